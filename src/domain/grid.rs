@@ -1,0 +1,149 @@
+//! The time span of every segment, known before any is made.
+//!
+//! A grid starts at the item's 0 whatever the start position, so that every viewer of one rendition shares segments.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::time::{FrameRate, seconds, ticks};
+
+/// Where segments begin, in 90 kHz ticks of source time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "cut")]
+pub enum Grid {
+    /// Encoded video: a fixed number of frames.
+    Frames { rate: FrameRate, per_segment: u32, total: u64 },
+    /// Copied video: the source's own keyframes, merged to a least length. `bounds` ends with the item's end.
+    Keyframes { bounds: Arc<[i64]> },
+    /// No video: a fixed step.
+    Steps { step: i64, end: i64 },
+}
+
+impl Grid {
+    /// Fixed frames: as many as come nearest to `segment_seconds`, over an item of `duration_seconds`.
+    pub fn frames(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
+        let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
+        let total = rate.frame_near(ticks(duration_seconds)).max(1);
+        Self::Frames { rate, per_segment, total }
+    }
+
+    /// The keyframes at least `segment_seconds` apart; a last piece under 0.3 s joins the one before.
+    pub fn keyframes(keyframes: &[i64], segment_seconds: f64, duration_seconds: f64) -> Self {
+        let least = ticks(segment_seconds);
+        let end = ticks(duration_seconds).max(1);
+        let mut bounds = vec![0];
+        for &at in keyframes.iter().filter(|&&at| at > 0 && at < end) {
+            let last = *bounds.last().expect("bounds starts with 0");
+            if at - last >= least {
+                bounds.push(at);
+            }
+        }
+        if bounds.len() > 1 && end - bounds[bounds.len() - 1] < ticks(0.3) {
+            bounds.pop();
+        }
+        bounds.push(end);
+        Self::Keyframes { bounds: bounds.into() }
+    }
+
+    /// A fixed step over an item without video.
+    pub fn steps(segment_seconds: f64, duration_seconds: f64) -> Self {
+        Self::Steps { step: ticks(segment_seconds).max(1), end: ticks(duration_seconds).max(1) }
+    }
+
+    /// How many segments there are; at least one.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Frames { per_segment, total, .. } => total.div_ceil(u64::from(*per_segment)) as usize,
+            Self::Keyframes { bounds } => bounds.len() - 1,
+            Self::Steps { step, end } => (end + step - 1).div_euclid(*step) as usize,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Where segment `k` begins, ticks; for `k == len()` the end of the item.
+    pub fn start(&self, k: usize) -> i64 {
+        match self {
+            Self::Frames { rate, per_segment, total } => {
+                rate.ticks_of((k as u64 * u64::from(*per_segment)).min(*total))
+            }
+            Self::Keyframes { bounds } => bounds[k.min(bounds.len() - 1)],
+            Self::Steps { step, end } => (step * k as i64).min(*end),
+        }
+    }
+
+    /// Length of segment `k`, ticks.
+    pub fn length(&self, k: usize) -> i64 {
+        self.start(k + 1) - self.start(k)
+    }
+
+    /// End of the item, ticks.
+    pub fn end(&self) -> i64 {
+        self.start(self.len())
+    }
+
+    /// The segment on air at `ticks`, clamped into the grid.
+    pub fn at(&self, ticks: i64) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            if self.start(middle) <= ticks {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The longest segment in whole seconds, rounded as RFC 8216 section 4.3.3.1 asks.
+    pub fn target_duration(&self) -> u64 {
+        (0..self.len()).map(|k| seconds(self.length(k)).round() as u64).max().unwrap_or(1).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_grid() -> impl Strategy<Value = Grid> {
+        let rates = prop_oneof![Just((25, 1)), Just((24000, 1001)), Just((30000, 1001)), Just((5, 1)), Just((60, 1))];
+        prop_oneof![
+            (rates, 1.0..6.0f64, 0.01..9000.0f64).prop_map(|((num, den), step, end)| Grid::frames(
+                FrameRate { num, den },
+                step,
+                end
+            )),
+            (proptest::collection::vec(1i64..90_000_000, 0..200), 1.0..6.0f64, 0.01..1000.0f64).prop_map(
+                |(mut keys, step, end)| {
+                    keys.sort_unstable();
+                    Grid::keyframes(&keys, step, end)
+                }
+            ),
+            (1.0..6.0f64, 0.01..9000.0f64).prop_map(|(step, end)| Grid::steps(step, end)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn segments_tile_the_item_without_gap_or_overlap(grid in any_grid()) {
+            prop_assert!(grid.len() >= 1);
+            prop_assert_eq!(grid.start(0), 0);
+            for k in 0..grid.len() {
+                prop_assert!(grid.length(k) > 0);
+                prop_assert_eq!(grid.at(grid.start(k)), k);
+                prop_assert_eq!(grid.at(grid.start(k + 1) - 1), k);
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_last_piece_joins_the_one_before() {
+        let grid = Grid::keyframes(&[0, 180_000, 360_000], 2.0, 4.2);
+        assert_eq!(grid, Grid::Keyframes { bounds: [0, 180_000, 378_000].into() });
+    }
+}

@@ -1,0 +1,184 @@
+//! What a probe knows of a file. Serialisable, because it is cached by fingerprint.
+
+use serde::{Deserialize, Serialize};
+
+use super::time::FrameRate;
+
+/// Raised whenever the meaning of a cached probe changes.
+pub const PROBE_VERSION: u32 = 1;
+
+/// Container family by the bytes of the file, never by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Container {
+    Mp4,
+    Matroska,
+    Webm,
+    MpegTs,
+    MpegPs,
+    Avi,
+    Flv,
+    Asf,
+    Ogg,
+    Wav,
+    Flac,
+    Mp3,
+    Adts,
+    Ac3,
+    Aiff,
+    WavPack,
+    Other,
+}
+
+/// One media file, as probed. Times are source times: 0 is the start of the file's programme.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Media {
+    pub container: Container,
+    /// From the bytes, e.g. `video/mp4`, `audio/mp4`, `video/x-matroska`.
+    pub mime_type: String,
+    /// None when it cannot be known. Seconds.
+    pub duration_seconds: Option<f64>,
+    /// First timestamp of the file in its own clock, seconds (what must be subtracted to get source time).
+    pub start_seconds: f64,
+    pub bitrate_kbps: Option<u32>,
+    pub seekable: bool,
+    pub streams: Vec<Stream>,
+    pub chapters: Vec<Chapter>,
+    pub attachments: Vec<Attachment>,
+    pub tags: Tags,
+    pub warnings: Vec<String>,
+}
+
+/// One elementary stream. `index` is the index ffmpeg knows it by (`-map 0:<index>`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    pub index: u32,
+    /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` where none is known.
+    pub codec: String,
+    /// RFC 6381, for `MediaSource.isTypeSupported`.
+    pub codec_string: Option<String>,
+    pub profile: Option<String>,
+    pub level: Option<String>,
+    pub bitrate_kbps: Option<u32>,
+    /// As in the file (often ISO 639-2).
+    pub language: Option<String>,
+    pub title: Option<String>,
+    pub default: bool,
+    pub forced: bool,
+    /// False when nothing on this machine can decode it.
+    pub decodable: bool,
+    pub kind: StreamKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "type")]
+pub enum StreamKind {
+    Video(Video),
+    Audio(Audio),
+    Subtitle(Subtitle),
+    /// Timed metadata, attached pictures, teletext and the like: never played, listed for honesty.
+    Data,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Video {
+    /// Coded size in pixels, before rotation and pixel aspect.
+    pub width: u32,
+    pub height: u32,
+    /// Sample (pixel) aspect ratio; (1, 1) when unknown.
+    pub sample_aspect: (u32, u32),
+    /// Average frame rate; None when unknown.
+    pub frame_rate: Option<FrameRate>,
+    pub variable_frame_rate: bool,
+    pub interlaced: bool,
+    pub bit_depth: u8,
+    /// `4:2:0`, `4:2:2`, `4:4:4` or `4:0:0`.
+    pub chroma: String,
+    /// Clockwise degrees a player must turn the picture: 0, 90, 180, 270.
+    pub rotation: u16,
+    /// Mirrored left to right, applied before the rotation.
+    pub mirrored: bool,
+    pub hdr: Option<Hdr>,
+    pub color: Color,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hdr {
+    Hdr10,
+    Hlg,
+    DolbyVision,
+}
+
+/// Names as ffmpeg gives them (`bt709`, `smpte2084` …).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Color {
+    pub primaries: Option<String>,
+    pub transfer: Option<String>,
+    pub matrix: Option<String>,
+    /// `limited` or `full`.
+    pub range: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audio {
+    pub channels: u32,
+    pub channel_layout: Option<String>,
+    pub sample_rate: u32,
+    pub bit_depth: Option<u8>,
+    pub commentary: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Subtitle {
+    pub text: bool,
+    pub hearing_impaired: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chapter {
+    pub title: Option<String>,
+    pub start_seconds: f64,
+    pub end_seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attachment {
+    pub file_name: Option<String>,
+    pub mime_type: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tags {
+    pub title: Option<String>,
+    pub artist: Option<String>,
+    pub album: Option<String>,
+    pub date: Option<String>,
+}
+
+impl Media {
+    pub fn stream(&self, index: u32) -> Option<&Stream> {
+        self.streams.iter().find(|stream| stream.index == index)
+    }
+
+    pub fn videos(&self) -> impl Iterator<Item = (&Stream, &Video)> {
+        self.streams.iter().filter_map(|stream| match &stream.kind {
+            StreamKind::Video(video) => Some((stream, video)),
+            _ => None,
+        })
+    }
+
+    pub fn audios(&self) -> impl Iterator<Item = (&Stream, &Audio)> {
+        self.streams.iter().filter_map(|stream| match &stream.kind {
+            StreamKind::Audio(audio) => Some((stream, audio)),
+            _ => None,
+        })
+    }
+
+    pub fn subtitles(&self) -> impl Iterator<Item = (&Stream, &Subtitle)> {
+        self.streams.iter().filter_map(|stream| match &stream.kind {
+            StreamKind::Subtitle(subtitle) => Some((stream, subtitle)),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,10 @@
+#![doc = include_str!("README.md")]
+
+pub mod access;
+pub mod grid;
+pub mod library;
+pub mod media;
+pub mod plan;
+pub mod playback;
+pub mod signing;
+pub mod time;

@@ -1,0 +1,81 @@
+//! A rendition: everything that changes a segment's bytes, as plain data.
+//!
+//! Sessions that need the same rendition of the same item share its segments; the hash is the key.
+
+use serde::{Deserialize, Serialize};
+
+use super::media::Hdr;
+use super::time::FrameRate;
+
+/// What a run makes: at most one video and one audio stream, muxed as MPEG-TS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rendition {
+    pub video: Option<VideoPlan>,
+    pub audio: Option<AudioPlan>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "action")]
+pub enum VideoPlan {
+    Copy { stream: u32 },
+    Encode(EncodeVideo),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EncodeVideo {
+    pub stream: u32,
+    /// Display size after rotation and pixel aspect, square pixels, both even.
+    pub width: u32,
+    pub height: u32,
+    pub rate: FrameRate,
+    pub deinterlace: bool,
+    /// Set when the picture must be mapped to SDR BT.709.
+    pub tone_map: Option<Hdr>,
+    pub burn: Option<Burn>,
+    /// Ceiling of the rate control, kbit/s.
+    pub max_kbps: u32,
+    /// Encoder name, e.g. `libx264`.
+    pub encoder: String,
+}
+
+/// A subtitle drawn into the picture.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "from")]
+pub enum Burn {
+    /// A stream of the item; `bitmap` streams are overlaid, text is rendered.
+    Embedded { stream: u32, bitmap: bool },
+    /// A sidecar, opened through the library like every other file.
+    Sidecar { path: String, bitmap: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "action")]
+pub enum AudioPlan {
+    Copy {
+        stream: u32,
+    },
+    /// AAC-LC at 48 kHz.
+    Encode {
+        stream: u32,
+        channels: u32,
+        kbps: u32,
+    },
+}
+
+impl Rendition {
+    /// 128 bits of BLAKE3 over the serialised rendition and the producer's version, in hex.
+    pub fn hash(&self, producer: &str) -> String {
+        let text = serde_json::to_vec(self).expect("a rendition is plain data");
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(producer.as_bytes()).update(b"\0").update(&text);
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+
+    pub fn encodes_video(&self) -> bool {
+        matches!(self.video, Some(VideoPlan::Encode(_)))
+    }
+
+    pub fn copies_video(&self) -> bool {
+        matches!(self.video, Some(VideoPlan::Copy { .. }))
+    }
+}

@@ -1,0 +1,97 @@
+#![doc = include_str!("README.md")]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+
+use crate::domain::grid::Grid;
+use crate::domain::media::Media;
+use crate::domain::plan::Rendition;
+
+pub mod source;
+
+use source::Source;
+
+/// MPEG-TS timestamps of a segment are source time plus this many seconds (as `hlssink2` does it).
+pub const TIMELINE_BASE_SECONDS: i64 = 3600;
+
+/// All a producer needs to make segments, as plain data around one open file.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub source: Arc<Source>,
+    pub media: Arc<Media>,
+    pub rendition: Arc<Rendition>,
+    pub grid: Arc<Grid>,
+    /// The first segment to make; the run goes on from there to the end of the grid.
+    pub first: usize,
+}
+
+/// One finished segment: a canonical MPEG transport stream that begins with PAT and PMT.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub index: usize,
+    pub bytes: Bytes,
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("decoding failed: {0}")]
+    Decode(String),
+    #[error("encoding failed: {0}")]
+    Encoder(String),
+    #[error("the source could not be read: {0}")]
+    SourceRead(String),
+    #[error("the source changed while it was played")]
+    SourceChanged,
+    #[error("no segment within {0} s")]
+    Stalled(u64),
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// A producer working forward. Dropping it stops the work and frees everything it holds, children included.
+#[derive(Debug)]
+pub struct Run {
+    segments: mpsc::Receiver<Result<Segment, RunError>>,
+    gate: watch::Sender<usize>,
+}
+
+impl Run {
+    /// For producers: the run to hand out, and their ends of it. A producer stops when `segments` is closed, and does
+    /// not begin a segment above the gate's value before the gate rises.
+    pub fn channel(gate: usize) -> (Self, mpsc::Sender<Result<Segment, RunError>>, watch::Receiver<usize>) {
+        let (sender, segments) = mpsc::channel(2);
+        let (gate, opened) = watch::channel(gate);
+        (Self { segments, gate }, sender, opened)
+    }
+
+    /// The next segment in order; None when the last segment of the grid was delivered.
+    pub async fn next(&mut self) -> Option<Result<Segment, RunError>> {
+        self.segments.recv().await
+    }
+
+    /// Lets the run work up to and with segment `index`; it never closes again behind what was allowed.
+    pub fn allow_through(&self, index: usize) {
+        self.gate.send_if_modified(|gate| {
+            let raise = index > *gate;
+            if raise {
+                *gate = index;
+            }
+            raise
+        });
+    }
+}
+
+/// A kind of producer: the ffmpeg subprocess today, GStreamer in process beside it.
+pub trait Transcoder: Send + Sync {
+    /// Name for diagnostics, e.g. `ffmpeg`.
+    fn name(&self) -> &'static str;
+
+    /// Whatever changes the bytes it makes besides the rendition; part of every segment's key.
+    fn version(&self) -> &str;
+
+    /// Starts a run at `job.first`, free to work up to and with `through`. Must be called inside a tokio runtime.
+    fn start(&self, job: Job, through: usize) -> Result<Run, RunError>;
+}

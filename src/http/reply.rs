@@ -1,0 +1,69 @@
+//! Answers: JSON, bytes, errors.
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use serde::Serialize;
+use serde_json::json;
+use warp::reply::Response;
+
+use super::call::Context;
+use crate::error::{Code, Error};
+
+/// A 200 with a JSON body that is never cached.
+pub fn json(body: &impl Serialize) -> Response {
+    json_with(StatusCode::OK, body)
+}
+
+/// A JSON body with a status of its own.
+pub fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(text) => {
+            let mut response = bytes("application/json", text.into());
+            *response.status_mut() = status;
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        Err(cause) => error(Error::internal(cause), &Context::default()),
+    }
+}
+
+/// A 200 with a body of one piece.
+pub fn bytes(content_type: &'static str, body: Bytes) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A 204.
+pub fn empty() -> Response {
+    let mut response = Response::new(Bytes::new().into());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// The one shape of every error: `{error, code, details?, requestId}`.
+pub fn error(error: Error, context: &Context) -> Response {
+    if error.code == Code::Internal {
+        tracing::error!(request.id = %context.request_id, cause = error.cause.as_deref(), "request failed");
+    } else if let Some(cause) = &error.cause {
+        tracing::info!(request.id = %context.request_id, code = error.code.as_str(), cause, "request refused");
+    }
+    let mut body = json!({"error": error.message, "code": error.code.as_str(), "requestId": &*context.request_id});
+    if let Some(details) = error.details {
+        body["details"] = details;
+    }
+    let mut response = bytes("application/json", body.to_string().into());
+    *response.status_mut() = StatusCode::from_u16(error.code.status()).expect("codes carry valid statuses");
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(seconds) = error.retry_after {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    for (name, value) in error.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}

@@ -1,0 +1,3 @@
+//! The contract of every answer.
+
+mod errors;

@@ -1,0 +1,68 @@
+//! Starts servers in this process, on a free port and a temporary state folder.
+#![allow(dead_code, reason = "not every test needs every helper")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::library::Root;
+use hearthcast::service::Service;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// A running server; dropping it stops it.
+pub struct Server {
+    pub base: String,
+    /// A bearer token of an ordinary user.
+    pub token: String,
+    /// A bearer token of an admin.
+    pub admin: String,
+    pub service: Arc<Service>,
+    pub client: reqwest::Client,
+    pub folder: TempDir,
+    _stop: oneshot::Sender<()>,
+}
+
+/// A server over the given library roots.
+pub async fn server(roots: &[&Path]) -> Server {
+    server_with(roots, |_| ()).await
+}
+
+/// The same with the configuration changed first.
+pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
+    config.roots =
+        roots.iter().enumerate().map(|(n, path)| Root { id: format!("r{n}"), path: path.to_path_buf() }).collect();
+    change(&mut config);
+    let service = Service::open(config).expect("the service opens");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let base = format!("http://{}", listener.local_addr().expect("bound"));
+    let (stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, async {
+        let _ = stopped.await;
+    }));
+    Server {
+        base,
+        token: service.accounts.issue("viewer", Role::User),
+        admin: service.accounts.issue("keeper", Role::Admin),
+        service,
+        client: reqwest::Client::new(),
+        folder,
+        _stop: stop,
+    }
+}
+
+impl Server {
+    /// A request as the ordinary user.
+    pub fn get(&self, path: &str) -> reqwest::RequestBuilder {
+        self.client.get(format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    /// A JSON request as the ordinary user.
+    pub fn post(&self, path: &str, body: &serde_json::Value) -> reqwest::RequestBuilder {
+        self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.token).json(body)
+    }
+}

@@ -1,0 +1,6 @@
+//! One test binary; a line per module says what belongs there.
+
+/// The contract of every answer: errors, methods, headers.
+mod contract;
+/// Starts servers and makes media, so that a test is three lines.
+mod kit;

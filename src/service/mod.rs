@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::engine::source::Roots;
 use crate::error::Result;
+use crate::store::Store;
 
 pub mod accounts;
 
@@ -13,6 +14,7 @@ use accounts::Accounts;
 /// Everything a request can ask for.
 pub struct Service {
     pub config: Config,
+    pub store: Store,
     pub accounts: Accounts,
     pub roots: Arc<Roots>,
 }
@@ -24,6 +26,7 @@ impl Service {
     /// What cannot be opened, by name.
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?;
-        Ok(Arc::new(Self { accounts: Accounts::open(&config)?, roots: Arc::new(roots), config }))
+        let store = Store::open(&config.state)?;
+        Ok(Arc::new(Self { accounts: Accounts::open(&config)?, roots: Arc::new(roots), store, config }))
     }
 }

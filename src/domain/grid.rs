@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         #[test]
         fn segments_tile_the_item_without_gap_or_overlap(grid in any_grid()) {
-            prop_assert!(grid.len() >= 1);
+            prop_assert!(!grid.is_empty());
             prop_assert_eq!(grid.start(0), 0);
             for k in 0..grid.len() {
                 prop_assert!(grid.length(k) > 0);

@@ -86,7 +86,7 @@ impl Unmounted {
             .and(warp::query::raw().or(warp::any().map(String::new)).unify())
             .and(warp::header::headers_cloned())
             .and(warp::ext::optional::<Context>())
-            .and(warp::body::stream().map(|body| whole_pieces(body)))
+            .and(warp::body::stream().map(whole_pieces))
             .then(move |method, full: FullPath, params, query: String, headers, context: Option<Context>, body| {
                 let context = context.unwrap_or_default();
                 let mut call = Call {

@@ -16,6 +16,8 @@ use crate::service::Service;
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     let address = config.listen;
     let service = Service::open(config)?;
+    let transcoder = service.clone();
+    tokio::spawn(async move { transcoder.transcoder.warm().await });
     let listener = TcpListener::bind(address).await.map_err(|cause| Error::internal(format!("{address}: {cause}")))?;
     let address = listener.local_addr().map_err(Error::internal)?;
     println!("listening on http://{address}");

@@ -21,6 +21,8 @@ pub struct Config {
     /// Origins that may call from a browser (CORS), e.g. `https://tv.example`.
     pub allowed_origins: Vec<String>,
     pub public_base_url: Option<String>,
+    /// The transcoder program; a bare name is looked up in `PATH`.
+    pub ffmpeg: PathBuf,
 }
 
 /// Bounds of contract section 16.
@@ -67,6 +69,7 @@ impl Config {
             segment_seconds: 2.0,
             allowed_origins: Vec::new(),
             public_base_url: None,
+            ffmpeg: "ffmpeg".into(),
         }
     }
 }

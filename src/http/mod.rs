@@ -16,13 +16,14 @@ pub mod endpoint;
 mod health;
 pub mod reply;
 pub mod serve;
+mod workers;
 
 use call::Context;
 use endpoint::{Endpoint, template_params};
 
 /// Every route of the program. The order matters for speed only: bytes first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    [health::endpoints(service)].into_iter().flatten().collect()
+    [health::endpoints(service), workers::endpoints(service)].into_iter().flatten().collect()
 }
 
 /// All routes as one filter that never rejects.

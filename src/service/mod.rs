@@ -8,8 +8,10 @@ use crate::error::Result;
 use crate::store::Store;
 
 pub mod accounts;
+pub mod workers;
 
 use accounts::Accounts;
+use workers::LocalTranscoder;
 
 /// Everything a request can ask for.
 pub struct Service {
@@ -17,6 +19,7 @@ pub struct Service {
     pub store: Store,
     pub accounts: Accounts,
     pub roots: Arc<Roots>,
+    pub transcoder: LocalTranscoder,
 }
 
 impl Service {
@@ -26,7 +29,12 @@ impl Service {
     /// What cannot be opened, by name.
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?;
-        let store = Store::open(&config.state)?;
-        Ok(Arc::new(Self { accounts: Accounts::open(&config)?, roots: Arc::new(roots), store, config }))
+        Ok(Arc::new(Self {
+            store: Store::open(&config.state)?,
+            accounts: Accounts::open(&config)?,
+            roots: Arc::new(roots),
+            transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
+            config,
+        }))
     }
 }

@@ -1,3 +1,4 @@
 //! The contract of every answer.
 
 mod errors;
+mod workers;

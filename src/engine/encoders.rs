@@ -1,0 +1,236 @@
+//! Which H.264 encoders of this machine's ffmpeg really encode.
+//!
+//! A name in `ffmpeg -encoders` says only that the code was compiled in: on a machine without a graphics card Debian's
+//! ffmpeg lists five hardware encoders and none works. So each candidate encodes one frame, and what it says when it
+//! fails is kept as the reason.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+/// How long one trial may take. Measured: 0.1 s here; a sleeping graphics card may need seconds.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
+/// Most output a trial may make, bytes.
+const OUTPUT_LIMIT: u64 = 1 << 20;
+/// Reports kept: one per ffmpeg binary this process was told to use.
+const REPORTS: usize = 16;
+
+/// What a transcoder binary can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// First line of `ffmpeg -version`, e.g. `5.1.9-0+deb12u1`; None when there is no such program.
+    pub version: Option<String>,
+    /// Encoders that encoded a frame, best first.
+    pub proven: Vec<Encoder>,
+    /// Encoders that did not, and why.
+    pub rejected: Vec<Rejected>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoder {
+    /// As ffmpeg and the rendition name it, e.g. `libx264`.
+    pub name: &'static str,
+    pub hardware: bool,
+    /// The device file it works on, where it needs one.
+    pub device: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    pub name: &'static str,
+    pub reason: String,
+}
+
+struct Candidate {
+    encoder: Encoder,
+    /// Global arguments in front of the input.
+    before: &'static [&'static str],
+    filter: &'static str,
+    /// Whether a run can be told to use it; others are tried for the diagnosis only.
+    driven: bool,
+}
+
+const fn candidate(name: &'static str, hardware: bool) -> Candidate {
+    let encoder = Encoder { name, hardware, device: None };
+    Candidate { encoder, before: &[], filter: "format=yuv420p", driven: !hardware }
+}
+
+/// Ranked: hardware before software, since it leaves the processor to the other viewers.
+const CANDIDATES: [Candidate; 5] = [
+    candidate("h264_nvenc", true),
+    candidate("h264_qsv", true),
+    Candidate {
+        encoder: Encoder { name: "h264_vaapi", hardware: true, device: Some("/dev/dri/renderD128") },
+        before: &["-vaapi_device", "/dev/dri/renderD128"],
+        filter: "format=nv12,hwupload",
+        driven: false,
+    },
+    candidate("h264_v4l2m2m", true),
+    candidate("libx264", false),
+];
+
+type Reports = Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<Report>>>>>;
+
+/// Tries every encoder of a binary once in the life of this process; later calls answer from memory.
+pub async fn report(ffmpeg: &Path) -> Arc<Report> {
+    static REPORTS_KEPT: LazyLock<Reports> = LazyLock::new(Reports::default);
+    let cell = {
+        let mut kept = REPORTS_KEPT.lock().expect("no panic while held");
+        if kept.len() >= REPORTS && !kept.contains_key(ffmpeg) {
+            kept.clear();
+        }
+        kept.entry(ffmpeg.to_owned()).or_default().clone()
+    };
+    cell.get_or_init(|| async { Arc::new(examine(ffmpeg).await) }).await.clone()
+}
+
+/// The version of the GStreamer this process runs on, e.g. `1.22.0`.
+pub fn gstreamer_version() -> String {
+    let (major, minor, micro, _) = gstreamer::version();
+    format!("{major}.{minor}.{micro}")
+}
+
+async fn examine(ffmpeg: &Path) -> Report {
+    let mut report = Report { version: None, proven: Vec::new(), rejected: Vec::new() };
+    let listed = match output(ffmpeg, &["-encoders"]).await {
+        Ok(listed) => listed,
+        Err(reason) => {
+            report.rejected = CANDIDATES.map(|c| Rejected { name: c.encoder.name, reason: reason.clone() }).into();
+            return report;
+        }
+    };
+    report.version = match output(ffmpeg, &["-version"]).await {
+        Ok(text) => version(&String::from_utf8_lossy(&text)),
+        Err(_) => None,
+    }
+    .or_else(|| Some("unknown".to_owned()));
+    let listed = String::from_utf8_lossy(&listed);
+    let outcomes = join_all(CANDIDATES.iter().map(|candidate| examine_one(ffmpeg, candidate, &listed))).await;
+    for (candidate, outcome) in CANDIDATES.iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => report.proven.push(candidate.encoder.clone()),
+            Err(reason) => report.rejected.push(Rejected { name: candidate.encoder.name, reason }),
+        }
+    }
+    report
+}
+
+async fn examine_one(ffmpeg: &Path, candidate: &Candidate, listed: &str) -> Result<(), String> {
+    let name = candidate.encoder.name;
+    if !lists(listed, name) {
+        return Err("not compiled into this ffmpeg".to_owned());
+    }
+    trial(ffmpeg, candidate).await?;
+    if !candidate.driven {
+        return Err("works here, but runs of this version do not use it yet".to_owned());
+    }
+    Ok(())
+}
+
+/// Encodes one frame and looks for an H.264 start code in what came out.
+async fn trial(ffmpeg: &Path, candidate: &Candidate) -> Result<(), String> {
+    let mut args = candidate.before.to_vec();
+    args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", candidate.filter]);
+    args.extend(["-c:v", candidate.encoder.name, "-f", "h264", "pipe:1"]);
+    let stream = output(ffmpeg, &args).await?;
+    match stream.windows(3).any(|bytes| bytes == [0, 0, 1]) {
+        true => Ok(()),
+        false => Err("encoded a frame to nothing".to_owned()),
+    }
+}
+
+/// Whether `ffmpeg -encoders` names the encoder: lines like ` V....D libx264   description`.
+fn lists(listing: &str, name: &str) -> bool {
+    listing.lines().any(|line| line.split_whitespace().nth(1) == Some(name))
+}
+
+/// The version out of `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
+fn version(text: &str) -> Option<String> {
+    text.lines().next()?.strip_prefix("ffmpeg version ")?.split_whitespace().next().map(str::to_owned)
+}
+
+/// Standard output of one short ffmpeg call, or a short reason why there is none.
+async fn output(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
+    let mut child = Command::new(ffmpeg)
+        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|cause| format!("{} does not start: {cause}", ffmpeg.display()))?;
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let stderr = child.stderr.take().expect("stderr is piped");
+    let (mut out, mut said) = (Vec::new(), Vec::new());
+    let work = async {
+        let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
+        let (read, _) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut said));
+        read?;
+        child.wait().await
+    };
+    let status = tokio::time::timeout(TRIAL_DEADLINE, work)
+        .await
+        .map_err(|_| format!("no answer within {} s", TRIAL_DEADLINE.as_secs()))?
+        .map_err(|cause| cause.to_string())?;
+    if status.success() { Ok(out) } else { Err(first_complaint(&String::from_utf8_lossy(&said))) }
+}
+
+/// The first line ffmpeg wrote, without the bracketed address in front, at most 200 characters.
+fn first_complaint(said: &str) -> String {
+    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a word").trim();
+    let line = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+        Some((_, message)) => message,
+        None => line,
+    };
+    line.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn this_machine_encodes_in_software_and_every_candidate_is_accounted_for() {
+        let report = report(Path::new("ffmpeg")).await;
+        assert!(report.version.is_some());
+        assert!(report.proven.iter().any(|encoder| encoder.name == "libx264" && !encoder.hardware), "{report:?}");
+        assert_eq!(report.proven.len() + report.rejected.len(), CANDIDATES.len());
+        assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_proves_nothing() {
+        let report = report(Path::new("/nonexistent/ffmpeg")).await;
+        assert_eq!((report.version.as_deref(), report.proven.len()), (None, 0));
+        assert!(report.rejected[0].reason.contains("does not start"), "{report:?}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_ffmpeg_proves_nothing() {
+        let report = report(Path::new("/bin/true")).await;
+        assert_eq!(report.proven, []);
+        assert!(report.rejected.iter().all(|rejected| rejected.reason == "not compiled into this ffmpeg"));
+    }
+
+    #[test]
+    fn complaints_are_short_and_free_of_addresses() {
+        assert_eq!(first_complaint("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"), "Cannot load libcuda.so.1");
+        assert_eq!(first_complaint(""), "failed without a word");
+        assert_eq!(first_complaint(&"é".repeat(500)).chars().count(), 200);
+    }
+
+    #[test]
+    fn an_encoder_is_listed_by_its_whole_name() {
+        let listing = " V....D libx264rgb  RGB\n V....D h264_vaapi  libx264";
+        assert!(!lists(listing, "libx264"));
+        assert!(lists(listing, "h264_vaapi"));
+    }
+}

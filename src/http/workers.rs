@@ -1,0 +1,152 @@
+//! `GET /api/stream/v2-workers`: what this server can encode with. Diagnosis only.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::reply;
+use crate::domain::access::Access;
+use crate::error::Result;
+use crate::service::Service;
+use crate::service::workers::Workers;
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![get("/api/stream/v2-workers", Access::User).to(service, workers)]
+}
+
+/// The worker capability view.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkersView {
+    local: LocalView,
+    /// Other machines; none in this version.
+    nodes: Vec<serde_json::Value>,
+    /// Native workers; none in this version.
+    workers: Vec<serde_json::Value>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalView {
+    #[schema(example = "transcoding")]
+    kind: &'static str,
+    boundary: &'static str,
+    /// `available` or `unsupported`.
+    status: &'static str,
+    protocol: ProtocolView,
+    /// Encoders that passed a one-frame encode, best first.
+    supported_encoders: Vec<&'static str>,
+    encoders: Vec<EncoderView>,
+    /// Encoders that were tried and cannot be used, and why.
+    rejected_encoders: Vec<RejectedView>,
+    max_concurrent_jobs: usize,
+    active_job_count: usize,
+    queue_length: usize,
+    last_error: Option<ErrorView>,
+    pipelines: PipelinesView,
+    transcoder: TranscoderView,
+    fallback: FallbackView,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct ProtocolView {
+    name: &'static str,
+    version: &'static str,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct EncoderView {
+    name: &'static str,
+    codec: &'static str,
+    /// `software` or `hardware`.
+    kind: &'static str,
+    device: Option<&'static str>,
+    verified: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RejectedView {
+    name: &'static str,
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct ErrorView {
+    message: String,
+    #[schema(format = DateTime)]
+    at: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct PipelinesView {
+    native: &'static str,
+    version: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct TranscoderView {
+    name: &'static str,
+    version: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FallbackView {
+    /// `local-subprocess` or `unsupported-state`.
+    mode: &'static str,
+    /// `worker-fallback-used` or `local-transcoder-missing`.
+    reason: &'static str,
+    user_message: &'static str,
+}
+
+#[utoipa::path(get, path = "/api/stream/v2-workers", tag = "streaming",
+    responses((status = 200, description = "what this server can encode with", body = WorkersView)))]
+pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
+    Ok(reply::json(&view(service.transcoder.view().await)))
+}
+
+fn view(workers: Workers) -> WorkersView {
+    let report = &workers.transcoder;
+    let available = !report.proven.is_empty();
+    let fallback = match available {
+        true => FallbackView {
+            mode: "local-subprocess",
+            reason: "worker-fallback-used",
+            user_message: "Local transcoding is the baseline path and is in use.",
+        },
+        false => FallbackView {
+            mode: "unsupported-state",
+            reason: "local-transcoder-missing",
+            user_message: "The local transcoder is missing: files play directly or not at all.",
+        },
+    };
+    let encoders = report.proven.iter().map(|encoder| EncoderView {
+        name: encoder.name,
+        codec: "h264",
+        kind: if encoder.hardware { "hardware" } else { "software" },
+        device: encoder.device,
+        verified: true,
+    });
+    let rejected = report.rejected.iter().map(|r| RejectedView { name: r.name, reason: r.reason.clone() });
+    let local = LocalView {
+        kind: "transcoding",
+        boundary: "local transcoder subprocess",
+        status: if available { "available" } else { "unsupported" },
+        protocol: ProtocolView { name: "media-worker", version: "0.1-draft" },
+        supported_encoders: report.proven.iter().map(|encoder| encoder.name).collect(),
+        encoders: encoders.collect(),
+        rejected_encoders: rejected.collect(),
+        max_concurrent_jobs: workers.max_concurrent_jobs,
+        active_job_count: 0,
+        queue_length: 0,
+        last_error: None,
+        pipelines: PipelinesView { native: "gstreamer", version: workers.gstreamer_version },
+        transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
+        fallback,
+    };
+    WorkersView { local, nodes: Vec::new(), workers: Vec::new() }
+}

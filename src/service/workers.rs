@@ -1,0 +1,50 @@
+//! What this server can encode with, and how busy it is: diagnosis, not control.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::engine::encoders::{self, Report};
+
+/// The local transcoder as it stands now.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    pub transcoder: Arc<Report>,
+    pub gstreamer_version: String,
+    pub max_concurrent_jobs: usize,
+}
+
+/// Keeper of the answer.
+#[derive(Debug)]
+pub struct LocalTranscoder {
+    ffmpeg: PathBuf,
+    max_concurrent_jobs: usize,
+}
+
+impl LocalTranscoder {
+    pub fn new(ffmpeg: PathBuf, max_concurrent_jobs: usize) -> Self {
+        Self { ffmpeg, max_concurrent_jobs }
+    }
+
+    /// Tries the encoders ahead of the first question.
+    pub async fn warm(&self) {
+        let report = encoders::report(&self.ffmpeg).await;
+        let proven: Vec<&str> = report.proven.iter().map(|encoder| encoder.name).collect();
+        match (&report.version, proven.is_empty()) {
+            (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?proven, "transcoder ready"),
+            _ => tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder"),
+        }
+    }
+
+    /// Encoders that really work, best first; empty when the transcoder is missing.
+    pub async fn report(&self) -> Arc<Report> {
+        encoders::report(&self.ffmpeg).await
+    }
+
+    pub async fn view(&self) -> Workers {
+        Workers {
+            transcoder: self.report().await,
+            gstreamer_version: encoders::gstreamer_version(),
+            max_concurrent_jobs: self.max_concurrent_jobs,
+        }
+    }
+}

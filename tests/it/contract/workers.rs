@@ -1,0 +1,57 @@
+//! The worker capability view (interface 2.7).
+
+use serde_json::{Value, json};
+
+use crate::kit;
+
+async fn view(server: &kit::Server) -> Value {
+    let answer = server.get("/api/stream/v2-workers").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["cache-control"], "no-store");
+    answer.json().await.unwrap()
+}
+
+#[tokio::test]
+async fn encoders_are_listed_after_a_real_encode() {
+    let server = kit::server(&[]).await;
+    let view = view(&server).await;
+    let local = &view["local"];
+    assert_eq!(view["nodes"], json!([]));
+    assert_eq!(view["workers"], json!([]));
+    assert_eq!(local["kind"], "transcoding");
+    assert_eq!(local["status"], "available");
+    assert_eq!(local["protocol"], json!({"name": "media-worker", "version": "0.1-draft"}));
+    assert!(local["boundary"].as_str().unwrap().contains("subprocess"));
+    assert!(local["supportedEncoders"].as_array().unwrap().contains(&json!("libx264")));
+    let x264 = json!({"name": "libx264", "codec": "h264", "kind": "software", "device": null, "verified": true});
+    assert!(local["encoders"].as_array().unwrap().contains(&x264));
+    assert_eq!(local["maxConcurrentJobs"], server.service.config.limits.concurrent_jobs);
+    assert_eq!(local["activeJobCount"], 0);
+    assert_eq!(local["queueLength"], 0);
+    assert_eq!(local["lastError"], Value::Null);
+    assert_eq!(local["pipelines"]["native"], "gstreamer");
+    assert!(local["pipelines"]["version"].as_str().unwrap().starts_with("1."));
+    assert_eq!(local["fallback"]["mode"], "local-subprocess");
+    assert_eq!(local["fallback"]["reason"], "worker-fallback-used");
+    assert!(local["fallback"]["userMessage"].as_str().unwrap().contains("baseline path"));
+}
+
+#[tokio::test]
+async fn a_missing_transcoder_is_said_plainly() {
+    let server = kit::server_with(&[], |config| config.ffmpeg = "/nonexistent/ffmpeg".into()).await;
+    let view = view(&server).await;
+    let local = &view["local"];
+    assert_eq!(local["status"], "unsupported");
+    assert_eq!(local["supportedEncoders"], json!([]));
+    assert_eq!(local["encoders"], json!([]));
+    assert_eq!(local["fallback"]["mode"], "unsupported-state");
+    assert_eq!(local["fallback"]["reason"], "local-transcoder-missing");
+    assert!(local["rejectedEncoders"][0]["reason"].as_str().unwrap().contains("does not start"));
+}
+
+#[tokio::test]
+async fn the_view_needs_a_sign_in() {
+    let server = kit::server(&[]).await;
+    let answer = server.client.get(format!("{}/api/stream/v2-workers", server.base)).send().await.unwrap();
+    assert_eq!(answer.status(), 401);
+}

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -15,12 +16,37 @@ use crate::service::Service;
 /// What keeps it from starting: a busy port, a root or a state folder that cannot be opened.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     let address = config.listen;
+    // The port first: a second server must fail before it touches anything.
+    let listener = TcpListener::bind(address).await.map_err(|cause| refused(address, &cause))?;
+    let address = listener.local_addr().map_err(Error::internal)?;
     let service = Service::open(config)?;
     let transcoder = service.clone();
     tokio::spawn(async move { transcoder.transcoder.warm().await });
-    let listener = TcpListener::bind(address).await.map_err(|cause| Error::internal(format!("{address}: {cause}")))?;
-    let address = listener.local_addr().map_err(Error::internal)?;
     println!("listening on http://{address}");
     http::serve::serve(service, listener, stop).await;
     Ok(())
+}
+
+fn refused(address: std::net::SocketAddr, cause: &std::io::Error) -> Error {
+    Error::internal(match cause.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("{address} is in use by another program: choose another port with --listen ADDR:PORT")
+        }
+        _ => format!("cannot listen on {address}: {cause}"),
+    })
+}
+
+/// Resolves at the first SIGTERM or SIGINT. Must be called inside the runtime.
+///
+/// # Errors
+/// When the system refuses to tell about signals.
+pub fn signalled() -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

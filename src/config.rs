@@ -1,10 +1,14 @@
-//! Configuration: flags over `HEARTHCAST_*` environment over the TOML file over defaults.
+//! What a server is told: flags over `HEARTHCAST_*` environment over the TOML file over defaults.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::domain::library::Root;
+
+pub mod sources;
 
 /// Everything a running server was told.
 #[derive(Clone, Debug)]
@@ -15,18 +19,52 @@ pub struct Config {
     /// Where segments may spill.
     pub cache: PathBuf,
     pub roots: Vec<Root>,
+    pub backend: Backend,
     pub limits: Limits,
     /// Length segments aim at, seconds, 1 to 6; one value for the whole library.
     pub segment_seconds: f64,
     /// Origins that may call from a browser (CORS), e.g. `https://tv.example`.
     pub allowed_origins: Vec<String>,
+    /// Proxies in front of the server: their `X-Forwarded-For` is believed when logins are counted per address.
+    pub trusted_proxies: Vec<IpAddr>,
     pub public_base_url: Option<String>,
     /// The transcoder program; a bare name is looked up in `PATH`.
     pub ffmpeg: PathBuf,
+    pub admin: Option<DeclaredAdmin>,
+}
+
+/// Who makes segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// The best that this version has.
+    #[default]
+    Auto,
+    /// In process; not in this version.
+    Gstreamer,
+    /// The ffmpeg subprocess.
+    Ffmpeg,
+}
+
+/// An admin kept by the configuration, for appliances: made at start, its password follows the file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredAdmin {
+    #[serde(default = "DeclaredAdmin::default_username")]
+    pub username: String,
+    /// A file with one argon2id hash (`hearthcast user hash`); a relative path lies in `$CREDENTIALS_DIRECTORY`.
+    pub password_hash_file: PathBuf,
+}
+
+impl DeclaredAdmin {
+    fn default_username() -> String {
+        "admin".to_owned()
+    }
 }
 
 /// Bounds of contract section 16.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     pub body_bytes: u64,
     pub sessions_per_user: usize,
@@ -34,10 +72,18 @@ pub struct Limits {
     pub concurrent_jobs: usize,
     pub segment_memory_bytes: u64,
     pub segment_disk_bytes: u64,
+    #[serde(rename = "segment_wait_seconds", deserialize_with = "sources::seconds")]
     pub segment_wait: Duration,
+    #[serde(rename = "session_idle_seconds", deserialize_with = "sources::seconds")]
     pub session_idle: Duration,
+    #[serde(rename = "probe_deadline_seconds", deserialize_with = "sources::seconds")]
     pub probe_deadline: Duration,
     pub connections: usize,
+    /// Failed sign-ins, per address and per account.
+    pub logins_per_minute: u32,
+    /// How long a login lives after it was last used.
+    #[serde(rename = "login_days", deserialize_with = "sources::days")]
+    pub login_life: Duration,
 }
 
 impl Default for Limits {
@@ -53,6 +99,8 @@ impl Default for Limits {
             session_idle: Duration::from_secs(60),
             probe_deadline: Duration::from_secs(5),
             connections: 4096,
+            logins_per_minute: 5,
+            login_life: Duration::from_secs(30 * 24 * 3600),
         }
     }
 }
@@ -65,11 +113,79 @@ impl Config {
             state,
             cache,
             roots: Vec::new(),
+            backend: Backend::Auto,
             limits: Limits::default(),
             segment_seconds: 2.0,
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
             public_base_url: None,
             ffmpeg: "ffmpeg".into(),
+            admin: None,
         }
     }
+
+    /// Everything that is wrong with it, a sentence each.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = self.limits.faults();
+        if !(1.0..=6.0).contains(&self.segment_seconds) {
+            faults.push(format!("segment_seconds is {}, it must be 1 to 6", self.segment_seconds));
+        }
+        if self.backend == Backend::Gstreamer {
+            faults.push("backend is gstreamer, which this version does not have yet: use auto or ffmpeg".to_owned());
+        }
+        for origin in &self.allowed_origins {
+            if !is_origin(origin) {
+                faults.push(format!("allowed_origins holds {origin:?}, it must look like https://tv.example"));
+            }
+        }
+        if let Some(url) = &self.public_base_url
+            && !url.starts_with("http://")
+            && !url.starts_with("https://")
+        {
+            faults.push(format!("public_base_url is {url:?}, it must begin with http:// or https://"));
+        }
+        for (index, root) in self.roots.iter().enumerate() {
+            if !root.path.is_absolute() {
+                faults.push(format!("root {} is not absolute", root.path.display()));
+            }
+            if root.id.is_empty() || !root.id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+                faults.push(format!("root id {:?} may hold letters, digits and . _ - only", root.id));
+            }
+            if self.roots[..index].iter().any(|other| other.id == root.id || other.path == root.path) {
+                faults.push(format!("root {} ({}) is there twice", root.id, root.path.display()));
+            }
+        }
+        faults
+    }
+}
+
+impl Limits {
+    fn faults(&self) -> Vec<String> {
+        let seconds = |duration: Duration| duration.as_secs();
+        let bounds = [
+            ("body_bytes", self.body_bytes, 1024, 16 << 20),
+            ("sessions_per_user", self.sessions_per_user as u64, 1, 1000),
+            ("concurrent_jobs", self.concurrent_jobs as u64, 1, 256),
+            ("segment_memory_bytes", self.segment_memory_bytes, 16 << 20, 1 << 40),
+            ("segment_disk_bytes", self.segment_disk_bytes, 0, 1 << 50),
+            ("segment_wait_seconds", seconds(self.segment_wait), 1, 120),
+            ("session_idle_seconds", seconds(self.session_idle), 5, 24 * 3600),
+            ("probe_deadline_seconds", seconds(self.probe_deadline), 1, 60),
+            ("connections", self.connections as u64, 8, 1 << 20),
+            ("logins_per_minute", u64::from(self.logins_per_minute), 1, 1000),
+            ("login_days", seconds(self.login_life) / 86_400, 1, 3650),
+        ];
+        let outside = bounds.into_iter().filter(|(_, value, least, most)| !(least..=most).contains(&value));
+        outside
+            .map(|(name, value, least, most)| format!("limits.{name} is {value}, it must be {least} to {most}"))
+            .collect()
+    }
+}
+
+/// `scheme://host[:port]` and nothing behind it, as browsers send it.
+fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| {
+        !host.is_empty() && host.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-:[]".contains(&b))
+    })
 }

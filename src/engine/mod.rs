@@ -11,6 +11,7 @@ use crate::domain::plan::Rendition;
 
 pub mod encoders;
 pub mod source;
+pub mod versions;
 
 use source::Source;
 

@@ -1,0 +1,35 @@
+//! `hearthcast config check`.
+
+use clap::Subcommand;
+
+use super::{Outcome, Place};
+
+#[derive(Subcommand)]
+pub enum Config {
+    /// Read the configuration as `serve` would, and say what is wrong with it.
+    Check(Place),
+}
+
+impl Config {
+    pub fn run(self) -> Outcome {
+        let Self::Check(place) = self;
+        let config = place.load()?;
+        let missing: Vec<String> = config
+            .roots
+            .iter()
+            .filter(|root| !root.path.is_dir())
+            .map(|root| format!("root {} is not a folder", root.path.display()))
+            .collect();
+        if !missing.is_empty() {
+            return Err(missing.join("\n"));
+        }
+        println!("listen  {}", config.listen);
+        println!("state   {}", config.state.display());
+        println!("cache   {}", config.cache.display());
+        for root in &config.roots {
+            println!("root    {} ({})", root.path.display(), root.id);
+        }
+        println!("ok");
+        Ok(())
+    }
+}

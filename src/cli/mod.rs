@@ -1,0 +1,94 @@
+//! The command line (contract section 17): one file per command.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::Config;
+use crate::config::sources::{self, Flags};
+use crate::error::{Code, Error};
+use crate::telemetry;
+
+mod config;
+mod serve;
+mod version;
+
+/// Why a command failed, in words for the person at the terminal.
+type Outcome = Result<(), String>;
+
+#[derive(Parser)]
+#[command(name = "hearthcast", about, disable_version_flag = true)]
+struct Cli {
+    /// Print the version, and the GStreamer and ffmpeg found.
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(serve::Serve),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(config::Config),
+}
+
+/// Where the configuration and the state are; the same for every command that needs them.
+#[derive(Args, Clone, Debug)]
+pub struct Place {
+    /// The configuration file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where state is kept.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl Place {
+    fn flags(&self) -> Flags {
+        Flags { config: self.config.clone(), state: self.state.clone(), ..Flags::default() }
+    }
+
+    /// The configuration as a server at this place would read it.
+    fn load(&self) -> Result<Config, String> {
+        sources::load_here(&self.flags())
+    }
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    telemetry::init();
+    let outcome = match cli.command {
+        _ if cli.version => version::print(),
+        Some(Command::Serve(serve)) => serve.run(),
+        Some(Command::Config(config)) => config.run(),
+        None => Err(Cli::command().render_help().to_string()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            for line in fault.lines() {
+                eprintln!("hearthcast: {line}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A runtime for commands that wait for the store.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
+}
+
+/// An error as a person reads it: for a fault of ours the cause, which no client would see.
+fn told(error: Error) -> String {
+    match error.cause {
+        Some(cause) if error.code == Code::Internal => cause,
+        Some(cause) => format!("{}: {cause}", error.message),
+        None => error.message,
+    }
+}

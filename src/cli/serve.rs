@@ -1,0 +1,36 @@
+//! `hearthcast serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Outcome, Place, runtime, told};
+use crate::app;
+use crate::config::{Backend, sources};
+
+#[derive(Args)]
+pub struct Serve {
+    #[command(flatten)]
+    place: Place,
+    /// Address and port to answer on [default: 127.0.0.1:8470].
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// A folder of the library; may be given more than once.
+    #[arg(long, value_name = "DIR")]
+    root: Vec<PathBuf>,
+    /// Who makes segments [default: auto].
+    #[arg(long)]
+    backend: Option<Backend>,
+}
+
+impl Serve {
+    pub fn run(self) -> Outcome {
+        let mut flags = self.place.flags();
+        flags.listen = self.listen;
+        flags.roots = self.root;
+        flags.backend = self.backend;
+        let config = sources::load_here(&flags)?;
+        runtime().block_on(async { app::run(config, app::signalled()?).await }).map_err(told)
+    }
+}

@@ -1,0 +1,11 @@
+//! `hearthcast --version`.
+
+use super::Outcome;
+use crate::engine::versions;
+
+pub fn print() -> Outcome {
+    println!("hearthcast {}", env!("CARGO_PKG_VERSION"));
+    println!("GStreamer {}", versions::gstreamer());
+    println!("ffmpeg {}", versions::ffmpeg().unwrap_or_else(|| "not found".to_owned()));
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Where settings come from, and which of them wins.
+//!
+//! The file is a TOML table; environment and flags are laid over it; the result is read once, strictly: an unknown key is
+//! an error. `HEARTHCAST_LIMITS_BODY_BYTES=131072` is `body_bytes` in `[limits]`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+
+use super::{Backend, Config, DeclaredAdmin, Limits};
+use crate::domain::library::Root;
+
+/// Variables that begin like settings and are none.
+const NO_SETTINGS: [&str; 3] = ["HEARTHCAST_CONFIG", "HEARTHCAST_LOG", "HEARTHCAST_CORPUS"];
+
+/// What was said on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    pub config: Option<PathBuf>,
+    pub listen: Option<SocketAddr>,
+    pub state: Option<PathBuf>,
+    pub roots: Vec<PathBuf>,
+    pub backend: Option<Backend>,
+}
+
+/// The environment as this program reads it; in tests, a table.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    listen: Option<SocketAddr>,
+    state: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    #[serde(default)]
+    roots: Vec<RootSetting>,
+    #[serde(default)]
+    backend: Backend,
+    #[serde(default)]
+    limits: Limits,
+    segment_seconds: Option<f64>,
+    #[serde(default)]
+    allowed_origins: Vec<String>,
+    #[serde(default)]
+    trusted_proxies: Vec<IpAddr>,
+    public_base_url: Option<String>,
+    ffmpeg: Option<PathBuf>,
+    admin: Option<DeclaredAdmin>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RootSetting {
+    Path(PathBuf),
+    Named { id: String, path: PathBuf },
+}
+
+/// Settings that a variable may hold, and how its text is read.
+const VARIABLES: [(&str, Kind); 10] = [
+    ("listen", Kind::Text),
+    ("state", Kind::Text),
+    ("cache", Kind::Text),
+    ("backend", Kind::Text),
+    ("public_base_url", Kind::Text),
+    ("ffmpeg", Kind::Text),
+    ("segment_seconds", Kind::Number),
+    ("roots", Kind::List(':')),
+    ("allowed_origins", Kind::List(',')),
+    ("trusted_proxies", Kind::List(',')),
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+    List(char),
+}
+
+/// Reads all sources and checks the result.
+///
+/// # Errors
+/// Everything that is wrong, in words for the person who wrote it.
+pub fn load(flags: &Flags, names: &[String], environment: Environment) -> Result<Config, String> {
+    let file = flags.config.clone().or_else(|| environment("HEARTHCAST_CONFIG").map(PathBuf::from));
+    let mut table = file.as_deref().map_or_else(|| Ok(Table::new()), read)?;
+    overlay(&mut table, names, environment)?;
+    let settings: Settings = Value::Table(table).try_into().map_err(|fault| fault.to_string())?;
+    let config = resolve(settings, flags, environment)?;
+    match config.faults() {
+        faults if faults.is_empty() => Ok(config),
+        faults => Err(faults.join("\n")),
+    }
+}
+
+/// As [`load`], from the environment of this process.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_here(flags: &Flags) -> Result<Config, String> {
+    let names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    load(flags, &names, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+/// A file, checked on its own first so that a fault is named with its line.
+fn read(path: &Path) -> Result<Table, String> {
+    let text = std::fs::read_to_string(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
+    let named = |fault: toml::de::Error| format!("{}: {fault}", path.display());
+    toml::from_str::<Settings>(&text).map_err(named)?;
+    toml::from_str(&text).map_err(named)
+}
+
+fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Result<(), String> {
+    for name in names.iter().filter(|name| !NO_SETTINGS.contains(&name.as_str())) {
+        let Some(setting) = name.strip_prefix("HEARTHCAST_") else { continue };
+        let Some(text) = environment(name) else { continue };
+        let setting = setting.to_ascii_lowercase();
+        if let Some(limit) = setting.strip_prefix("limits_") {
+            let limits = table.entry("limits").or_insert_with(|| Value::Table(Table::new()));
+            let limits = limits.as_table_mut().ok_or("limits must be a table")?;
+            limits.insert(limit.to_owned(), number(name, &text)?);
+        } else if let Some((_, kind)) = VARIABLES.iter().find(|(known, _)| *known == setting) {
+            let value = match kind {
+                Kind::Text => Value::String(text),
+                Kind::Number => number(name, &text)?,
+                Kind::List(between) => {
+                    let items = text.split(*between).filter(|item| !item.is_empty());
+                    Value::Array(items.map(|item| Value::String(item.trim().to_owned())).collect())
+                }
+            };
+            table.insert(setting, value);
+        }
+    }
+    Ok(())
+}
+
+fn number(name: &str, text: &str) -> Result<Value, String> {
+    let number = text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
+    number.map_err(|_| format!("{name} is {text:?}, it must be a number"))
+}
+
+fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Result<Config, String> {
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|cause| format!("{}: {cause}", path.display()));
+    let home = || environment("HOME").map(PathBuf::from);
+    let systemd = |name: &str| environment(name).and_then(|paths| Some(PathBuf::from(paths.split(':').next()?)));
+    let xdg = |name: &str, below: &str| {
+        environment(name)
+            .map(PathBuf::from)
+            .or_else(|| Some(home()?.join(below)))
+            .map(|folder| folder.join("hearthcast"))
+    };
+
+    let said = flags.state.clone().or(settings.state);
+    let own_state = said.is_some();
+    let state = said.or_else(|| systemd("STATE_DIRECTORY")).or_else(|| xdg("XDG_STATE_HOME", ".local/state"));
+    let state = absolute(&state.ok_or("there is no place for state: give --state")?)?;
+    // A server with a state folder of its own must not share its segments with another one.
+    let cache = settings.cache.or_else(|| systemd("CACHE_DIRECTORY"));
+    let cache = cache.or_else(|| if own_state { Some(state.join("cache")) } else { xdg("XDG_CACHE_HOME", ".cache") });
+    let cache = absolute(&cache.ok_or("there is no place for segments: give cache in the configuration")?)?;
+
+    let mut roots: Vec<Root> = Vec::new();
+    let said = flags.roots.iter().map(|path| RootSetting::Path(path.clone()));
+    let said: Vec<RootSetting> = if flags.roots.is_empty() { settings.roots } else { said.collect() };
+    for setting in said {
+        let (id, path) = match setting {
+            RootSetting::Named { id, path } => (id, absolute(&path)?),
+            RootSetting::Path(path) => {
+                let path = absolute(&path)?;
+                (free_id(&roots, &path), path)
+            }
+        };
+        roots.push(Root { id, path });
+    }
+
+    let mut config = Config::new(state, cache);
+    config.listen = flags.listen.or(settings.listen).unwrap_or(config.listen);
+    config.segment_seconds = settings.segment_seconds.unwrap_or(config.segment_seconds);
+    config.backend = flags.backend.unwrap_or(settings.backend);
+    config.roots = roots;
+    config.limits = settings.limits;
+    config.allowed_origins = settings.allowed_origins;
+    config.trusted_proxies = settings.trusted_proxies;
+    config.public_base_url = settings.public_base_url;
+    config.ffmpeg = settings.ffmpeg.unwrap_or(config.ffmpeg);
+    config.admin = settings.admin;
+    if let (Some(admin), Some(folder)) = (&mut config.admin, systemd("CREDENTIALS_DIRECTORY")) {
+        admin.password_hash_file = folder.join(&admin.password_hash_file);
+    }
+    Ok(config)
+}
+
+/// The folder's own name, made plain, so that media keeps its address when roots are reordered.
+fn free_id(taken: &[Root], path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let plain = match plain.trim_matches('-') {
+        "" => "root".to_owned(),
+        plain => plain.to_owned(),
+    };
+    let names = std::iter::once(plain.clone()).chain((2..).map(|n| format!("{plain}-{n}")));
+    names.into_iter().find(|name| taken.iter().all(|root| root.id != *name)).expect("numbers do not end")
+}
+
+/// A duration as a number of seconds.
+pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+/// A duration as a number of days.
+pub(super) fn days<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    Duration::try_from_secs_f64(f64::deserialize(from)? * 86_400.0).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests;

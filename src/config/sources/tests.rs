@@ -1,0 +1,92 @@
+use super::*;
+
+fn load_with(flags: &Flags, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let names: Vec<String> = environment.iter().map(|(name, _)| (*name).to_owned()).collect();
+    load(flags, &names, &|name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+}
+
+fn file(text: &str) -> (tempfile::TempDir, Flags) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hearthcast.toml");
+    std::fs::write(&path, text).unwrap();
+    (dir, Flags { config: Some(path), ..Flags::default() })
+}
+
+#[test]
+fn flags_win_over_environment_over_file_over_defaults() {
+    let text = "listen = \"127.0.0.1:1\"\nsegment_seconds = 3\nstate = \"/file\"\n[limits]\nsessions_per_user = 7\nconnections = 99";
+    let (_dir, mut flags) = file(text);
+    flags.listen = Some("127.0.0.1:3".parse().unwrap());
+    let environment = [
+        ("HEARTHCAST_LISTEN", "127.0.0.1:2"),
+        ("HEARTHCAST_SEGMENT_SECONDS", "4.5"),
+        ("HEARTHCAST_LIMITS_SESSIONS_PER_USER", "8"),
+        ("HEARTHCAST_ROOTS", "/a/Films:/b/films"),
+    ];
+    let config = load_with(&flags, &environment).unwrap();
+    assert_eq!(config.listen.port(), 3);
+    assert_eq!(config.segment_seconds, 4.5);
+    assert_eq!((config.limits.sessions_per_user, config.limits.connections), (8, 99));
+    assert_eq!(config.limits.body_bytes, 64 * 1024);
+    assert_eq!(config.state, Path::new("/file"));
+    let roots: Vec<_> = config.roots.iter().map(|root| (root.id.as_str(), root.path.to_str().unwrap())).collect();
+    assert_eq!(roots, [("films", "/a/Films"), ("films-2", "/b/films")]);
+    assert_eq!(load_with(&Flags { roots: vec!["/c".into()], ..flags }, &environment).unwrap().roots.len(), 1);
+}
+
+#[test]
+fn folders_come_from_systemd_then_xdg_then_home() {
+    let folders = |environment: &[(&str, &str)]| {
+        let config = load_with(&Flags::default(), environment).unwrap();
+        (config.state.display().to_string(), config.cache.display().to_string())
+    };
+    let pair = |state: &str, cache: &str| (state.to_owned(), cache.to_owned());
+    let home = ("HOME", "/home/a");
+    assert_eq!(folders(&[home]), pair("/home/a/.local/state/hearthcast", "/home/a/.cache/hearthcast"));
+    let xdg = [home, ("XDG_STATE_HOME", "/s"), ("XDG_CACHE_HOME", "/c")];
+    assert_eq!(folders(&xdg), pair("/s/hearthcast", "/c/hearthcast"));
+    let systemd = [home, ("STATE_DIRECTORY", "/var/lib/h:/other"), ("CACHE_DIRECTORY", "/var/cache/h")];
+    assert_eq!(folders(&systemd), pair("/var/lib/h", "/var/cache/h"));
+    assert_eq!(folders(&[home, ("HEARTHCAST_STATE", "/own")]), pair("/own", "/own/cache"));
+    assert!(load_with(&Flags::default(), &[]).unwrap_err().contains("--state"));
+}
+
+#[test]
+fn faults_are_named_all_at_once_and_unknown_keys_with_their_line() {
+    let (_dir, flags) = file("state = \"/s\"\nlisten_on = 3");
+    let fault = load_with(&flags, &[]).unwrap_err();
+    assert!(fault.contains("line 2") && fault.contains("unknown field `listen_on`"), "{fault}");
+
+    let text = "state = \"/s\"\nsegment_seconds = 9\nbackend = \"gstreamer\"\nallowed_origins = [\"https://tv.example/\"]\n\
+                roots = [\"/a\", {id = \"a\", path = \"/b\"}]\npublic_base_url = \"tv\"\n[limits]\nbody_bytes = 1";
+    let (_dir, flags) = file(text);
+    let fault = load_with(&flags, &[]).unwrap_err();
+    for named in
+        ["segment_seconds", "gstreamer", "https://tv.example/", "twice", "public_base_url", "limits.body_bytes"]
+    {
+        assert!(fault.contains(named), "{named} in {fault}");
+    }
+    let (_dir, flags) = file("state = \"/s\"");
+    assert!(load_with(&flags, &[("HEARTHCAST_LIMITS_NOPE", "1")]).unwrap_err().contains("nope"));
+    assert!(load_with(&flags, &[("HEARTHCAST_SEGMENT_SECONDS", "NaN")]).unwrap_err().contains("segment_seconds"));
+    assert!(load_with(&flags, &[("HEARTHCAST_LIMITS_LOGIN_DAYS", "-1")]).is_err());
+}
+
+#[test]
+fn the_example_file_holds_the_defaults() {
+    let example = include_str!("../../../assets/hearthcast.example.toml");
+    let (_dir, flags) = file(example);
+    let given = load_with(&flags, &[]).unwrap();
+    let mut plain = Config::new("/var/lib/hearthcast".into(), "/var/cache/hearthcast".into());
+    plain.roots = vec![Root { id: "films".into(), path: "/srv/films".into() }];
+    plain.limits.concurrent_jobs = given.limits.concurrent_jobs;
+    assert_eq!(format!("{given:#?}"), format!("{plain:#?}"));
+
+    // What is commented out is true as well once it is switched on.
+    let whole: String =
+        example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
+    let (_dir, flags) = file(&whole);
+    let config = load_with(&flags, &[]).unwrap();
+    assert_eq!(config.admin.unwrap().username, "admin");
+    assert_eq!((config.allowed_origins.len(), config.trusted_proxies.len()), (1, 1));
+}

@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod access;
+pub mod codec;
 pub mod grid;
 pub mod library;
 pub mod media;

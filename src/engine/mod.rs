@@ -10,6 +10,7 @@ use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
 pub mod encoders;
+pub mod probe;
 pub mod source;
 pub mod versions;
 

@@ -14,6 +14,7 @@ use crate::service::Service;
 pub mod call;
 pub mod endpoint;
 mod health;
+mod info;
 pub mod reply;
 pub mod serve;
 mod workers;
@@ -23,7 +24,10 @@ use endpoint::{Endpoint, template_params};
 
 /// Every route of the program. The order matters for speed only: bytes first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    [health::endpoints(service), workers::endpoints(service)].into_iter().flatten().collect()
+    [health::endpoints(service), info::endpoints(service), workers::endpoints(service)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// All routes as one filter that never rejects.

@@ -8,9 +8,11 @@ use crate::error::Result;
 use crate::store::Store;
 
 pub mod accounts;
+pub mod media;
 pub mod workers;
 
 use accounts::Accounts;
+use media::Probes;
 use workers::LocalTranscoder;
 
 /// Everything a request can ask for.
@@ -20,6 +22,7 @@ pub struct Service {
     pub accounts: Accounts,
     pub roots: Arc<Roots>,
     pub transcoder: LocalTranscoder,
+    pub media: Probes,
 }
 
 impl Service {
@@ -34,6 +37,7 @@ impl Service {
             accounts: Accounts::open(&config)?,
             roots: Arc::new(roots),
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
+            media: Probes::new(config.limits.probe_deadline),
             config,
         }))
     }

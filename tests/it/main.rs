@@ -4,3 +4,5 @@
 mod contract;
 /// Starts servers and makes media, so that a test is three lines.
 mod kit;
+/// Media info and the play decision, over made files and over the corpus.
+mod probe;

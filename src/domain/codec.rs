@@ -1,0 +1,212 @@
+//! Codec strings of RFC 6381, from a stream's configuration record where there is one.
+
+/// What is known of a stream when its codec string is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts<'a> {
+    /// Lower-case ffmpeg codec name.
+    pub codec: &'a str,
+    /// As in [`super::media::Stream::profile`].
+    pub profile: Option<&'a str>,
+    /// The codec's own number: 10 x level for H.264, 30 x level for HEVC, `seq_level_idx` for AV1.
+    pub level: Option<u32>,
+    pub bit_depth: u8,
+    pub width: u32,
+    pub height: u32,
+    /// avcC, hvcC, av1C, vpcC, or parameter sets in Annex B form.
+    pub config: &'a [u8],
+}
+
+/// The codec string a browser understands in `MediaSource.isTypeSupported`; None where the registry has none.
+pub fn string(facts: &Facts) -> Option<String> {
+    Some(match facts.codec {
+        "h264" => return avc(facts),
+        "hevc" => return hevc(facts),
+        "av1" => return av1(facts),
+        "vp9" => vp9(facts),
+        "vp8" => "vp8".into(),
+        "theora" => "theora".into(),
+        "mpeg4" => format!("mp4v.20.{}", facts.level.filter(|level| *level > 0).unwrap_or(9)),
+        "h263" => "s263".into(),
+        "aac" => format!("mp4a.40.{}", aac_object_type(facts.profile)),
+        // ISO/IEC 14496-3 object type 34 is MPEG-1/2 layer 3.
+        "mp3" => "mp4a.40.34".into(),
+        "ac3" => "ac-3".into(),
+        "eac3" => "ec-3".into(),
+        "ac4" => "ac-4".into(),
+        "opus" => "opus".into(),
+        "vorbis" => "vorbis".into(),
+        "flac" => "flac".into(),
+        "alac" => "alac".into(),
+        "dts" => "dtsc".into(),
+        "truehd" => "mlpa".into(),
+        "amr_nb" => "samr".into(),
+        "amr_wb" => "sawb".into(),
+        _ => return None,
+    })
+}
+
+/// Level as people write it (`5.1`), from the codec's own number.
+pub fn level(codec: &str, number: i64) -> Option<String> {
+    let number = u32::try_from(number).ok().filter(|number| *number > 0)?;
+    let (major, minor) = match codec {
+        "h264" if number == 9 => return Some("1b".into()),
+        "h264" => (number / 10, number % 10),
+        "hevc" => (number / 30, number % 30 / 3),
+        // AV1 specification annex A.3: seq_level_idx = (major - 2) * 4 + minor.
+        "av1" if number < 24 => (2 + number / 4, number % 4),
+        _ => return None,
+    };
+    Some(if minor == 0 { format!("{major}") } else { format!("{major}.{minor}") })
+}
+
+/// Audio object type of ISO/IEC 14496-3.
+fn aac_object_type(profile: Option<&str>) -> u8 {
+    match profile {
+        Some("main") => 1,
+        Some("ssr") => 3,
+        Some("ltp") => 4,
+        Some("he-aac") => 5,
+        Some("he-aacv2") => 29,
+        Some("ld") => 23,
+        Some("eld") => 39,
+        Some("usac" | "xhe-aac") => 42,
+        _ => 2,
+    }
+}
+
+fn avc(facts: &Facts) -> Option<String> {
+    let from_sps = |sps: &[u8]| sps.get(..3).map(|b| format!("avc1.{:02X}{:02X}{:02X}", b[0], b[1], b[2]));
+    if facts.config.first() == Some(&1) {
+        return from_sps(facts.config.get(1..4)?);
+    }
+    if let Some(at) = facts.config.windows(4).position(|w| w[..3] == [0, 0, 1] && w[3] & 0x1f == 7) {
+        return from_sps(facts.config.get(at + 4..at + 7)?);
+    }
+    let (profile, constraints) = match facts.profile? {
+        "constrained-baseline" => (0x42, 0xe0),
+        "baseline" => (0x42, 0),
+        "main" => (0x4d, 0x40),
+        "extended" => (0x58, 0),
+        "high" => (0x64, 0),
+        "high-10" => (0x6e, 0),
+        "high-4:2:2" => (0x7a, 0),
+        "high-4:4:4-predictive" => (0xf4, 0),
+        _ => return None,
+    };
+    Some(format!("avc1.{profile:02X}{constraints:02X}{:02X}", facts.level?))
+}
+
+fn hevc(facts: &Facts) -> Option<String> {
+    // hvcC, ISO/IEC 14496-15 section 8.3.3.1: version, then 12 bytes of profile, tier and level.
+    if facts.config.len() >= 23 && facts.config[0] == 1 {
+        let c = facts.config;
+        let space = ["", "A", "B", "C"][usize::from(c[1] >> 6)];
+        let tier = if c[1] & 0x20 == 0 { 'L' } else { 'H' };
+        let compatibility = u32::from_be_bytes([c[2], c[3], c[4], c[5]]).reverse_bits();
+        let mut text = format!("hvc1.{space}{}.{compatibility:X}.{tier}{}", c[1] & 0x1f, c[12]);
+        let constraints = &c[6..12];
+        let used = constraints.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        for byte in &constraints[..used] {
+            text.push_str(&format!(".{byte:X}"));
+        }
+        return Some(text);
+    }
+    let profile = match facts.profile? {
+        "main" => "1.6",
+        "main-10" => "2.4",
+        "main-still-picture" => "3.E",
+        "rext" => "4.10",
+        _ => return None,
+    };
+    Some(format!("hvc1.{profile}.L{}.B0", facts.level?))
+}
+
+fn av1(facts: &Facts) -> Option<String> {
+    // av1C: marker and version, profile and level, tier and depth.
+    if let [0x81, a, b, ..] = *facts.config {
+        let depth = if b & 0x40 == 0 {
+            8
+        } else if b & 0x20 == 0 {
+            10
+        } else {
+            12
+        };
+        let tier = if b & 0x80 == 0 { 'M' } else { 'H' };
+        return Some(format!("av01.{}.{:02}{tier}.{depth:02}", a >> 5, a & 0x1f));
+    }
+    let profile = match facts.profile? {
+        "main" => 0,
+        "high" => 1,
+        "professional" => 2,
+        _ => return None,
+    };
+    Some(format!("av01.{profile}.{:02}M.{:02}", facts.level?, facts.bit_depth))
+}
+
+fn vp9(facts: &Facts) -> String {
+    // vpcC is a full box: version and flags, profile, level, depth in the upper half of the next byte.
+    if let [1, 0, 0, 0, profile, level, depth, ..] = *facts.config {
+        return format!("vp09.{profile:02}.{level:02}.{:02}", depth >> 4);
+    }
+    let profile = facts.profile.and_then(|text| text.rsplit('-').next()?.parse::<u8>().ok()).unwrap_or(0);
+    // Largest picture of each level, VP9 levels table; the level is a hint to the browser, it decodes by size.
+    const LARGEST: [(u64, u8); 8] = [
+        (36_864, 10),
+        (73_728, 11),
+        (122_880, 20),
+        (245_760, 21),
+        (552_960, 30),
+        (983_040, 31),
+        (2_228_224, 41),
+        (8_912_896, 51),
+    ];
+    let pixels = u64::from(facts.width) * u64::from(facts.height);
+    let level = LARGEST.iter().find(|(most, _)| pixels <= *most).map_or(61, |(_, level)| *level);
+    format!("vp09.{profile:02}.{level}.{:02}", facts.bit_depth.max(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_come_from_configuration_records_first() {
+        let avc = Facts { codec: "h264", config: &[1, 0x64, 0, 0x1f, 0xff], ..Facts::default() };
+        assert_eq!(string(&avc).as_deref(), Some("avc1.64001F"));
+        let annex_b = Facts { codec: "h264", config: &[0, 0, 0, 1, 0x67, 0x4d, 0x40, 0x28, 0x9a], ..Facts::default() };
+        assert_eq!(string(&annex_b).as_deref(), Some("avc1.4D4028"));
+        let mut hvcc = [0u8; 23];
+        hvcc[..13].copy_from_slice(&[1, 2, 0x20, 0, 0, 0, 0x90, 0, 0, 0, 0, 0, 153]);
+        let hevc = Facts { codec: "hevc", config: &hvcc, ..Facts::default() };
+        assert_eq!(string(&hevc).as_deref(), Some("hvc1.2.4.L153.90"));
+        let av1 = Facts { codec: "av1", config: &[0x81, 0x04, 0x4c, 0], ..Facts::default() };
+        assert_eq!(string(&av1).as_deref(), Some("av01.0.04M.10"));
+    }
+
+    #[test]
+    fn strings_without_a_record_come_from_profile_and_level() {
+        let facts = |codec, profile, level| Facts {
+            codec,
+            profile: Some(profile),
+            level: Some(level),
+            bit_depth: 8,
+            width: 1280,
+            height: 720,
+            config: &[],
+        };
+        assert_eq!(string(&facts("h264", "constrained-baseline", 31)).as_deref(), Some("avc1.42E01F"));
+        assert_eq!(string(&facts("hevc", "main-10", 120)).as_deref(), Some("hvc1.2.4.L120.B0"));
+        assert_eq!(string(&facts("vp9", "profile-0", 0)).as_deref(), Some("vp09.00.31.08"));
+        assert_eq!(string(&facts("aac", "he-aac", 0)).as_deref(), Some("mp4a.40.5"));
+        assert_eq!(string(&facts("mpeg2video", "main", 0)), None);
+    }
+
+    #[test]
+    fn levels_are_written_as_people_write_them() {
+        assert_eq!(level("h264", 31).as_deref(), Some("3.1"));
+        assert_eq!(level("h264", 40).as_deref(), Some("4"));
+        assert_eq!(level("hevc", 153).as_deref(), Some("5.1"));
+        assert_eq!(level("av1", 8).as_deref(), Some("4"));
+        assert_eq!(level("vp9", -99), None);
+    }
+}

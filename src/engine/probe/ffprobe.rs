@@ -1,0 +1,177 @@
+//! ffprobe as a child process: one file in, one JSON report out.
+
+use std::collections::{HashMap, HashSet};
+use std::process::Stdio;
+
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use super::ProbeError;
+use crate::engine::source::Source;
+
+/// Demuxers that read nothing but the one file they are given. Playlists, scripts, devices and image patterns are out.
+const FORMATS: &str = "mov,matroska,mpegts,mpeg,mpegvideo,avi,flv,asf,ogg,wav,w64,flac,mp3,aac,ac3,eac3,aiff,wv,caf,\
+                       dts,dtshd,truehd,au,ape,mpc,mpc8,tta,tak,dsf,rm,mxf,nut,gxf,h264,hevc,m4v,ivf,obu,amr,dv,swf,loas";
+/// Longest report read; the largest of 156 real files gave 70 KiB.
+const REPORT_BYTES: u64 = 4 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Report {
+    pub format: Format,
+    pub streams: Vec<Stream>,
+    pub chapters: Vec<Chapter>,
+    pub programs: Vec<Program>,
+    /// What it said on the way, one line each.
+    #[serde(skip)]
+    pub complaints: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Format {
+    pub format_name: String,
+    pub start_time: Option<String>,
+    pub duration: Option<String>,
+    pub bit_rate: Option<String>,
+    pub tags: HashMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Stream {
+    pub index: u32,
+    pub codec_name: Option<String>,
+    pub codec_type: Option<String>,
+    pub codec_tag_string: Option<String>,
+    pub profile: Option<String>,
+    pub level: Option<i64>,
+    pub width: u32,
+    pub height: u32,
+    pub sample_aspect_ratio: Option<String>,
+    pub pix_fmt: Option<String>,
+    pub bits_per_raw_sample: Option<String>,
+    pub bits_per_sample: u32,
+    pub sample_fmt: Option<String>,
+    pub color_range: Option<String>,
+    pub color_space: Option<String>,
+    pub color_transfer: Option<String>,
+    pub color_primaries: Option<String>,
+    pub field_order: Option<String>,
+    pub r_frame_rate: Option<String>,
+    pub avg_frame_rate: Option<String>,
+    pub sample_rate: Option<String>,
+    pub channels: u32,
+    pub channel_layout: Option<String>,
+    pub start_time: Option<String>,
+    pub duration: Option<String>,
+    pub bit_rate: Option<String>,
+    pub nb_frames: Option<String>,
+    pub extradata: Option<String>,
+    pub disposition: HashMap<String, u32>,
+    pub tags: HashMap<String, String>,
+    pub side_data_list: Vec<SideData>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SideData {
+    pub side_data_type: String,
+    pub displaymatrix: Option<String>,
+    pub dv_bl_signal_compatibility_id: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chapter {
+    pub start_time: Option<String>,
+    pub end_time: Option<String>,
+    pub tags: HashMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Program {
+    pub program_id: u32,
+    pub streams: Vec<Member>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Member {
+    pub index: u32,
+}
+
+/// Asks ffprobe. Dropping the future kills it.
+pub(super) async fn run(source: &Source) -> Result<Report, ProbeError> {
+    let stdin = source.file.try_clone().map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
+    let mut child = ffprobe()
+        .args(["-v", "error", "-print_format", "json"])
+        .args(["-show_format", "-show_streams", "-show_chapters", "-show_programs", "-show_data"])
+        .args(["-protocol_whitelist", "file", "-format_whitelist", FORMATS])
+        // The open file itself: the child opens its standard input anew, so no name is resolved again.
+        .args(["-i", "file:/proc/self/fd/0"])
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|cause| ProbeError::Unavailable(format!("ffprobe: {cause}")))?;
+    let mut stdout = child.stdout.take().expect("piped").take(REPORT_BYTES);
+    let mut stderr = child.stderr.take().expect("piped");
+    let (mut report, mut complaints) = (Vec::new(), Vec::new());
+    let reading = async {
+        tokio::try_join!(stdout.read_to_end(&mut report), async {
+            (&mut stderr).take(16 * 1024).read_to_end(&mut complaints).await?;
+            // A pipe left full would hold the child up.
+            tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await
+        })
+    };
+    reading.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
+    if report.len() as u64 == REPORT_BYTES {
+        let _ = child.kill().await;
+        return Err(ProbeError::Unreadable("the report is larger than 4 MiB".into()));
+    }
+    child.wait().await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
+    let complaints: Vec<String> = String::from_utf8_lossy(&complaints).lines().take(50).map(str::to_owned).collect();
+    let mut report: Report = serde_json::from_slice(&report).unwrap_or_default();
+    if report.streams.is_empty() {
+        let last = complaints.last().map_or("no streams", |line| line.trim_start_matches("file:/proc/self/fd/0: "));
+        return Err(ProbeError::Unreadable(last.to_owned()));
+    }
+    report.complaints = complaints;
+    Ok(report)
+}
+
+fn ffprobe() -> Command {
+    let mut command = Command::new("ffprobe");
+    command.process_group(0).kill_on_drop(true).env("LC_ALL", "C").env_remove("FFREPORT").stdin(Stdio::null());
+    command
+}
+
+/// Codecs the installed ffmpeg can decode, asked once.
+pub(super) async fn decodable() -> Result<&'static HashSet<String>, ProbeError> {
+    static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
+    CODECS
+        .get_or_try_init(|| async {
+            let answer = ffprobe()
+                .args(["-v", "quiet", "-codecs"])
+                .output()
+                .await
+                .map_err(|cause| ProbeError::Unavailable(format!("ffprobe: {cause}")))?;
+            let codecs: HashSet<String> = String::from_utf8_lossy(&answer.stdout)
+                .lines()
+                .filter_map(|line| {
+                    let mut words = line.split_whitespace();
+                    words.next().filter(|flags| flags.len() == 6 && flags.starts_with('D'))?;
+                    words.next().map(str::to_owned)
+                })
+                .collect();
+            if codecs.is_empty() {
+                return Err(ProbeError::Unavailable("ffprobe names no codecs".into()));
+            }
+            Ok(codecs)
+        })
+        .await
+}

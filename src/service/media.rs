@@ -1,0 +1,117 @@
+//! What the library's files hold: probed once, remembered by content.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::domain::media::Media;
+use crate::engine::probe::{self, ProbeError};
+use crate::engine::source::Source;
+use crate::error::{Code, Error, Result};
+
+/// Probes at once; each may be a process of its own.
+const CONCURRENT: usize = 4;
+/// Answers kept in memory; one is a few KiB.
+const REMEMBERED: usize = 2048;
+
+/// Keeper of probe results.
+pub struct Probes {
+    deadline: Duration,
+    places: Semaphore,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By fingerprint; a cell that is still empty is a probe under way, which later askers wait for.
+    by_content: HashMap<String, Entry>,
+    clock: u64,
+}
+
+struct Entry {
+    outcome: Arc<OnceCell<Outcome>>,
+    used: u64,
+}
+
+/// A probe's answer and when it was found.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    pub media: Arc<Media>,
+    pub at: Timestamp,
+}
+
+type Outcome = Result<Probed, ProbeError>;
+
+impl Probes {
+    pub fn new(deadline: Duration) -> Self {
+        Self { deadline, places: Semaphore::new(CONCURRENT), known: Mutex::default() }
+    }
+
+    /// What a file holds.
+    ///
+    /// # Errors
+    /// `UNPLAYABLE_MEDIA` with `details.reasons` when nothing can be read of it within the deadline (5 s unless
+    /// configured); `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
+    pub async fn probe(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
+        Ok(self.probed(source).await?.media)
+    }
+
+    /// The same with the time it was found.
+    ///
+    /// # Errors
+    /// Those of [`Self::probe`].
+    pub async fn probed(&self, source: &Arc<Source>) -> Result<Probed> {
+        let name = self.fingerprint(source).await?;
+        let cell = self.cell(&name);
+        let outcome = cell.get_or_init(|| self.run(source)).await.clone();
+        // Only what the bytes themselves decide is remembered; a missing tool or a busy machine may pass.
+        if matches!(outcome, Err(ProbeError::TimedOut | ProbeError::Unavailable(_))) {
+            self.known.lock().expect("no panic while held").by_content.remove(&name);
+        }
+        outcome.map_err(|fault| match fault {
+            ProbeError::Unreadable(why) => unplayable("UNREADABLE").with_cause(why),
+            ProbeError::TimedOut => unplayable("PROBE_TIMED_OUT"),
+            ProbeError::Unavailable(cause) => Error::internal(cause),
+        })
+    }
+
+    async fn run(&self, source: &Arc<Source>) -> Outcome {
+        let work = async {
+            let _place = self.places.acquire().await.expect("the semaphore is never closed");
+            let media = probe::probe(source).await?;
+            Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
+        };
+        tokio::time::timeout(self.deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))
+    }
+
+    async fn fingerprint(&self, source: &Arc<Source>) -> Result<String> {
+        let held = source.clone();
+        let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
+        reading
+            .await
+            .map_err(Error::internal)?
+            .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
+    }
+
+    fn cell(&self, name: &str) -> Arc<OnceCell<Outcome>> {
+        let mut known = self.known.lock().expect("no panic while held");
+        known.clock += 1;
+        let now = known.clock;
+        if !known.by_content.contains_key(name) && known.by_content.len() >= REMEMBERED {
+            let oldest = known.by_content.iter().min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
+            oldest.map(|name| known.by_content.remove(&name));
+        }
+        let entry =
+            known.by_content.entry(name.to_owned()).or_insert_with(|| Entry { outcome: Arc::default(), used: 0 });
+        entry.used = now;
+        entry.outcome.clone()
+    }
+}
+
+fn unplayable(reason: &str) -> Error {
+    Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": [reason]}))
+}

@@ -1,0 +1,149 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use hearthcast::domain::media::Media;
+use hearthcast::domain::playback::{Action, Decision, DeviceProfile, Wish, decide};
+use serde_json::{Value, json};
+
+use crate::kit;
+
+/// A clip of two seconds made by ffmpeg; `args` follow a 320 x 180 test picture (input 0) and a tone (input 1).
+fn clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
+    let path = folder.join(name);
+    let status = Command::new("ffmpeg")
+        .args(["-v", "error", "-y"])
+        .args(["-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=2"])
+        .args(["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000:duration=2"])
+        .args(args)
+        .arg(&path)
+        .status()
+        .expect("ffmpeg runs");
+    assert!(status.success(), "{name}");
+    path
+}
+
+const H264_AAC: [&str; 8] = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"];
+
+fn url(path: &Path) -> String {
+    let text = path.to_str().expect("UTF-8");
+    format!("/api/stream/info/full?{}", serde_urlencoded::to_string([("path", text)]).expect("plain text"))
+}
+
+#[tokio::test]
+async fn a_browser_file_is_described_and_recommended_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = clip(folder.path(), "film.mkv.mp4", &[&H264_AAC[..], &["-metadata:s:a:0", "language=ger"]].concat());
+    let server = kit::server(&[folder.path()]).await;
+    let answer = server.get(&url(&path)).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["cache-control"], "no-store");
+    let info: Value = answer.json().await.unwrap();
+    assert_eq!(info["fileName"], "film.mkv.mp4");
+    assert_eq!(info["mimeType"], "video/mp4");
+    assert_eq!(info["probe"]["container"], "mp4");
+    let seconds = info["probe"]["durationSeconds"].as_f64().unwrap();
+    assert!((1.9..2.2).contains(&seconds), "{seconds}");
+    assert_eq!(info["tracks"], json!({"video": [0], "audio": [1], "subtitle": []}));
+    let video = &info["streams"][0];
+    assert_eq!((&video["codec"], &video["width"], &video["height"]), (&json!("h264"), &json!(320), &json!(180)));
+    assert_eq!(video["frameRateFraction"], "25/1");
+    assert!(video["codecString"].as_str().unwrap().starts_with("avc1."), "{video}");
+    let audio = &info["streams"][1];
+    assert_eq!((&audio["codecString"], &audio["languageTag"]), (&json!("mp4a.40.2"), &json!("de")));
+    let playback = &info["playback"];
+    assert_eq!(playback["recommended"], "direct");
+    assert_eq!(playback["reasons"], json!([]));
+    let direct = playback["directUrl"].as_str().unwrap();
+    assert!(direct.starts_with("/api/stream/file?path=/"), "{direct}");
+    assert!(playback["signedDirectUrl"].as_str().unwrap().starts_with(&format!("{direct}&st=")), "{playback}");
+}
+
+#[tokio::test]
+async fn a_device_profile_in_the_body_changes_the_recommendation() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = clip(folder.path(), "film.mkv", &H264_AAC);
+    let server = kit::server(&[folder.path()]).await;
+    let info: Value = server.get(&url(&path)).send().await.unwrap().json().await.unwrap();
+    assert_eq!(info["mimeType"], "video/x-matroska");
+    assert_eq!(info["playback"]["recommended"], "transcode");
+    assert_eq!(info["playback"]["reasons"], json!(["CONTAINER_NOT_SUPPORTED"]));
+    assert_eq!(info["playback"]["canCopyVideo"], true);
+    let device = json!({"deviceProfile": {
+        "containers": ["mkv"], "video": [{"codec": "h264"}], "audio": [{"codec": "aac"}]
+    }});
+    let info: Value = server.post(&url(&path), &device).send().await.unwrap().json().await.unwrap();
+    assert_eq!(info["playback"]["recommended"], "direct", "{}", info["playback"]);
+    let wrong = server.post(&url(&path), &json!({"deviceProfile": {"containers": 7}})).send().await.unwrap();
+    assert_eq!(wrong.status(), 400);
+}
+
+#[tokio::test]
+async fn what_is_no_media_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("noise.mp4");
+    let noise: Vec<u8> = (0..65536u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(&path, noise).unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let answer = server.get(&url(&path)).send().await.unwrap();
+    assert!(matches!(answer.status().as_u16(), 415 | 422), "{}", answer.status());
+    let body: Value = answer.json().await.unwrap();
+    assert!(matches!(body["code"].as_str(), Some("UNPLAYABLE_MEDIA" | "UNSUPPORTED_MEDIA_TYPE")), "{body}");
+    let outside = server.get("/api/stream/info/full?path=/etc/passwd").send().await.unwrap();
+    assert_eq!(outside.status(), 403);
+    let missing = server.get("/api/stream/info/full").send().await.unwrap();
+    assert_eq!(missing.json::<Value>().await.unwrap()["code"], "INVALID_PATH");
+}
+
+/// What the corpus calls the decision: `direct`, `remux`, `transcode` or `refuse`.
+fn actions(media: &Media) -> &'static [&'static str] {
+    match decide(media, &DeviceProfile::default(), &Wish::default()).0 {
+        Decision::Direct => &["direct"],
+        Decision::Refuse => &["refuse"],
+        Decision::Session(tracks) => match tracks.video {
+            Some((_, Action::Encode)) => &["transcode"],
+            Some((_, Action::Copy)) => &["remux"],
+            None => &["remux", "transcode"],
+        },
+    }
+}
+
+#[tokio::test]
+async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
+    let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
+    let manifest = std::fs::read_to_string(corpus.join("manifest.json")).expect("the corpus has a manifest");
+    let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+    let server = kit::server(&[&corpus]).await;
+    let mut faults = Vec::new();
+    for item in manifest["items"].as_array().expect("items") {
+        let file = item["file"].as_str().expect("a name");
+        let Some(accept) = item["expect"]["accept"].as_array() else { continue };
+        if !["video/", "audio/", "broken/"].iter().any(|folder| file.starts_with(folder)) {
+            continue;
+        }
+        let path = corpus.join(file);
+        let source = server.service.roots.open_file(path.to_str().expect("UTF-8")).expect(file).into();
+        let begun = Instant::now();
+        let probed = server.service.media.probe(&source).await;
+        if begun.elapsed() > Duration::from_secs(6) {
+            faults.push(format!("{file}: took {:?}", begun.elapsed()));
+        }
+        let (given, seconds): (&[&str], _) = match &probed {
+            Ok(media) => (actions(media), media.duration_seconds),
+            Err(_) => (&["refuse"], None),
+        };
+        if !given.iter().any(|action| accept.iter().any(|accepted| accepted == action)) {
+            let why = probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &Wish::default()).1);
+            faults.push(format!("{file}: {given:?}, accepted {accept:?}, {why:?}"));
+        }
+        if let (Some(seconds), Some(truth)) = (seconds, item["duration_packets"].as_f64())
+            && given != ["refuse"]
+            && (seconds - truth).abs() > (truth * 0.1).max(0.6)
+            // The packets of these are those of a picture that is much shorter than the sound or the subtitles.
+            && !["vobsub", "pgs"].iter().any(|name| file.contains(name))
+        {
+            faults.push(format!("{file}: {seconds} s, by its packets {truth} s"));
+        }
+    }
+    assert!(faults.is_empty(), "{} files:\n{}", faults.len(), faults.join("\n"));
+}

@@ -24,10 +24,7 @@ use endpoint::{Endpoint, template_params};
 
 /// Every route of the program. The order matters for speed only: bytes first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    [health::endpoints(service), info::endpoints(service), workers::endpoints(service)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [health::endpoints(service), info::endpoints(service), workers::endpoints(service)].into_iter().flatten().collect()
 }
 
 /// All routes as one filter that never rejects.

@@ -143,8 +143,10 @@ fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
         }
         _ => StreamKind::Data,
     };
+    // ffmpeg opens a decoder and tries the first frames: what shows neither pixels nor channels did not decode.
     let configured = match &kind {
         StreamKind::Audio(audio) => audio.channels > 0 && audio.sample_rate > 0,
+        StreamKind::Video(_) => raw.pix_fmt.is_some(),
         _ => true,
     };
     Stream {

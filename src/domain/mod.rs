@@ -8,4 +8,5 @@ pub mod media;
 pub mod plan;
 pub mod playback;
 pub mod signing;
+pub mod subtitles;
 pub mod time;

@@ -1,0 +1,141 @@
+//! Advanced SubStation Alpha and SSA: the words and their times; placing and drawing is for those who render it.
+
+use super::payload::{self, Writer};
+use super::{Cue, MAX_CUES, cue, timing};
+
+/// Columns of the two dialects when a file does not name its own.
+const USUAL_COLUMNS: [&str; 10] =
+    ["layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text"];
+
+pub fn parse(text: &str) -> Vec<Cue> {
+    let mut cues = Vec::new();
+    let mut in_events = false;
+    let mut columns: Vec<String> = USUAL_COLUMNS.map(str::to_owned).into();
+    for line in text.lines() {
+        let line = line.trim_start();
+        if line.starts_with('[') {
+            in_events = line.trim_end().eq_ignore_ascii_case("[events]");
+        } else if in_events && let Some((kind, fields)) = line.split_once(':') {
+            if kind.eq_ignore_ascii_case("format") {
+                columns = fields.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+            } else if kind.eq_ignore_ascii_case("dialogue") {
+                cues.extend(dialogue(fields, &columns));
+            }
+            if cues.len() >= MAX_CUES {
+                break;
+            }
+        }
+    }
+    cues
+}
+
+/// One `Dialogue:` line. The text is the last column and may hold commas.
+fn dialogue(fields: &str, columns: &[String]) -> Option<Cue> {
+    let values: Vec<&str> = fields.splitn(columns.len(), ',').collect();
+    let value = |name: &str| {
+        let column = columns.iter().position(|column| column == name)?;
+        values.get(column).copied()
+    };
+    let (start, end) = (timing::clock(value("start")?)?, timing::clock(value("end")?)?);
+    let (settings, text) = spoken(value("text")?);
+    cue(start, end, settings, text)
+}
+
+/// Words of a text with override blocks: bold, italic, underline and "at the top" are kept, drawings are left out.
+fn spoken(text: &str) -> (String, String) {
+    let mut out = Writer::default();
+    let mut settings = String::new();
+    let mut wanted = [false; 3];
+    let mut shown = [false; 3];
+    let mut drawing = false;
+    let mut rest = payload::clip(text);
+    while let Some(c) = rest.chars().next() {
+        if c == '{'
+            && let Some((block, after)) = rest[1..].split_once('}')
+        {
+            for tag in block.split('\\').skip(1) {
+                match tag {
+                    "an7" | "an8" | "an9" | "a5" | "a6" | "a7" => settings = "line:0".to_owned(),
+                    "r" => wanted = [false; 3],
+                    _ => match tag.split_at_checked(1) {
+                        Some(("b", value)) => set(&mut wanted[0], value),
+                        Some(("i", value)) => set(&mut wanted[1], value),
+                        Some(("u", value)) => set(&mut wanted[2], value),
+                        Some(("p", value)) => set(&mut drawing, value),
+                        _ => {}
+                    },
+                }
+            }
+            rest = after;
+            continue;
+        }
+        let (said, length) = match (c, rest.as_bytes().get(1)) {
+            ('\\', Some(b'N')) => ('\n', 2),
+            ('\\', Some(b'n')) => (' ', 2),
+            ('\\', Some(b'h')) => ('\u{a0}', 2),
+            _ => (c, c.len_utf8()),
+        };
+        if !drawing {
+            if wanted != shown {
+                restyle(&mut out, &wanted);
+                shown = wanted;
+            }
+            out.character(said);
+        }
+        rest = &rest[length..];
+    }
+    (settings, out.finish())
+}
+
+/// `1` or a weight turns a style on, `0` off; anything else is another tag (`\be`, `\iclip`, `\pos`).
+fn set(style: &mut bool, value: &str) {
+    if let Ok(number) = value.parse::<u32>() {
+        *style = number != 0;
+    }
+}
+
+fn restyle(out: &mut Writer, wanted: &[bool; 3]) {
+    for name in ["b", "i", "u"] {
+        out.close(name);
+    }
+    for (name, _) in ["b", "i", "u"].iter().zip(wanted).filter(|(_, on)| **on) {
+        out.open(name, "", "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> String {
+        spoken(text).1
+    }
+
+    #[test]
+    fn override_blocks_become_the_few_tags_that_players_know() {
+        for (text, cue) in [
+            ("{\\fad(200,200)\\i1}one{\\i0} two", "<i>one</i> two"),
+            ("{\\b700}bold{\\i1} both{\\r} none", "<b>bold</b><b><i> both</i></b> none"),
+            ("{\\be1\\iclip(0,0,1,1)\\pos(1,2)}plain", "plain"),
+            ("one\\Ntwo\\nthree\\hfour", "one\ntwo three\u{a0}four"),
+            ("{\\p1}m 0 0 l 100 0{\\p0}after", "after"),
+            ("{a comment}word {unclosed", "word {unclosed"),
+            ("5 < 6 & <b>no tag</b>", "5 &lt; 6 &amp; &lt;b&gt;no tag&lt;/b&gt;"),
+            ("{\\i1}{\\i0}", ""),
+        ] {
+            assert_eq!(said(text), cue, "{text}");
+        }
+        assert_eq!(spoken("{\\an8}top"), ("line:0".to_owned(), "top".to_owned()));
+    }
+
+    #[test]
+    fn columns_are_found_by_their_names() {
+        let text = "[Script Info]\nDialogue: not here\n[V4+ Styles]\nFormat: Name\n[Events]\n\
+                    Format: Marked, Start, End, Style, Text\n\
+                    Comment: 0,0:00:00.00,0:00:09.00,Default,no\n\
+                    Dialogue: Marked=0,0:00:01.50,1:00:02.00,Default,Hello, you\n\
+                    Dialogue: Marked=0,0:00:01.50\nDialogue: x\n";
+        let expected = Cue { start_ms: 1500, end_ms: 3_602_000, settings: String::new(), text: "Hello, you".into() };
+        assert_eq!(parse(text), [expected]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Text subtitles: what a file or a stream says, as cues that are safe to hand to any player.
+//!
+//! Whatever comes in, every cue that goes out keeps these: `0 <= start < end`, times under 10,000 hours, text of 1 to
+//! about 4 KiB that is valid WebVTT cue text (balanced tags out of a small set, `&`, `<` and `>` escaped, no blank line,
+//! no NUL, so no `-->`). Nothing here fails or panics: what cannot be understood is left out.
+
+mod ass;
+mod charset;
+mod payload;
+mod srt;
+mod timing;
+mod vtt;
+mod webvtt;
+
+pub use charset::{decode, is_text};
+pub use webvtt::{srt, webvtt, webvtt_segment};
+
+/// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.
+pub const MAX_BYTES: usize = 16 << 20;
+/// Most cues kept of one file.
+pub const MAX_CUES: usize = 100_000;
+/// Longest text of one cue before escaping, bytes; what is over is cut off.
+pub const MAX_CUE_BYTES: usize = 4096;
+
+/// The text formats understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    Srt,
+    Vtt,
+    /// Advanced SubStation Alpha, and the older SSA.
+    Ass,
+}
+
+/// One line (or more) of dialogue and when it is shown. Times are source times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cue {
+    pub start_ms: i64,
+    pub end_ms: i64,
+    /// WebVTT cue settings, e.g. `line:0 align:start`; empty for the usual place.
+    pub settings: String,
+    /// WebVTT cue text.
+    pub text: String,
+}
+
+impl Format {
+    /// By a file name's extension, lower case and without the dot.
+    pub fn of_extension(extension: &str) -> Option<Self> {
+        match extension {
+            "srt" => Some(Self::Srt),
+            "vtt" => Some(Self::Vtt),
+            "ass" | "ssa" => Some(Self::Ass),
+            _ => None,
+        }
+    }
+
+    /// By ffmpeg's codec name of a stream; None for bitmaps and for what ffmpeg cannot turn into text.
+    pub fn of_codec(codec: &str) -> Option<Self> {
+        match codec {
+            "subrip" | "srt" | "text" | "mov_text" => Some(Self::Srt),
+            "webvtt" => Some(Self::Vtt),
+            "ass" | "ssa" => Some(Self::Ass),
+            _ => None,
+        }
+    }
+
+    /// What the text is by its first words, whatever its file is called.
+    pub fn sniff(text: &str) -> Option<Self> {
+        let start = text.trim_start();
+        if start.starts_with("WEBVTT") {
+            return Some(Self::Vtt);
+        }
+        let heading: String = start.chars().take(13).collect::<String>().to_ascii_lowercase();
+        heading.starts_with("[script info]").then_some(Self::Ass)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Srt => "srt",
+            Self::Vtt => "vtt",
+            Self::Ass => "ass",
+        }
+    }
+}
+
+/// All cues of a file in order of their start. `format` is what the name claims; the text has the last word.
+pub fn parse(bytes: &[u8], format: Format) -> Vec<Cue> {
+    let text = decode(&bytes[..bytes.len().min(MAX_BYTES)]);
+    parse_text(&text, Format::sniff(&text).unwrap_or(format))
+}
+
+fn parse_text(text: &str, format: Format) -> Vec<Cue> {
+    let mut cues = match format {
+        Format::Srt => srt::parse(text),
+        Format::Vtt => vtt::parse(text),
+        Format::Ass => ass::parse(text),
+    };
+    cues.sort_by_key(|cue| (cue.start_ms, cue.end_ms));
+    // Typesetting draws one line in several layers: same time, same words.
+    cues.dedup();
+    cues
+}
+
+/// A cue when there is anything to show.
+fn cue(start_ms: i64, end_ms: i64, settings: String, text: String) -> Option<Cue> {
+    (0 <= start_ms && start_ms < end_ms && !text.is_empty()).then_some(Cue { start_ms, end_ms, settings, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(text: &str, format: Format) -> Vec<(i64, i64, String)> {
+        parse(text.as_bytes(), format).into_iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text)).collect()
+    }
+
+    #[test]
+    fn the_text_decides_over_the_name() {
+        let vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\nhello\n";
+        assert_eq!(all(vtt, Format::Srt), [(1000, 2000, "hello".into())]);
+        let ass = "[Script Info]\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,hello\n";
+        assert_eq!(all(ass, Format::Srt), [(1000, 2000, "hello".into())]);
+    }
+
+    #[test]
+    fn cues_come_in_order_of_time() {
+        let srt = "1\n00:00:05,000 --> 00:00:06,000\nlater\n\n2\n00:00:01,000 --> 00:00:02,000\nsooner\n";
+        assert_eq!(all(srt, Format::Srt), [(1000, 2000, "sooner".into()), (5000, 6000, "later".into())]);
+    }
+
+    /// Text that looks like subtitles often enough to reach every branch.
+    fn subtitle_like() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            Just("WEBVTT\n".to_owned()),
+            Just("[Script Info]\n[Events]\nFormat: Layer, Start, End, Style, Text\n".to_owned()),
+            Just("Dialogue: 0,0:00:01.00,0:00:02.00,Default,".to_owned()),
+            Just("00:00:01,000 --> 00:00:02,000\n".to_owned()),
+            Just("00:01.000 --> 00:00:02.500 line:0 align:start\n".to_owned()),
+            Just(" --> ".to_owned()),
+            Just("\n\n".to_owned()),
+            Just("{\\an8\\i1}".to_owned()),
+            Just("\\N".to_owned()),
+            Just("<i>".to_owned()),
+            Just("</b>".to_owned()),
+            Just("<v A>".to_owned()),
+            Just("<script>".to_owned()),
+            Just("&amp;&nbsp;&".to_owned()),
+            "[0-9]{1,3}\n",
+            "[<>{}&/:, .a-z\\\\-]{0,12}",
+            "\\PC{0,8}",
+        ];
+        prop_oneof![
+            4 => proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat().into_bytes()),
+            1 => proptest::collection::vec(any::<u8>(), 0..256),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_in_the_cues_are_safe_webvtt(
+            bytes in subtitle_like(),
+            format in prop_oneof![Just(Format::Srt), Just(Format::Vtt), Just(Format::Ass)],
+        ) {
+            let cues = parse(&bytes, format);
+            for cue in &cues {
+                prop_assert!(0 <= cue.start_ms && cue.start_ms < cue.end_ms);
+                prop_assert!(!cue.text.is_empty() && !cue.text.contains("\n\n") && !cue.text.contains('\0'));
+                prop_assert!(!cue.text.contains("-->") && !cue.text.contains("<s") && !cue.settings.contains("-->"));
+                prop_assert!(!cue.text.starts_with('\n') && !cue.text.ends_with('\n'));
+            }
+            prop_assert!(cues.windows(2).all(|pair| pair[0].start_ms <= pair[1].start_ms));
+            prop_assert_eq!(parse(webvtt(&cues).as_bytes(), Format::Vtt), cues, "reading back what was written");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! SubRip: numbered blocks that many hands have typed.
+
+use super::payload::{self, marked};
+use super::{Cue, MAX_CUES, cue, timing};
+
+/// Reads every block that has a timing line; numbers may be missing or wrong, blank lines inside a text are joined.
+pub fn parse(text: &str) -> Vec<Cue> {
+    let mut cues = Vec::new();
+    let mut block: Option<(i64, i64, Vec<&str>)> = None;
+    let mut finish = |block: Option<(i64, i64, Vec<&str>)>, timed_next: bool| {
+        let Some((start, end, mut lines)) = block else { return };
+        // The number right above the next timing line belongs to the next block.
+        if timed_next && lines.last().is_some_and(|line| is_number(line)) {
+            lines.pop();
+        }
+        let (settings, text) = place(&lines.join("\n"));
+        cues.extend(cue(start, end, settings, marked(&text)));
+    };
+    let mut blocks = 0;
+    for line in text.lines() {
+        if let Some((start, end, _)) = timing::line(line) {
+            finish(block.take(), true);
+            blocks += 1;
+            if blocks > MAX_CUES {
+                break;
+            }
+            block = Some((start, end, Vec::new()));
+        } else if let Some((_, _, lines)) = &mut block {
+            lines.push(line);
+        }
+    }
+    finish(block, false);
+    cues
+}
+
+fn is_number(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Takes `{\an8}` and the like, which many SRT files borrow from ASS, out of a text.
+fn place(text: &str) -> (String, String) {
+    let mut settings = String::new();
+    let mut out = String::new();
+    let mut rest = payload::clip(text);
+    while let Some((before, after)) = rest.split_once("{\\") {
+        out.push_str(before);
+        let Some((tags, after)) = after.split_once('}') else {
+            out.push_str("{\\");
+            rest = after;
+            break;
+        };
+        if tags.split('\\').any(|tag| matches!(tag, "an7" | "an8" | "an9")) {
+            settings = "line:0".to_owned();
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    (settings, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<(i64, i64, String)> {
+        parse(text).into_iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text)).collect()
+    }
+
+    #[test]
+    fn blocks_are_read_with_and_without_numbers() {
+        let text = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\n\n00:00:03,000 --> 00:00:04,000\n42\n\n\
+                    x9\n00:00:05,000 --> 00:00:06,000 X1:0\n7\n\n8\n00:00:07,000 --> 00:00:08,000\nlast";
+        assert_eq!(
+            read(text),
+            [
+                (1000, 2000, "one\ntwo".into()),
+                (3000, 4000, "42\nx9".into()),
+                (5000, 6000, "7".into()),
+                (7000, 8000, "last".into())
+            ]
+        );
+    }
+
+    #[test]
+    fn a_blank_line_inside_a_text_does_not_lose_the_rest() {
+        let text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\n\n2\n00:00:03,000 --> 00:00:04,000\nthree";
+        assert_eq!(read(text), [(1000, 2000, "one\ntwo".into()), (3000, 4000, "three".into())]);
+    }
+
+    #[test]
+    fn blocks_with_impossible_times_are_left_out() {
+        let text = "1\n99:99:99,999 --> -1:00:00,000\nx\n\n2\n00:00:05,000 --> 00:00:01,000\ny\n\n\
+                    3\n00:00:06,000 --> 00:00:07,000\nz\n";
+        assert_eq!(read(text), [(6000, 7000, "z".into())]);
+    }
+
+    #[test]
+    fn a_borrowed_position_becomes_a_setting() {
+        let cues = parse("1\n00:00:01,000 --> 00:00:02,000\n{\\an8}top {\\i1}x{ \\y}\n");
+        assert_eq!((cues[0].settings.as_str(), cues[0].text.as_str()), ("line:0", "top x{ \\y}"));
+    }
+}

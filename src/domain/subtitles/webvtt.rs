@@ -1,0 +1,105 @@
+//! Cues written as WebVTT, whole or in segments, and as SRT.
+
+use std::fmt::Write;
+
+use super::Cue;
+use super::payload::unescape;
+
+/// A whole WebVTT file.
+pub fn webvtt(cues: &[Cue]) -> String {
+    let mut out = "WEBVTT\n".to_owned();
+    cues.iter().for_each(|cue| write_cue(&mut out, cue));
+    out
+}
+
+/// One segment of a subtitle rendition (RFC 8216 section 3.5): every cue that shows between `start` and `end` seconds,
+/// with its whole times, so that a cue over a cut stands in both segments and the player sees it is the same.
+/// `mpegts_base` is the transport stream time (90 kHz) of source time 0.
+pub fn webvtt_segment(cues: &[Cue], start: f64, end: f64, mpegts_base: i64) -> String {
+    let (start, end) = ((start * 1000.0) as i64, (end * 1000.0).ceil() as i64);
+    let mut out = format!("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:{mpegts_base},LOCAL:00:00:00.000\n");
+    // Cues come in order of their start.
+    let begun = &cues[..cues.partition_point(|cue| cue.start_ms < end)];
+    begun.iter().filter(|cue| cue.end_ms > start).for_each(|cue| write_cue(&mut out, cue));
+    out
+}
+
+fn write_cue(out: &mut String, cue: &Cue) {
+    let (start, end) = (clock(cue.start_ms, '.'), clock(cue.end_ms, '.'));
+    let space = if cue.settings.is_empty() { "" } else { " " };
+    write!(out, "\n{start} --> {end}{space}{}\n{}\n", cue.settings, cue.text).expect("a string takes all");
+}
+
+/// A whole SRT file; of the tags only bold, italic and underline are left.
+pub fn srt(cues: &[Cue]) -> String {
+    let mut out = String::new();
+    for (index, cue) in cues.iter().enumerate() {
+        let (start, end) = (clock(cue.start_ms, ','), clock(cue.end_ms, ','));
+        let text = srt_text(&cue.text);
+        write!(out, "{}\n{start} --> {end}\n{text}\n\n", index + 1).expect("a string takes all");
+    }
+    out
+}
+
+/// Cue text with only the tags SRT readers know, its references resolved; an arrow is broken up.
+fn srt_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('<') {
+        out.push_str(&unescape(before));
+        let Some((tag, after)) = after.split_once('>') else { break };
+        if matches!(tag.trim_start_matches('/'), "b" | "i" | "u") {
+            write!(out, "<{tag}>").expect("a string takes all");
+        }
+        rest = after;
+    }
+    out.push_str(&unescape(rest));
+    out.replace("-->", "-- >")
+}
+
+/// `HH:MM:SS.mmm`.
+fn clock(ms: i64, point: char) -> String {
+    let (seconds, ms) = (ms / 1000, ms % 1000);
+    format!("{:02}:{:02}:{:02}{point}{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cues() -> Vec<Cue> {
+        let cue = |start_ms, end_ms, settings: &str, text: &str| Cue {
+            start_ms,
+            end_ms,
+            settings: settings.into(),
+            text: text.into(),
+        };
+        vec![
+            cue(500, 1500, "", "one"),
+            cue(1000, 5000, "line:0", "<i>over</i>\n<v A>cuts &amp; seams</v>"),
+            cue(4000, 4500, "", "a --&gt; b"),
+            cue(360_000_000, 360_001_000, "", "late"),
+        ]
+    }
+
+    #[test]
+    fn a_file_is_written_whole() {
+        insta::assert_snapshot!(webvtt(&cues()));
+        insta::assert_snapshot!(srt(&cues()));
+    }
+
+    #[test]
+    fn a_cue_stands_in_every_segment_it_shows_in() {
+        let shown = |start, end| {
+            let segment = webvtt_segment(&cues(), start, end, 324_000_000);
+            assert!(segment.starts_with("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:324000000,LOCAL:00:00:00.000\n"));
+            ["one", "over", "a --&gt; b", "late"].map(|text| segment.contains(text))
+        };
+        assert_eq!(shown(0.0, 2.0), [true, true, false, false]);
+        assert_eq!(shown(2.0, 4.0), [false, true, false, false]);
+        assert_eq!(shown(4.0, 6.0), [false, true, true, false]);
+        assert_eq!(shown(5.0, 7.0), [false; 4]);
+        assert_eq!(shown(0.0, 0.5), [false; 4]);
+        assert_eq!(shown(359_999.0, 360_000.5), [false, false, false, true]);
+    }
+}

@@ -5,6 +5,7 @@ pub mod codec;
 pub mod grid;
 pub mod library;
 pub mod media;
+pub mod mpegts;
 pub mod plan;
 pub mod playback;
 pub mod signing;

@@ -10,6 +10,7 @@ use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
 pub mod encoders;
+pub mod ffmpeg;
 pub mod probe;
 pub mod source;
 pub mod versions;
@@ -23,6 +24,8 @@ pub const TIMELINE_BASE_SECONDS: i64 = 3600;
 #[derive(Clone, Debug)]
 pub struct Job {
     pub source: Arc<Source>,
+    /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
+    pub sidecar: Option<Arc<Source>>,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,
@@ -70,7 +73,10 @@ impl Run {
         (Self { segments, gate }, sender, opened)
     }
 
-    /// The next segment in order; None when the last segment of the grid was delivered.
+    /// The next segment in order; None when the run is over: the last segment of the grid was delivered, or the source
+    /// ends before the plan (a truncated file whose picture or sound is copied) and the last segment there is was. In the
+    /// second case what is behind it does not exist: a run started there gives `SourceRead` at once. Encoded pictures and
+    /// sound never end early: the last picture is repeated and silence added, so that every planned segment exists.
     pub async fn next(&mut self) -> Option<Result<Segment, RunError>> {
         self.segments.recv().await
     }

@@ -2,6 +2,8 @@
 
 /// The contract of every answer: errors, methods, headers.
 mod contract;
+/// Runs of real producers over real files: what comes out is played, not trusted.
+mod engine;
 /// Starts servers and makes media, so that a test is three lines.
 mod kit;
 /// Media info and the play decision, over made files and over the corpus.

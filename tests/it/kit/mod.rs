@@ -1,6 +1,8 @@
 //! Starts servers in this process, on a free port and a temporary state folder.
 #![allow(dead_code, reason = "not every test needs every helper")]
 
+pub mod film;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,0 +1,40 @@
+//! The small container layer every segment passes, whoever made it: cut, then canonicalise.
+//!
+//! Pure functions over 188-byte packets (ISO/IEC 13818-1). Input may be garbage: nothing here panics, and what is held
+//! is bounded by the caller's budget. A canonical segment begins with PAT and PMT, has fixed PIDs, and closes every
+//! continuity counter at a multiple of 16, so that any segment follows any other without a break.
+
+pub mod canonical;
+pub mod cut;
+pub mod packet;
+pub mod pes;
+pub mod tables;
+
+/// PID of the programme map table.
+pub const PMT_PID: u16 = 0x20;
+/// PID of the video stream in every segment.
+pub const VIDEO_PID: u16 = 0x41;
+/// PID of the audio stream in every segment.
+pub const AUDIO_PID: u16 = 0x42;
+
+/// Timestamps are 33 bits of 90 kHz and wrap after 26.5 hours.
+pub const WRAP: i64 = 1 << 33;
+
+/// The time nearest to `near` that has these 33 bits.
+pub fn unwrap(timestamp: i64, near: i64) -> i64 {
+    let ahead = (timestamp - near).rem_euclid(WRAP);
+    near + if ahead >= WRAP / 2 { ahead - WRAP } else { ahead }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn unwrapping_finds_the_time_that_was_wrapped(time in -WRAP..20 * WRAP, off in -WRAP / 2 + 1..WRAP / 2) {
+            prop_assert_eq!(unwrap(time.rem_euclid(WRAP), time + off), time);
+        }
+    }
+}

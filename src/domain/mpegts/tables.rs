@@ -1,0 +1,140 @@
+//! PAT and PMT: read from a producer, written our own way.
+
+use super::packet::{LEN, SYNC};
+use super::{AUDIO_PID, PMT_PID, VIDEO_PID};
+
+/// Which of the two streams a PID carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    Video,
+    Audio,
+}
+
+impl Track {
+    pub fn of_pid(pid: u16) -> Option<Self> {
+        match pid {
+            VIDEO_PID => Some(Self::Video),
+            AUDIO_PID => Some(Self::Audio),
+            _ => None,
+        }
+    }
+
+    pub fn pid(self) -> u16 {
+        match self {
+            Self::Video => VIDEO_PID,
+            Self::Audio => AUDIO_PID,
+        }
+    }
+}
+
+/// One entry of a PMT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub pid: u16,
+    /// ISO/IEC 13818-1 table 2-34, e.g. 0x1b for H.264, 0x0f for AAC in ADTS.
+    pub stream_type: u8,
+    pub descriptors: Vec<u8>,
+}
+
+/// The entries of the PMT section that begins in this payload; None when it is no whole, sound PMT in one packet.
+pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
+    let section = payload.get(1 + usize::from(*payload.first()?)..)?;
+    if *section.first()? != 2 {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([section.get(1)? & 0x0f, *section.get(2)?]));
+    let section = section.get(..3 + length)?;
+    if crc(section) != 0 {
+        return None;
+    }
+    let mut rest = section.get(12..section.len().checked_sub(4)?)?;
+    rest = rest.get(usize::from(u16::from_be_bytes([section[10] & 0x0f, section[11]]))..)?;
+    let mut entries = Vec::new();
+    while let Some((head, after)) = rest.split_first_chunk::<5>() {
+        let length = usize::from(u16::from_be_bytes([head[3] & 0x0f, head[4]]));
+        entries.push(Entry {
+            pid: u16::from_be_bytes([head[1] & 0x1f, head[2]]),
+            stream_type: head[0],
+            descriptors: after.get(..length)?.to_vec(),
+        });
+        rest = after.get(length..)?;
+    }
+    Some(entries)
+}
+
+/// A programme association table with one programme, its map on [`PMT_PID`]; continuity counter 0.
+pub fn pat() -> [u8; LEN] {
+    let pmt = PMT_PID.to_be_bytes();
+    packet(0, &[0x00, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xe0 | pmt[0], pmt[1]])
+}
+
+/// The programme map of these streams (PIDs as given); continuity counter 0. Descriptors are left out when the table
+/// would not fit one packet, for a section split over packets is not found by hls.js.
+pub fn pmt(entries: &[Entry]) -> [u8; LEN] {
+    let room = LEN - 5 - 16 - 5 * entries.len().min(8);
+    let descriptors: usize = entries.iter().map(|entry| entry.descriptors.len()).sum();
+    let clock = entries.iter().map(|entry| entry.pid).min().unwrap_or(0x1fff).to_be_bytes();
+    let mut section = vec![0x02, 0xb0, 0, 0, 1, 0xc1, 0, 0, 0xe0 | clock[0], clock[1], 0xf0, 0];
+    for entry in entries.iter().take(8) {
+        let pid = entry.pid.to_be_bytes();
+        let extra: &[u8] = if descriptors <= room { &entry.descriptors } else { &[] };
+        section.extend_from_slice(&[entry.stream_type, 0xe0 | pid[0], pid[1], 0xf0, extra.len() as u8]);
+        section.extend_from_slice(extra);
+    }
+    section[2] = (section.len() - 3 + 4) as u8;
+    packet(PMT_PID, &section)
+}
+
+/// One packet that holds a whole section; the CRC is added here.
+fn packet(pid: u16, section: &[u8]) -> [u8; LEN] {
+    let mut bytes = [0xff; LEN];
+    let pid = pid.to_be_bytes();
+    bytes[..5].copy_from_slice(&[SYNC, 0x40 | pid[0], pid[1], 0x10, 0]);
+    let end = 5 + section.len();
+    bytes[5..end].copy_from_slice(section);
+    bytes[end..end + 4].copy_from_slice(&crc(section).to_be_bytes());
+    bytes
+}
+
+/// CRC-32/MPEG-2 (ISO/IEC 13818-1 annex A); 0 over a section that ends with its own CRC.
+fn crc(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte) << 24, |crc, _| crc << 1 ^ if crc >> 31 == 1 { 0x04c1_1db7 } else { 0 })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn crc_has_the_published_check_value() {
+        assert_eq!(crc(b"123456789"), 0x0376_e6e7);
+    }
+
+    #[test]
+    fn a_written_map_reads_back() {
+        let entries = [
+            Entry { pid: VIDEO_PID, stream_type: 0x1b, descriptors: vec![] },
+            Entry { pid: AUDIO_PID, stream_type: 0x81, descriptors: b"\x05\x04AC-3".to_vec() },
+        ];
+        let packet = pmt(&entries);
+        assert_eq!(parse_pmt(&packet[4..]).unwrap(), entries);
+    }
+
+    proptest! {
+        #[test]
+        fn any_map_fits_one_packet_and_any_bytes_are_read(
+            sizes in proptest::collection::vec(0usize..300, 0..12),
+            bytes in proptest::collection::vec(any::<u8>(), 0..184),
+        ) {
+            let entries: Vec<_> = sizes
+                .iter()
+                .map(|&size| Entry { pid: 65, stream_type: 15, descriptors: vec![0; size] })
+                .collect();
+            prop_assert_eq!(parse_pmt(&pmt(&entries)[4..]).unwrap().len(), entries.len().min(8));
+            let _ = parse_pmt(&bytes);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The argument vector of a run: a pure function of plain data, no text from outside in it.
+//!
+//! The shape, and why: `-copyts` keeps source time; `-itsoffset` moves the file's first timestamp to 0, and
+//! `-output_ts_offset` to the timeline base. The input is sought a little before the first segment and nothing is cut
+//! by ffmpeg itself (`-t` with `-copyts` counts from 0 and made empty output; `-noaccurate_seek`, because the frame on
+//! air at the cut may have begun long before it): `fps` puts the pictures on the grid from the very first one,
+//! `aresample` the samples, and the cutter drops what lies before. The AAC encoder gets four frames of preroll, so that a
+//! seam sounds like the middle of a segment (measured).
+
+use crate::domain::grid::Grid;
+use crate::domain::media::{Container, Hdr, Media, StreamKind};
+use crate::domain::mpegts::cut::AAC_FRAME;
+use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
+use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
+use crate::domain::time::seconds;
+use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
+
+/// AAC frames encoded before the first one kept.
+const PREROLL_FRAMES: i64 = 4;
+
+/// Everything the arguments depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    pub media: &'a Media,
+    pub rendition: &'a Rendition,
+    pub grid: &'a Grid,
+    pub first: usize,
+    /// `/proc/self/fd/…` of the item.
+    pub input: &'a str,
+    /// `/proc/self/fd/…` of the subtitle to draw: ASS text, or the bitmap sidecar.
+    pub burn: Option<&'a str>,
+    pub abilities: Abilities,
+}
+
+/// What this build of ffmpeg can do beyond the everyday.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Filters `zscale` and `tonemap`: HDR to SDR.
+    pub tone_map: bool,
+    /// Filter `ass`: text drawn into the picture.
+    pub text: bool,
+}
+
+/// The whole argument vector, without the program's name.
+///
+/// # Errors
+/// `RunError::Encoder` when the plan asks for what this build cannot do.
+pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
+    let mut args = Args::default();
+    // Errors only: broken files make thousands of warnings. A file may be damaged all through and still be worth playing.
+    args.add("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
+    input(&mut args, ask);
+    if let (Some(path), Some(Burn::Sidecar { bitmap: true, .. })) = (ask.burn, burn(ask)) {
+        args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska -i").push(format!("file:{path}"));
+    }
+    args.add("-map_metadata -1 -map_chapters -1 -sn -dn");
+    video(&mut args, ask)?;
+    audio(&mut args, ask);
+    output(&mut args, ask);
+    Ok(args.0)
+}
+
+/// The frame on the 1,920-tick grid that is the first to begin at or after `ticks`.
+fn aac_frame(ticks: i64) -> i64 {
+    -(-ticks).div_euclid(AAC_FRAME)
+}
+
+#[derive(Default)]
+struct Args(Vec<String>);
+
+impl Args {
+    /// Constant arguments, separated by spaces.
+    fn add(&mut self, words: &str) -> &mut Self {
+        self.0.extend(words.split(' ').map(str::to_owned));
+        self
+    }
+
+    fn push(&mut self, word: String) -> &mut Self {
+        self.0.push(word);
+        self
+    }
+
+    fn pair(&mut self, option: &str, value: impl ToString) -> &mut Self {
+        self.0.push(option.to_owned());
+        self.push(value.to_string())
+    }
+}
+
+fn burn<'a>(ask: &Ask<'a>) -> Option<&'a Burn> {
+    match &ask.rendition.video {
+        Some(VideoPlan::Encode(plan)) => plan.burn.as_ref(),
+        _ => None,
+    }
+}
+
+fn input(args: &mut Args, ask: &Ask) {
+    if ask.first > 0 {
+        let at = seconds(ask.grid.start(ask.first)) - margin(ask);
+        if at > 0.0 {
+            args.add("-noaccurate_seek -seek_timestamp 1");
+            args.pair("-ss", format!("{:.6}", at + ask.media.start_seconds));
+        }
+    }
+    if ask.media.start_seconds != 0.0 {
+        args.pair("-itsoffset", format!("{:.6}", -ask.media.start_seconds));
+    }
+    args.add("-protocol_whitelist file");
+    match demuxer(ask.media.container) {
+        Some(name) => args.pair("-f", name),
+        None => args.pair("-format_whitelist", OTHER_DEMUXERS),
+    };
+    args.pair("-i", format!("file:{}", ask.input));
+}
+
+/// Seconds before the first segment at which reading begins.
+fn margin(ask: &Ask) -> f64 {
+    let indexed = ask.media.container == Container::Mp4;
+    let encodes_audio = matches!(ask.rendition.audio, Some(AudioPlan::Encode { .. }));
+    let margin = match (&ask.rendition.video, ask.media.container) {
+        // A bitmap subtitle on air at the cut was sent before it.
+        (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(Burn::Embedded { bitmap: true, .. })) => 10.0,
+        // Exactly at the keyframe; the millisecond is for rounding.
+        (Some(VideoPlan::Copy { .. }), _) if indexed && !encodes_audio => -0.001,
+        _ if indexed => 0.2,
+        // These seek to any picture, not to a keyframe: wide enough for a usual group of pictures.
+        (Some(VideoPlan::Encode(_)), Container::MpegTs | Container::MpegPs | Container::Other) => 5.0,
+        // Packets of the other stream may lie before the keyframe in the file.
+        (Some(_), _) => 1.0,
+        (None, _) => 0.3,
+    };
+    // The clock may have gaps or begin anywhere, so that seeking in it stays a guess: no harm in being early.
+    if indexed { margin } else { margin.max(0.3) }
+}
+
+/// The demuxer by name, so that no probing can take the file for something that names other files.
+pub fn demuxer(container: Container) -> Option<&'static str> {
+    Some(match container {
+        Container::Mp4 => "mov",
+        Container::Matroska | Container::Webm => "matroska",
+        Container::MpegTs => "mpegts",
+        Container::MpegPs => "mpeg",
+        Container::Avi => "avi",
+        Container::Flv => "flv",
+        Container::Asf => "asf",
+        Container::Ogg => "ogg",
+        Container::Wav => "wav",
+        Container::Flac => "flac",
+        Container::Mp3 => "mp3",
+        Container::Adts => "aac",
+        Container::Aiff => "aiff",
+        Container::WavPack => "wv",
+        // One signature, two demuxers (AC-3, E-AC-3).
+        Container::Ac3 | Container::Other => return None,
+    })
+}
+
+/// Demuxers that read one file and open nothing else.
+pub const OTHER_DEMUXERS: &str = "ac3,eac3,dts,dtshd,truehd,mlp,amr,ape,au,caf,dsf,gsm,iff,ivf,m4v,mpegvideo,h264,hevc,mxf,nsv,nut,obu,rm,\
+    tak,tta,vc1,voc,w64,wtv,y4m,yuv4mpegpipe,mpc,mpc8,oma,dv,gif,apng,bink,smk,roq,wve,xwma,aac,mp3,flac,wav,ogg,aiff,wv,\
+    asf,flv,avi,mpeg,mpegts,matroska,mov";
+
+fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
+    let plan = match &ask.rendition.video {
+        None => {
+            args.add("-vn");
+            return Ok(());
+        }
+        Some(VideoPlan::Copy { stream }) => {
+            args.pair("-map", format!("0:{stream}")).add("-c:v copy");
+            return Ok(());
+        }
+        Some(VideoPlan::Encode(plan)) => plan,
+    };
+    let Grid::Frames { rate, per_segment, total } = ask.grid else {
+        return Err(RunError::Internal("encoded video needs a grid of frames".into()));
+    };
+    let (first_chain, last_chain) = picture(ask, plan)?;
+    let join = |parts: &[String]| parts.join(",");
+    match &plan.burn {
+        Some(Burn::Embedded { stream, bitmap: true }) => {
+            let (base, last) = (join(&first_chain), join(&last_chain));
+            args.pair("-filter_complex", overlay(plan, &format!("0:{stream}"), &base, &last)).add("-map [v]");
+        }
+        Some(Burn::Sidecar { bitmap: true, .. }) => {
+            let (base, last) = (join(&first_chain), join(&last_chain));
+            args.pair("-filter_complex", overlay(plan, "1:s:0", &base, &last)).add("-map [v]");
+        }
+        Some(_) => {
+            let path = ask.burn.ok_or_else(|| RunError::Internal("the subtitle to draw is missing".into()))?;
+            if !ask.abilities.text {
+                return Err(RunError::Encoder("this ffmpeg cannot draw text (no libass)".into()));
+            }
+            let chain = [first_chain, vec![format!("ass=filename={path}")], last_chain].concat();
+            args.pair("-map", format!("0:{}", plan.stream)).pair("-filter:v", join(&chain));
+        }
+        None => {
+            let chain = [first_chain, last_chain].concat();
+            args.pair("-map", format!("0:{}", plan.stream)).pair("-filter:v", join(&chain));
+        }
+    }
+    let first_frame = ask.first as u64 * u64::from(*per_segment);
+    args.pair("-frames:v", total.saturating_sub(first_frame).max(1));
+    args.pair("-r", format!("{}/{}", rate.num, rate.den));
+    encoder(args, plan, *per_segment)
+}
+
+/// The chain before and after the place where a subtitle is drawn.
+fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), RunError> {
+    let rate = format!("{}/{}", plan.rate.num, plan.rate.den);
+    let start = seconds(ask.grid.start(ask.first));
+    let mut chain = Vec::new();
+    if plan.deinterlace {
+        chain.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
+    }
+    // On the grid before anything costly, so that pictures before the cut are never scaled. The last one is repeated for
+    // as long as the plan says.
+    chain.push(format!("fps=fps={rate}:start_time={start:.6}"));
+    chain.push("tpad=stop=-1:stop_mode=clone".to_owned());
+    let (width, height) = (plan.width, plan.height);
+    let color = ask.media.stream(plan.stream).and_then(|stream| match &stream.kind {
+        StreamKind::Video(video) => Some(&video.color),
+        _ => None,
+    });
+    if let Some(hdr) = plan.tone_map {
+        if !ask.abilities.tone_map {
+            return Err(RunError::Encoder("this ffmpeg cannot map HDR to SDR (no zscale)".into()));
+        }
+        // What the container says, for the pictures themselves may carry no description.
+        let pq = color.and_then(|color| color.transfer.as_deref()).map_or(hdr != Hdr::Hlg, |name| name == "smpte2084");
+        let transfer = if pq { "smpte2084" } else { "arib-std-b67" };
+        let range = if color.and_then(|color| color.range.as_deref()) == Some("full") { "full" } else { "limited" };
+        chain.push(format!(
+            "zscale=w={width}:h={height}:tin={transfer}:min=bt2020nc:pin=bt2020:rin={range}:t=linear:npl=100"
+        ));
+        chain.push("format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=hable:desat=0".to_owned());
+        chain.push("zscale=t=bt709:m=bt709:r=limited".to_owned());
+    } else {
+        chain.push(format!("scale=w={width}:h={height}:flags=bicubic:out_range=tv"));
+    }
+    let format = match plan.encoder.as_str() {
+        "h264_vaapi" => "format=nv12,hwupload",
+        "h264_qsv" | "h264_nvenc" | "h264_amf" => "format=nv12",
+        _ => "format=yuv420p",
+    };
+    Ok((chain, vec!["setsar=1".to_owned(), format.to_owned()]))
+}
+
+fn overlay(plan: &EncodeVideo, subtitle: &str, base: &str, last: &str) -> String {
+    let (stream, width, height) = (plan.stream, plan.width, plan.height);
+    format!(
+        "[0:{stream}]{base}[base];[{subtitle}]scale=w={width}:h={height}:flags=bilinear[sub];\
+         [base][sub]overlay=eof_action=pass,{last}[v]"
+    )
+}
+
+fn encoder(args: &mut Args, plan: &EncodeVideo, per_segment: u32) -> Result<(), RunError> {
+    let ceiling = plan.max_kbps.max(100);
+    let cut = format!("-g {per_segment} -keyint_min {per_segment}");
+    match plan.encoder.as_str() {
+        // A short lookahead: each frame of it delays the first segment by a frame.
+        "libx264" => args
+            .add("-c:v libx264 -preset veryfast -crf 23 -profile:v high -sc_threshold 0")
+            .add(&cut)
+            .add("-x264-params rc-lookahead=10:open-gop=0"),
+        "libopenh264" => args.add("-c:v libopenh264 -rc_mode bitrate").add(&cut).pair("-b:v", format!("{ceiling}k")),
+        "h264_nvenc" => {
+            args.add("-c:v h264_nvenc -preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0").add(&cut)
+        }
+        "h264_qsv" => args.add("-c:v h264_qsv -preset veryfast -global_quality 23 -idr_interval 0 -bf 0").add(&cut),
+        "h264_vaapi" => args.add("-c:v h264_vaapi -rc_mode VBR -bf 0").add(&cut).pair("-b:v", format!("{ceiling}k")),
+        "h264_amf" => args.add("-c:v h264_amf -quality speed -bf 0").add(&cut).pair("-b:v", format!("{ceiling}k")),
+        other => return Err(RunError::Encoder(format!("no settings for encoder {other}"))),
+    };
+    args.pair("-maxrate", format!("{ceiling}k")).pair("-bufsize", format!("{}k", ceiling * 2));
+    args.add("-color_range tv");
+    if plan.tone_map.is_some() {
+        args.add("-colorspace bt709 -color_primaries bt709 -color_trc bt709");
+    }
+    Ok(())
+}
+
+fn audio(args: &mut Args, ask: &Ask) {
+    let (stream, channels, kbps) = match ask.rendition.audio {
+        None => {
+            args.add("-an");
+            return;
+        }
+        Some(AudioPlan::Copy { stream }) => {
+            args.pair("-map", format!("0:{stream}")).add("-c:a copy");
+            return;
+        }
+        Some(AudioPlan::Encode { stream, channels, kbps }) => (stream, channels, kbps),
+    };
+    let first = aac_frame(ask.grid.start(ask.first)) - PREROLL_FRAMES;
+    let start = first * 1024;
+    let length = (aac_frame(ask.grid.end()) - first) * 1024;
+    let layout = match channels {
+        1 => "mono",
+        6 => "5.1",
+        8 => "7.1",
+        _ => "stereo",
+    };
+    // Gaps over 30 ms are filled with silence (or overlaps cut) so that sound stays with the picture; at the start the
+    // first sample is put exactly on the grid. Fewer channels: surround at -6 dB, and never above full scale. The sample
+    // count then is the clock, so that silence behind the end of the track has times too.
+    let chain = format!(
+        "aresample=osr=48000:async=1:min_hard_comp=0.03:first_pts={start}:surround_mix_level=0.5:rematrix_maxval=1,\
+         aformat=sample_fmts=fltp:channel_layouts={layout},apad=whole_len={length},asetpts=N+({start})"
+    );
+    args.pair("-map", format!("0:{stream}")).pair("-filter:a", chain);
+    args.add("-c:a aac").pair("-b:a", format!("{}k", kbps.max(32)));
+}
+
+fn output(args: &mut Args, ask: &Ask) {
+    args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
+    args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -max_interleave_delta 5000000 -flush_packets 1");
+    args.pair("-mpegts_copyts", 1).pair("-mpegts_pmt_start_pid", PMT_PID);
+    let tracks = [(ask.rendition.video.is_some(), VIDEO_PID), (ask.rendition.audio.is_some(), AUDIO_PID)];
+    for (index, (_, pid)) in tracks.into_iter().filter(|(present, _)| *present).enumerate() {
+        args.pair("-streamid", format!("{index}:{pid}"));
+    }
+    // One audio frame per PES makes cuts exact; a known PES length lets the last frame go out without waiting.
+    args.add("-pes_payload_size 0 -omit_video_pes_length 0 -f mpegts pipe:1");
+}

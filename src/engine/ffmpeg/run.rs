@@ -1,0 +1,240 @@
+//! A run: one ffmpeg working forward, its stream cut into segments as it comes.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::args::{Abilities, Ask, arguments};
+use super::spawn::{Exit, Inherited, Limits, spawn};
+use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
+use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
+use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::source::Source;
+use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
+
+/// Longest wait for a segment that is wanted, seconds.
+const STALL_SECONDS: u64 = 30;
+
+/// Most bytes of unfinished segments: 10 s at 200 Mbit/s.
+const BUDGET_BYTES: usize = 256 << 20;
+
+/// Bytes read from the pipe at a time; a Linux pipe holds as many.
+const READ_BYTES: usize = 64 << 10;
+
+/// Raised whenever the arguments change what comes out.
+const ARGUMENTS_VERSION: u32 = 1;
+
+/// The ffmpeg of this machine.
+#[derive(Clone, Debug)]
+pub struct Ffmpeg {
+    program: PathBuf,
+    version: String,
+    abilities: Abilities,
+}
+
+impl Ffmpeg {
+    /// Finds `ffmpeg` on the search path and asks what it can do (two short processes; blocks for some 100 ms).
+    ///
+    /// # Errors
+    /// Why there is none, or that it does not run.
+    pub fn find() -> Result<Self, String> {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let program = std::env::split_paths(&folders).map(|folder| folder.join("ffmpeg")).find(|path| path.is_file());
+        let program = program.ok_or("there is no ffmpeg on the search path")?;
+        let ask = |option: &str| -> Result<String, String> {
+            let mut command = std::process::Command::new(&program);
+            command.args(["-hide_banner", option]).stdin(Stdio::null()).stderr(Stdio::null());
+            let output = command.output().map_err(|cause| format!("{}: {cause}", program.display()))?;
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let version = ask("-version")?;
+        let version = version.split_whitespace().nth(2).ok_or("ffmpeg does not tell its version")?.to_owned();
+        let filters = ask("-filters")?;
+        let has = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
+        let abilities = Abilities { tone_map: has("zscale") && has("tonemap"), text: has("ass") };
+        Ok(Self { version: format!("ffmpeg {version} a{ARGUMENTS_VERSION}"), program, abilities })
+    }
+
+    pub fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    pub fn program(&self) -> &std::path::Path {
+        &self.program
+    }
+}
+
+impl Transcoder for Ffmpeg {
+    fn name(&self) -> &'static str {
+        "ffmpeg"
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+        if job.first >= job.grid.len() {
+            return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
+        }
+        let burn = burn_file(&job)?;
+        let burn_path = burn.as_ref().map(|source| source.proc_path());
+        let ask = Ask {
+            media: &job.media,
+            rendition: &job.rendition,
+            grid: &job.grid,
+            first: job.first,
+            input: &job.source.proc_path(),
+            burn: burn_path.as_deref(),
+            abilities: self.abilities,
+        };
+        let args = arguments(&ask)?;
+        let mut inherit: Vec<Inherited> = vec![job.source.clone()];
+        inherit.extend(burn.map(|source| source as Inherited));
+        let (run, segments, gate) = Run::channel(through);
+        let work = Work { program: self.program.clone(), args, inherit, job, segments, gate };
+        tokio::spawn(work.run());
+        Ok(run)
+    }
+}
+
+fn burn_file(job: &Job) -> Result<Option<Arc<Source>>, RunError> {
+    match &job.rendition.video {
+        Some(VideoPlan::Encode(plan)) => match plan.burn {
+            Some(Burn::Embedded { bitmap: true, .. }) | None => Ok(None),
+            Some(_) => Err(RunError::Encoder("drawing text subtitles is not built yet".into())),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// What the task of a run owns.
+struct Work {
+    program: PathBuf,
+    args: Vec<String>,
+    inherit: Vec<Inherited>,
+    job: Job,
+    segments: mpsc::Sender<Result<Segment, RunError>>,
+    gate: watch::Receiver<usize>,
+}
+
+impl Work {
+    async fn run(mut self) {
+        if let Err(error) = self.produce().await {
+            let _ = self.segments.send(Err(error)).await;
+        }
+    }
+
+    /// Runs to the end of the grid, to the end of the source, or until nobody listens any more.
+    async fn produce(&mut self) -> Result<(), RunError> {
+        let args = std::mem::take(&mut self.args);
+        let inherit = std::mem::take(&mut self.inherit);
+        let started = spawn(&self.program, args, inherit, Limits::TRANSCODE).await;
+        let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+        let mut cutter = Cutter::new(cut(&self.job));
+        let mut bytes = BytesMut::with_capacity(READ_BYTES);
+        let mut deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
+        while !cutter.done() {
+            if *self.gate.borrow_and_update() < cutter.making() {
+                // Not reading blocks the child at the next write: this is how a run rests.
+                tokio::select! {
+                    () = self.segments.closed() => return Ok(()),
+                    changed = self.gate.changed() => if changed.is_err() { return Ok(()) },
+                }
+                deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
+                continue;
+            }
+            bytes.clear();
+            let read = tokio::select! {
+                () = self.segments.closed() => return Ok(()),
+                read = timeout_at(deadline, child.stdout.read_buf(&mut bytes)) => read,
+            };
+            let read = read.map_err(|_| RunError::Stalled(STALL_SECONDS))?;
+            if read.map_err(|cause| RunError::Internal(format!("reading from ffmpeg: {cause}")))? == 0 {
+                let exit = child.wait().await;
+                return self.ended(&mut cutter, &exit).await;
+            }
+            let pieces = cutter.push(&bytes).map_err(|cause| RunError::Decode(cause.to_string()))?;
+            if !pieces.is_empty() {
+                self.deliver(pieces).await?;
+                deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
+            }
+        }
+        Ok(())
+    }
+
+    /// The child is gone before the end of the grid.
+    async fn ended(&mut self, cutter: &mut Cutter, exit: &Exit) -> Result<(), RunError> {
+        if !exit.success() {
+            self.check_unchanged().await?;
+            return Err(blame(exit));
+        }
+        let pieces = cutter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
+        self.deliver(pieces).await?;
+        if cutter.making() == self.job.first {
+            self.check_unchanged().await?;
+            let why = exit.stderr.last().map_or("the source ends before it", String::as_str);
+            return Err(RunError::SourceRead(format!("nothing for segment {}: {why}", self.job.first)));
+        }
+        Ok(())
+    }
+
+    async fn deliver(&mut self, pieces: Vec<Piece>) -> Result<(), RunError> {
+        if !pieces.is_empty() {
+            self.check_unchanged().await?;
+        }
+        for piece in pieces {
+            let segment = Segment { index: piece.index, bytes: Bytes::from(piece.bytes) };
+            // Nobody listens: the loop finds out by itself.
+            let _ = self.segments.send(Ok(segment)).await;
+        }
+        Ok(())
+    }
+
+    async fn check_unchanged(&self) -> Result<(), RunError> {
+        let source = self.job.source.clone();
+        // Off the async threads: a network mount may hang.
+        let unchanged = tokio::task::spawn_blocking(move || {
+            let now = source.file.metadata();
+            now.is_ok_and(|now| now.len() == source.len && now.modified().is_ok_and(|at| at == source.modified))
+        });
+        if unchanged.await.unwrap_or(false) { Ok(()) } else { Err(RunError::SourceChanged) }
+    }
+}
+
+fn cut(job: &Job) -> Cut {
+    let Rendition { video, audio } = &*job.rendition;
+    Cut {
+        grid: job.grid.clone(),
+        first: job.first,
+        base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+        video: video.is_some(),
+        audio: audio.as_ref().map(|plan| match plan {
+            AudioPlan::Copy { .. } => Audio::Copied,
+            AudioPlan::Encode { .. } => Audio::Encoded,
+        }),
+        budget: BUDGET_BYTES,
+    }
+}
+
+/// Whose fault a bad end was, by what ffmpeg said.
+fn blame(exit: &Exit) -> RunError {
+    let said = exit.stderr.last().cloned().unwrap_or_else(|| "it said nothing".into());
+    if let Some(signal) = exit.signal {
+        return RunError::Decode(format!("ffmpeg was ended by signal {signal}"));
+    }
+    let any = |words: &[&str]| exit.stderr.iter().any(|line| words.iter().any(|word| line.contains(word)));
+    if any(&["opening encoder", "Unknown encoder", "Could not open encoder"]) {
+        RunError::Encoder(said)
+    } else if any(&["Input/output error", "Invalid data found when processing input", "moov atom not found"]) {
+        RunError::SourceRead(said)
+    } else {
+        RunError::Decode(said)
+    }
+}

@@ -1,0 +1,367 @@
+//! Child processes that cannot outlive us, be confused about their input, or grow without bound.
+//!
+//! All children are forked by one long-lived thread, for PR_SET_PDEATHSIG follows the *thread* that forked (prctl(2)): a
+//! child forked by a worker thread would die with that worker. A second small thread per child drains its error output
+//! and reaps it, so that no zombie stays whoever waits or does not.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Error, Result};
+use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustix::io::FdFlags;
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::source::Source;
+
+/// An open file the child gets under the same number, so that `/proc/self/fd/<number>` names it there too.
+pub type Inherited = Arc<dyn AsFd + Send + Sync>;
+
+/// Lines and bytes of error output kept.
+const TAIL_LINES: usize = 40;
+const TAIL_LINE_BYTES: u64 = 500;
+
+/// The only environment a child sees: what finds programs, drivers and fonts. Secrets are not passed on.
+const ENVIRONMENT: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_DIRS",
+    "FONTCONFIG_FILE",
+    "FONTCONFIG_PATH",
+    "LIBVA_DRIVER_NAME",
+    "LIBVA_DRIVERS_PATH",
+    "OCL_ICD_VENDORS",
+    "NVIDIA_VISIBLE_DEVICES",
+];
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What the kernel holds a child to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Address space, bytes.
+    pub memory: u64,
+    /// Processor time, seconds; None for work as long as a film.
+    pub cpu_seconds: Option<u64>,
+}
+
+impl Limits {
+    /// For a transcoder: 4K with frame threads on many cores maps some GiB.
+    pub const TRANSCODE: Self = Self { memory: 16 << 30, cpu_seconds: None };
+    /// For something that must answer in seconds.
+    pub const PROBE: Self = Self { memory: 4 << 30, cpu_seconds: Some(20) };
+}
+
+/// A running child. Dropping it kills its whole process group; it is reaped in any case.
+#[derive(Debug)]
+pub struct Child {
+    /// What the child writes. A full pipe blocks it: not reading is how it is paused.
+    pub stdout: tokio::process::ChildStdout,
+    process: Arc<Process>,
+    exit: oneshot::Receiver<Exit>,
+}
+
+/// How a child ended.
+#[derive(Clone, Debug, Default)]
+pub struct Exit {
+    /// None when a signal ended it.
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Its last lines of error output.
+    pub stderr: Vec<String>,
+}
+
+impl Exit {
+    pub fn success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+/// Shared by the handle and the reaper. The pid is taken out under the lock before it is reaped, so that a signal can
+/// never reach a stranger with a reused number.
+#[derive(Debug)]
+struct Process {
+    pid: Mutex<Option<Pid>>,
+    tail: Mutex<VecDeque<String>>,
+}
+
+impl Process {
+    fn kill(&self) {
+        let pid = self.pid.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pid) = *pid {
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    fn tail(&self) -> Vec<String> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+impl Child {
+    /// Process id while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        let pid = self.process.pid.lock().unwrap_or_else(PoisonError::into_inner);
+        pid.map(|pid| pid.as_raw_pid().unsigned_abs())
+    }
+
+    /// The last lines of error output so far.
+    pub fn stderr_tail(&self) -> Vec<String> {
+        self.process.tail()
+    }
+
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Waits for the end. Read `stdout` to its end first, or the child may never end.
+    pub async fn wait(&mut self) -> Exit {
+        (&mut self.exit).await.unwrap_or_default()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.process.kill();
+    }
+}
+
+struct Request {
+    program: PathBuf,
+    args: Vec<String>,
+    inherit: Vec<Inherited>,
+    limits: Limits,
+    reply: oneshot::Sender<Result<Forked>>,
+}
+
+struct Forked {
+    stdout: Option<std::process::ChildStdout>,
+    process: Arc<Process>,
+    exit: oneshot::Receiver<Exit>,
+}
+
+impl Drop for Forked {
+    /// Nobody waited for the reply.
+    fn drop(&mut self) {
+        if self.stdout.is_some() {
+            self.process.kill();
+        }
+    }
+}
+
+/// Starts `program` with exactly these arguments, no shell: standard input empty, output piped to the handle, error
+/// output kept as a bounded tail.
+///
+/// # Errors
+/// What starting it gave, e.g. not found.
+pub async fn spawn(program: &Path, args: Vec<String>, inherit: Vec<Inherited>, limits: Limits) -> Result<Child> {
+    let (reply, answer) = oneshot::channel();
+    let request = Request { program: program.to_owned(), args, inherit, limits, reply };
+    let gone = || Error::other("the thread that starts processes is gone");
+    forker()?.send(request).await.map_err(|_| gone())?;
+    let mut forked = answer.await.map_err(|_| gone())??;
+    let stdout = forked.stdout.take().ok_or_else(|| Error::other("the child has no output"))?;
+    let (process, exit) = (forked.process.clone(), std::mem::replace(&mut forked.exit, oneshot::channel().1));
+    let stdout = tokio::process::ChildStdout::from_std(stdout).inspect_err(|_| process.kill())?;
+    Ok(Child { stdout, process, exit })
+}
+
+/// The one thread that forks; it lives as long as the program.
+fn forker() -> Result<&'static mpsc::Sender<Request>> {
+    static FORKER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
+    if let Some(known) = FORKER.get() {
+        return Ok(known);
+    }
+    let (sender, mut requests) = mpsc::channel::<Request>(16);
+    // Of two racing first callers one thread stays unused and ends when its sender is dropped.
+    std::thread::Builder::new().name("forker".into()).spawn(move || {
+        while let Some(request) = requests.blocking_recv() {
+            if !request.reply.is_closed() {
+                let forked = fork(&request);
+                let _ = request.reply.send(forked);
+            }
+        }
+    })?;
+    Ok(FORKER.get_or_init(|| sender))
+}
+
+fn fork(request: &Request) -> Result<Forked> {
+    let files: Vec<RawFd> = request.inherit.iter().map(|file| file.as_fd().as_raw_fd()).collect();
+    let limits = request.limits;
+    let mut command = Command::new(&request.program);
+    command.args(&request.args).current_dir("/").process_group(0).env_clear();
+    command.envs(ENVIRONMENT.iter().filter_map(|&name| Some((name, std::env::var_os(name)?))));
+    command.env("LC_ALL", "C.UTF-8").env("AV_LOG_FORCE_NOCOLOR", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: the closure runs between fork and exec and makes only system calls: no allocation, no lock. The
+    // descriptors are kept open by `request` until the child has been started.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            limit(Resource::Core, 0)?;
+            limit(Resource::As, limits.memory)?;
+            if let Some(seconds) = limits.cpu_seconds {
+                limit(Resource::Cpu, seconds)?;
+            }
+            for &file in &files {
+                rustix::io::fcntl_setfd(BorrowedFd::borrow_raw(file), FdFlags::empty())?;
+            }
+            Ok(())
+        });
+    }
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let process = Arc::new(Process { pid: Mutex::new(Some(pid)), tail: Mutex::default() });
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (send, exit) = oneshot::channel();
+    let forked = Forked { stdout, process: process.clone(), exit };
+    let reaper = std::thread::Builder::new().name(format!("child-{}", child.id())).stack_size(256 * 1024);
+    let started = reaper.spawn({
+        let process = process.clone();
+        move || {
+            if let Some(stderr) = stderr {
+                drain(stderr, &process.tail);
+            }
+            let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let mut known = process.pid.lock().unwrap_or_else(PoisonError::into_inner);
+            *known = None;
+            let status = child.wait();
+            drop(known);
+            let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
+            let _ = send.send(Exit { code, signal, stderr: process.tail() });
+        }
+    });
+    started.inspect_err(|_| process.kill())?;
+    Ok(forked)
+}
+
+fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
+    rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+}
+
+/// Reads error output to its end and keeps the last lines, each cut to a bounded length.
+fn drain(stderr: impl std::io::Read, tail: &Mutex<VecDeque<String>>) {
+    let mut reader = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match std::io::Read::take(&mut reader, TAIL_LINE_BYTES).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        if text.is_empty() {
+            continue;
+        }
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        if tail.len() == TAIL_LINES {
+            tail.pop_front();
+        }
+        tail.push_back(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+    use tokio::io::AsyncReadExt;
+
+    const SH: &str = "/bin/sh";
+
+    async fn shell(script: &str, inherit: Vec<Inherited>) -> Child {
+        spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, Limits::PROBE).await.unwrap()
+    }
+
+    fn alive(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    async fn until_gone(pid: u32) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while alive(pid) {
+            assert!(Instant::now() < deadline, "process {pid} is still there");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn output_error_tail_and_exit_code_come_back() {
+        let mut child = shell("echo out; echo first >&2; echo second >&2; exit 3", vec![]).await;
+        let mut out = String::new();
+        child.stdout.read_to_string(&mut out).await.unwrap();
+        let exit = child.wait().await;
+        assert_eq!((out.as_str(), exit.code, exit.signal), ("out\n", Some(3), None));
+        assert_eq!(exit.stderr, ["first", "second"]);
+    }
+
+    #[tokio::test]
+    async fn endless_error_output_keeps_a_bounded_tail() {
+        let mut child = shell("head -c 3000000 /dev/zero | tr '\\0' x >&2; echo last >&2", vec![]).await;
+        let exit = child.wait().await;
+        assert_eq!(exit.stderr.len(), TAIL_LINES);
+        assert!(exit.stderr.iter().all(|line| line.len() <= 500));
+        assert!(exit.stderr.last().unwrap().ends_with("last"));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_child_and_its_own_children_are_gone_without_a_zombie() {
+        let mut child = shell("sleep 100 & echo $!; wait", vec![]).await;
+        let mut line = [0; 16];
+        let read = child.stdout.read(&mut line).await.unwrap();
+        let grandchild: u32 = String::from_utf8_lossy(&line[..read]).trim().parse().unwrap();
+        let pid = child.pid().unwrap();
+        assert!(alive(pid) && alive(grandchild));
+        drop(child);
+        until_gone(pid).await;
+        // Its parent died too, so that init reaps it: gone or a zombie that is not ours.
+        let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z") || !alive(grandchild), "{stat}");
+    }
+
+    #[tokio::test]
+    async fn an_inherited_file_has_the_same_number_and_others_are_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "content").unwrap();
+        let (given, kept) = (std::fs::File::open(&path).unwrap(), std::fs::File::open(&path).unwrap());
+        let (given_number, kept_number) = (given.as_raw_fd(), kept.as_raw_fd());
+        std::fs::remove_file(&path).unwrap();
+        let script = format!("cat /proc/self/fd/{given_number}; test -e /proc/self/fd/{kept_number} && echo leaked");
+        let mut child = shell(&script, vec![Arc::new(given)]).await;
+        let mut out = String::new();
+        child.stdout.read_to_string(&mut out).await.unwrap();
+        assert_eq!(out, "content");
+        drop(kept);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_an_error() {
+        let missing = spawn(Path::new("/no/such/program"), vec![], vec![], Limits::PROBE).await;
+        assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn secrets_in_the_environment_are_not_passed_on() {
+        let mut child = shell("env | cut -d= -f1 | sort", vec![]).await;
+        let mut out = String::new();
+        child.stdout.read_to_string(&mut out).await.unwrap();
+        let known = |name: &str| {
+            ENVIRONMENT.contains(&name)
+                || ["LC_ALL", "AV_LOG_FORCE_NOCOLOR", "PWD", "_", "OLDPWD", "SHLVL"].contains(&name)
+        };
+        assert!(out.lines().all(known), "{out}");
+    }
+}

@@ -1,0 +1,108 @@
+mod encode;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hearthcast::domain::grid::Grid;
+use hearthcast::domain::media::{Container, Media};
+use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
+use hearthcast::domain::time::FrameRate;
+use hearthcast::engine::ffmpeg::Ffmpeg;
+use hearthcast::engine::source::Source;
+use hearthcast::engine::{Job, Run, RunError, Segment, Transcoder};
+
+use crate::kit::film;
+
+const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
+
+/// One film and how it is to be made.
+struct Bench {
+    folder: tempfile::TempDir,
+    source: Arc<Source>,
+    media: Arc<Media>,
+    ffmpeg: Ffmpeg,
+    rendition: Arc<Rendition>,
+    grid: Arc<Grid>,
+}
+
+impl Bench {
+    /// A film of flashes and beeps, to be encoded whole.
+    fn encoding(name: &str, container: Container, seconds: u32, made_by: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        film::flash_and_beep(&path, seconds, made_by);
+        Self::over(folder, &path, container, FPS25, f64::from(seconds))
+    }
+
+    fn over(folder: tempfile::TempDir, path: &Path, container: Container, rate: FrameRate, seconds: f64) -> Self {
+        let media = film::media(path, container);
+        let stream = |video: bool| {
+            if video { media.videos().next().map(|s| s.0.index) } else { media.audios().next().map(|s| s.0.index) }
+        };
+        let video = stream(true).map(|stream| {
+            VideoPlan::Encode(EncodeVideo {
+                stream,
+                width: 320,
+                height: 180,
+                rate,
+                deinterlace: false,
+                tone_map: None,
+                burn: None,
+                max_kbps: 2000,
+                encoder: "libx264".into(),
+            })
+        });
+        let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128 });
+        let grid = if video.is_some() { Grid::frames(rate, 2.0, seconds) } else { Grid::steps(2.0, seconds) };
+        Self {
+            source: film::open(path),
+            folder,
+            media: Arc::new(media),
+            ffmpeg: Ffmpeg::find().unwrap(),
+            rendition: Arc::new(Rendition { video, audio }),
+            grid: Arc::new(grid),
+        }
+    }
+
+    fn job(&self, first: usize) -> Job {
+        Job {
+            source: self.source.clone(),
+            sidecar: None,
+            media: self.media.clone(),
+            rendition: self.rendition.clone(),
+            grid: self.grid.clone(),
+            first,
+        }
+    }
+
+    fn start(&self, first: usize, through: usize) -> Run {
+        self.ffmpeg.start(self.job(first), through).unwrap()
+    }
+
+    /// All segments, one run.
+    async fn all(&self) -> Vec<Segment> {
+        let mut run = self.start(0, usize::MAX);
+        let mut segments = Vec::new();
+        while let Some(segment) = next(&mut run).await {
+            segments.push(segment.unwrap());
+        }
+        segments
+    }
+
+    /// One segment from a run of its own.
+    async fn one(&self, index: usize) -> Segment {
+        next(&mut self.start(index, index)).await.expect("a segment").unwrap()
+    }
+
+    fn write<'a>(&self, name: &str, segments: impl IntoIterator<Item = &'a Segment>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let bytes: Vec<u8> = segments.into_iter().flat_map(|segment| segment.bytes.iter().copied()).collect();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+async fn next(run: &mut Run) -> Option<Result<Segment, RunError>> {
+    tokio::time::timeout(Duration::from_secs(60), run.next()).await.expect("within a minute")
+}

@@ -1,0 +1,209 @@
+//! Makes media with ffmpeg, and looks at media as a player would.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use hearthcast::domain::library::Root;
+use hearthcast::domain::media::{Audio, Color, Container, Media, Stream, StreamKind, Subtitle, Tags, Video};
+use hearthcast::domain::time::FrameRate;
+use hearthcast::engine::source::{Roots, Source};
+
+/// A picture that moves, with one white frame and one beep at the start of every second, 320x180 at 25 fps with 48 kHz
+/// stereo; `seconds` long. `more` are the arguments that encode it.
+pub fn flash_and_beep(path: &Path, seconds: u32, more: &str) {
+    make(
+        path,
+        &[
+            "-f lavfi -i",
+            &format!("testsrc2=s=320x180:r=25:d={seconds},drawbox=c=white:t=fill:enable='lt(mod(n\\,25)\\,1)'"),
+            "-f lavfi -i",
+            &format!(
+                "aevalsrc='0.6*sin(2*PI*1000*t)*lt(mod(t\\,1)\\,0.1)|0.6*sin(2*PI*1000*t)*lt(mod(t\\,1)\\,0.1)':s=48000:d={seconds}"
+            ),
+            more,
+        ],
+    );
+}
+
+/// Runs `ffmpeg … path`; arguments with a space or a quote in a filter must stand alone.
+pub fn make(path: &Path, args: &[&str]) {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-y"]);
+    for arg in args {
+        if arg.contains("testsrc") || arg.contains("src=") {
+            command.arg(arg);
+        } else {
+            command.args(arg.split(' ').filter(|word| !word.is_empty()));
+        }
+    }
+    let output = command.arg(path).output().expect("ffmpeg runs");
+    assert!(output.status.success(), "ffmpeg: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Opens a file as the library would.
+pub fn open(path: &Path) -> Arc<Source> {
+    let folder = path.parent().expect("in a folder").to_owned();
+    let roots = Roots::open(vec![Root { id: "films".into(), path: folder }]).expect("the folder opens");
+    Arc::new(roots.open_file(path.to_str().expect("plain name")).expect("the file opens"))
+}
+
+/// What ffprobe says of a file, as far as a producer needs it.
+pub fn media(path: &Path, container: Container) -> Media {
+    let known = ffprobe(path, &["-show_streams", "-show_format"]);
+    let number = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse::<f64>().ok());
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let streams = known["streams"].as_array().expect("streams").iter().map(|stream| {
+        let kind = match stream["codec_type"].as_str() {
+            Some("video") => StreamKind::Video(Video {
+                width: stream["width"].as_u64().unwrap() as u32,
+                height: stream["height"].as_u64().unwrap() as u32,
+                sample_aspect: (1, 1),
+                frame_rate: stream["avg_frame_rate"].as_str().and_then(|rate| {
+                    let (num, den) = rate.split_once('/')?;
+                    FrameRate::new(num.parse().ok()?, den.parse().ok()?)
+                }),
+                variable_frame_rate: false,
+                interlaced: false,
+                bit_depth: 8,
+                chroma: "4:2:0".into(),
+                rotation: 0,
+                mirrored: false,
+                hdr: None,
+                color: Color {
+                    primaries: text(&stream["color_primaries"]),
+                    transfer: text(&stream["color_transfer"]),
+                    matrix: text(&stream["color_space"]),
+                    range: None,
+                },
+            }),
+            Some("audio") => StreamKind::Audio(Audio {
+                channels: stream["channels"].as_u64().unwrap_or(2) as u32,
+                channel_layout: None,
+                sample_rate: stream["sample_rate"].as_str().and_then(|rate| rate.parse().ok()).unwrap_or(48_000),
+                bit_depth: None,
+                commentary: false,
+            }),
+            Some("subtitle") => StreamKind::Subtitle(Subtitle { text: true, hearing_impaired: false }),
+            _ => StreamKind::Data,
+        };
+        Stream {
+            index: stream["index"].as_u64().unwrap() as u32,
+            codec: stream["codec_name"].as_str().unwrap_or("unknown").into(),
+            codec_string: None,
+            profile: None,
+            level: None,
+            bitrate_kbps: None,
+            language: None,
+            title: None,
+            default: false,
+            forced: false,
+            decodable: true,
+            kind,
+        }
+    });
+    Media {
+        container,
+        mime_type: String::new(),
+        duration_seconds: number(&known["format"]["duration"]),
+        start_seconds: number(&known["format"]["start_time"]).unwrap_or(0.0),
+        bitrate_kbps: None,
+        seekable: true,
+        streams: streams.collect(),
+        chapters: vec![],
+        attachments: vec![],
+        tags: Tags::default(),
+        warnings: vec![],
+    }
+}
+
+/// One packet as ffprobe lists it; times in 90 kHz ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub stream: u64,
+    pub pts: i64,
+    pub dts: i64,
+    pub key: bool,
+    pub size: u64,
+}
+
+/// All packets of a transport stream.
+pub fn packets(path: &Path) -> Vec<Seen> {
+    let known = ffprobe(path, &["-show_packets"]);
+    let packets = known["packets"].as_array().expect("packets");
+    let seen = packets.iter().map(|packet| Seen {
+        stream: packet["stream_index"].as_u64().unwrap(),
+        pts: packet["pts"].as_i64().unwrap(),
+        dts: packet["dts"].as_i64().unwrap_or(-1),
+        key: packet["flags"].as_str().unwrap().starts_with('K'),
+        size: packet["size"].as_str().unwrap().parse().unwrap(),
+    });
+    seen.collect()
+}
+
+/// The kinds of a file's streams, by index.
+pub fn kinds(path: &Path) -> BTreeMap<u64, String> {
+    let known = ffprobe(path, &["-show_streams"]);
+    let streams = known["streams"].as_array().expect("streams");
+    streams
+        .iter()
+        .map(|stream| (stream["index"].as_u64().unwrap(), stream["codec_type"].as_str().unwrap_or("").to_owned()))
+        .collect()
+}
+
+pub fn ffprobe(path: &Path, ask: &[&str]) -> serde_json::Value {
+    let mut command = Command::new("ffprobe");
+    let output = command.args(["-v", "error", "-of", "json"]).args(ask).arg(path).output().expect("ffprobe runs");
+    serde_json::from_slice(&output.stdout).expect("ffprobe writes JSON")
+}
+
+/// Decodes the whole file; what the decoder complains of.
+pub fn complaints(path: &Path) -> String {
+    let mut command = Command::new("ffmpeg");
+    let output = command.args(["-nostdin", "-v", "warning", "-i"]).arg(path).args(["-f", "null", "-"]).output();
+    String::from_utf8_lossy(&output.expect("ffmpeg runs").stderr).into_owned()
+}
+
+/// When the picture flashes and when a beep begins, seconds of the file's own clock.
+pub fn flashes_and_beeps(path: &Path, rate: f64) -> (Vec<f64>, Vec<f64>) {
+    let raw = |args: &str| {
+        let mut command = Command::new("ffmpeg");
+        let output = command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(args.split(' ')).output();
+        output.expect("ffmpeg runs").stdout
+    };
+    let first = |kind: &str| {
+        let known = ffprobe(path, &["-select_streams", kind, "-show_entries", "stream=start_time"]);
+        known["streams"][0]["start_time"].as_str().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    let (video_start, audio_start) = (first("v:0"), first("a:0"));
+    let pictures = raw("-map 0:v:0 -vsync 0 -vf scale=16:16:flags=area,format=gray -f rawvideo -");
+    let bright = |frame: &[u8]| frame.iter().map(|&pixel| u32::from(pixel)).sum::<u32>() / 256 > 225;
+    let pictures: Vec<bool> = pictures.chunks_exact(256).map(bright).collect();
+    let flashes = (0..pictures.len()).filter(|&n| pictures[n] && (n == 0 || !pictures[n - 1]));
+    let samples = raw("-map 0:a:0 -ac 1 -ar 48000 -f s16le -");
+    let loud: Vec<bool> =
+        samples.as_chunks::<2>().0.iter().map(|&pair| i16::from_le_bytes(pair).unsigned_abs() > 4000).collect();
+    let mut beeps = Vec::new();
+    let mut quiet = 24_000;
+    for (n, &loud) in loud.iter().enumerate() {
+        if loud && quiet >= 9_600 {
+            beeps.push(audio_start + n as f64 / 48_000.0);
+        }
+        quiet = if loud { 0 } else { quiet + 1 };
+    }
+    (flashes.map(|n| video_start + n as f64 / rate).collect(), beeps)
+}
+
+/// How alike the worst pair of pictures is, decibels; under 25 they are different pictures.
+pub fn psnr(a: &Path, b: &Path) -> f64 {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "info", "-i"]).arg(a).arg("-i").arg(b);
+    let output = command.args(["-lavfi", "[0:v][1:v]psnr", "-f", "null", "-"]).output().expect("ffmpeg runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let min = said.split("min:").nth(1).and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
+    match min.as_deref() {
+        Some("inf") => f64::INFINITY,
+        min => min.and_then(|min| min.parse().ok()).unwrap_or_else(|| panic!("no psnr in {said}")),
+    }
+}

@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod access;
+pub mod account;
 pub mod codec;
 pub mod grid;
 pub mod library;
@@ -10,4 +11,5 @@ pub mod plan;
 pub mod playback;
 pub mod signing;
 pub mod subtitles;
+pub mod throttle;
 pub mod time;

@@ -47,6 +47,11 @@ pub fn seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
 }
 
+/// An instant as the contract sends it: ISO 8601, UTC, milliseconds, `Z`.
+pub fn instant(at: jiff::Timestamp) -> String {
+    format!("{at:.3}")
+}
+
 /// Seconds rounded to 1 ms, as the contract sends them.
 pub fn round_ms(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0

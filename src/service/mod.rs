@@ -8,10 +8,12 @@ use crate::error::Result;
 use crate::store::Store;
 
 pub mod accounts;
+pub mod clock;
 pub mod media;
 pub mod workers;
 
 use accounts::Accounts;
+use clock::Clock;
 use media::Probes;
 use workers::LocalTranscoder;
 
@@ -19,6 +21,7 @@ use workers::LocalTranscoder;
 pub struct Service {
     pub config: Config,
     pub store: Store,
+    pub clock: Clock,
     pub accounts: Accounts,
     pub roots: Arc<Roots>,
     pub transcoder: LocalTranscoder,
@@ -32,9 +35,12 @@ impl Service {
     /// What cannot be opened, by name.
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?;
+        let store = Store::open(&config.state)?;
+        let clock = Clock::default();
         Ok(Arc::new(Self {
-            store: Store::open(&config.state)?,
-            accounts: Accounts::open(&config)?,
+            accounts: Accounts::open(&config, store.clone(), clock.clone())?,
+            store,
+            clock,
             roots: Arc::new(roots),
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             media: Probes::new(config.limits.probe_deadline),

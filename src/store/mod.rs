@@ -14,6 +14,7 @@ use crate::error::{Code, Error, Result};
 mod commit;
 mod lock;
 mod record;
+pub mod secret;
 
 use lock::Lock;
 

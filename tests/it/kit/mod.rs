@@ -48,8 +48,8 @@ pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> S
     }));
     Server {
         base,
-        token: service.accounts.issue("viewer", Role::User),
-        admin: service.accounts.issue("keeper", Role::Admin),
+        token: service.accounts.issue("viewer", Role::User).await.expect("a user can be made"),
+        admin: service.accounts.issue("keeper", Role::Admin).await.expect("a user can be made"),
         service,
         client: reqwest::Client::new(),
         folder,

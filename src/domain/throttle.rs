@@ -1,0 +1,122 @@
+//! Token buckets: how often something may be tried. Time is an argument.
+
+use std::collections::HashMap;
+
+/// Buckets kept at most; beyond that the least recently used one is forgotten.
+const MAX_BUCKETS: usize = 10_000;
+
+/// Tries by key, each key with a bucket of its own.
+#[derive(Debug)]
+pub struct Throttle {
+    per_minute: u32,
+    buckets: HashMap<String, Bucket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at_ms: i64,
+}
+
+impl Throttle {
+    /// `per_minute` tries at once, and as many again each minute, spread evenly.
+    pub fn new(per_minute: u32) -> Self {
+        Self { per_minute: per_minute.max(1), buckets: HashMap::new() }
+    }
+
+    /// Takes a try from every key, or from none.
+    ///
+    /// # Errors
+    /// Whole seconds until each of them has a try again.
+    pub fn take(&mut self, keys: &[String], now_ms: i64) -> Result<(), u32> {
+        let wait = keys.iter().map(|key| self.wait_ms(key, now_ms)).max().unwrap_or(0);
+        if wait > 0 {
+            return Err(u32::try_from((wait + 999) / 1000).unwrap_or(u32::MAX));
+        }
+        for key in keys {
+            let tokens = self.tokens(key, now_ms) - 1.0;
+            self.make_room(key, now_ms);
+            self.buckets.insert(key.clone(), Bucket { tokens, at_ms: now_ms });
+        }
+        Ok(())
+    }
+
+    /// Gives a try back: it turned out to be a good one.
+    pub fn refund(&mut self, keys: &[String]) {
+        for key in keys {
+            if let Some(bucket) = self.buckets.get_mut(key) {
+                bucket.tokens = (bucket.tokens + 1.0).min(f64::from(self.per_minute));
+            }
+        }
+    }
+
+    fn tokens(&self, key: &str, now_ms: i64) -> f64 {
+        let full = f64::from(self.per_minute);
+        let Some(bucket) = self.buckets.get(key) else { return full };
+        // A clock set back gives nothing and takes nothing.
+        let elapsed = (now_ms - bucket.at_ms).max(0) as f64;
+        (bucket.tokens + elapsed * full / 60_000.0).min(full)
+    }
+
+    fn wait_ms(&self, key: &str, now_ms: i64) -> i64 {
+        let missing = 1.0 - self.tokens(key, now_ms);
+        if missing <= 1e-9 { 0 } else { (missing * 60_000.0 / f64::from(self.per_minute)).ceil() as i64 }
+    }
+
+    fn make_room(&mut self, key: &str, now_ms: i64) {
+        if self.buckets.len() < MAX_BUCKETS || self.buckets.contains_key(key) {
+            return;
+        }
+        // A bucket that is full again says nothing; after a minute without a try every bucket is.
+        self.buckets.retain(|_, bucket| now_ms - bucket.at_ms < 60_000);
+        if self.buckets.len() >= MAX_BUCKETS
+            && let Some(oldest) = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(key, _)| key.clone())
+        {
+            self.buckets.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(of: &[&str]) -> Vec<String> {
+        of.iter().map(|key| (*key).to_owned()).collect()
+    }
+
+    #[test]
+    fn five_tries_then_one_each_twelve_seconds_and_never_a_lock_out() {
+        let mut throttle = Throttle::new(5);
+        let key = keys(&["a"]);
+        for _ in 0..5 {
+            assert_eq!(throttle.take(&key, 0), Ok(()));
+        }
+        assert_eq!(throttle.take(&key, 0), Err(12));
+        assert_eq!(throttle.take(&key, 11_999), Err(1));
+        assert_eq!(throttle.take(&key, 12_000), Ok(()));
+        assert_eq!(throttle.take(&key, 12_000), Err(12));
+        assert_eq!(throttle.take(&keys(&["b"]), 12_000), Ok(()));
+        assert_eq!(throttle.take(&key, 3_600_000), Ok(()));
+    }
+
+    #[test]
+    fn a_refused_try_costs_nothing_and_a_good_one_is_given_back() {
+        let mut throttle = Throttle::new(1);
+        assert_eq!(throttle.take(&keys(&["address"]), 0), Ok(()));
+        assert_eq!(throttle.take(&keys(&["address", "account"]), 0), Err(60));
+        assert_eq!(throttle.take(&keys(&["account"]), 0), Ok(()));
+        throttle.refund(&keys(&["account"]));
+        assert_eq!(throttle.take(&keys(&["account"]), 0), Ok(()));
+        assert_eq!(throttle.take(&keys(&["account"]), -5_000), Err(60), "a clock set back opens nothing");
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut throttle = Throttle::new(5);
+        for n in 0..MAX_BUCKETS as i64 + 500 {
+            throttle.take(&[format!("{n}")], n / 100).unwrap();
+        }
+        assert_eq!(throttle.buckets.len(), MAX_BUCKETS);
+    }
+}

@@ -1,0 +1,183 @@
+//! Logins: one per device, listed, revoked, forgotten.
+
+use std::net::IpAddr;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use jiff::{SignedDuration, Timestamp};
+
+use super::directory::token_hash;
+use super::{Accounts, random};
+use crate::domain::account::{self, Login, User};
+use crate::error::{Code, Error, Result};
+use crate::store::Tree;
+
+/// Devices one user may have signed in; the one not seen for longest goes first.
+const MAX_DEVICES: usize = 100;
+
+/// How far the store may be behind in when a device was seen, seconds. A login lives for weeks: an hour is nothing, and
+/// a write per request would be much.
+const SEEN_LAG_SECONDS: i64 = 3600;
+
+/// How long an expired login is remembered, so that its device is told why.
+const REMEMBER_EXPIRED_SECONDS: i64 = 30 * 86_400;
+
+/// A new login, with the only copy of its token.
+#[derive(Debug)]
+pub struct Issued {
+    pub token: String,
+    pub login_id: String,
+    pub expires_at: Timestamp,
+    pub user: User,
+}
+
+/// A login as its user sees it.
+#[derive(Clone, Debug)]
+pub struct DeviceView {
+    pub login: Login,
+    pub expires_at: Timestamp,
+}
+
+impl Accounts {
+    /// Signs a device of `user` in. The caller holds `changes`.
+    pub(super) async fn add_device(
+        &self,
+        user: &User,
+        device: Option<&str>,
+        address: Option<IpAddr>,
+    ) -> Result<Issued> {
+        let token = format!("hc_{}", BASE64URL_NOPAD.encode(&random::<32>()));
+        let now = self.now();
+        let login = Login {
+            id: format!("l_{}", BASE64URL_NOPAD.encode(&random::<9>())),
+            user_id: user.id.clone(),
+            token_sha256: HEXLOWER.encode(&token_hash(&token)),
+            device: device.and_then(account::device),
+            address: address.map(|address| address.to_string()),
+            created_at: now,
+            last_seen_at: now,
+        };
+        self.store.put(Tree::Logins, &login.id, &login).await?;
+        let issued = Issued { token, login_id: login.id.clone(), expires_at: self.expiry(now), user: user.clone() };
+        self.write().put_login(login);
+        self.forget_surplus(&user.id).await?;
+        Ok(issued)
+    }
+
+    async fn forget_surplus(&self, user_id: &str) -> Result<()> {
+        let mut devices: Vec<(Timestamp, String)> =
+            self.read().devices_of(user_id).map(|device| (device.last_seen(), device.login.id.clone())).collect();
+        devices.sort_unstable();
+        let surplus = devices.len().saturating_sub(MAX_DEVICES);
+        for (_, id) in devices.drain(..surplus) {
+            self.forget(&id).await?;
+        }
+        Ok(())
+    }
+
+    /// Revokes at once, then durably.
+    pub(super) async fn forget(&self, login_id: &str) -> Result<bool> {
+        let was_there = self.write().remove_login(login_id);
+        self.store.delete(Tree::Logins, login_id).await?;
+        Ok(was_there)
+    }
+
+    /// The devices a user is signed in on, last seen first.
+    pub fn devices(&self, user_id: &str) -> Vec<DeviceView> {
+        let view = |device: &std::sync::Arc<super::directory::Device>| {
+            let login = device.current();
+            DeviceView { expires_at: self.expiry(login.last_seen_at), login }
+        };
+        let now = self.now();
+        let mut devices: Vec<DeviceView> =
+            self.read().devices_of(user_id).map(view).filter(|device| device.expires_at > now).collect();
+        devices.sort_by(|a, b| b.login.last_seen_at.cmp(&a.login.last_seen_at).then(a.login.id.cmp(&b.login.id)));
+        devices
+    }
+
+    /// Signs one device of this user out.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
+    pub async fn revoke(&self, user_id: &str, login_id: &str) -> Result<()> {
+        let theirs = self.read().by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
+        if !theirs {
+            return Err(Error::new(Code::NotFound, "no such session"));
+        }
+        let _change = self.changes.lock().await;
+        self.forget(login_id).await.map(drop)
+    }
+
+    /// Signs every device of this user out but one; returns how many.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`.
+    pub async fn revoke_all(&self, user_id: &str, but: Option<&str>) -> Result<usize> {
+        let _change = self.changes.lock().await;
+        self.forget_all(user_id, but).await
+    }
+
+    /// As [`Self::revoke_all`]; the caller holds `changes`.
+    pub(super) async fn forget_all(&self, user_id: &str, but: Option<&str>) -> Result<usize> {
+        let ids: Vec<String> = self
+            .read()
+            .devices_of(user_id)
+            .map(|device| device.login.id.clone())
+            .filter(|id| Some(id.as_str()) != but)
+            .collect();
+        // All of them stop working before the first slow write.
+        {
+            let mut directory = self.write();
+            for id in &ids {
+                directory.remove_login(id);
+            }
+        }
+        for id in &ids {
+            self.store.delete(Tree::Logins, id).await?;
+        }
+        Ok(ids.len())
+    }
+
+    /// Housekeeping, once a minute: writes down when devices were seen, forgets those long expired.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`.
+    pub async fn tidy(&self) -> Result<()> {
+        self.write_seen(SEEN_LAG_SECONDS).await?;
+        let now = self.now().as_second();
+        let past = self.login_life_seconds.saturating_add(REMEMBER_EXPIRED_SECONDS);
+        let gone: Vec<String> = self
+            .read()
+            .devices()
+            .filter(|device| device.expired(now, past))
+            .map(|device| device.login.id.clone())
+            .collect();
+        let _change = self.changes.lock().await;
+        for id in gone {
+            self.forget(&id).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes down everything that is only in memory; at the end of the program.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`.
+    pub async fn flush(&self) -> Result<()> {
+        self.write_seen(1).await
+    }
+
+    async fn write_seen(&self, lag_seconds: i64) -> Result<()> {
+        let _change = self.changes.lock().await;
+        let late: Vec<_> = self.read().devices().filter(|device| device.unstored() >= lag_seconds).cloned().collect();
+        for device in late {
+            let login = device.current();
+            self.store.put(Tree::Logins, &login.id, &login).await?;
+            device.stored(&login);
+        }
+        Ok(())
+    }
+
+    pub(super) fn expiry(&self, seen: Timestamp) -> Timestamp {
+        seen.saturating_add(SignedDuration::from_secs(self.login_life_seconds)).unwrap_or(Timestamp::MAX)
+    }
+}

@@ -1,0 +1,151 @@
+//! Users and logins in memory: what every request asks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::domain::access::{Principal, Role};
+use crate::domain::account::{Login, User, folded};
+
+/// A token as it is known here.
+pub type TokenHash = [u8; 32];
+
+/// The hash a token is found by. Tokens are 256 random bits: a plain hash cannot be turned round.
+pub fn token_hash(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// A login that is alive.
+#[derive(Debug)]
+pub struct Device {
+    pub login: Login,
+    pub principal: Principal,
+    /// Unix seconds; written without a lock on every request.
+    last_seen: AtomicI64,
+    /// What the store knows.
+    stored_seen: AtomicI64,
+}
+
+impl Device {
+    fn new(login: Login, user: &User) -> Arc<Self> {
+        let seen = login.last_seen_at.as_second();
+        let principal = Principal {
+            user_id: user.id.clone(),
+            username: user.username.clone(),
+            role: user.role,
+            login_id: login.id.clone(),
+        };
+        Arc::new(Self { login, principal, last_seen: seen.into(), stored_seen: seen.into() })
+    }
+
+    pub fn last_seen(&self) -> Timestamp {
+        Timestamp::from_second(self.last_seen.load(Ordering::Relaxed)).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    /// Notes that the device was here; at most one write to shared memory a minute.
+    pub fn seen(&self, now: i64) {
+        if now - self.last_seen.load(Ordering::Relaxed) >= 60 {
+            self.last_seen.store(now, Ordering::Relaxed);
+        }
+    }
+
+    pub fn expired(&self, now: i64, life_seconds: i64) -> bool {
+        now - self.last_seen.load(Ordering::Relaxed) > life_seconds
+    }
+
+    /// Seconds the store is behind.
+    pub fn unstored(&self) -> i64 {
+        self.last_seen.load(Ordering::Relaxed) - self.stored_seen.load(Ordering::Relaxed)
+    }
+
+    /// The login as it should be stored now.
+    pub fn current(&self) -> Login {
+        Login { last_seen_at: self.last_seen(), ..self.login.clone() }
+    }
+
+    pub fn stored(&self, login: &Login) {
+        self.stored_seen.store(login.last_seen_at.as_second(), Ordering::Relaxed);
+    }
+}
+
+/// All users and logins.
+#[derive(Debug, Default)]
+pub struct Directory {
+    users: HashMap<String, Arc<User>>,
+    /// Folded name to user id.
+    names: HashMap<String, String>,
+    tokens: HashMap<TokenHash, Arc<Device>>,
+    /// Login id to token.
+    ids: HashMap<String, TokenHash>,
+}
+
+impl Directory {
+    pub fn user(&self, id: &str) -> Option<&Arc<User>> {
+        self.users.get(id)
+    }
+
+    pub fn named(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(self.names.get(&folded(name))?)
+    }
+
+    pub fn users(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.users.values()
+    }
+
+    pub fn admins(&self) -> usize {
+        self.users.values().filter(|user| user.role == Role::Admin).count()
+    }
+
+    pub fn by_token(&self, hash: &TokenHash) -> Option<&Arc<Device>> {
+        self.tokens.get(hash)
+    }
+
+    pub fn by_login(&self, id: &str) -> Option<&Arc<Device>> {
+        self.tokens.get(self.ids.get(id)?)
+    }
+
+    pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.tokens.values()
+    }
+
+    pub fn devices_of<'a>(&'a self, user_id: &'a str) -> impl Iterator<Item = &'a Arc<Device>> {
+        self.tokens.values().filter(move |device| device.login.user_id == user_id)
+    }
+
+    /// Adds or replaces a user; their logins follow.
+    pub fn put_user(&mut self, user: User) {
+        let user = Arc::new(user);
+        if let Some(old) = self.users.insert(user.id.clone(), user.clone()) {
+            self.names.remove(&folded(&old.username));
+        }
+        self.names.insert(folded(&user.username), user.id.clone());
+        for device in self.tokens.values_mut().filter(|device| device.login.user_id == user.id) {
+            let stored = device.login.last_seen_at;
+            *device = Device::new(device.current(), &user);
+            device.stored_seen.store(stored.as_second(), Ordering::Relaxed);
+        }
+    }
+
+    pub fn remove_user(&mut self, id: &str) {
+        if let Some(user) = self.users.remove(id) {
+            self.names.remove(&folded(&user.username));
+        }
+    }
+
+    /// Adds a login; false when its user or its token hash is none.
+    pub fn put_login(&mut self, login: Login) -> bool {
+        let hash = HEXLOWER.decode(login.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
+        let (Some(hash), Some(user)) = (hash, self.users.get(&login.user_id)) else { return false };
+        self.ids.insert(login.id.clone(), hash);
+        self.tokens.insert(hash, Device::new(login, user));
+        true
+    }
+
+    pub fn remove_login(&mut self, id: &str) -> bool {
+        self.ids.remove(id).is_some_and(|hash| self.tokens.remove(&hash).is_some())
+    }
+}

@@ -1,0 +1,74 @@
+//! The two signing keys, current and previous, in a file of their own.
+
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+
+use super::random;
+use crate::domain::signing::Key;
+use crate::error::{Error, Result};
+use crate::store::secret;
+
+/// Keys that sign and verify: the first signs, all verify.
+pub type Keys = Vec<Key>;
+
+fn file(state: &Path) -> PathBuf {
+    state.join("signing-keys")
+}
+
+/// Reads the keys, making the first one when there is none.
+///
+/// # Errors
+/// `INTERNAL` when the file cannot be read or written, or holds something else.
+pub fn open(state: &Path) -> Result<Keys> {
+    let path = file(state);
+    let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", path.display()));
+    let Some(text) = secret::read(&path).map_err(|cause| broken(&cause))? else {
+        return write(state, vec![random()]);
+    };
+    let keys: Option<Keys> = text
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| HEXLOWER.decode(line.trim().as_bytes()).ok()?.try_into().ok())
+        .collect();
+    keys.filter(|keys| (1..=2).contains(&keys.len())).ok_or_else(|| broken(&"it does not hold one or two keys"))
+}
+
+/// Makes a new current key; the old one still verifies, the one before it no more.
+///
+/// # Errors
+/// As [`open`].
+pub fn rotate(state: &Path) -> Result<Keys> {
+    let previous = open(state)?[0];
+    write(state, vec![random(), previous])
+}
+
+fn write(state: &Path, keys: Keys) -> Result<Keys> {
+    let path = file(state);
+    let text: String = keys.iter().map(|key| HEXLOWER.encode(key) + "\n").collect();
+    secret::write(&path, &text).map_err(|cause| Error::internal(format!("{}: {cause}", path.display())))?;
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn keys_stay_until_rotated_and_the_previous_one_stays_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = open(dir.path()).unwrap();
+        assert_eq!(open(dir.path()).unwrap(), first);
+        let mode = std::fs::metadata(file(dir.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let second = rotate(dir.path()).unwrap();
+        assert_eq!((second.len(), second[1]), (2, first[0]));
+        let third = rotate(dir.path()).unwrap();
+        assert_eq!(third[1], second[0]);
+        assert_eq!(open(dir.path()).unwrap(), third);
+        std::fs::write(file(dir.path()), "abc").unwrap();
+        assert!(open(dir.path()).is_err());
+    }
+}

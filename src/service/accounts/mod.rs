@@ -1,0 +1,164 @@
+//! Users, their logins on devices, and signed grants.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use jiff::Timestamp;
+
+use crate::config::{Config, DeclaredAdmin};
+use crate::domain::access::Principal;
+use crate::domain::account::{Login, User};
+use crate::domain::signing::{self, Refusal};
+use crate::domain::throttle::Throttle;
+use crate::error::{Code, Error, Result};
+use crate::service::clock::Clock;
+use crate::store::{Store, Tree, secret};
+
+mod devices;
+mod directory;
+pub mod keys;
+pub mod passwords;
+mod setup;
+mod signin;
+mod users;
+
+#[cfg(test)]
+mod tests;
+
+pub use devices::{DeviceView, Issued};
+use directory::{Directory, token_hash};
+use setup::SetupCode;
+
+/// Keeper of users and their logins.
+///
+/// Reads are from memory; a change is written down first (a revocation: last) and one change is made at a time.
+pub struct Accounts {
+    store: Store,
+    clock: Clock,
+    keys: keys::Keys,
+    passwords: passwords::Passwords,
+    directory: RwLock<Directory>,
+    /// Held over every change, so that what was checked still holds when it is written.
+    changes: tokio::sync::Mutex<()>,
+    throttle: Mutex<Throttle>,
+    setup: Mutex<Option<SetupCode>>,
+    setup_file: PathBuf,
+    declared: Option<DeclaredAdmin>,
+    login_life_seconds: i64,
+}
+
+/// `n` random bytes from the system.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system gives random bytes");
+    bytes
+}
+
+impl Accounts {
+    /// Reads users, logins and keys.
+    ///
+    /// # Errors
+    /// `INTERNAL` naming the record or file that cannot be read.
+    pub fn open(config: &Config, store: Store, clock: Clock) -> Result<Self> {
+        let mut directory = Directory::default();
+        for (_, user) in store.scan::<User>(Tree::Users)? {
+            directory.put_user(user);
+        }
+        for (id, login) in store.scan::<Login>(Tree::Logins)? {
+            if !directory.put_login(login) {
+                tracing::warn!(login.id = %id, "a login without a user is not used");
+            }
+        }
+        Ok(Self {
+            keys: keys::open(&config.state)?,
+            store,
+            clock,
+            passwords: passwords::Passwords::default(),
+            directory: RwLock::new(directory),
+            changes: tokio::sync::Mutex::default(),
+            throttle: Mutex::new(Throttle::new(config.limits.logins_per_minute)),
+            setup: Mutex::default(),
+            setup_file: config.state.join("setup-code"),
+            declared: config.admin.clone(),
+            login_life_seconds: i64::try_from(config.limits.login_life.as_secs()).unwrap_or(i64::MAX),
+        })
+    }
+
+    /// Gets ready to serve: keeps the declared admin, and makes a set-up code while there is no admin at all.
+    /// Returns that code, for the console.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a hash file that cannot be used or a code that cannot be written.
+    pub async fn prepare(&self) -> Result<Option<String>> {
+        if let Some(declared) = &self.declared {
+            self.keep_declared(declared).await?;
+        }
+        if !self.setup_required() {
+            let _ = secret::remove(&self.setup_file);
+            return Ok(None);
+        }
+        let code = SetupCode::make(self.setup_file.clone(), self.clock.now())?;
+        let shown = code.shown();
+        *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+        Ok(Some(shown))
+    }
+
+    /// Whether there is no admin yet.
+    pub fn setup_required(&self) -> bool {
+        self.read().admins() == 0
+    }
+
+    /// Who a bearer token belongs to. From memory, in well under a microsecond.
+    ///
+    /// # Errors
+    /// `UNAUTHORIZED` for an unknown token, `TOKEN_EXPIRED` for a known one past its time.
+    pub fn authenticate(&self, token: &str) -> Result<Principal> {
+        let now = self.clock.now().as_second();
+        let hash = token_hash(token);
+        let directory = self.read();
+        let device = directory.by_token(&hash).ok_or_else(|| Error::new(Code::Unauthorized, "unknown token"))?;
+        if device.expired(now, self.login_life_seconds) {
+            return Err(Error::new(Code::TokenExpired, "the token has expired: sign in again"));
+        }
+        device.seen(now);
+        Ok(device.principal.clone())
+    }
+
+    /// Signs a grant for one resource, living as long as the principal's login but at most until `exp` (unix seconds).
+    pub fn grant(&self, principal: &Principal, resource: &str, exp: i64) -> String {
+        signing::sign(&self.keys[0], resource, &principal.login_id, exp)
+    }
+
+    /// Who a grant was signed for, if it covers `resource` now and its login still lives.
+    ///
+    /// # Errors
+    /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
+    pub fn redeem(&self, resource: &str, grant: &str) -> Result<Principal> {
+        let now = self.clock.now().as_second();
+        let invalid = || Error::new(Code::SignatureInvalid, "the signature does not cover this resource");
+        let subject = signing::verify(&self.keys, resource, grant, now).map_err(|refusal| match refusal {
+            Refusal::Invalid => invalid(),
+            Refusal::Expired => Error::new(Code::SignatureExpired, "the signed link has expired"),
+        })?;
+        let directory = self.read();
+        let device = directory.by_login(subject).ok_or_else(invalid)?;
+        if device.expired(now, self.login_life_seconds) {
+            return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
+        }
+        device.seen(now);
+        Ok(device.principal.clone())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    // A panic while the lock was held leaves complete records behind: each change is one insert or one remove.
+    fn read(&self) -> RwLockReadGuard<'_, Directory> {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Directory> {
+        self.directory.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

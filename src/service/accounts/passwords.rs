@@ -1,0 +1,141 @@
+//! Passwords: argon2id, off the async threads, a few at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Algorithm, Argon2, Params, Version};
+use tokio::sync::Semaphore;
+
+use super::random;
+use crate::error::{Code, Error, Result};
+
+/// Memory of one hash, KiB, and passes over it (OWASP's least for argon2id; contract section 15).
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+
+/// Hashes computed at once: each takes 19 MiB and 20-60 ms of a core.
+const AT_ONCE: usize = 2;
+
+/// Callers that may wait for their turn.
+const MAX_WAITING: usize = 64;
+
+/// Stands in for the hash of a user who does not exist, so that both take the same work. No password fits it.
+const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Hashes and checks passwords.
+#[derive(Debug)]
+pub struct Passwords {
+    turns: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Self { turns: Arc::new(Semaphore::new(AT_ONCE)), waiting: AtomicUsize::new(0) }
+    }
+}
+
+impl Passwords {
+    /// A fresh hash, in PHC form.
+    ///
+    /// # Errors
+    /// `SERVER_BUSY` when too many wait.
+    pub async fn hash(&self, password: &str) -> Result<String> {
+        let password = password.to_owned();
+        self.turn(move || hash(&password)).await?
+    }
+
+    /// Whether the password fits. Takes the same work when there is no hash.
+    ///
+    /// # Errors
+    /// `SERVER_BUSY` when too many wait.
+    pub async fn fits(&self, hash: Option<&str>, password: &str) -> Result<bool> {
+        let exists = hash.is_some();
+        let (hash, password) = (hash.unwrap_or(NOBODY).to_owned(), password.to_owned());
+        let fits = self.turn(move || fits(&hash, &password)).await?;
+        Ok(exists && fits)
+    }
+
+    async fn turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let waiting = Waiting::enter(&self.waiting)?;
+        let turn = self.turns.clone().acquire_owned().await.map_err(Error::internal)?;
+        drop(waiting);
+        // The turn travels with the work: a caller that leaves does not let another one in early.
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        done.await.map_err(Error::internal)
+    }
+}
+
+/// One caller in the queue.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Result<Self> {
+        let entered = Self(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+            return Err(Error::new(Code::ServerBusy, "too many sign-ins at once").with_retry_after(2));
+        }
+        Ok(entered)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A fresh hash, in PHC form. Blocks for tens of milliseconds.
+///
+/// # Errors
+/// `INTERNAL` when there is no memory for it.
+pub fn hash(password: &str) -> Result<String> {
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).expect("these parameters are within argon2's bounds");
+    let salt = SaltString::encode_b64(&random::<16>()).map_err(Error::internal)?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    Ok(argon2.hash_password(password.as_bytes(), &salt).map_err(Error::internal)?.to_string())
+}
+
+/// Checks against the parameters the hash names.
+fn fits(hash: &str, password: &str) -> bool {
+    PasswordHash::new(hash).is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
+}
+
+/// Whether a hash written by somebody else may be used: argon2id, at least as costly as ours.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn acceptable(hash: &str) -> Result<(), String> {
+    let parsed = PasswordHash::new(hash).map_err(|_| "it is no argon2id hash in PHC form".to_owned())?;
+    let params = Params::try_from(&parsed).map_err(|cause| cause.to_string())?;
+    if parsed.algorithm.as_str() != "argon2id" || parsed.hash.is_none() {
+        return Err("it is no argon2id hash in PHC form".to_owned());
+    }
+    if params.m_cost() < MEMORY_KIB || params.t_cost() < PASSES || params.m_cost() > 1 << 20 || params.t_cost() > 16 {
+        return Err("it needs 19 MiB to 1 GiB of memory and 2 to 16 passes".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_fits_its_hash_and_nobody_has_one() {
+        let passwords = Passwords::default();
+        let hash = passwords.hash("correct horse").await.unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert!(passwords.fits(Some(&hash), "correct horse").await.unwrap());
+        assert!(!passwords.fits(Some(&hash), "Correct horse").await.unwrap());
+        assert!(!passwords.fits(None, "").await.unwrap());
+        assert!(PasswordHash::new(NOBODY).unwrap().hash.is_some(), "the stand-in is as much work as a hash");
+        assert_eq!(acceptable(&hash), Ok(()));
+        assert!(acceptable("$argon2id$v=19$m=8,t=1,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAA").is_err());
+        assert!(acceptable("plain text").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::domain::access::Role;
+
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
+const AWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+const DAY: Duration = Duration::from_secs(86_400);
+
+struct Kept {
+    accounts: Accounts,
+    clock: Clock,
+    dir: TempDir,
+}
+
+fn open() -> Kept {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::default();
+    Kept { accounts: reopen(dir.path(), &clock, |_| ()), clock, dir }
+}
+
+fn reopen(dir: &std::path::Path, clock: &Clock, change: impl FnOnce(&mut Config)) -> Accounts {
+    let mut config = Config::new(dir.to_owned(), dir.join("cache"));
+    change(&mut config);
+    Accounts::open(&config, Store::open(dir).unwrap(), clock.clone()).unwrap()
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
+    result.unwrap_err().code
+}
+
+#[tokio::test]
+async fn tokens_slide_expire_and_survive_a_restart_by_hash_alone() {
+    let Kept { accounts, clock, dir } = open();
+    let token = accounts.issue("ada", Role::Admin).await.unwrap();
+    assert!(token.starts_with("hc_") && token.len() == 46, "{token}");
+    let principal = accounts.authenticate(&token).unwrap();
+    assert_eq!((principal.username.as_str(), principal.role), ("ada", Role::Admin));
+    let grant = accounts.grant(&principal, "stream/transcode/ts_1", clock.now().as_second() + 40 * 86_400);
+    assert_eq!(code(accounts.authenticate(&token[..45])), Code::Unauthorized);
+
+    clock.advance(29 * DAY);
+    accounts.authenticate(&token).unwrap();
+    accounts.flush().await.unwrap();
+    drop(accounts);
+    for file in std::fs::read_dir(dir.path().join("db")).unwrap().map(|entry| entry.unwrap().path()) {
+        let bytes = if file.is_file() { std::fs::read(&file).unwrap() } else { Vec::new() };
+        assert!(!bytes.windows(20).any(|part| part == &token.as_bytes()[3..23]), "a token lies in {}", file.display());
+    }
+
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    clock.advance(29 * DAY);
+    assert_eq!(accounts.authenticate(&token).unwrap(), principal, "29 days after it was last seen");
+    assert_eq!(code(accounts.redeem("stream/transcode/ts_1", &grant)), Code::SignatureExpired);
+    clock.advance(31 * DAY);
+    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+    accounts.tidy().await.unwrap();
+    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+    clock.advance(30 * DAY);
+    accounts.tidy().await.unwrap();
+    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "forgotten in the end");
+}
+
+#[tokio::test]
+async fn a_grant_dies_with_its_login_and_covers_one_resource() {
+    let Kept { accounts, clock, dir } = open();
+    let token = accounts.issue("ada", Role::User).await.unwrap();
+    let principal = accounts.authenticate(&token).unwrap();
+    let exp = clock.now().as_second() + 3600;
+    let grant = accounts.grant(&principal, "stream/file:/a", exp);
+    assert_eq!(accounts.redeem("stream/file:/a", &grant).unwrap(), principal);
+    assert_eq!(code(accounts.redeem("stream/file:/b", &grant)), Code::SignatureInvalid);
+    drop(accounts);
+
+    keys::rotate(dir.path()).unwrap();
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    accounts.redeem("stream/file:/a", &grant).unwrap();
+    clock.advance(Duration::from_secs(3700));
+    assert_eq!(code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureExpired);
+    let grant = accounts.grant(&principal, "stream/file:/a", exp + 9_999);
+    accounts.revoke(&principal.user_id, &principal.login_id).await.unwrap();
+    assert_eq!(code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureInvalid);
+    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized);
+    drop(accounts);
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "revoked for good");
+}
+
+#[tokio::test]
+async fn guessing_is_slowed_and_the_owner_is_never_locked_out() {
+    let Kept { accounts, clock, .. } = open();
+    accounts.add_user("Ada", Role::User, "correct horse").await.unwrap();
+    let at_home = accounts.login("ada ", "correct horse", Some("tv"), HOME).await.unwrap();
+    assert_eq!(at_home.user.username, "Ada");
+    for _ in 0..20 {
+        accounts.login("ada", "correct horse", None, HOME).await.expect("good tries are not counted");
+    }
+    for _ in 0..5 {
+        assert_eq!(code(accounts.login("ADA", "guess", None, AWAY).await), Code::InvalidCredentials);
+    }
+    let refused = accounts.login("ada", "correct horse", None, AWAY).await.unwrap_err();
+    assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(12)));
+    let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+    assert_eq!(code(accounts.login("ada", "guess", None, elsewhere).await), Code::RateLimited, "counted per account");
+    accounts.login("ada", "correct horse", None, HOME).await.expect("at home the account is open");
+    clock.advance(Duration::from_secs(12));
+    accounts.login("ada", "correct horse", None, AWAY).await.expect("the right password gets in again");
+
+    let (one, other) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
+    for n in 0..5 {
+        assert_eq!(code(accounts.login(&format!("nobody{n}"), "x", None, one.into()).await), Code::InvalidCredentials);
+    }
+    assert_eq!(
+        code(accounts.login("nobody9", "x", None, other.into()).await),
+        Code::RateLimited,
+        "counted per network"
+    );
+}
+
+#[tokio::test]
+async fn unknown_names_and_wrong_passwords_are_one_answer() {
+    let Kept { accounts, .. } = open();
+    accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
+    let wrong = accounts.login("ada", "guess", None, HOME).await.unwrap_err();
+    let unknown = accounts.login("bob", "guess", None, HOME).await.unwrap_err();
+    assert_eq!((wrong.code, &wrong.message, &wrong.details), (unknown.code, &unknown.message, &unknown.details));
+    assert_eq!(code(accounts.login("ada", &"x".repeat(5000), None, HOME).await), Code::InvalidCredentials);
+    accounts.issue("token only", Role::User).await.unwrap();
+    assert_eq!(code(accounts.login("token only", "", None, HOME).await), Code::InvalidCredentials);
+}
+
+#[tokio::test]
+async fn a_password_change_signs_every_other_device_out() {
+    let Kept { accounts, .. } = open();
+    accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
+    let tv = accounts.login("ada", "correct horse", Some("tv"), HOME).await.unwrap();
+    let phone = accounts.login("ada", "correct horse", Some("phone"), HOME).await.unwrap();
+    let principal = accounts.authenticate(&phone.token).unwrap();
+    let devices: Vec<_> =
+        accounts.devices(&principal.user_id).into_iter().filter_map(|view| view.login.device).collect();
+    assert_eq!(devices.len(), 2);
+    let wrong = accounts.change_password(&principal, "guess", "battery staple", HOME).await;
+    assert_eq!(code(wrong), Code::InvalidCredentials);
+    assert_eq!(code(accounts.change_password(&principal, "correct horse", "short", HOME).await), Code::ValidationError);
+    accounts.change_password(&principal, "correct horse", "battery staple", HOME).await.unwrap();
+    assert_eq!(code(accounts.authenticate(&tv.token)), Code::Unauthorized);
+    accounts.authenticate(&phone.token).unwrap();
+    assert_eq!(code(accounts.login("ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
+    accounts.login("ada", "battery staple", None, HOME).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_admin_is_made_once_by_code_within_a_day() {
+    let Kept { accounts, clock, dir } = open();
+    let file = dir.path().join("setup-code");
+    let shown = accounts.prepare().await.unwrap().unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), shown);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    for wrong in ["", "aaaaa", &shown[1..], &format!("{shown}a"), "a a"] {
+        let tried = accounts.set_up(wrong, "ada", "correct horse", None, AWAY).await;
+        assert_eq!(code(tried), Code::InvalidCredentials);
+    }
+    assert_eq!(code(accounts.set_up(&shown, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
+    assert_eq!(code(accounts.set_up(&shown, "ada", "short", None, HOME).await), Code::ValidationError);
+    clock.advance(DAY);
+    assert_eq!(code(accounts.set_up(&shown, "ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
+
+    let shown = accounts.prepare().await.unwrap().unwrap();
+    let typed = shown.to_uppercase().replace('-', " ");
+    let issued = accounts.set_up(&typed, "ada", "correct horse", Some("laptop"), HOME).await.unwrap();
+    assert_eq!(accounts.authenticate(&issued.token).unwrap().role, Role::Admin);
+    assert!(!file.exists() && !accounts.setup_required());
+    assert_eq!(code(accounts.set_up(&shown, "eve", "correct horse", None, HOME).await), Code::Conflict);
+    assert_eq!(accounts.prepare().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_last_admin_stays_and_names_are_taken_once() {
+    let Kept { accounts, .. } = open();
+    let ada = accounts.add_user("Ada", Role::Admin, "correct horse").await.unwrap();
+    assert_eq!(code(accounts.add_user("ADA", Role::User, "correct horse").await), Code::Conflict);
+    assert_eq!(code(accounts.add_user("", Role::User, "correct horse").await), Code::ValidationError);
+    assert_eq!(code(accounts.remove_user(&ada.id).await), Code::Conflict);
+    accounts.add_user("bob", Role::Admin, "correct horse").await.unwrap();
+    let token = accounts.issue("ada", Role::Admin).await.unwrap();
+    accounts.remove_user(&ada.id).await.unwrap();
+    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized);
+    assert_eq!(code(accounts.remove_user(&ada.id).await), Code::NotFound);
+    assert_eq!(accounts.users().iter().map(|user| user.username.as_str()).collect::<Vec<_>>(), ["bob"]);
+}
+
+#[tokio::test]
+async fn the_declared_admin_follows_its_file() {
+    let Kept { accounts, clock, dir } = open();
+    drop(accounts);
+    let file = dir.path().join("hash");
+    let declared = DeclaredAdmin { username: "root".to_owned(), password_hash_file: file.clone() };
+    let start = async |password: &str| {
+        std::fs::write(&file, passwords::hash(password).unwrap() + "\n").unwrap();
+        let accounts = reopen(dir.path(), &clock, |config| config.admin = Some(declared.clone()));
+        assert_eq!(accounts.prepare().await.unwrap(), None, "no set-up code is needed");
+        accounts
+    };
+    let accounts = start("correct horse").await;
+    let issued = accounts.login("root", "correct horse", None, HOME).await.unwrap();
+    assert_eq!(issued.user.role, Role::Admin);
+    drop(accounts);
+    let accounts = start("battery staple").await;
+    assert_eq!(code(accounts.authenticate(&issued.token)), Code::Unauthorized);
+    accounts.login("root", "battery staple", None, HOME).await.unwrap();
+    drop(accounts);
+    std::fs::write(&file, "battery staple").unwrap();
+    let accounts = reopen(dir.path(), &clock, |config| config.admin = Some(declared.clone()));
+    assert_eq!(code(accounts.prepare().await), Code::Internal);
+}
+
+#[tokio::test]
+async fn one_user_has_a_hundred_devices_at_most() {
+    let Kept { accounts, clock, .. } = open();
+    let first = accounts.issue("ada", Role::User).await.unwrap();
+    clock.advance(Duration::from_secs(61));
+    let second = accounts.issue("ada", Role::User).await.unwrap();
+    for _ in 0..99 {
+        accounts.issue("ada", Role::User).await.unwrap();
+    }
+    assert_eq!(code(accounts.authenticate(&first)), Code::Unauthorized);
+    let principal = accounts.authenticate(&second).unwrap();
+    assert_eq!(accounts.devices(&principal.user_id).len(), 100);
+}

@@ -1,0 +1,130 @@
+//! Users: added, listed, removed; their passwords set by others.
+
+use data_encoding::BASE64URL_NOPAD;
+
+use super::{Accounts, Issued, passwords, random};
+use crate::config::DeclaredAdmin;
+use crate::domain::access::Role;
+use crate::domain::account::{self, User};
+use crate::error::{Code, Error, Result};
+use crate::store::Tree;
+
+/// Users one server keeps.
+const MAX_USERS: usize = 10_000;
+
+impl Accounts {
+    /// All users, by name.
+    pub fn users(&self) -> Vec<User> {
+        let mut users: Vec<User> = self.read().users().map(|user| User::clone(user)).collect();
+        users.sort_by_cached_key(|user| account::folded(&user.username));
+        users
+    }
+
+    /// A user by name.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn user_named(&self, username: &str) -> Result<User> {
+        let found = self.read().named(username).map(|user| User::clone(user));
+        found.ok_or_else(|| Error::new(Code::NotFound, format!("no user {username:?}")))
+    }
+
+    /// Adds a user who signs in with a password.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for a name or password that cannot be; `CONFLICT` when the name is taken.
+    pub async fn add_user(&self, username: &str, role: Role, password: &str) -> Result<User> {
+        account::password(password).map_err(|fault| Error::field("password", fault))?;
+        let hash = self.passwords.hash(password).await?;
+        let _change = self.changes.lock().await;
+        self.insert_user(username, role, Some(hash)).await
+    }
+
+    /// A fresh bearer token for a user, who is made (without a password) when absent.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for a name that cannot be; `STORAGE_FULL`.
+    pub async fn issue(&self, username: &str, role: Role) -> Result<String> {
+        let _change = self.changes.lock().await;
+        let known = self.read().named(username).map(|user| User::clone(user));
+        let user = match known {
+            Some(user) => user,
+            None => self.insert_user(username, role, None).await?,
+        };
+        self.add_device(&user, Some("command line"), None).await.map(|issued: Issued| issued.token)
+    }
+
+    /// Sets a password and signs every device of the user out but one.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for a password that cannot be; `NOT_FOUND`.
+    pub async fn set_password(&self, user_id: &str, password: &str, but: Option<&str>) -> Result<()> {
+        account::password(password).map_err(|fault| Error::field("newPassword", fault))?;
+        let hash = self.passwords.hash(password).await?;
+        let _change = self.changes.lock().await;
+        let user = self.existing(user_id)?;
+        self.save_user(User { password_hash: Some(hash), ..user }).await?;
+        self.forget_all(user_id, but).await.map(drop)
+    }
+
+    /// Removes a user and all their logins.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom nobody could let anybody in.
+    pub async fn remove_user(&self, user_id: &str) -> Result<()> {
+        let _change = self.changes.lock().await;
+        let user = self.existing(user_id)?;
+        if user.role == Role::Admin && self.read().admins() == 1 {
+            return Err(Error::new(Code::Conflict, "the last admin cannot be removed"));
+        }
+        self.forget_all(user_id, None).await?;
+        self.write().remove_user(user_id);
+        self.store.delete(Tree::Users, user_id).await.map(drop)
+    }
+
+    /// Makes the admin of the configuration, or gives them the password of its file again.
+    pub(super) async fn keep_declared(&self, declared: &DeclaredAdmin) -> Result<()> {
+        let file = &declared.password_hash_file;
+        let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", file.display()));
+        let hash = std::fs::read_to_string(file).map_err(|cause| broken(&cause))?.trim().to_owned();
+        passwords::acceptable(&hash).map_err(|fault| broken(&fault))?;
+        let _change = self.changes.lock().await;
+        let known = self.read().named(&declared.username).map(|user| User::clone(user));
+        match known {
+            None => self.insert_user(&declared.username, Role::Admin, Some(hash)).await.map(drop),
+            Some(user) if user.role == Role::Admin && user.password_hash.as_ref() == Some(&hash) => Ok(()),
+            Some(user) => {
+                let id = user.id.clone();
+                self.save_user(User { role: Role::Admin, password_hash: Some(hash), ..user }).await?;
+                self.forget_all(&id, None).await.map(drop)
+            }
+        }
+    }
+
+    /// Adds a user. The caller holds `changes`.
+    pub(super) async fn insert_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
+        let username = account::username(username).map_err(|fault| Error::field("username", fault))?;
+        if self.read().named(&username).is_some() {
+            let taken = Error::new(Code::Conflict, format!("the name {username:?} is taken"));
+            return Err(taken.with_details(serde_json::json!({"field": "username"})));
+        }
+        if self.read().users().count() >= MAX_USERS {
+            return Err(Error::new(Code::Conflict, format!("there are {MAX_USERS} users already")));
+        }
+        let id = format!("u_{}", BASE64URL_NOPAD.encode(&random::<9>()));
+        let user = User { id, username, role, password_hash, created_at: self.now() };
+        self.save_user(user.clone()).await?;
+        Ok(user)
+    }
+
+    async fn save_user(&self, user: User) -> Result<()> {
+        self.store.put(Tree::Users, &user.id, &user).await?;
+        self.write().put_user(user);
+        Ok(())
+    }
+
+    pub(super) fn existing(&self, user_id: &str) -> Result<User> {
+        let found = self.read().user(user_id).map(|user| User::clone(user));
+        found.ok_or_else(|| Error::new(Code::NotFound, "no such user"))
+    }
+}

@@ -17,6 +17,7 @@ mod health;
 mod info;
 pub mod reply;
 pub mod serve;
+mod web;
 mod workers;
 
 use call::Context;
@@ -24,7 +25,10 @@ use endpoint::{Endpoint, template_params};
 
 /// Every route of the program. The order matters for speed only: bytes first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    [health::endpoints(service), info::endpoints(service), workers::endpoints(service)].into_iter().flatten().collect()
+    [health::endpoints(service), info::endpoints(service), workers::endpoints(service), web::endpoints(service)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// All routes as one filter that never rejects.

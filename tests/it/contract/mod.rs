@@ -1,4 +1,5 @@
 //! The contract of every answer.
 
 mod errors;
+mod web;
 mod workers;

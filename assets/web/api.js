@@ -1,0 +1,96 @@
+// The server's answers as values, its refusals as one kind of error.
+
+const KEY = "hearthcast.token";
+
+let token = read();
+
+function read() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null; // Storage may be switched off: then the sign-in lives as long as the page.
+  }
+}
+
+export const signedIn = () => token !== null;
+
+export function remember(value) {
+  token = value;
+  try {
+    if (value === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, value);
+  } catch {
+    // As above.
+  }
+}
+
+/** A refusal: `code` is one of the contract's, or `OFFLINE`. */
+export class ApiError extends Error {
+  constructor(code, message, status = 0) {
+    super(message);
+    this.code = code;
+    this.status = status;
+  }
+}
+
+async function request(method, path, { body, query, keepalive, signal } = {}) {
+  const url = query ? `${path}?${new URLSearchParams(query)}` : path;
+  const headers = {};
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(url, { method, headers, keepalive, signal, body: body && JSON.stringify(body) });
+  } catch (cause) {
+    if (cause.name === "AbortError") throw cause;
+    throw new ApiError("OFFLINE", "The server does not answer. Is it still running?");
+  }
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+async function refusal(answer) {
+  const body = await answer.json().catch(() => ({}));
+  const error = new ApiError(body.code ?? "INTERNAL", body.error ?? `answer ${answer.status}`, answer.status);
+  if (token && (error.code === "UNAUTHORIZED" || error.code === "TOKEN_EXPIRED")) {
+    remember(null);
+    window.dispatchEvent(new Event("signed-out"));
+  }
+  return error;
+}
+
+const json = async (...call) => (await request(...call)).json();
+
+export const authStatus = () => json("GET", "/api/auth/status");
+export const me = () => json("GET", "/api/auth/me");
+export const setUp = (code, username, password) =>
+  json("POST", "/api/auth/setup", { body: { code, username, password, deviceName: device() } });
+export const signIn = (username, password) =>
+  json("POST", "/api/auth/login", { body: { username, password, deviceName: device() } });
+export async function signOut() {
+  await request("POST", "/api/auth/logout").catch(() => {}); // Forgotten here whether or not the server heard it.
+  remember(null);
+}
+
+/** One page of a folder; without a path, the roots. */
+export const browse = (path, cursor) =>
+  json("GET", "/api/library", { query: { ...(path && { path }), ...(cursor && { cursor }) } });
+export const info = (path, signal) => json("GET", "/api/stream/info/full", { query: { path }, signal });
+export const start = (wish, signal) => json("POST", "/api/stream/transcode/start", { body: wish, signal });
+export const status = ({ sessionId }) => json("GET", `/api/stream/transcode/${encodeURIComponent(sessionId)}/status`);
+export const text = async (url, signal) => (await request("GET", url, { signal })).text();
+
+/** Ends a session; also while the page goes away, when only a beacon still leaves the browser. */
+export function stop(session, { leaving = false } = {}) {
+  const path = `/api/stream/transcode/${encodeURIComponent(session.sessionId)}`;
+  if (!leaving) return request("DELETE", path, { keepalive: true }).catch(() => {});
+  const grant = new URL(session.signedPlaylistUrl, location.href).searchParams.get("st");
+  navigator.sendBeacon(`${path}/stop?${new URLSearchParams({ st: grant ?? "" })}`);
+}
+
+/** A name for this browser in the list of sign-ins. */
+function device() {
+  const system = navigator.userAgentData?.platform ?? navigator.platform ?? "";
+  const brand = navigator.userAgentData?.brands?.find(({ brand }) => !/not.*brand|chromium/i.test(brand))?.brand;
+  return [brand ?? "Browser", system].filter(Boolean).join(" on ").slice(0, 64);
+}

@@ -1,0 +1,118 @@
+// Every sentence of the page, and the plain words for what the server names by code.
+
+export const TEXT = {
+  library: "Library",
+  loading: "Loading…",
+  more: "Show more",
+  empty: "There is nothing to play in this folder.",
+  noRoots: "The library has no folders yet. Start the server with --root, or name them in its configuration.",
+  signOut: "Sign out",
+  expired: "Your sign-in has ended. Sign in again to go on.",
+  offline: "The server does not answer. Is it still running?",
+  preparing: "Preparing…",
+  direct: "Playing the file as it is.",
+  off: "Off",
+  original: "Original",
+};
+
+const ERRORS = {
+  UNAUTHORIZED: TEXT.expired,
+  TOKEN_EXPIRED: TEXT.expired,
+  INVALID_CREDENTIALS: "That name and password do not match.",
+  RATE_LIMITED: "Too many tries. Wait a minute, then try again.",
+  FORBIDDEN: "This is outside the library.",
+  NOT_FOUND: "This file is no longer there.",
+  UNSUPPORTED_MEDIA_TYPE: "This is not a media file.",
+  UNPLAYABLE_MEDIA: "Nothing in this file can be played.",
+  TOO_MANY_SESSIONS: "You are playing on too many screens. Stop one of them first.",
+  TRANSCODER_BUSY: "The server is converting as much as it can. Try again in a moment.",
+  TRANSCODER_UNAVAILABLE: "This file must be converted, but the server has no converter (ffmpeg is missing).",
+  STORAGE_TIMEOUT: "The disk with this file does not answer.",
+  SEGMENT_TIMEOUT: "The server is too slow for this file at this size. Choose a smaller size.",
+  DECODE_FAILED: "The file is damaged here: it cannot be decoded.",
+  ENCODER_FAILED: "The server’s converter failed.",
+  SOURCE_READ_FAILED: "The file can no longer be read.",
+  SOURCE_CHANGED: "The file was changed while it played.",
+  SESSION_ENDED: "Playback had paused too long and was ended.",
+  SESSION_NOT_FOUND: "Playback had paused too long and was ended.",
+  INTERNAL: "Something went wrong in the server. Its log says what.",
+};
+
+/** What to tell a person about a failure. */
+export function explain(error) {
+  return ERRORS[error.code] ?? error.message ?? String(error);
+}
+
+const SUBJECTS = {
+  CONTAINER: "its container",
+  VIDEO_CODEC: "its video format",
+  VIDEO_PROFILE: "its video profile",
+  VIDEO_LEVEL: "its video level",
+  VIDEO_BIT_DEPTH: "its colour depth",
+  VIDEO_RANGE: "HDR pictures",
+  VIDEO_RESOLUTION: "its picture size",
+  VIDEO_FRAMERATE: "its frame rate",
+  AUDIO_CODEC: "its sound format",
+  AUDIO_CHANNELS: "so many sound channels",
+  SUBTITLE_CODEC: "its subtitles",
+};
+
+const REASONS = {
+  INTERLACED: "its picture is interlaced",
+  ANAMORPHIC: "its pixels are not square",
+  BITRATE_EXCEEDS_LIMIT: "it needs more bandwidth than was asked for",
+  SECONDARY_AUDIO_SELECTED: "another sound track was chosen",
+  START_FORCED: "conversion was asked for",
+};
+
+/** One reason of the play decision, in plain words. */
+export function reason(code) {
+  const exact = REASONS[code] ?? REASONS[code.replace(/_NOT_SUPPORTED$/, "")];
+  if (exact) return exact;
+  const subject = SUBJECTS[code.replace(/_NOT_SUPPORTED$/, "")];
+  return subject ? `this browser does not play ${subject}` : code.toLowerCase().replaceAll("_", " ");
+}
+
+/** What the server does for this playback, and why, as one sentence. */
+export function describe(decision) {
+  if (!decision) return "";
+  const parts = { copy: "kept", encode: "converted" };
+  const work = [
+    decision.video && parts[decision.video] && `picture ${parts[decision.video]}`,
+    decision.audio && parts[decision.audio] && `sound ${parts[decision.audio]}`,
+    decision.subtitle === "burn" && "subtitles drawn into the picture",
+  ].filter(Boolean);
+  const why = [...new Set((decision.reasons ?? []).map(reason))];
+  const head = work.length ? `Streaming: ${work.join(", ")}` : "Streaming";
+  return why.length ? `${head}, because ${list(why)}.` : `${head}.`;
+}
+
+function list(parts) {
+  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+}
+
+/** Language by its name in English; the tag itself where it has none. */
+export function language(tag) {
+  if (!tag || tag === "und") return null;
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(tag) ?? tag;
+  } catch {
+    return tag;
+  }
+}
+
+/** 75 -> "1:15", 3675 -> "1:01:15". */
+export function clock(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  const two = (n) => String(n).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** 1536000 -> "1.5 MB". */
+export function size(bytes) {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let unit = 0;
+  for (; bytes >= 1000 && unit < units.length - 1; unit += 1) bytes /= 1000;
+  return `${bytes < 10 && unit > 0 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
+}

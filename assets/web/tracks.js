@@ -1,0 +1,70 @@
+// Sound, subtitle and size choices of one item, from its media info.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+import { TEXT, language } from "./strings.js";
+
+const LAYOUTS = { 1: "mono", 2: "stereo", 6: "5.1", 8: "7.1" };
+
+/** `[{ value, label }]` of the sound tracks, the one that plays first marked. */
+export function audioChoices(info) {
+  const tracks = info.streams.filter(({ type }) => type === "audio");
+  const first = tracks.find((track) => track.default) ?? tracks[0];
+  return tracks.map((track, n) => ({
+    value: track.index,
+    chosen: track === first,
+    label: [language(track.language) ?? track.title ?? `Track ${n + 1}`, language(track.language) && track.title,
+      track.commentary && "commentary", LAYOUTS[track.channels] ?? `${track.channels} channels`].filter(Boolean).join(" · "),
+  }));
+}
+
+/** The subtitles that can be shown: text in the page, pictures drawn into the video by the server. */
+export function subtitleChoices(info) {
+  const usable = info.subtitles.filter(({ kind, url, streamIndex }) => (kind === "text" ? url : Number.isInteger(streamIndex)));
+  return usable.map((subtitle, n) => ({
+    value: subtitle.id,
+    subtitle,
+    chosen: subtitle.forced === true && subtitle.kind === "text",
+    label: [language(subtitle.language) ?? subtitle.title ?? `Subtitles ${n + 1}`,
+      language(subtitle.language) && subtitle.title, subtitle.forced && "forced",
+      subtitle.hearingImpaired && "for the hard of hearing", subtitle.kind !== "text" && "drawn in"]
+      .filter(Boolean).join(" · "),
+  }));
+}
+
+/** A labelled menu; null when there is nothing to choose. */
+export function menu(label, choices, onchange) {
+  if (choices.length < 2) return null;
+  const options = choices.map(({ value, label, chosen }) => h("option", { value, selected: chosen }, label));
+  return h("label", { class: "menu" }, h("span", {}, label),
+    h("select", { onchange: (event) => onchange(choices[event.target.selectedIndex]) }, ...options));
+}
+
+/** Shows one text subtitle in the element, or none. Its times are the file's, as the element's are. */
+export async function showSubtitle(media, subtitle, signal) {
+  hideSubtitles(media);
+  if (!subtitle) return;
+  const words = await api.text(subtitle.url, signal);
+  hideSubtitles(media);
+  const track = h("track", {
+    kind: "subtitles",
+    label: language(subtitle.language) ?? subtitle.title ?? "Subtitles",
+    srclang: subtitle.languageTag ?? subtitle.language,
+    src: URL.createObjectURL(new Blob([words], { type: "text/vtt" })),
+  });
+  media.append(track);
+  track.track.mode = "showing";
+}
+
+function hideSubtitles(media) {
+  for (const track of media.querySelectorAll("track")) {
+    URL.revokeObjectURL(track.src);
+    track.remove();
+  }
+}
+
+/** Sizes the server can make, as choices; `original` first. */
+export function sizeChoices(info) {
+  const sizes = info.playback?.resolutions ?? [];
+  return sizes.map((value) => ({ value, label: value === "original" ? TEXT.original : value, chosen: value === "original" }));
+}

@@ -1,0 +1,87 @@
+//! `GET /` and `/web/…`: the web page, out of the binary.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, StatusCode};
+use rust_embed::{EmbeddedFile, RustEmbed};
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::reply;
+use crate::domain::access::Access;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+/// The files of assets/web. A debug build reads them from the source tree, so that a change is seen on reload.
+#[derive(RustEmbed)]
+#[folder = "assets/web"]
+struct Web;
+
+/// Nothing but our own files runs, nothing else is asked. `blob:` is how hls.js hands pictures to a video element and
+/// how subtitles reach it, `data:` the images of the style sheet.
+const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data: blob:; \
+    object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    let named = |folder: &'static str| {
+        move |_: Arc<Service>, call: Call| async move { page(&format!("{folder}{}", call.params[0]), &call.headers) }
+    };
+    vec![
+        get("/", Access::Public).to(service, |_, call| async move { page("index.html", &call.headers) }),
+        get("/web/{file}", Access::Public).to(service, named("")),
+        get("/web/vendor/{file}", Access::Public).to(service, named("vendor/")),
+    ]
+}
+
+/// One file of the page. Names are looked up among the embedded ones, so none can lead elsewhere.
+fn page(name: &str, headers: &HeaderMap) -> Result<Response> {
+    let unknown = || Error::new(Code::NotFound, "no such page");
+    let content_type = content_type(name).ok_or_else(unknown)?;
+    let file = Web::get(name).ok_or_else(unknown)?;
+    let etag = etag(&file);
+    let known = headers.get(IF_NONE_MATCH).and_then(|sent| sent.to_str().ok()).is_some_and(|sent| {
+        sent.trim() == "*" || sent.split(',').any(|tag| tag.trim().trim_start_matches("W/") == etag)
+    });
+    let body = match file.data {
+        _ if known => Bytes::new(),
+        std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        std::borrow::Cow::Owned(bytes) => bytes.into(),
+    };
+    let mut response = reply::bytes(content_type, body);
+    if known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = response.headers_mut();
+    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("base64 is a header value"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+    headers.insert("permissions-policy", HeaderValue::from_static("camera=(), geolocation=(), microphone=()"));
+    Ok(response)
+}
+
+/// Strong validator: the content's digest.
+fn etag(file: &EmbeddedFile) -> String {
+    format!("\"{}\"", BASE64URL_NOPAD.encode(&file.metadata.sha256_hash()[..15]))
+}
+
+/// By extension; None for what is no page.
+fn content_type(name: &str) -> Option<&'static str> {
+    Some(match name.rsplit_once('.')?.1 {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "txt" => "text/plain; charset=utf-8",
+        "webmanifest" => "application/manifest+json",
+        _ => return None,
+    })
+}

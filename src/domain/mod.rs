@@ -9,6 +9,8 @@ pub mod media;
 pub mod mpegts;
 pub mod plan;
 pub mod playback;
+pub mod playlist;
+pub mod session;
 pub mod signing;
 pub mod subtitles;
 pub mod throttle;

@@ -10,8 +10,10 @@ use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
 pub mod encoders;
+pub mod fake;
 pub mod ffmpeg;
 pub mod probe;
+pub mod segments;
 pub mod source;
 pub mod versions;
 

@@ -10,6 +10,7 @@ use crate::store::Store;
 pub mod accounts;
 pub mod clock;
 pub mod media;
+pub mod runs;
 pub mod workers;
 
 use accounts::Accounts;

@@ -1,0 +1,297 @@
+//! Playlists and asset names of a session, as pure functions (RFC 8216).
+//!
+//! Every child URI carries the grant of whoever asked: players do not carry query strings over.
+
+use std::fmt::Write;
+
+use super::grid::Grid;
+use super::time::{FrameRate, seconds};
+
+/// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have a target duration of its own
+/// (RFC 8216 section 6.2.4), and few requests serve a whole film.
+pub const SUBTITLE_SECONDS: f64 = 30.0;
+
+/// A media playlist of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Track {
+    /// Video with audio, muxed.
+    Video,
+    /// Audio of an item without video.
+    Audio,
+    /// WebVTT.
+    Subtitles,
+}
+
+/// What a session serves under its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asset {
+    Playlist(Track),
+    Segment(Track, usize),
+}
+
+impl Track {
+    const ALL: [Track; 3] = [Track::Video, Track::Audio, Track::Subtitles];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Video => "v0",
+            Self::Audio => "a0",
+            Self::Subtitles => "s0",
+        }
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Video | Self::Audio => "ts",
+            Self::Subtitles => "vtt",
+        }
+    }
+
+    /// Name of the media playlist, e.g. `v0.m3u8`.
+    pub fn playlist_name(self) -> String {
+        format!("{}.m3u8", self.prefix())
+    }
+
+    /// Name of a segment, e.g. `v0-00042.ts`.
+    pub fn segment_name(self, index: usize) -> String {
+        format!("{}-{index:05}.{}", self.prefix(), self.extension())
+    }
+}
+
+/// The asset a name stands for; None for every name this program does not write itself.
+pub fn asset(name: &str) -> Option<Asset> {
+    if name.len() > 64 {
+        return None;
+    }
+    Track::ALL.into_iter().find_map(|track| {
+        let rest = name.strip_prefix(track.prefix())?;
+        if rest == ".m3u8" {
+            return Some(Asset::Playlist(track));
+        }
+        let digits = rest.strip_prefix('-')?.strip_suffix(track.extension())?.strip_suffix('.')?;
+        let index = digits.parse().ok()?;
+        (track.segment_name(index) == name).then_some(Asset::Segment(track, index))
+    })
+}
+
+/// What the multivariant playlist says of its one variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    pub track: Track,
+    /// RFC 6381, comma separated; None when it is not known (better than wrong).
+    pub codecs: Option<String>,
+    pub size: Option<(u32, u32)>,
+    pub frame_rate: Option<FrameRate>,
+    /// Peak and average over the item, bit/s.
+    pub bandwidth: u64,
+    pub average_bandwidth: u64,
+}
+
+/// A WebVTT rendition beside the variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubtitleRendition {
+    pub name: String,
+    /// BCP 47.
+    pub language: Option<String>,
+    pub forced: bool,
+}
+
+/// The multivariant playlist (`index.m3u8`).
+pub fn multivariant(
+    variant: &Variant,
+    subtitles: Option<&SubtitleRendition>,
+    start_seconds: f64,
+    grant: &str,
+) -> String {
+    let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+    start(&mut text, start_seconds);
+    if let Some(rendition) = subtitles {
+        let name = quoted(&rendition.name);
+        let _ =
+            write!(text, "#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"subs\",NAME=\"{name}\",DEFAULT=YES,AUTOSELECT=YES");
+        let _ = write!(text, ",FORCED={}", if rendition.forced { "YES" } else { "NO" });
+        if let Some(language) = &rendition.language {
+            let _ = write!(text, ",LANGUAGE=\"{}\"", quoted(language));
+        }
+        let _ = writeln!(text, ",URI=\"{}\"", with_grant(&Track::Subtitles.playlist_name(), grant));
+    }
+    let _ = write!(
+        text,
+        "#EXT-X-STREAM-INF:BANDWIDTH={},AVERAGE-BANDWIDTH={}",
+        variant.bandwidth.max(1),
+        variant.average_bandwidth.max(1)
+    );
+    if let Some(codecs) = &variant.codecs {
+        let _ = write!(text, ",CODECS=\"{}\"", quoted(codecs));
+    }
+    if let Some((width, height)) = variant.size {
+        let _ = write!(text, ",RESOLUTION={width}x{height}");
+    }
+    if let Some(rate) = variant.frame_rate {
+        let _ = write!(text, ",FRAME-RATE={:.3}", rate.as_f64());
+    }
+    if subtitles.is_some() {
+        text.push_str(",SUBTITLES=\"subs\"");
+    }
+    let _ = writeln!(text, "\n{}", with_grant(&variant.track.playlist_name(), grant));
+    text
+}
+
+/// A media playlist: every segment of the whole item, whatever exists of it yet.
+pub fn media(track: Track, grid: &Grid, start_seconds: f64, grant: &str) -> String {
+    let mut text = String::with_capacity(200 + grid.len() * (40 + grant.len()));
+    let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{}", grid.target_duration());
+    text.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+    start(&mut text, start_seconds);
+    for index in 0..grid.len() {
+        let length = seconds(grid.length(index));
+        let _ = writeln!(text, "#EXTINF:{length:.6},\n{}", with_grant(&track.segment_name(index), grant));
+    }
+    text.push_str("#EXT-X-ENDLIST\n");
+    text
+}
+
+/// The grid of a subtitle rendition over an item that ends where `grid` does.
+pub fn subtitle_grid(grid: &Grid) -> Grid {
+    Grid::steps(SUBTITLE_SECONDS, seconds(grid.end()))
+}
+
+fn start(text: &mut String, start_seconds: f64) {
+    if start_seconds > 0.0 {
+        let _ = writeln!(text, "#EXT-X-START:TIME-OFFSET={start_seconds:.3},PRECISE=YES");
+    }
+}
+
+fn with_grant(name: &str, grant: &str) -> String {
+    format!("{name}?st={grant}")
+}
+
+/// An attribute value may hold neither quotes nor line ends (RFC 8216 section 4.2).
+fn quoted(text: &str) -> String {
+    text.chars().map(|c| if c == '"' { '\'' } else { c }).filter(|c| !c.is_control()).collect()
+}
+
+/// `avc1.PPCCLL` from the first sequence parameter set in a segment (RFC 6381 section 3.3); None when there is none.
+pub fn avc_codec(segment: &[u8]) -> Option<String> {
+    let at = segment.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)?;
+    let sps = segment.get(at + 4..at + 7)?;
+    Some(format!("avc1.{:02x}{:02x}{:02x}", sps[0], sps[1], sps[2]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn film() -> Grid {
+        Grid::frames(FrameRate { num: 24000, den: 1001 }, 2.0, 9.0)
+    }
+
+    fn variant() -> Variant {
+        Variant {
+            track: Track::Video,
+            codecs: Some("avc1.640028,mp4a.40.2".into()),
+            size: Some((1280, 720)),
+            frame_rate: Some(FrameRate { num: 24000, den: 1001 }),
+            bandwidth: 3_300_000,
+            average_bandwidth: 2_400_000,
+        }
+    }
+
+    #[test]
+    fn a_multivariant_playlist_names_variant_and_subtitles() {
+        let subtitles = SubtitleRendition { name: "Say \"hi\"\n".into(), language: Some("de".into()), forced: false };
+        let text = multivariant(&variant(), Some(&subtitles), 4.25, "G.r-a_nt");
+        insta::assert_snapshot!(text, @r#"
+        #EXTM3U
+        #EXT-X-VERSION:6
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-START:TIME-OFFSET=4.250,PRECISE=YES
+        #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subs",NAME="Say 'hi'",DEFAULT=YES,AUTOSELECT=YES,FORCED=NO,LANGUAGE="de",URI="s0.m3u8?st=G.r-a_nt"
+        #EXT-X-STREAM-INF:BANDWIDTH=3300000,AVERAGE-BANDWIDTH=2400000,CODECS="avc1.640028,mp4a.40.2",RESOLUTION=1280x720,FRAME-RATE=23.976,SUBTITLES="subs"
+        v0.m3u8?st=G.r-a_nt
+        "#);
+        let parsed = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
+        assert_eq!(parsed.variants[0].resolution.unwrap().width, 1280);
+        assert_eq!(parsed.alternatives[0].group_id, "subs");
+        assert!(parsed.independent_segments);
+    }
+
+    #[test]
+    fn an_unknown_codec_or_size_is_left_out() {
+        let bare = Variant { codecs: None, size: None, frame_rate: None, track: Track::Audio, ..variant() };
+        insta::assert_snapshot!(multivariant(&bare, None, 0.0, "g"), @r"
+        #EXTM3U
+        #EXT-X-VERSION:6
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-STREAM-INF:BANDWIDTH=3300000,AVERAGE-BANDWIDTH=2400000
+        a0.m3u8?st=g
+        ");
+    }
+
+    #[test]
+    fn a_media_playlist_lists_the_whole_item() {
+        insta::assert_snapshot!(media(Track::Video, &film(), 4.25, "g"), @r"
+        #EXTM3U
+        #EXT-X-VERSION:6
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-START:TIME-OFFSET=4.250,PRECISE=YES
+        #EXTINF:2.002000,
+        v0-00000.ts?st=g
+        #EXTINF:2.002000,
+        v0-00001.ts?st=g
+        #EXTINF:2.002000,
+        v0-00002.ts?st=g
+        #EXTINF:2.002000,
+        v0-00003.ts?st=g
+        #EXTINF:1.001000,
+        v0-00004.ts?st=g
+        #EXT-X-ENDLIST
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn a_parser_reads_back_every_segment_and_no_segment_exceeds_the_target(end in 0.1..4000.0f64, step in 1.0..6.0f64) {
+            let grid = Grid::steps(step, end);
+            let parsed = m3u8_rs::parse_media_playlist_res(media(Track::Audio, &grid, 0.0, "g").as_bytes()).unwrap();
+            prop_assert!(parsed.end_list);
+            prop_assert_eq!(parsed.segments.len(), grid.len());
+            let total: f64 = parsed.segments.iter().map(|segment| f64::from(segment.duration)).sum();
+            prop_assert!((total - end).abs() < 0.01 + end * 1e-6);
+            prop_assert!(parsed.segments.iter().all(|s| s.duration.round() as u64 <= parsed.target_duration));
+        }
+
+        #[test]
+        fn only_names_we_write_are_assets(name in "[a-z0-9.-]{1,20}") {
+            if let Some(Asset::Segment(track, index)) = asset(&name) {
+                prop_assert_eq!(track.segment_name(index), name);
+            }
+        }
+
+        #[test]
+        fn every_name_we_write_is_an_asset(index in 0usize..200_000) {
+            for track in Track::ALL {
+                prop_assert_eq!(asset(&track.segment_name(index)), Some(Asset::Segment(track, index)));
+                prop_assert_eq!(asset(&track.playlist_name()), Some(Asset::Playlist(track)));
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_names_are_no_assets() {
+        for name in ["v0-1.ts", "v0-000001.ts", "v0-00001.vtt", "v1.m3u8", "v0-+0001.ts", "../v0.m3u8", "V0.m3u8", ""] {
+            assert_eq!(asset(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_codec_is_read_from_the_sequence_parameter_set() {
+        let segment = [0x47, 0x40, 0, 0, 0, 1, 9, 0xf0, 0, 0, 0, 1, 0x67, 0x64, 0x00, 0x28, 0xac];
+        assert_eq!(avc_codec(&segment).as_deref(), Some("avc1.640028"));
+        assert_eq!(avc_codec(&[0x47; 188]), None);
+    }
+}

@@ -1,0 +1,429 @@
+//! Finished segments, kept by content address: in memory first, spilled to disk, dropped last.
+//!
+//! Nothing here is precious: every segment can be made again. So a full or broken disk only means that fewer are kept,
+//! and a file that does not read back as it was written is as good as absent.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+/// How long segments outlive the last session that needed them: a viewer who comes back at once pays nothing.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How long the disk is left alone after a write failed.
+const DISK_REST: Duration = Duration::from_secs(30);
+
+/// How much may be kept, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    pub memory: u64,
+    /// Share of the memory one rendition may take.
+    pub rendition_memory: u64,
+    pub disk: u64,
+}
+
+/// A segment as served.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub bytes: Bytes,
+    /// Strong validator of these very bytes: encoders do not promise to make the same ones twice.
+    pub etag: Arc<str>,
+}
+
+/// What is kept of one rendition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub segments: usize,
+    /// In memory and on disk.
+    pub bytes: u64,
+}
+
+/// The cache. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    folder: PathBuf,
+    budget: Budget,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shelves: HashMap<Arc<str>, Shelf>,
+    memory: u64,
+    disk: u64,
+    /// Counts uses, so that the least recently used entry has the lowest number.
+    uses: u64,
+    disk_rests_until: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    entries: HashMap<usize, Entry>,
+    memory: u64,
+    holds: usize,
+    free_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// None when it lies on disk.
+    memory: Option<Bytes>,
+    spilling: bool,
+    len: u64,
+    digest: blake3::Hash,
+    etag: Arc<str>,
+    used: u64,
+}
+
+/// Keeps a rendition's segments; when the last hold is dropped they linger, then go.
+#[derive(Debug)]
+pub struct Hold {
+    cache: Segments,
+    rendition: Arc<str>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.cache.lock().shelves.get_mut(&self.rendition) {
+            shelf.holds -= 1;
+            if shelf.holds == 0 {
+                shelf.free_at = Some(Instant::now() + LINGER);
+            }
+        }
+    }
+}
+
+impl Segments {
+    /// A cache that spills into `folder`, which is emptied first: what a former process left cannot be trusted.
+    ///
+    /// # Errors
+    /// The folder cannot be emptied or made.
+    pub fn open(folder: &Path, budget: Budget) -> io::Result<Self> {
+        remove_folder(folder)?;
+        std::fs::create_dir_all(folder)?;
+        Ok(Self { inner: Arc::new(Inner { folder: folder.to_owned(), budget, state: Mutex::default() }) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().expect("no panic while held")
+    }
+
+    fn file(&self, rendition: &str, index: usize) -> PathBuf {
+        self.inner.folder.join(rendition).join(format!("{index}.ts"))
+    }
+
+    /// Keeps what is and will be stored of `rendition`.
+    pub fn hold(&self, rendition: &Arc<str>) -> Hold {
+        let mut state = self.lock();
+        let shelf = state.shelves.entry(rendition.clone()).or_default();
+        shelf.holds += 1;
+        shelf.free_at = None;
+        Hold { cache: self.clone(), rendition: rendition.clone() }
+    }
+
+    /// Whether a segment is kept.
+    pub fn holds(&self, rendition: &str, index: usize) -> bool {
+        self.lock().shelves.get(rendition).is_some_and(|shelf| shelf.entries.contains_key(&index))
+    }
+
+    pub fn tally(&self, rendition: &str) -> Tally {
+        let state = self.lock();
+        let Some(shelf) = state.shelves.get(rendition) else { return Tally::default() };
+        Tally { segments: shelf.entries.len(), bytes: shelf.entries.values().map(|entry| entry.len).sum() }
+    }
+
+    /// A kept segment; None when it must be made (again).
+    pub async fn get(&self, rendition: &Arc<str>, index: usize) -> Option<Stored> {
+        let (etag, len, digest) = {
+            let mut state = self.lock();
+            state.uses += 1;
+            let used = state.uses;
+            let entry = state.shelves.get_mut(rendition)?.entries.get_mut(&index)?;
+            entry.used = used;
+            if let Some(bytes) = &entry.memory {
+                return Some(Stored { bytes: bytes.clone(), etag: entry.etag.clone() });
+            }
+            (entry.etag.clone(), entry.len, entry.digest)
+        };
+        let file = self.file(rendition, index);
+        let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
+        match read {
+            Ok(Ok(bytes)) if bytes.len() as u64 == len && blake3::hash(&bytes) == digest => {
+                Some(Stored { bytes: bytes.into(), etag })
+            }
+            _ => {
+                tracing::warn!(rendition = &**rendition, index, "a spilled segment did not read back");
+                self.forget(&mut self.lock(), rendition, index);
+                None
+            }
+        }
+    }
+
+    /// Stores a segment and makes room for it; returns once the room is made.
+    pub async fn put(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) -> Stored {
+        let digest = blake3::hash(&bytes);
+        let etag: Arc<str> = format!("\"{}\"", &digest.to_hex()[..32]).into();
+        let len = bytes.len() as u64;
+        let stored = Stored { bytes: bytes.clone(), etag: etag.clone() };
+        let (victims, to_disk) = {
+            let mut state = self.lock();
+            self.forget(&mut state, rendition, index);
+            state.uses += 1;
+            let entry = Entry { memory: Some(bytes), spilling: false, len, digest, etag, used: state.uses };
+            state.memory += len;
+            let shelf = state.shelves.entry(rendition.clone()).or_default();
+            shelf.memory += len;
+            shelf.entries.insert(index, entry);
+            let to_disk =
+                self.inner.budget.disk > 0 && state.disk_rests_until.is_none_or(|until| Instant::now() >= until);
+            (self.victims(&mut state, rendition, index), to_disk)
+        };
+        for (rendition, index, bytes) in victims {
+            if to_disk {
+                self.spill(&rendition, index, bytes).await;
+            } else {
+                self.forget(&mut self.lock(), &rendition, index);
+            }
+        }
+        stored
+    }
+
+    /// The least recently used entries in memory that must leave it, marked as leaving.
+    fn victims(&self, state: &mut State, newest: &Arc<str>, newest_index: usize) -> Vec<(Arc<str>, usize, Bytes)> {
+        let mut victims = Vec::new();
+        let (mut memory, mut shelf_memory) = (state.memory, state.shelves.get(newest).map_or(0, |shelf| shelf.memory));
+        loop {
+            let over_shelf = shelf_memory > self.inner.budget.rendition_memory;
+            if !over_shelf && memory <= self.inner.budget.memory {
+                return victims;
+            }
+            let oldest = state
+                .shelves
+                .iter_mut()
+                .filter(|(name, _)| !over_shelf || *name == newest)
+                .flat_map(|(name, shelf)| shelf.entries.iter_mut().map(move |(index, entry)| (name, *index, entry)))
+                .filter(|(name, index, entry)| {
+                    entry.memory.is_some() && !entry.spilling && !(*name == newest && *index == newest_index)
+                })
+                .min_by_key(|(_, _, entry)| entry.used);
+            let Some((name, index, entry)) = oldest else { return victims };
+            entry.spilling = true;
+            memory -= entry.len;
+            if name == newest {
+                shelf_memory -= entry.len;
+            }
+            victims.push((name.clone(), index, entry.memory.clone().expect("filtered above")));
+        }
+    }
+
+    async fn spill(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) {
+        let file = self.file(rendition, index);
+        let len = bytes.len() as u64;
+        let written = tokio::task::spawn_blocking(move || write_whole(&file, &bytes)).await;
+        let written = written.unwrap_or_else(|cause| Err(io::Error::other(cause)));
+        let mut state = self.lock();
+        if let Err(cause) = written {
+            tracing::warn!(%cause, "segments cannot spill to disk");
+            state.disk_rests_until = Some(Instant::now() + DISK_REST);
+            self.forget(&mut state, rendition, index);
+            return;
+        }
+        let spilled = state.shelves.get_mut(rendition).and_then(|shelf| {
+            let entry = shelf.entries.get_mut(&index).filter(|entry| entry.spilling)?;
+            entry.spilling = false;
+            entry.memory = None;
+            shelf.memory -= len;
+            Some(())
+        });
+        if spilled.is_none() {
+            // Forgotten, or stored anew, while it was written.
+            let _ = std::fs::remove_file(self.file(rendition, index));
+            return;
+        }
+        state.memory -= len;
+        state.disk += len;
+        while state.disk > self.inner.budget.disk {
+            let oldest = state
+                .shelves
+                .iter()
+                .flat_map(|(name, shelf)| shelf.entries.iter().map(move |(index, entry)| (name, *index, entry)))
+                .filter(|(_, _, entry)| entry.memory.is_none())
+                .min_by_key(|(_, _, entry)| entry.used)
+                .map(|(name, index, _)| (name.clone(), index));
+            let Some((name, index)) = oldest else { return };
+            self.forget(&mut state, &name, index);
+        }
+    }
+
+    fn forget(&self, state: &mut State, rendition: &str, index: usize) {
+        let Some(shelf) = state.shelves.get_mut(rendition) else { return };
+        let Some(entry) = shelf.entries.remove(&index) else { return };
+        if entry.memory.is_some() {
+            shelf.memory -= entry.len;
+            state.memory -= entry.len;
+        } else {
+            state.disk -= entry.len;
+            let _ = std::fs::remove_file(self.file(rendition, index));
+        }
+    }
+
+    /// Frees what nobody has held for long enough.
+    pub fn expire(&self) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let due = |shelf: &Shelf| shelf.holds == 0 && shelf.free_at.is_none_or(|at| at <= now);
+        let names: Vec<Arc<str>> =
+            state.shelves.iter().filter(|(_, shelf)| due(shelf)).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let indexes: Vec<usize> = state.shelves[&name].entries.keys().copied().collect();
+            for index in indexes {
+                self.forget(&mut state, &name, index);
+            }
+            state.shelves.remove(&name);
+            let _ = std::fs::remove_dir(self.inner.folder.join(&*name));
+        }
+    }
+
+    /// Forgets everything and removes every file.
+    pub fn clear(&self) {
+        *self.lock() = State::default();
+        let _ = remove_folder(&self.inner.folder);
+    }
+}
+
+/// Writes beside the file and renames, so that a file of this name is always whole.
+fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = file.parent().expect("a segment file lies in its rendition's folder");
+    std::fs::create_dir_all(folder)?;
+    let beside = file.with_extension("part");
+    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(memory: u64, disk: u64) -> (tempfile::TempDir, Segments) {
+        let folder = tempfile::tempdir().unwrap();
+        let budget = Budget { memory, rendition_memory: memory, disk };
+        let cache = Segments::open(&folder.path().join("segments"), budget).unwrap();
+        (folder, cache)
+    }
+
+    fn files(folder: &Path) -> usize {
+        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+        entries.flatten().map(|e| if e.path().is_dir() { files(&e.path()) } else { 1 }).sum()
+    }
+
+    fn filled(byte: u8) -> Bytes {
+        vec![byte; 100].into()
+    }
+
+    #[tokio::test]
+    async fn what_leaves_memory_reads_back_from_disk_until_that_is_full_too() {
+        let (folder, cache) = cache(200, 200);
+        let name: Arc<str> = "r".into();
+        let _hold = cache.hold(&name);
+        for index in 0..5 {
+            cache.put(&name, index, filled(index as u8)).await;
+        }
+        assert!(cache.get(&name, 0).await.is_none(), "the oldest was dropped");
+        for index in 1..5 {
+            assert_eq!(cache.get(&name, index).await.unwrap().bytes, filled(index as u8));
+        }
+        assert_eq!(cache.tally(&name), Tally { segments: 4, bytes: 400 });
+        assert_eq!(files(folder.path()), 2);
+        cache.clear();
+        assert_eq!(files(folder.path()), 0);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_counts_as_absent() {
+        let (folder, cache) = cache(100, 1000);
+        let name: Arc<str> = "r".into();
+        let _hold = cache.hold(&name);
+        cache.put(&name, 0, filled(1)).await;
+        cache.put(&name, 1, filled(2)).await;
+        std::fs::write(folder.path().join("segments/r/0.ts"), vec![9; 100]).unwrap();
+        assert!(cache.get(&name, 0).await.is_none());
+        assert!(!cache.holds(&name, 0));
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_refuses_costs_old_segments_only() {
+        let (folder, cache) = cache(200, 1000);
+        // A file where the folder should be: every write fails.
+        std::fs::remove_dir_all(folder.path().join("segments")).unwrap();
+        std::fs::write(folder.path().join("segments"), "").unwrap();
+        let name: Arc<str> = "r".into();
+        let _hold = cache.hold(&name);
+        for index in 0..4 {
+            cache.put(&name, index, filled(index as u8)).await;
+        }
+        assert_eq!(cache.tally(&name), Tally { segments: 2, bytes: 200 });
+        assert_eq!(cache.get(&name, 3).await.unwrap().bytes, filled(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn segments_linger_after_the_last_hold_then_go() {
+        let (folder, cache) = cache(100, 1000);
+        let name: Arc<str> = "r".into();
+        let hold = cache.hold(&name);
+        cache.put(&name, 0, filled(1)).await;
+        cache.put(&name, 1, filled(2)).await;
+        drop(hold);
+        cache.expire();
+        assert!(cache.holds(&name, 0) && cache.holds(&name, 1));
+        let again = cache.hold(&name);
+        tokio::time::advance(LINGER * 2).await;
+        cache.expire();
+        assert!(cache.holds(&name, 0), "held again");
+        drop(again);
+        tokio::time::advance(LINGER).await;
+        cache.expire();
+        assert_eq!((cache.tally(&name), files(folder.path())), (Tally::default(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_former_process_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let segments = folder.path().join("segments");
+        std::fs::create_dir_all(segments.join("old")).unwrap();
+        std::fs::write(segments.join("old/3.ts"), "x").unwrap();
+        let budget = Budget { memory: 1, rendition_memory: 1, disk: 1 };
+        Segments::open(&segments, budget).unwrap();
+        assert_eq!(files(folder.path()), 0);
+    }
+
+    #[tokio::test]
+    async fn the_etag_is_that_of_the_bytes() {
+        let (_folder, cache) = cache(1000, 0);
+        let name: Arc<str> = "r".into();
+        let first = cache.put(&name, 0, filled(1)).await;
+        let same = cache.put(&name, 1, filled(1)).await;
+        let other = cache.put(&name, 2, filled(2)).await;
+        assert_eq!(first.etag, same.etag);
+        assert_ne!(first.etag, other.etag);
+    }
+}

@@ -1,0 +1,230 @@
+//! Runs: one owner task for each rendition of an item, which starts, moves, paces and restarts its producers.
+//!
+//! Whoever reads a rendition holds a [`Lease`]; five leases of one rendition cost one encode. When the last lease is
+//! dropped the owner ends, and its producers with it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::domain::grid::Grid;
+use crate::domain::media::Media;
+use crate::domain::plan::Rendition;
+use crate::engine::segments::{Hold, Segments, Stored};
+use crate::engine::source::Source;
+use crate::engine::{Job, RunError, Transcoder};
+use crate::error::{Code, Error, Result};
+
+mod owner;
+#[cfg(test)]
+mod tests;
+
+use owner::{Command, Owner};
+
+/// What is to be made: a rendition of one item.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub source: Arc<Source>,
+    /// Content identity of the source.
+    pub fingerprint: String,
+    pub media: Arc<Media>,
+    pub rendition: Arc<Rendition>,
+    pub grid: Arc<Grid>,
+    /// The open file of a `Burn::Sidecar`.
+    pub sidecar: Option<Arc<Source>>,
+}
+
+impl Work {
+    fn job(&self, first: usize) -> Job {
+        Job {
+            source: self.source.clone(),
+            media: self.media.clone(),
+            rendition: self.rendition.clone(),
+            grid: self.grid.clone(),
+            first,
+            sidecar: self.sidecar.clone(),
+        }
+    }
+}
+
+/// What the runs of a rendition do at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing has been asked for yet, or nothing more is needed.
+    #[default]
+    Ahead,
+    Working,
+    AllMade,
+}
+
+/// A rendition as its readers see it.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    pub activity: Activity,
+    pub segments_ready: usize,
+    /// In memory and on disk.
+    pub buffered_bytes: u64,
+    pub produced_seconds: f64,
+    /// Seconds of media made per second of work; None before the first segment.
+    pub speed: Option<f64>,
+    /// Why the owner gave up.
+    pub failure: Option<RunError>,
+}
+
+/// All runs of the program.
+pub struct Runs {
+    transcoder: Arc<dyn Transcoder>,
+    segments: Segments,
+    slots: Arc<Semaphore>,
+    max_jobs: usize,
+    lines: Mutex<HashMap<Arc<str>, Weak<Line>>>,
+    owners: Mutex<JoinSet<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// The readers' end of an owner.
+struct Line {
+    #[cfg(test)]
+    name: Arc<str>,
+    commands: mpsc::Sender<Command>,
+    progress: watch::Receiver<Progress>,
+    /// The right to encode; given up when all is made.
+    slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
+    _hold: Hold,
+}
+
+/// One reader's hold on a rendition.
+pub struct Lease {
+    line: Arc<Line>,
+    reader: Arc<Reader>,
+}
+
+/// Identity of a reader; the owner forgets it when its lease is gone.
+#[derive(Debug)]
+pub(super) struct Reader;
+
+impl Runs {
+    /// Runs by `transcoder`, at most `max_jobs` encoding at once, segments kept in `segments`.
+    pub fn new(transcoder: Arc<dyn Transcoder>, segments: Segments, max_jobs: usize) -> Self {
+        Self {
+            transcoder,
+            segments,
+            slots: Arc::new(Semaphore::new(max_jobs)),
+            max_jobs,
+            lines: Mutex::default(),
+            owners: Mutex::default(),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// The producer's name, for diagnostics.
+    pub fn producer(&self) -> &'static str {
+        self.transcoder.name()
+    }
+
+    /// Encodes that hold one of the `max_jobs` places.
+    pub fn active_jobs(&self) -> usize {
+        self.max_jobs - self.slots.available_permits()
+    }
+
+    /// Joins the readers of a rendition, or begins it. Copied video takes no place among the encodes.
+    ///
+    /// # Errors
+    /// `TRANSCODER_BUSY` when this would be one encode too many.
+    pub fn lease(&self, work: Work) -> Result<Lease> {
+        let version = format!("{}/{}", self.transcoder.name(), self.transcoder.version());
+        let name: Arc<str> = format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into();
+        let mut lines = lock(&self.lines);
+        let known = lines.get(&name).and_then(Weak::upgrade);
+        if let Some(line) = known.filter(|line| line.progress.borrow().failure.is_none()) {
+            return Ok(Lease { line, reader: Arc::new(Reader) });
+        }
+        let mut slots = Vec::new();
+        if work.rendition.encodes_video() {
+            slots.push(self.slots.clone().try_acquire_owned().map_err(|_| self.busy())?);
+        }
+        let slots = Arc::new(Mutex::new(slots));
+        let (commands, inbox) = mpsc::channel(64);
+        let (owner, progress) = Owner::new(
+            self.transcoder.clone(),
+            self.segments.clone(),
+            name.clone(),
+            work,
+            slots.clone(),
+            self.slots.clone(),
+        );
+        let mut stop = self.stop.subscribe();
+        let mut owners = lock(&self.owners);
+        while owners.try_join_next().is_some() {}
+        owners.spawn(async move {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = owner.run(inbox) => {}
+            }
+        });
+        let line = Arc::new(Line {
+            #[cfg(test)]
+            name: name.clone(),
+            commands,
+            progress,
+            slots,
+            _hold: self.segments.hold(&name),
+        });
+        lines.retain(|_, line| line.strong_count() > 0);
+        lines.insert(name, Arc::downgrade(&line));
+        Ok(Lease { line, reader: Arc::new(Reader) })
+    }
+
+    /// Ends every run and waits for the owners to be gone.
+    pub async fn shutdown(&self) {
+        self.stop.send_replace(true);
+        let mut owners = std::mem::take(&mut *lock(&self.owners));
+        let gone = async { while owners.join_next().await.is_some() {} };
+        if tokio::time::timeout(Duration::from_secs(5), gone).await.is_err() {
+            tracing::error!("runs did not end within 5 s");
+        }
+        self.segments.clear();
+    }
+
+    fn busy(&self) -> Error {
+        Error::new(Code::TranscoderBusy, "as many encodes run as this server allows")
+            .with_retry_after(5)
+            .with_details(serde_json::json!({"active": self.active_jobs(), "max": self.max_jobs}))
+    }
+}
+
+impl Lease {
+    /// A segment: kept, or made now. Waits without limit; dropping the future takes the wish back.
+    ///
+    /// # Errors
+    /// Why the owner gave up.
+    pub async fn segment(&self, index: usize) -> Result<Stored, RunError> {
+        let gone = || {
+            let failure = self.line.progress.borrow().failure.clone();
+            failure.unwrap_or_else(|| RunError::Internal("the run was ended".into()))
+        };
+        let (reply, answer) = oneshot::channel();
+        let command = Command { index, reader: Arc::downgrade(&self.reader), reply };
+        self.line.commands.send(command).await.map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// The rendition as it stands.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.line.progress.clone()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // The owner task needs a moment to end; the next session must not wait for its place.
+        lock(&self.slots).clear();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while held")
+}

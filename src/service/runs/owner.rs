@@ -1,0 +1,418 @@
+//! The task that owns a rendition's producers.
+//!
+//! The rules (two readers of one item livelocked without them): a run is not moved before it delivered the segment it
+//! was moved for; waiting requests are served nearest first; a second real viewer elsewhere gets a second run while
+//! there is a place for it; a run is idle only when no request waits in its range.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::{Activity, Progress, Reader, Work, lock};
+use crate::domain::time::seconds;
+use crate::engine::segments::{Segments, Stored};
+use crate::engine::source::Source;
+use crate::engine::{Run, RunError, Segment, Transcoder};
+
+/// How far a run works ahead of its furthest reader, in media time, and how many segments that is at least.
+const AHEAD_SECONDS: f64 = 20.0;
+const AHEAD_SEGMENTS: usize = 3;
+
+/// A request at most this many segments ahead of a run waits for it; a start elsewhere costs about as much.
+const REACH_ENCODE: usize = 3;
+const REACH_COPY: usize = 12;
+
+/// Producers at once, of one rendition.
+const RUNS: usize = 2;
+
+/// Segments a run makes before it leaves a reader who follows it: a start costs as much as one or two.
+const STINT: usize = 3;
+
+/// A request that waits this long elsewhere may take a run that is still asked for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A working run that delivers nothing for so long is given up.
+const STALL: Duration = Duration::from_secs(30);
+
+/// A request for one segment.
+pub(super) struct Command {
+    pub index: usize,
+    pub reader: Weak<Reader>,
+    pub reply: oneshot::Sender<Result<Stored, RunError>>,
+}
+
+struct Waiting {
+    command: Command,
+    since: Instant,
+}
+
+struct Active {
+    run: Run,
+    /// Segments delivered since the start.
+    delivered: usize,
+    next: usize,
+    gate: usize,
+    /// When the last segment came, or the work was allowed.
+    since: Instant,
+}
+
+impl Active {
+    fn works(&self) -> bool {
+        self.next <= self.gate
+    }
+}
+
+pub(super) struct Owner {
+    transcoder: Arc<dyn Transcoder>,
+    segments: Segments,
+    name: Arc<str>,
+    work: Work,
+    slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
+    free_slots: Arc<Semaphore>,
+    progress: watch::Sender<Progress>,
+    runs: Vec<Active>,
+    /// Where each reader was last, by the address of its identity.
+    readers: HashMap<usize, (Weak<Reader>, usize)>,
+    waiting: Vec<Waiting>,
+    /// Runs that failed since the last segment.
+    faults: u32,
+    speed: Option<f64>,
+}
+
+impl Owner {
+    pub(super) fn new(
+        transcoder: Arc<dyn Transcoder>,
+        segments: Segments,
+        name: Arc<str>,
+        work: Work,
+        slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
+        free_slots: Arc<Semaphore>,
+    ) -> (Self, watch::Receiver<Progress>) {
+        let (progress, seen) = watch::channel(Progress::default());
+        let owner = Self {
+            transcoder,
+            segments,
+            name,
+            work,
+            slots,
+            free_slots,
+            progress,
+            runs: Vec::new(),
+            readers: HashMap::new(),
+            waiting: Vec::new(),
+            faults: 0,
+            speed: None,
+        };
+        (owner, seen)
+    }
+
+    /// Works until the last lease is gone, or a producer failed twice.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        while self.progress.borrow().failure.is_none() {
+            let stalled = self.runs.iter().filter(|run| run.works()).map(|run| run.since + STALL).min();
+            let retry = (!self.waiting.is_empty()).then(|| Instant::now() + Duration::from_millis(500));
+            let wake = stalled.into_iter().chain(retry).min();
+            tokio::select! {
+                command = inbox.recv() => match command {
+                    Some(command) => self.ask(command).await,
+                    None => return,
+                },
+                (at, outcome) = next_of(&mut self.runs) => self.outcome(at, outcome).await,
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.stalls(),
+            }
+            self.schedule();
+            self.report();
+        }
+        let failure = self.progress.borrow().failure.clone().unwrap_or(RunError::Internal("the run was ended".into()));
+        self.runs.clear();
+        for waiting in self.waiting.drain(..) {
+            let _ = waiting.command.reply.send(Err(failure.clone()));
+        }
+    }
+
+    async fn ask(&mut self, command: Command) {
+        self.readers.insert(command.reader.as_ptr() as usize, (command.reader.clone(), command.index));
+        match self.segments.get(&self.name, command.index).await {
+            Some(stored) => {
+                let _ = command.reply.send(Ok(stored));
+            }
+            None => self.waiting.push(Waiting { command, since: Instant::now() }),
+        }
+    }
+
+    async fn outcome(&mut self, at: usize, outcome: Option<Result<Segment, RunError>>) {
+        let active = &mut self.runs[at];
+        match outcome {
+            Some(Ok(segment)) => {
+                let spent = active.since.elapsed().as_secs_f64();
+                active.since = Instant::now();
+                active.next = segment.index + 1;
+                active.delivered += 1;
+                self.faults = 0;
+                self.measure(segment.index, spent);
+                let stored = self.segments.put(&self.name, segment.index, segment.bytes).await;
+                for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index == segment.index) {
+                    let _ = waiting.command.reply.send(Ok(stored.clone()));
+                }
+            }
+            Some(Err(error)) => self.fault(at, error),
+            None if active.next < self.work.grid.len() => {
+                let error = RunError::Internal(format!("the run ended before segment {}", active.next));
+                self.fault(at, error);
+            }
+            None => {
+                self.runs.remove(at);
+            }
+        }
+    }
+
+    /// A running mean over some ten segments.
+    fn measure(&mut self, index: usize, spent: f64) {
+        let speed = seconds(self.work.grid.length(index)) / spent.max(0.001);
+        self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));
+    }
+
+    /// The first fault costs a restart where the run was; the second in a row, or a changed source, ends the work.
+    fn fault(&mut self, at: usize, error: RunError) {
+        let active = self.runs.remove(at);
+        self.faults += 1;
+        let last = self.faults > 1 || matches!(error, RunError::SourceChanged);
+        tracing::warn!(rendition = &*self.name, segment = active.next, %error, given_up = last, "run failed");
+        if last {
+            self.fail(error);
+        } else if active.works() && self.runs.is_empty() {
+            self.start(active.next);
+        }
+    }
+
+    fn fail(&mut self, error: RunError) {
+        self.progress.send_modify(|progress| progress.failure = Some(error));
+    }
+
+    fn stalls(&mut self) {
+        let stalled = |run: &Active| run.works() && run.since.elapsed() >= STALL;
+        while let Some(at) = self.runs.iter().position(stalled) {
+            self.fault(at, RunError::Stalled(STALL.as_secs()));
+        }
+    }
+
+    /// Brings runs to where they are needed and lets them work as far as they are.
+    fn schedule(&mut self) {
+        self.waiting.retain(|waiting| !waiting.command.reply.is_closed());
+        self.readers.retain(|_, (reader, _)| reader.strong_count() > 0);
+        while self.progress.borrow().failure.is_none() {
+            let uncovered: Vec<usize> = (0..self.waiting.len())
+                .filter(|&n| !self.runs.iter().any(|run| self.covers(run, self.waiting[n].command.index)))
+                .collect();
+            if uncovered.is_empty() || !self.serve(&uncovered) {
+                break;
+            }
+        }
+        self.read_ahead();
+        self.raise_gates();
+    }
+
+    fn covers(&self, run: &Active, index: usize) -> bool {
+        (run.next..=run.next + self.reach()).contains(&index)
+    }
+
+    fn reach(&self) -> usize {
+        if self.work.rendition.encodes_video() { REACH_ENCODE } else { REACH_COPY }
+    }
+
+    fn is_asked(&self, run: &Active) -> bool {
+        self.waiting.iter().any(|waiting| self.covers(run, waiting.command.index))
+    }
+
+    /// Gives one of the requests no run will reach a run. False when all must wait.
+    fn serve(&mut self, uncovered: &[usize]) -> bool {
+        let oldest = *uncovered.iter().min_by_key(|&&n| self.waiting[n].since).expect("never called without any");
+        if self.runs.is_empty() {
+            return self.start(self.waiting[oldest].command.index);
+        }
+        // A second real viewer: somebody else reads where the run is.
+        let asker = &self.waiting[oldest].command.reader;
+        let index = self.waiting[oldest].command.index;
+        let others = self.readers.values().filter(|(reader, _)| !reader.ptr_eq(asker));
+        let read_by_others =
+            self.runs.iter().all(|run| others.clone().any(|(_, at)| self.window(*at).contains(&run.next)));
+        if read_by_others && self.runs.len() < RUNS && self.start(index) {
+            return true;
+        }
+        // An idle run goes to the nearest request; one whose reader follows it first makes a start's worth.
+        let needed = self.missing();
+        let free = |run: &Active| {
+            let followed = needed.iter().any(|&index| self.covers(run, index));
+            !self.is_asked(run) && (!followed || run.delivered >= STINT)
+        };
+        let idle = (0..self.runs.len()).filter(|&at| free(&self.runs[at]));
+        let nearest = idle
+            .flat_map(|at| uncovered.iter().map(move |&n| (at, n)))
+            .min_by_key(|&(at, n)| self.waiting[n].command.index.abs_diff(self.runs[at].next));
+        if let Some((at, n)) = nearest {
+            return self.replace(at, self.waiting[n].command.index);
+        }
+        // All runs are asked for: whoever waits too long takes one that has had its turn.
+        let taken = self.runs.iter().position(|run| run.delivered > 0);
+        match taken {
+            Some(at) if self.waiting[oldest].since.elapsed() >= PATIENCE => self.replace(at, index),
+            _ => false,
+        }
+    }
+
+    /// The segments a reader at `at` should find made.
+    fn window(&self, at: usize) -> std::ops::Range<usize> {
+        let grid = &self.work.grid;
+        let until = grid.start(at) + crate::domain::time::ticks(AHEAD_SECONDS);
+        at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(grid.len())
+    }
+
+    /// The first missing segment of every reader's window.
+    fn missing(&self) -> Vec<usize> {
+        let first = |at| self.window(at).find(|&index| !self.segments.holds(&self.name, index));
+        self.readers.values().filter_map(|(_, at)| first(*at)).collect()
+    }
+
+    /// Sends idle runs to what readers will ask for next, and lets go of a run nobody reads behind.
+    fn read_ahead(&mut self) {
+        for index in self.missing() {
+            if self.runs.iter().any(|run| self.covers(run, index)) {
+                continue;
+            }
+            let needed = self.missing();
+            let idle = |run: &Active| !self.is_asked(run) && !needed.iter().any(|&index| self.covers(run, index));
+            if let Some(at) = self.runs.iter().position(idle) {
+                self.replace(at, index);
+            } else if self.runs.is_empty() {
+                self.start(index);
+            }
+        }
+        if self.runs.len() > 1 {
+            let wanted = |run: &Active| {
+                self.is_asked(run) || self.readers.values().any(|(_, at)| self.window(*at).contains(&run.next))
+            };
+            if let Some(at) = self.runs.iter().position(|run| !wanted(run)) {
+                self.runs.remove(at);
+            }
+        }
+        self.trim_slots();
+    }
+
+    /// How far a run at `next` should go to fill a window: not over a long stretch that is there already.
+    fn ahead_of(&self, next: usize, window: std::ops::Range<usize>) -> Option<usize> {
+        let mut last = None;
+        for index in next.max(window.start)..window.end {
+            if !self.segments.holds(&self.name, index) {
+                if index - last.unwrap_or(next) > self.reach() {
+                    break;
+                }
+                last = Some(index);
+            }
+        }
+        last
+    }
+
+    fn raise_gates(&mut self) {
+        for at in 0..self.runs.len() {
+            let next = self.runs[at].next;
+            let asked = self.waiting.iter().map(|waiting| waiting.command.index);
+            let asked = asked.filter(|&index| self.covers(&self.runs[at], index)).max();
+            let ahead = self.readers.values().filter_map(|(_, reader)| self.ahead_of(next, self.window(*reader)));
+            let Some(target) = asked.into_iter().chain(ahead).max() else { continue };
+            let active = &mut self.runs[at];
+            if target > active.gate {
+                if !active.works() {
+                    active.since = Instant::now();
+                }
+                active.gate = target;
+                active.run.allow_through(target);
+            }
+        }
+    }
+
+    fn replace(&mut self, at: usize, first: usize) -> bool {
+        self.runs.remove(at);
+        self.start(first)
+    }
+
+    /// Starts a run at `first`; false when there is no place for another encode, or it failed.
+    fn start(&mut self, first: usize) -> bool {
+        if self.work.rendition.encodes_video() {
+            let mut held = lock(&self.slots);
+            if held.len() <= self.runs.len() {
+                match self.free_slots.clone().try_acquire_owned() {
+                    Ok(slot) => held.push(slot),
+                    Err(_) => return false,
+                }
+            }
+        }
+        if has_changed(&self.work.source) {
+            self.fail(RunError::SourceChanged);
+            return false;
+        }
+        match self.transcoder.start(self.work.job(first), first) {
+            Ok(run) => {
+                tracing::debug!(rendition = &*self.name, first, "run started");
+                let since = Instant::now();
+                self.runs.push(Active { run, delivered: 0, next: first, gate: first, since });
+                true
+            }
+            Err(error) => {
+                self.fail(error);
+                false
+            }
+        }
+    }
+
+    /// Gives back the places of encodes that ended: all when everything is made, else all but one.
+    fn trim_slots(&self) {
+        let complete = self.runs.is_empty() && self.segments.tally(&self.name).segments == self.work.grid.len();
+        lock(&self.slots).truncate(if complete { 0 } else { self.runs.len().max(1) });
+    }
+
+    fn report(&self) {
+        let tally = self.segments.tally(&self.name);
+        let activity = if tally.segments == self.work.grid.len() {
+            Activity::AllMade
+        } else if self.runs.iter().any(Active::works) {
+            Activity::Working
+        } else {
+            Activity::Ahead
+        };
+        self.progress.send_modify(|progress| {
+            progress.activity = activity;
+            progress.segments_ready = tally.segments;
+            progress.buffered_bytes = tally.bytes;
+            progress.produced_seconds =
+                seconds(self.work.grid.end()) * tally.segments as f64 / self.work.grid.len() as f64;
+            progress.speed = self.speed;
+        });
+    }
+}
+
+/// Whether the open file is no longer what was probed and planned.
+fn has_changed(source: &Source) -> bool {
+    let same = |meta: std::fs::Metadata| {
+        meta.len() == source.len && meta.modified().is_ok_and(|modified| modified == source.modified)
+    };
+    !source.file.metadata().is_ok_and(same)
+}
+
+/// The next thing any of the runs says; never, when there is none.
+async fn next_of(runs: &mut [Active]) -> (usize, Option<Result<Segment, RunError>>) {
+    poll_fn(|context| {
+        for (at, active) in runs.iter_mut().enumerate() {
+            if let Poll::Ready(outcome) = pin!(active.run.next()).poll(context) {
+                return Poll::Ready((at, outcome));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

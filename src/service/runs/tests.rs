@@ -1,0 +1,265 @@
+//! The rules of runs, over a scripted producer and paused time.
+
+use std::path::Path;
+
+use super::*;
+use crate::domain::library::Root;
+use crate::domain::media::{Container, Tags};
+use crate::domain::plan::{EncodeVideo, VideoPlan};
+use crate::domain::time::FrameRate;
+use crate::engine::fake::Fake;
+use crate::engine::segments::Budget;
+use crate::engine::source::Roots;
+
+struct Bench {
+    folder: tempfile::TempDir,
+    fake: Fake,
+    runs: Runs,
+}
+
+fn bench(fake: Fake, max_jobs: usize) -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
+    let budget = Budget { memory: 64 << 20, rendition_memory: 64 << 20, disk: 0 };
+    let segments = Segments::open(&folder.path().join("segments"), budget).unwrap();
+    Bench { runs: Runs::new(Arc::new(fake.clone()), segments, max_jobs), fake, folder }
+}
+
+impl Bench {
+    /// 100 segments of 2 s, encoded at `height`.
+    fn work(&self, height: u32) -> Work {
+        let path: &Path = self.folder.path();
+        let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
+        let source = roots.open_file(path.join("film.mp4").to_str().unwrap()).unwrap();
+        let rate = FrameRate { num: 25, den: 1 };
+        let video = EncodeVideo {
+            stream: 0,
+            width: 320,
+            height,
+            rate,
+            deinterlace: false,
+            tone_map: None,
+            burn: None,
+            max_kbps: 400,
+            encoder: "fake".into(),
+        };
+        Work {
+            source: Arc::new(source),
+            fingerprint: "f_1".into(),
+            media: Arc::new(Media {
+                container: Container::Mp4,
+                mime_type: "video/mp4".into(),
+                duration_seconds: Some(200.0),
+                start_seconds: 0.0,
+                bitrate_kbps: None,
+                seekable: true,
+                streams: Vec::new(),
+                chapters: Vec::new(),
+                attachments: Vec::new(),
+                tags: Tags::default(),
+                warnings: Vec::new(),
+            }),
+            rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
+            grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
+            sidecar: None,
+        }
+    }
+
+    fn lease(&self, height: u32) -> Lease {
+        self.runs.lease(self.work(height)).unwrap()
+    }
+}
+
+async fn until(mut met: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if met() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("condition not met within 100 s of paused time");
+}
+
+fn second() -> Fake {
+    Fake::taking(Duration::from_secs(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_readers_of_one_rendition_cost_one_encode() {
+    let bench = bench(second(), 1);
+    let leases: Vec<Lease> = (0..5).map(|_| bench.lease(240)).collect();
+    for index in 0..20 {
+        for lease in &leases {
+            let stored = lease.segment(index).await.unwrap();
+            assert_eq!(stored.bytes, Fake::bytes(&bench.work(240).rendition, index));
+        }
+    }
+    assert_eq!(bench.fake.starts(), [0]);
+    assert_eq!(bench.runs.active_jobs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_stops_ahead_of_its_reader_and_goes_on_when_it_is_followed() {
+    let bench = bench(second(), 1);
+    let lease = bench.lease(240);
+    lease.segment(0).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(bench.fake.made(), 11, "the segment asked for, and 20 s beyond its start");
+    assert_eq!(lease.progress().borrow().activity, Activity::Ahead);
+    lease.segment(5).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!((bench.fake.made(), bench.fake.starts()), (16, vec![0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_readers_at_different_places_both_progress_on_one_place() {
+    let bench = bench(second(), 1);
+    let (near, far) = (bench.lease(240), bench.lease(240));
+    let began = tokio::time::Instant::now();
+    let read = async |lease: &Lease, from: usize| {
+        for index in from..from + 15 {
+            tokio::time::timeout(Duration::from_secs(20), lease.segment(index)).await.unwrap().unwrap();
+        }
+    };
+    tokio::join!(read(&near, 0), read(&far, 60));
+    assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
+    assert!(bench.fake.starts().len() < 20, "{:?}", bench.fake.starts());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_viewer_elsewhere_gets_a_second_run_when_there_is_a_place() {
+    let bench = bench(second(), 2);
+    let (near, far) = (bench.lease(240), bench.lease(240));
+    let read = async |lease: &Lease, from: usize| {
+        for index in from..from + 15 {
+            lease.segment(index).await.unwrap();
+        }
+    };
+    tokio::join!(read(&near, 0), read(&far, 60));
+    assert_eq!(bench.fake.starts().len(), 2);
+    assert_eq!(bench.runs.active_jobs(), 2);
+    drop(far);
+    near.segment(16).await.unwrap();
+    until(|| bench.runs.active_jobs() == 1 && bench.fake.live() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seek_moves_the_run_and_what_is_made_is_not_made_again() {
+    let bench = bench(second(), 1);
+    let lease = bench.lease(240);
+    lease.segment(50).await.unwrap();
+    until(|| bench.fake.made() == 11).await;
+    lease.segment(45).await.unwrap();
+    lease.segment(55).await.unwrap();
+    until(|| lease.progress().borrow().activity == Activity::Ahead).await;
+    for index in 45..66 {
+        lease.segment(index).await.unwrap();
+    }
+    assert_eq!(bench.fake.made(), bench.runs.segments.tally(&lease.line.name).segments, "nothing was made twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_taken_back_does_not_hold_a_run() {
+    let bench = bench(second(), 1);
+    let lease = bench.lease(240);
+    for index in [90, 70, 30, 10] {
+        let asked = tokio::time::timeout(Duration::from_millis(200), lease.segment(index)).await;
+        assert!(asked.is_err());
+    }
+    let began = tokio::time::Instant::now();
+    lease.segment(50).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_dies_is_restarted_where_it_was() {
+    let bench = bench(second(), 1);
+    bench.fake.fail_at(7, RunError::Encoder("killed".into()));
+    let lease = bench.lease(240);
+    for index in 0..12 {
+        lease.segment(index).await.unwrap();
+    }
+    assert_eq!(bench.fake.starts(), [0, 7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_dies_twice_at_one_place_is_given_up_and_a_new_lease_begins_anew() {
+    let bench = bench(second(), 1);
+    bench.fake.fail_at(3, RunError::Decode("garbage".into()));
+    bench.fake.fail_at(3, RunError::Decode("garbage".into()));
+    let lease = bench.lease(240);
+    lease.segment(0).await.unwrap();
+    assert!(matches!(lease.segment(3).await, Err(RunError::Decode(_))));
+    assert!(matches!(lease.segment(4).await, Err(RunError::Decode(_))));
+    assert!(matches!(lease.progress().borrow().failure, Some(RunError::Decode(_))));
+    drop(lease);
+    let again = bench.lease(240);
+    again.segment(3).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_says_nothing_is_given_up() {
+    let bench = bench(Fake::taking(Duration::from_secs(1000)), 1);
+    let lease = bench.lease(240);
+    let began = tokio::time::Instant::now();
+    assert!(matches!(lease.segment(0).await, Err(RunError::Stalled(30))));
+    assert_eq!(began.elapsed().as_secs(), 60, "one restart, then the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_changed_ends_the_work() {
+    let bench = bench(second(), 1);
+    let lease = bench.lease(240);
+    std::fs::write(bench.folder.path().join("film.mp4"), "another film").unwrap();
+    assert!(matches!(lease.segment(0).await, Err(RunError::SourceChanged)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_encode_too_many_is_refused_until_a_place_is_free() {
+    let bench = bench(second(), 1);
+    let first = bench.lease(240);
+    let refused = bench.runs.lease(bench.work(360)).err().unwrap();
+    assert_eq!(refused.code, Code::TranscoderBusy);
+    assert_eq!(refused.details, Some(serde_json::json!({"active": 1, "max": 1})));
+    drop(first);
+    bench.lease(360).segment(0).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_made_to_the_end_gives_its_place_back() {
+    let bench = bench(Fake::taking(Duration::from_millis(1)), 1);
+    let lease = bench.lease(240);
+    for index in 0..100 {
+        lease.segment(index).await.unwrap();
+    }
+    until(|| bench.runs.active_jobs() == 0 && bench.fake.live() == 0).await;
+    assert_eq!(lease.progress().borrow().activity, Activity::AllMade);
+    assert_eq!(lease.progress().borrow().produced_seconds, 200.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_when_the_last_lease_is_gone() {
+    let bench = bench(second(), 4);
+    for round in 0..100 {
+        let lease = bench.lease(240 + 2 * (round % 3));
+        if round % 2 == 0 {
+            lease.segment(round as usize % 50).await.unwrap();
+        }
+    }
+    until(|| bench.fake.live() == 0).await;
+    assert_eq!(bench.runs.active_jobs(), 0);
+    bench.runs.shutdown().await;
+    assert!(!bench.folder.path().join("segments").exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_runs_that_are_being_waited_for() {
+    let bench = bench(second(), 1);
+    let lease = bench.lease(240);
+    let (answer, ()) = tokio::join!(lease.segment(50), async {
+        until(|| bench.fake.live() == 1).await;
+        bench.runs.shutdown().await;
+    });
+    assert!(answer.is_err());
+    until(|| bench.fake.live() == 0).await;
+}

@@ -11,6 +11,7 @@ use crate::error::{Code, Error};
 use crate::telemetry;
 
 mod config;
+mod probe;
 mod serve;
 mod version;
 
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Run the server.
     Serve(serve::Serve),
+    /// Print what a media file holds, as JSON.
+    Probe(probe::Probe),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -65,6 +68,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         _ if cli.version => version::print(),
         Some(Command::Serve(serve)) => serve.run(),
+        Some(Command::Probe(probe)) => probe.run(),
         Some(Command::Config(config)) => config.run(),
         None => Err(Cli::command().render_help().to_string()),
     };

@@ -17,9 +17,10 @@ use crate::domain::media::{self, Media, PROBE_VERSION, StreamKind};
 use crate::domain::playback::{self, Action, Decision, DeviceProfile, RUNGS, Wish};
 use crate::domain::time::round_ms;
 use crate::engine::source::Source;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::media::Probed;
+use crate::service::sidecars::{self, Sidecar};
 
 /// How long a signed link in an answer works, seconds (at most as long as the login it was made with).
 const GRANT_SECONDS: i64 = 12 * 3600;
@@ -77,8 +78,19 @@ async fn answer(
     let source = tokio::task::spawn_blocking(move || roots.open_file(&path)).await.map_err(Error::internal)??;
     let source = Arc::new(source);
     let probed = service.media.probed(&source).await?;
-    let media_id = source.fingerprint().map_err(Error::internal)?.to_owned();
-    Ok(reply::json(&MediaInfo::new(service, &principal, &source, media_id, &probed, device)))
+    let beside = sidecars::beside(&service.roots, &source).await?;
+    let available = !service.transcoder.report().await.proven.is_empty();
+    let links = Links::signed(service, &principal, &source);
+    Ok(reply::json(&MediaInfo::new(&source, &probed, &beside, device, &links, available)?))
+}
+
+/// The same answer without a server: no link in it carries a grant.
+///
+/// # Errors
+/// `SOURCE_READ_FAILED`.
+pub fn document(source: &Source, probed: &Probed, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
+    let info = MediaInfo::new(source, probed, beside, &DeviceProfile::default(), &Links::plain(source), available)?;
+    serde_json::to_value(info).map_err(Error::internal)
 }
 
 /// The whole answer.
@@ -278,15 +290,20 @@ pub(super) struct Playback {
 
 impl MediaInfo {
     fn new(
-        service: &Service,
-        principal: &Principal,
         source: &Source,
-        media_id: String,
         probed: &Probed,
+        beside: &[Sidecar],
         device: &DeviceProfile,
-    ) -> Self {
+        links: &Links,
+        transcoder_available: bool,
+    ) -> Result<Self> {
         let media = &*probed.media;
-        let links = Links::new(service, principal, source);
+        let media_id = source
+            .fingerprint()
+            .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))?
+            .to_owned();
+        let mut playback = playback(media, device, links);
+        playback.transcoder_available = transcoder_available;
         let mut tracks = Tracks::default();
         for stream in &media.streams {
             match stream.kind {
@@ -296,7 +313,7 @@ impl MediaInfo {
                 StreamKind::Data => {}
             }
         }
-        Self {
+        Ok(Self {
             media_id,
             path: source.path.clone(),
             file_name: source.file_name().to_owned(),
@@ -316,7 +333,7 @@ impl MediaInfo {
             },
             streams: media.streams.iter().map(stream).collect(),
             tracks,
-            subtitles: embedded(media, &links),
+            subtitles: embedded(media, links).chain(beside.iter().map(|sidecar| external(sidecar, links))).collect(),
             chapters: media
                 .chapters
                 .iter()
@@ -345,24 +362,27 @@ impl MediaInfo {
                 date: media.tags.date.clone(),
             },
             watch_progress: None,
-            playback: playback(media, device, &links),
-        }
+            playback,
+        })
     }
 }
 
 /// Addresses of the file's own bytes and subtitles.
 struct Links {
     path: String,
-    grant: String,
+    /// None where nobody is signed in: on the command line.
+    grant: Option<String>,
 }
 
 impl Links {
-    fn new(service: &Service, principal: &Principal, source: &Source) -> Self {
+    fn plain(source: &Source) -> Self {
+        Self { path: utf8_percent_encode(&source.path, QUERY).to_string(), grant: None }
+    }
+
+    fn signed(service: &Service, principal: &Principal, source: &Source) -> Self {
         let exp = Timestamp::now().as_second() + GRANT_SECONDS;
-        Self {
-            path: utf8_percent_encode(&source.path, QUERY).to_string(),
-            grant: service.accounts.grant(principal, &format!("stream/file:{}", source.path), exp),
-        }
+        let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), exp);
+        Self { grant: Some(grant), ..Self::plain(source) }
     }
 
     fn file(&self) -> String {
@@ -373,8 +393,8 @@ impl Links {
         format!("/api/stream/subtitle?path={}&id={id}&format=vtt", self.path)
     }
 
-    fn signed(&self, url: &str) -> String {
-        format!("{url}&st={}", utf8_percent_encode(&self.grant, QUERY))
+    fn with_grant(&self, url: &str) -> Option<String> {
+        Some(format!("{url}&st={}", utf8_percent_encode(self.grant.as_deref()?, QUERY)))
     }
 }
 
@@ -455,35 +475,54 @@ fn ratio(aspect: f64) -> String {
     }
 }
 
-fn embedded(media: &Media, links: &Links) -> Vec<Subtitle> {
-    media
-        .subtitles()
-        .map(|(stream, subtitle)| {
-            let id = format!("e{}", stream.index);
-            let url = (subtitle.text && stream.decodable).then(|| links.subtitle(&id));
-            Subtitle {
-                source: "embedded",
-                stream_index: Some(stream.index),
-                file: None,
-                kind: form(subtitle.text),
-                format: stream.codec.clone(),
-                language: stream.language.clone(),
-                language_tag: stream.language.as_deref().and_then(media::language_tag),
-                title: stream.title.clone(),
-                default: stream.default,
-                forced: stream.forced,
-                hearing_impaired: subtitle.hearing_impaired,
-                modes: match (stream.decodable, subtitle.text) {
-                    (false, _) => vec![],
-                    (true, true) => vec!["embedded", "burn"],
-                    (true, false) => vec!["burn"],
-                },
-                signed_url: url.as_deref().map(|url| links.signed(url)),
-                url,
-                id,
-            }
-        })
-        .collect()
+fn embedded(media: &Media, links: &Links) -> impl Iterator<Item = Subtitle> {
+    media.subtitles().map(|(stream, subtitle)| {
+        let id = format!("e{}", stream.index);
+        let url = (subtitle.text && stream.decodable).then(|| links.subtitle(&id));
+        Subtitle {
+            source: "embedded",
+            stream_index: Some(stream.index),
+            file: None,
+            kind: form(subtitle.text),
+            format: stream.codec.clone(),
+            language: stream.language.clone(),
+            language_tag: stream.language.as_deref().and_then(media::language_tag),
+            title: stream.title.clone(),
+            default: stream.default,
+            forced: stream.forced,
+            hearing_impaired: subtitle.hearing_impaired,
+            modes: match (stream.decodable, subtitle.text) {
+                (false, _) => vec![],
+                (true, true) => vec!["embedded", "burn"],
+                (true, false) => vec!["burn"],
+            },
+            signed_url: url.as_deref().and_then(|url| links.with_grant(url)),
+            url,
+            id,
+        }
+    })
+}
+
+fn external(sidecar: &Sidecar, links: &Links) -> Subtitle {
+    let text = sidecar.format.is_text();
+    let url = text.then(|| links.subtitle(&sidecar.id));
+    Subtitle {
+        id: sidecar.id.clone(),
+        source: "external",
+        stream_index: None,
+        file: Some(sidecar.file.clone()),
+        kind: form(text),
+        format: sidecar.format.as_str().to_owned(),
+        language: sidecar.language.clone(),
+        language_tag: sidecar.language.as_deref().and_then(media::language_tag),
+        title: sidecar.title.clone(),
+        default: sidecar.default,
+        forced: sidecar.forced,
+        hearing_impaired: sidecar.hearing_impaired,
+        modes: if text { vec!["external", "burn"] } else { vec!["burn"] },
+        signed_url: url.as_deref().and_then(|url| links.with_grant(url)),
+        url,
+    }
 }
 
 fn playback(media: &Media, device: &DeviceProfile, links: &Links) -> Playback {
@@ -504,7 +543,7 @@ fn playback(media: &Media, device: &DeviceProfile, links: &Links) -> Playback {
             Decision::Refuse => None,
         },
         direct_play: direct,
-        signed_direct_url: url.as_deref().map(|url| links.signed(url)),
+        signed_direct_url: url.as_deref().and_then(|url| links.with_grant(url)),
         direct_url: url,
         reasons: reasons.into_iter().map(playback::Reason::as_str).collect(),
         resolutions: std::iter::once("original").chain(smaller.map(|(label, ..)| *label)).collect(),
@@ -512,7 +551,7 @@ fn playback(media: &Media, device: &DeviceProfile, links: &Links) -> Playback {
         can_copy_audio: copies(|tracks| tracks.audio),
         seekable: media.seekable,
         keyframe_interval_seconds: None,
-        transcoder_available: true,
+        transcoder_available: false,
     }
 }
 

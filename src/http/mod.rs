@@ -14,7 +14,7 @@ use crate::service::Service;
 pub mod call;
 pub mod endpoint;
 mod health;
-mod info;
+pub mod info;
 pub mod reply;
 pub mod serve;
 mod web;

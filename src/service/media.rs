@@ -1,17 +1,20 @@
 //! What the library's files hold: probed once, remembered by content.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::domain::media::Media;
-use crate::engine::probe::{self, ProbeError};
+use crate::domain::media::{Media, PROBE_VERSION};
+use crate::engine::probe::{self, ProbeError, Tools};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
+use crate::store::{Store, Tree};
 
 /// Probes at once; each may be a process of its own.
 const CONCURRENT: usize = 4;
@@ -20,7 +23,10 @@ const REMEMBERED: usize = 2048;
 
 /// Keeper of probe results.
 pub struct Probes {
+    tools: Tools,
     deadline: Duration,
+    /// Where results survive a restart; None on the command line.
+    store: Option<Store>,
     places: Semaphore,
     known: Mutex<Known>,
 }
@@ -38,7 +44,7 @@ struct Entry {
 }
 
 /// A probe's answer and when it was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Probed {
     pub media: Arc<Media>,
     pub at: Timestamp,
@@ -47,8 +53,15 @@ pub struct Probed {
 type Outcome = Result<Probed, ProbeError>;
 
 impl Probes {
-    pub fn new(deadline: Duration) -> Self {
-        Self { deadline, places: Semaphore::new(CONCURRENT), known: Mutex::default() }
+    /// `ffmpeg` is the configured transcoder; its ffprobe is looked for beside it.
+    pub fn new(ffmpeg: PathBuf, deadline: Duration, store: Option<Store>) -> Self {
+        Self {
+            tools: Tools::beside(&ffmpeg),
+            deadline,
+            store,
+            places: Semaphore::new(CONCURRENT),
+            known: Mutex::default(),
+        }
     }
 
     /// What a file holds.
@@ -67,7 +80,7 @@ impl Probes {
     pub async fn probed(&self, source: &Arc<Source>) -> Result<Probed> {
         let name = self.fingerprint(source).await?;
         let cell = self.cell(&name);
-        let outcome = cell.get_or_init(|| self.run(source)).await.clone();
+        let outcome = cell.get_or_init(|| self.remembered_or_run(&name, source)).await.clone();
         // Only what the bytes themselves decide is remembered; a missing tool or a busy machine may pass.
         if matches!(outcome, Err(ProbeError::TimedOut | ProbeError::Unavailable(_))) {
             self.known.lock().expect("no panic while held").by_content.remove(&name);
@@ -79,10 +92,33 @@ impl Probes {
         })
     }
 
+    async fn remembered_or_run(&self, name: &str, source: &Arc<Source>) -> Outcome {
+        let key = format!("{PROBE_VERSION}/{name}");
+        if let Some(store) = self.store.clone() {
+            let key = key.clone();
+            let reading = tokio::task::spawn_blocking(move || store.get::<Probed>(Tree::Probes, &key));
+            // A record that cannot be read is found again, like one that was never kept.
+            if let Ok(Ok(Some(known))) = reading.await {
+                return Ok(known);
+            }
+        }
+        let outcome = self.run(source).await;
+        if let (Some(store), Ok(probed)) = (self.store.clone(), &outcome) {
+            let probed = probed.clone();
+            // Nobody waits for the disk here: what is lost is only found again.
+            tokio::spawn(async move {
+                if let Err(fault) = store.put(Tree::Probes, &key, &probed).await {
+                    tracing::warn!(%fault, "a probe result could not be kept");
+                }
+            });
+        }
+        outcome
+    }
+
     async fn run(&self, source: &Arc<Source>) -> Outcome {
         let work = async {
             let _place = self.places.acquire().await.expect("the semaphore is never closed");
-            let media = probe::probe(source).await?;
+            let media = probe::probe(&self.tools, source).await?;
             Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
         };
         tokio::time::timeout(self.deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))

@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod clock;
 pub mod media;
 pub mod runs;
+pub mod sidecars;
 pub mod workers;
 
 use accounts::Accounts;
@@ -40,11 +41,11 @@ impl Service {
         let clock = Clock::default();
         Ok(Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
+            media: Probes::new(config.ffmpeg.clone(), config.limits.probe_deadline, Some(store.clone())),
             store,
             clock,
             roots: Arc::new(roots),
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
-            media: Probes::new(config.limits.probe_deadline),
             config,
         }))
     }

@@ -95,6 +95,44 @@ async fn what_is_no_media_is_refused_by_name() {
     assert_eq!(missing.json::<Value>().await.unwrap()["code"], "INVALID_PATH");
 }
 
+#[tokio::test]
+async fn subtitles_inside_and_beside_the_file_are_listed_with_their_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    let cues = folder.path().join("other.srt");
+    std::fs::write(&cues, "1\n00:00:00,500 --> 00:00:01,500\nhello\n").unwrap();
+    let path = folder.path().join("a film.mkv");
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=2", "-i"])
+        .arg(&cues)
+        .args(["-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:s", "srt", "-metadata:s:s:0", "language=fre"])
+        .args(["-disposition:s:0", "forced"])
+        .arg(&path)
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+    for name in ["a film.de.srt", "a film.eng.sdh.vtt", "another.srt"] {
+        std::fs::copy(&cues, folder.path().join(name)).unwrap();
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("secret"), folder.path().join("a film.link.srt")).unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let info: Value = server.get(&url(&path)).send().await.unwrap().json().await.unwrap();
+    let list = info["subtitles"].as_array().unwrap();
+    let seen: Vec<_> = list.iter().map(|s| (&s["id"], &s["source"], &s["languageTag"], &s["modes"])).collect();
+    assert_eq!(
+        seen,
+        [
+            (&json!("e1"), &json!("embedded"), &json!("fr"), &json!(["embedded", "burn"])),
+            (&json!("x0"), &json!("external"), &json!("de"), &json!(["external", "burn"])),
+            (&json!("x1"), &json!("external"), &json!("en"), &json!(["external", "burn"])),
+        ]
+    );
+    assert_eq!((&list[0]["forced"], &list[0]["format"]), (&json!(true), &json!("subrip")));
+    assert_eq!((&list[2]["hearingImpaired"], &list[2]["file"]), (&json!(true), &json!("a film.eng.sdh.vtt")));
+    let address = list[1]["url"].as_str().unwrap();
+    assert!(address.starts_with("/api/stream/subtitle?path=/") && address.ends_with("/a%20film.mkv&id=x0&format=vtt"));
+}
+
 /// What the corpus calls the decision: `direct`, `remux`, `transcode` or `refuse`.
 fn actions(media: &Media) -> &'static [&'static str] {
     match decide(media, &DeviceProfile::default(), &Wish::default()).0 {

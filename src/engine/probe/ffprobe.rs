@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-use super::ProbeError;
+use super::{ProbeError, Tools};
 use crate::engine::source::Source;
 
 /// Demuxers that read nothing but the one file they are given. Playlists, scripts, devices and image patterns are out.
@@ -105,9 +105,9 @@ pub(super) struct Member {
 }
 
 /// Asks ffprobe. Dropping the future kills it.
-pub(super) async fn run(source: &Source) -> Result<Report, ProbeError> {
+pub(super) async fn run(tools: &Tools, source: &Source) -> Result<Report, ProbeError> {
     let stdin = source.file.try_clone().map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
-    let mut child = ffprobe()
+    let mut child = ffprobe(tools)
         .args(["-v", "error", "-print_format", "json"])
         .args(["-show_format", "-show_streams", "-show_chapters", "-show_programs", "-show_data"])
         .args(["-protocol_whitelist", "file", "-format_whitelist", FORMATS])
@@ -144,18 +144,18 @@ pub(super) async fn run(source: &Source) -> Result<Report, ProbeError> {
     Ok(report)
 }
 
-fn ffprobe() -> Command {
-    let mut command = Command::new("ffprobe");
+fn ffprobe(tools: &Tools) -> Command {
+    let mut command = Command::new(&tools.ffprobe);
     command.process_group(0).kill_on_drop(true).env("LC_ALL", "C").env_remove("FFREPORT").stdin(Stdio::null());
     command
 }
 
 /// Codecs the installed ffmpeg can decode, asked once.
-pub(super) async fn decodable() -> Result<&'static HashSet<String>, ProbeError> {
+pub(super) async fn decodable(tools: &Tools) -> Result<&'static HashSet<String>, ProbeError> {
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
         .get_or_try_init(|| async {
-            let answer = ffprobe()
+            let answer = ffprobe(tools)
                 .args(["-v", "quiet", "-codecs"])
                 .output()
                 .await

@@ -1,0 +1,50 @@
+//! `hearthcast probe FILE`: the media info of one file, as the server would answer it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::{Outcome, runtime, told};
+use crate::config::{Config, sources};
+use crate::domain::library::Root;
+use crate::engine::encoders;
+use crate::engine::source::Roots;
+use crate::error::Error;
+use crate::http::info;
+use crate::service::media::Probes;
+use crate::service::sidecars;
+
+/// Print what a media file holds, as JSON.
+#[derive(Args)]
+pub struct Probe {
+    /// The file; it need not lie in a library folder.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Probe {
+    pub fn run(self) -> Outcome {
+        let path = self.file.canonicalize().map_err(|cause| format!("{}: {cause}", self.file.display()))?;
+        let config = sources::load_here(&sources::Flags::default())?;
+        let info = runtime().block_on(describe(&config, &path)).map_err(|error| {
+            let reasons = error.details.as_ref().map(|details| format!(" {}", details["reasons"])).unwrap_or_default();
+            format!("{}: {}{reasons}", path.display(), told(error))
+        })?;
+        let text = serde_json::to_string_pretty(&info).expect("a JSON value is text");
+        // A reader that stops early (`| head`) is no fault of ours.
+        let _ = writeln!(std::io::stdout(), "{text}");
+        Ok(())
+    }
+}
+
+async fn describe(config: &Config, path: &Path) -> Result<serde_json::Value, Error> {
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
+    let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
+    let probed = Probes::new(config.ffmpeg.clone(), config.limits.probe_deadline, None).probed(&source).await?;
+    let beside = sidecars::beside(&roots, &source).await?;
+    let available = !encoders::report(&config.ffmpeg).await.proven.is_empty();
+    info::document(&source, &probed, &beside, available)
+}

@@ -1,0 +1,416 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::media::{Color, Container, Hdr, StreamKind, Tags};
+use crate::domain::time::FrameRate;
+
+fn stream(index: u32, codec: &str, kind: StreamKind) -> Stream {
+    Stream {
+        index,
+        codec: codec.into(),
+        codec_string: None,
+        profile: match codec {
+            "h264" => Some("high".into()),
+            "aac" => Some("lc".into()),
+            _ => None,
+        },
+        level: (codec == "h264").then(|| "4".into()),
+        bitrate_kbps: None,
+        language: None,
+        title: None,
+        default: false,
+        forced: false,
+        decodable: true,
+        kind,
+    }
+}
+
+fn picture(index: u32, codec: &str) -> Stream {
+    let video = Video {
+        width: 1920,
+        height: 1080,
+        sample_aspect: (1, 1),
+        frame_rate: FrameRate::new(25, 1),
+        variable_frame_rate: false,
+        interlaced: false,
+        bit_depth: 8,
+        chroma: "4:2:0".into(),
+        rotation: 0,
+        mirrored: false,
+        hdr: None,
+        color: Color::default(),
+    };
+    stream(index, codec, StreamKind::Video(video))
+}
+
+fn sound(index: u32, codec: &str) -> Stream {
+    let audio = Audio { channels: 2, channel_layout: None, sample_rate: 48_000, bit_depth: None, commentary: false };
+    stream(index, codec, StreamKind::Audio(audio))
+}
+
+fn file(container: Container, streams: Vec<Stream>) -> Media {
+    Media {
+        container,
+        mime_type: String::new(),
+        duration_seconds: Some(60.0),
+        start_seconds: 0.0,
+        bitrate_kbps: Some(4000),
+        seekable: true,
+        streams,
+        chapters: vec![],
+        attachments: vec![],
+        tags: Tags::default(),
+        warnings: vec![],
+    }
+}
+
+fn film() -> Media {
+    file(Container::Mp4, vec![picture(0, "h264"), sound(1, "aac")])
+}
+
+fn video_of(media: &mut Media) -> &mut Video {
+    match &mut media.streams[0].kind {
+        StreamKind::Video(video) => video,
+        _ => panic!("the first stream is the picture"),
+    }
+}
+
+fn audio_of(media: &mut Media) -> &mut Audio {
+    match &mut media.streams[1].kind {
+        StreamKind::Audio(audio) => audio,
+        _ => panic!("the second stream is the sound"),
+    }
+}
+
+fn session(video: Option<Action>, audio: Option<Action>) -> Decision {
+    Decision::Session(Tracks { video: video.map(|action| (0, action)), audio: audio.map(|action| (1, action)) })
+}
+
+type Change = fn(&mut Media, &mut DeviceProfile, &mut Wish);
+/// Name, what differs from a film every browser plays, the one reason, and what a session does with picture and sound.
+type Row = (&'static str, Change, Reason, Option<Action>, Option<Action>);
+
+#[test]
+fn each_reason_has_its_cause_and_its_cure() {
+    use Action::{Copy, Encode};
+    let rows: [Row; 23] = [
+        (
+            "matroska",
+            |m, _, _| m.container = Container::Matroska,
+            Reason::ContainerNotSupported,
+            Some(Copy),
+            Some(Copy),
+        ),
+        ("aac in webm", |m, _, _| m.container = Container::Webm, Reason::ContainerNotSupported, Some(Copy), Some(Copy)),
+        (
+            "mpeg-2",
+            |m, _, _| m.streams[0] = picture(0, "mpeg2video"),
+            Reason::VideoCodecNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "hi10p",
+            |m, _, _| m.streams[0].profile = Some("high-10".into()),
+            Reason::VideoProfileNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "4:4:4",
+            |m, _, _| {
+                m.streams[0].profile = None;
+                video_of(m).chroma = "4:4:4".into();
+            },
+            Reason::VideoProfileNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "level",
+            |m, _, _| m.streams[0].level = Some("6.1".into()),
+            Reason::VideoLevelNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        ("10 bit", |m, _, _| video_of(m).bit_depth = 10, Reason::VideoBitDepthNotSupported, Some(Encode), Some(Copy)),
+        (
+            "hdr10",
+            |m, _, _| video_of(m).hdr = Some(Hdr::Hdr10),
+            Reason::VideoRangeNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "too large",
+            |_, d, _| (d.video[0].max_width, d.video[0].max_height) = (Some(1280), Some(720)),
+            Reason::VideoResolutionNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "720p wished",
+            |_, _, w| w.max_height = Some(720),
+            Reason::VideoResolutionNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "too fast",
+            |_, d, _| d.video[0].max_fps = Some(24.0),
+            Reason::VideoFramerateNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "interlaced",
+            |m, _, _| video_of(m).interlaced = true,
+            Reason::InterlacedNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "anamorphic",
+            |m, d, _| {
+                d.video[0].square_pixels_only = true;
+                video_of(m).sample_aspect = (64, 45);
+            },
+            Reason::AnamorphicNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        ("ac-3", |m, _, _| m.streams[1] = sound(1, "ac3"), Reason::AudioCodecNotSupported, Some(Copy), Some(Encode)),
+        ("7.1", |m, _, _| audio_of(m).channels = 8, Reason::AudioChannelsNotSupported, Some(Copy), Some(Encode)),
+        (
+            "stereo wished",
+            |m, _, w| {
+                audio_of(m).channels = 6;
+                w.max_audio_channels = Some(2);
+            },
+            Reason::AudioChannelsNotSupported,
+            Some(Copy),
+            Some(Encode),
+        ),
+        (
+            "device's rate",
+            |_, d, _| d.max_bitrate_kbps = Some(2000),
+            Reason::BitrateExceedsLimit,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "wished rate",
+            |_, _, w| w.max_bitrate_kbps = Some(3999),
+            Reason::BitrateExceedsLimit,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "burnt",
+            |_, _, w| {
+                w.subtitle = SubtitleWish::Burn(Burn::Embedded { stream: 2, bitmap: true });
+            },
+            Reason::SubtitleCodecNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "no webvtt",
+            |_, d, w| {
+                d.subtitles.clear();
+                w.subtitle = SubtitleWish::Text { stream: 2 };
+            },
+            Reason::SubtitleCodecNotSupported,
+            Some(Copy),
+            Some(Copy),
+        ),
+        ("forced", |_, _, w| w.force_transcode = true, Reason::StartForced, Some(Copy), Some(Copy)),
+        (
+            "forced vp9",
+            |m, _, w| {
+                m.streams[0] = picture(0, "vp9");
+                w.force_transcode = true;
+            },
+            Reason::StartForced,
+            Some(Encode),
+            Some(Copy),
+        ),
+        (
+            "turned",
+            |m, _, w| {
+                video_of(m).rotation = 90;
+                w.force_transcode = true;
+            },
+            Reason::StartForced,
+            Some(Encode),
+            Some(Copy),
+        ),
+    ];
+    for (name, change, reason, video, audio) in rows {
+        let (mut media, mut device, mut wish) = (film(), DeviceProfile::default(), Wish::default());
+        change(&mut media, &mut device, &mut wish);
+        assert_eq!(decide(&media, &device, &wish), (session(video, audio), vec![reason]), "{name}");
+    }
+}
+
+#[test]
+fn what_browsers_play_is_played_as_it_is() {
+    let direct = |media: &Media| {
+        assert_eq!(decide(media, &DeviceProfile::default(), &Wish::default()), (Decision::Direct, vec![]))
+    };
+    direct(&film());
+    direct(&file(Container::Webm, vec![picture(0, "vp9"), sound(1, "opus")]));
+    direct(&file(Container::Mp4, vec![picture(0, "av1")]));
+    direct(&file(Container::Mp3, vec![sound(0, "mp3")]));
+    direct(&file(Container::Flac, vec![sound(0, "flac")]));
+    let mut turned = film();
+    video_of(&mut turned).rotation = 270;
+    direct(&turned);
+    let wish = Wish { subtitle: SubtitleWish::Text { stream: 2 }, ..Wish::default() };
+    assert_eq!(decide(&film(), &DeviceProfile::default(), &wish).0, Decision::Direct, "WebVTT stands beside it");
+}
+
+#[test]
+fn a_sound_the_device_can_play_is_preferred_to_the_default_one() {
+    let mut media = file(Container::Mp4, vec![picture(0, "h264"), sound(1, "ac3"), sound(2, "aac")]);
+    media.streams[1].default = true;
+    let (decision, reasons) = decide(&media, &DeviceProfile::default(), &Wish::default());
+    let tracks = Tracks { video: Some((0, Action::Copy)), audio: Some((2, Action::Copy)) };
+    assert_eq!(decision, Decision::Session(tracks));
+    assert_eq!(reasons, [Reason::AudioCodecNotSupported, Reason::SecondaryAudioSelected]);
+    // Not at the price of another language, nor of a commentary.
+    media.streams[1].language = Some("ger".into());
+    media.streams[2].language = Some("eng".into());
+    let chosen = |media: &Media| match decide(media, &DeviceProfile::default(), &Wish::default()).0 {
+        Decision::Session(tracks) => tracks.audio,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(chosen(&media), Some((1, Action::Encode)));
+}
+
+#[test]
+fn another_sound_than_the_default_one_needs_a_session() {
+    let mut media = file(Container::Mp4, vec![picture(0, "h264"), sound(1, "aac"), sound(2, "aac")]);
+    media.streams[1].default = true;
+    let wish = Wish { audio_stream: Some(2), ..Wish::default() };
+    let (decision, reasons) = decide(&media, &DeviceProfile::default(), &wish);
+    let tracks = Tracks { video: Some((0, Action::Copy)), audio: Some((2, Action::Copy)) };
+    assert_eq!((decision, reasons), (Decision::Session(tracks), vec![Reason::SecondaryAudioSelected]));
+}
+
+#[test]
+fn a_file_nobody_can_decode_is_refused_and_a_mute_one_is_not() {
+    let mut media = file(Container::Mp4, vec![sound(0, "ac4")]);
+    media.streams[0].decodable = false;
+    let answer = decide(&media, &DeviceProfile::default(), &Wish::default());
+    assert_eq!(answer, (Decision::Refuse, vec![Reason::NoDecodableStream]));
+    let mut media = film();
+    media.streams[1] = sound(1, "unknown");
+    media.streams[1].decodable = false;
+    let answer = decide(&media, &DeviceProfile::default(), &Wish::default());
+    assert_eq!(answer, (session(Some(Action::Copy), None), vec![Reason::AudioCodecNotSupported]));
+}
+
+fn containers() -> impl Strategy<Value = Container> {
+    use Container::{Matroska, Mp3, Mp4, MpegTs, Other, Webm};
+    prop_oneof![Just(Mp4), Just(Matroska), Just(Webm), Just(MpegTs), Just(Mp3), Just(Other)]
+}
+
+prop_compose! {
+    fn medias()(
+        container in containers(),
+        video in proptest::option::of(prop_oneof![Just("h264"), Just("hevc"), Just("vp9"), Just("mpeg2video")]),
+        sounds in proptest::collection::vec(
+            (prop_oneof![Just("aac"), Just("ac3"), Just("opus"), Just("dts")], 1u32..9, any::<bool>(), any::<bool>()),
+            0..3,
+        ),
+        depth in prop_oneof![Just(8u8), Just(10)],
+        interlaced in any::<bool>(),
+        hdr in proptest::option::of(prop_oneof![Just(Hdr::Hdr10), Just(Hdr::Hlg)]),
+        decodable in any::<bool>(),
+        bitrate_kbps in proptest::option::of(1u32..20_000),
+    ) -> Media {
+        let mut streams = Vec::new();
+        if let Some(codec) = video {
+            let mut stream = picture(0, codec);
+            if let StreamKind::Video(video) = &mut stream.kind {
+                (video.bit_depth, video.interlaced, video.hdr) = (depth, interlaced, hdr);
+            }
+            stream.decodable = decodable;
+            streams.push(stream);
+        }
+        for (codec, channels, default, decodable) in sounds {
+            let mut stream = sound(streams.len() as u32, codec);
+            if let StreamKind::Audio(audio) = &mut stream.kind {
+                audio.channels = channels;
+            }
+            (stream.default, stream.decodable) = (default, decodable);
+            streams.push(stream);
+        }
+        Media { bitrate_kbps, ..file(container, streams) }
+    }
+}
+
+prop_compose! {
+    fn devices()(
+        containers in proptest::sample::subsequence(vec!["mp4", "webm", "mkv", "ts", "mp3"], 0..=5),
+        video in proptest::sample::subsequence(vec!["h264", "hevc", "vp9"], 0..=3),
+        audio in proptest::sample::subsequence(vec!["aac", "ac3", "opus", "dts"], 0..=4),
+        channels in proptest::option::of(1u32..9),
+        max_bitrate_kbps in proptest::option::of(1u32..20_000),
+    ) -> DeviceProfile {
+        let base = DeviceProfile::default().video[1].clone();
+        DeviceProfile {
+            containers: containers.into_iter().map(str::to_owned).collect(),
+            video: video.into_iter().map(|codec| VideoSupport { codec: codec.into(), ..base.clone() }).collect(),
+            audio: audio.into_iter().map(|codec| AudioSupport { codec: codec.into(), max_channels: channels }).collect(),
+            subtitles: vec!["vtt".into()],
+            max_bitrate_kbps,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn reasons_are_absent_exactly_when_it_is_played_as_it_is(media in medias(), device in devices(), force in any::<bool>()) {
+        let (decision, reasons) = decide(&media, &device, &Wish { force_transcode: force, ..Wish::default() });
+        prop_assert_eq!(decision == Decision::Direct, reasons.is_empty());
+        prop_assert!(!(force && decision == Decision::Direct));
+    }
+
+    #[test]
+    fn nothing_is_direct_when_the_device_lacks_its_codec(media in medias(), device in devices()) {
+        if decide(&media, &device, &Wish::default()).0 == Decision::Direct {
+            let shown = media.videos().find(|(stream, _)| stream.decodable || knows_video(&device, &stream.codec));
+            prop_assert!(shown.is_none_or(|(stream, _)| knows_video(&device, &stream.codec)));
+            prop_assert!(own_audio(&media).is_none_or(|(stream, _)| knows_audio(&device, &stream.codec)));
+        }
+    }
+
+    #[test]
+    fn a_session_uses_only_what_can_be_decoded_and_copies_only_what_fits_a_stream(
+        media in medias(), device in devices(), force in any::<bool>(),
+    ) {
+        let wish = Wish { force_transcode: force, ..Wish::default() };
+        if let (Decision::Session(tracks), _) = decide(&media, &device, &wish) {
+            for (index, action) in [tracks.video, tracks.audio].into_iter().flatten() {
+                let stream = media.stream(index).expect("the streams of the file");
+                prop_assert!(stream.decodable);
+                prop_assert!(action == Action::Encode || matches!(stream.codec.as_str(), "h264" | "aac" | "mp3"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_that_takes_more_never_loses_direct_play(media in medias(), device in devices()) {
+        if decide(&media, &device, &Wish::default()).0 == Decision::Direct {
+            let mut more = device.clone();
+            more.containers.extend(["mkv", "ts", "mp4", "webm"].map(str::to_owned));
+            let base = DeviceProfile::default().video[1].clone();
+            more.video.extend(["hevc", "mpeg2video"].map(|codec| VideoSupport { codec: codec.into(), ..base.clone() }));
+            more.audio.extend(["ac3", "dts"].map(|codec| AudioSupport { codec: codec.into(), max_channels: None }));
+            more.max_bitrate_kbps = None;
+            prop_assert_eq!(decide(&media, &more, &Wish::default()).0, Decision::Direct);
+        }
+    }
+}

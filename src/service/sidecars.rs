@@ -1,0 +1,222 @@
+//! Subtitle files that lie beside a media file.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::Dir;
+
+use crate::domain::media::language_tag;
+use crate::engine::source::{Roots, Source};
+use crate::error::{Error, Result};
+
+/// Names looked at in a folder; a larger one is a dump, not a shelf.
+const NAMES: usize = 20_000;
+/// Sidecars listed for one file.
+const SIDECARS: usize = 64;
+
+/// A subtitle file with the stem of a media file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sidecar {
+    /// `x0`, `x1` …: its place among the file's sidecars, by name.
+    pub id: String,
+    /// Request path, to be opened through the library like every other.
+    pub path: String,
+    /// The name without folders.
+    pub file: String,
+    pub format: Format,
+    /// As in the name.
+    pub language: Option<String>,
+    /// What the name says beyond language and flags.
+    pub title: Option<String>,
+    pub default: bool,
+    pub forced: bool,
+    pub hearing_impaired: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    Srt,
+    Vtt,
+    Ass,
+    Ssa,
+    /// Presentation graphics of a Blu-ray.
+    Sup,
+    /// VobSub: the `.idx` file; its pictures are in the `.sub` beside it.
+    VobSub,
+}
+
+impl Format {
+    fn of(extension: &str) -> Option<Self> {
+        Some(match extension.to_ascii_lowercase().as_str() {
+            "srt" => Self::Srt,
+            "vtt" => Self::Vtt,
+            "ass" => Self::Ass,
+            "ssa" => Self::Ssa,
+            "sup" => Self::Sup,
+            "idx" => Self::VobSub,
+            _ => return None,
+        })
+    }
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Srt => "srt",
+            Self::Vtt => "vtt",
+            Self::Ass => "ass",
+            Self::Ssa => "ssa",
+            Self::Sup => "sup",
+            Self::VobSub => "vobsub",
+        }
+    }
+
+    pub fn is_text(self) -> bool {
+        !matches!(self, Self::Sup | Self::VobSub)
+    }
+}
+
+/// The sidecars of a file, by name. Only files that open beneath the same root are named.
+///
+/// # Errors
+/// What opening the folder gives.
+pub async fn beside(roots: &Arc<Roots>, source: &Arc<Source>) -> Result<Vec<Sidecar>> {
+    let (roots, source) = (roots.clone(), source.clone());
+    tokio::task::spawn_blocking(move || look(&roots, &source)).await.map_err(Error::internal)?
+}
+
+fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {
+    let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
+    let (_, fd) = roots.open_folder(if folder.is_empty() { "/" } else { folder })?;
+    let names: Vec<String> = Dir::read_from(&fd)
+        .map_err(Error::internal)?
+        .take(NAMES)
+        .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
+        .collect();
+    let mut found: Vec<Sidecar> = matching(media, &names)
+        .into_iter()
+        .take(SIDECARS)
+        .map(|file| Sidecar { path: format!("{folder}/{file}"), ..described(media, file) })
+        .filter(|sidecar| roots.open_file(&sidecar.path).is_ok())
+        .collect();
+    for (place, sidecar) in found.iter_mut().enumerate() {
+        sidecar.id = format!("x{place}");
+    }
+    Ok(found)
+}
+
+/// Names of a folder that are sidecars of `media`, sorted. `film.part2.srt` belongs to `film.part2.mkv` when there is
+/// one, else to `film.mkv`.
+fn matching<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
+    let own = stem(media);
+    let others: Vec<&str> = names
+        .iter()
+        .filter(|name| extension(name).is_some_and(|extension| Format::of(extension).is_none() && extension != "sub"))
+        .map(|name| stem(name))
+        .filter(|other| other.len() > own.len() && other.starts_with(own))
+        .collect();
+    let all: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let belongs = |name: &str| {
+        let rest = name.strip_prefix(own).filter(|rest| rest.starts_with('.'));
+        let nearer = others.iter().any(|other| name.strip_prefix(other).is_some_and(|rest| rest.starts_with('.')));
+        rest.is_some() && !nearer
+    };
+    let mut found: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| *name != media && belongs(name))
+        .filter(|name| match extension(name).and_then(Format::of) {
+            Some(Format::VobSub) => all.contains(format!("{}.sub", stem(name)).as_str()),
+            Some(_) => true,
+            None => false,
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Reads language and flags out of what stands between the media file's stem and the extension.
+fn described(media: &str, file: &str) -> Sidecar {
+    let mut sidecar = Sidecar {
+        id: String::new(),
+        path: String::new(),
+        file: file.to_owned(),
+        format: extension(file).and_then(Format::of).expect("only subtitle names are described"),
+        language: None,
+        title: None,
+        default: false,
+        forced: false,
+        hearing_impaired: false,
+    };
+    let between = stem(file).strip_prefix(stem(media)).unwrap_or("");
+    let mut rest = Vec::new();
+    for word in between.split('.').filter(|word| !word.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            "forced" | "foreign" => sidecar.forced = true,
+            "sdh" | "cc" => sidecar.hearing_impaired = true,
+            // Hindi where nothing else names a language.
+            "hi" if sidecar.language.is_some() => sidecar.hearing_impaired = true,
+            "default" => sidecar.default = true,
+            lower if sidecar.language.is_none() && is_language(lower) => sidecar.language = Some(word.to_owned()),
+            _ => rest.push(word),
+        }
+    }
+    sidecar.title = (!rest.is_empty()).then(|| rest.join(" "));
+    sidecar
+}
+
+/// Two or three letters, with or without a region; longer words are titles.
+fn is_language(word: &str) -> bool {
+    let primary = word.split(['-', '_']).next().unwrap_or(word);
+    (2..=3).contains(&primary.len()) && language_tag(word).is_some()
+}
+
+fn stem(name: &str) -> &str {
+    Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name)
+}
+
+fn extension(name: &str) -> Option<&str> {
+    Path::new(name).extension().and_then(|extension| extension.to_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn sidecars_share_the_stem_and_go_to_the_nearest_file() {
+        let folder = names(&[
+            "film.mkv",
+            "film.part2.mkv",
+            "film.srt",
+            "film.de.forced.srt",
+            "film.part2.en.vtt",
+            "films.srt",
+            "film.idx",
+            "film.sub",
+            "film.fr.idx",
+            "film.nfo",
+        ]);
+        assert_eq!(matching("film.mkv", &folder), ["film.de.forced.srt", "film.idx", "film.srt"]);
+        assert_eq!(matching("film.part2.mkv", &folder), ["film.part2.en.vtt"]);
+    }
+
+    #[test]
+    fn the_name_tells_language_and_flags() {
+        let read = |file| described("Example (2020).mkv", file);
+        let plain = read("Example (2020).srt");
+        assert_eq!((plain.language, plain.title, plain.forced), (None, None, false));
+        let forced = read("Example (2020).pt-BR.forced.ass");
+        assert_eq!((forced.language.as_deref(), forced.forced, forced.format), (Some("pt-BR"), true, Format::Ass));
+        let impaired = read("Example (2020).eng.hi.srt");
+        assert_eq!((impaired.language.as_deref(), impaired.hearing_impaired), (Some("eng"), true));
+        let hindi = read("Example (2020).hi.srt");
+        assert_eq!((hindi.language.as_deref(), hindi.hearing_impaired), (Some("hi"), false));
+        let titled = read("Example (2020).de.Directors comments.srt");
+        assert_eq!(titled.title.as_deref(), Some("Directors comments"));
+    }
+}

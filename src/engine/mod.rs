@@ -15,6 +15,7 @@ pub mod ffmpeg;
 pub mod probe;
 pub mod segments;
 pub mod source;
+pub mod subtitles;
 pub mod versions;
 
 use source::Source;

@@ -2,8 +2,12 @@
 
 /// The contract of every answer: errors, methods, headers.
 mod contract;
+/// Every file of a real-world corpus, started and played to its end.
+mod corpus;
 /// Runs of real producers over real files: what comes out is played, not trusted.
 mod engine;
+/// Files and paths made to do harm: no crash, no leak, no hang, nothing left behind.
+mod hostile;
 /// Starts servers and makes media, so that a test is three lines.
 mod kit;
 /// Media info and the play decision, over made files and over the corpus.

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "not every test needs every helper")]
 
 pub mod film;
+pub mod play;
+pub mod program;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,286 @@
+//! A player as a test: reads playlists as RFC 8216 says, fetches segments in any order without a header of its own, and
+//! decodes what came.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use bytes::Bytes;
+use m3u8_rs::Playlist;
+use reqwest::Url;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::Server;
+
+/// A session's video (or audio) playlist, checked.
+pub struct Stream {
+    client: reqwest::Client,
+    pub index: Url,
+    /// Address and length in seconds of every segment.
+    pub segments: Vec<(Url, f64)>,
+    /// The first subtitle rendition's segments.
+    pub subtitles: Vec<(Url, f64)>,
+    pub index_text: String,
+    pub media_text: String,
+}
+
+/// What a decoder made of some bytes.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    pub video: Vec<Frame>,
+    pub audio: Vec<Frame>,
+    /// What the decoder complained of, without addresses and counts.
+    pub warnings: Vec<String>,
+}
+
+/// One decoded picture or block of samples; times in seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    pub at: f64,
+    pub length: f64,
+    pub checksum: String,
+}
+
+/// Asks for playback; status and body.
+pub async fn start(server: &Server, path: &Path, wish: Value) -> (u16, Value) {
+    let mut body = json!({"mediaPath": path});
+    let extra = wish.as_object().expect("a wish is an object").clone();
+    body.as_object_mut().expect("an object").extend(extra);
+    let answer = server.post("/api/stream/transcode/start", &body).send().await.expect("the server answers");
+    let status = answer.status().as_u16();
+    (status, answer.json().await.expect("JSON"))
+}
+
+/// Ends a session.
+pub async fn stop(server: &Server, started: &Value) {
+    if let Some(id) = started["sessionId"].as_str() {
+        let url = format!("{}/api/stream/transcode/{id}", server.base);
+        let answer = server.client.delete(url).bearer_auth(&server.token).send().await.expect("the server answers");
+        assert_eq!(answer.status(), 200, "stopping {id}");
+    }
+}
+
+impl Stream {
+    /// Reads the playlists of a started session, with nothing but the signed address.
+    ///
+    /// # Errors
+    /// What a player would stumble over.
+    pub async fn open(server: &Server, started: &Value) -> Result<Self, String> {
+        let signed = started["signedPlaylistUrl"].as_str().ok_or("no signedPlaylistUrl")?;
+        let index = Url::parse(&format!("{}{signed}", server.base)).map_err(|cause| cause.to_string())?;
+        let client = reqwest::Client::new();
+        let index_text = playlist(&client, &index).await?;
+        let Playlist::MasterPlaylist(master) = parse(&index_text)? else {
+            return Err("index.m3u8 is no multivariant playlist".into());
+        };
+        let variant = master.variants.first().ok_or("no variant")?;
+        if variant.bandwidth == 0 {
+            return Err("BANDWIDTH is 0".into());
+        }
+        let media = index.join(&variant.uri).map_err(|cause| cause.to_string())?;
+        let media_text = playlist(&client, &media).await?;
+        let segments = media_segments(&media, &media_text)?;
+        let mut subtitles = Vec::new();
+        let rendition = master.alternatives.iter().find(|a| a.media_type == m3u8_rs::AlternativeMediaType::Subtitles);
+        if let Some(uri) = rendition.and_then(|rendition| rendition.uri.as_deref()) {
+            let at = index.join(uri).map_err(|cause| cause.to_string())?;
+            subtitles = media_segments(&at, &playlist(&client, &at).await?)?;
+        }
+        Ok(Self { client, index, segments, subtitles, index_text, media_text })
+    }
+
+    /// Sum of all segments' lengths, seconds.
+    pub fn duration(&self) -> f64 {
+        self.segments.iter().map(|(_, seconds)| seconds).sum()
+    }
+
+    /// One segment's bytes.
+    ///
+    /// # Errors
+    /// Any answer but 200 with whole transport stream packets.
+    pub async fn segment(&self, index: usize) -> Result<Bytes, String> {
+        let answer = self.client.get(self.segments[index].0.clone()).send().await.map_err(|c| c.to_string())?;
+        let status = answer.status();
+        if status != 200 {
+            return Err(format!("segment {index}: {status} {}", answer.text().await.unwrap_or_default()));
+        }
+        let kind = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap_or("").to_owned());
+        if kind.as_deref() != Some("video/mp2t") {
+            return Err(format!("segment {index}: content type {kind:?}"));
+        }
+        let length: Option<u64> = answer.content_length();
+        let bytes = answer.bytes().await.map_err(|cause| format!("segment {index}: {cause}"))?;
+        if length != Some(bytes.len() as u64) || bytes.len() % 188 != 0 || bytes.first() != Some(&0x47) {
+            return Err(format!("segment {index}: {} bytes are no transport stream", bytes.len()));
+        }
+        Ok(bytes)
+    }
+
+    /// Segments in the given order of fetching, joined in the order of time.
+    ///
+    /// # Errors
+    /// The first segment that does not come.
+    pub async fn fetch(&self, order: impl IntoIterator<Item = usize>) -> Result<Vec<u8>, String> {
+        let mut pieces = std::collections::BTreeMap::new();
+        for index in order {
+            pieces.insert(index, self.segment(index).await?);
+        }
+        Ok(pieces.into_values().fold(Vec::new(), |mut whole, piece| {
+            whole.extend_from_slice(&piece);
+            whole
+        }))
+    }
+
+    /// Every segment, one after the other.
+    ///
+    /// # Errors
+    /// Those of [`Self::fetch`].
+    pub async fn fetch_all(&self) -> Result<Vec<u8>, String> {
+        self.fetch(0..self.segments.len()).await
+    }
+
+    /// One segment of the subtitle rendition.
+    ///
+    /// # Errors
+    /// Any answer but 200 with WebVTT.
+    pub async fn subtitle(&self, index: usize) -> Result<String, String> {
+        text(&self.client, &self.subtitles[index].0, "text/vtt; charset=utf-8").await
+    }
+}
+
+async fn playlist(client: &reqwest::Client, url: &Url) -> Result<String, String> {
+    text(client, url, "application/vnd.apple.mpegurl").await
+}
+
+async fn text(client: &reqwest::Client, url: &Url, wanted: &str) -> Result<String, String> {
+    let answer = client.get(url.clone()).send().await.map_err(|cause| cause.to_string())?;
+    let (status, kind) = (answer.status(), answer.headers().get("content-type").cloned());
+    let text = answer.text().await.map_err(|cause| cause.to_string())?;
+    if status != 200 || kind.as_ref().is_none_or(|kind| kind != wanted) {
+        return Err(format!("{}: {status} {kind:?} {:.200}", url.path(), text));
+    }
+    Ok(text)
+}
+
+fn parse(text: &str) -> Result<Playlist, String> {
+    m3u8_rs::parse_playlist_res(text.as_bytes()).map_err(|cause| format!("not a playlist: {cause}"))
+}
+
+/// The rules of RFC 8216 section 4.3.3 that a finished VOD playlist must keep.
+fn media_segments(at: &Url, text: &str) -> Result<Vec<(Url, f64)>, String> {
+    let Playlist::MediaPlaylist(list) = parse(text)? else { return Err("a media playlist was expected".into()) };
+    if !list.end_list || list.playlist_type != Some(m3u8_rs::MediaPlaylistType::Vod) || list.media_sequence != 0 {
+        return Err("not a complete VOD playlist from the first segment on".into());
+    }
+    // m3u8-rs reads lengths as f32, too coarse for a sum over two hours.
+    let lengths = text.lines().filter_map(|line| line.strip_prefix("#EXTINF:")?.split(',').next()?.parse::<f64>().ok());
+    let lengths: Vec<f64> = lengths.collect();
+    if lengths.len() != list.segments.len() || lengths.is_empty() {
+        return Err(format!("{} lengths for {} segments", lengths.len(), list.segments.len()));
+    }
+    if let Some(wrong) = lengths.iter().find(|&&s| s <= 0.0 || s.round() as u64 > list.target_duration) {
+        return Err(format!("a segment of {wrong} s against a target duration of {}", list.target_duration));
+    }
+    let addresses = list.segments.iter().map(|segment| at.join(&segment.uri).map_err(|cause| cause.to_string()));
+    addresses.zip(lengths).map(|(address, length)| Ok((address?, length))).collect()
+}
+
+impl Decoded {
+    /// From the first picture's start to the last one's end, seconds.
+    pub fn video_seconds(&self) -> f64 {
+        span(&self.video)
+    }
+
+    pub fn audio_seconds(&self) -> f64 {
+        span(&self.audio)
+    }
+
+    /// How much later sound begins than picture, seconds; None without one of them.
+    pub fn offset(&self) -> Option<f64> {
+        Some(self.audio.first()?.at - self.video.first()?.at)
+    }
+
+    /// Places where time does not go forward by about one frame: pictures that step back or stand, sound with a gap or
+    /// an overlap of more than 2 ms.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for pair in self.video.windows(2).filter(|pair| pair[1].at <= pair[0].at) {
+            faults.push(format!("picture at {:.3} after {:.3}", pair[1].at, pair[0].at));
+        }
+        for pair in self.audio.windows(2) {
+            let gap = pair[1].at - (pair[0].at + pair[0].length);
+            if gap.abs() > 0.002 {
+                faults.push(format!("sound jumps by {:.1} ms at {:.3}", gap * 1000.0, pair[1].at));
+            }
+        }
+        faults
+    }
+}
+
+fn span(frames: &[Frame]) -> f64 {
+    match (frames.first(), frames.last()) {
+        (Some(first), Some(last)) => last.at + last.length - first.at,
+        _ => 0.0,
+    }
+}
+
+/// Decodes a file with the machine's ffmpeg: every frame with its time, and every complaint.
+pub async fn decode(path: &Path) -> Decoded {
+    let output = Command::new("ffmpeg")
+        .args(["-nostdin", "-hide_banner", "-v", "warning", "-copyts", "-i"])
+        .arg(path)
+        .args(["-map", "0:v:0?", "-map", "0:a:0?", "-fps_mode", "passthrough", "-enc_time_base", "-1"])
+        .args(["-f", "framecrc", "-"])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .expect("ffmpeg starts");
+    let mut decoded = Decoded { warnings: complaints(&String::from_utf8_lossy(&output.stderr)), ..Decoded::default() };
+    let (mut bases, mut kinds) = (Vec::new(), Vec::new());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        if let Some(base) = line.strip_prefix("#tb ").and_then(|rest| rest.split_once(": ")) {
+            let (num, den) = base.1.split_once('/').expect("a fraction");
+            bases.push(num.parse::<f64>().expect("a number") / den.parse::<f64>().expect("a number"));
+        } else if let Some(kind) = line.strip_prefix("#media_type ").and_then(|rest| rest.split_once(": ")) {
+            kinds.push(kind.1 == "video");
+        } else if !line.starts_with('#') {
+            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+            let number = |index: usize| fields[index].parse::<f64>().expect("a number");
+            let stream = number(0) as usize;
+            let frame = Frame {
+                at: number(2) * bases[stream],
+                length: number(3) * bases[stream],
+                checksum: fields[5].to_owned(),
+            };
+            if kinds[stream] { decoded.video.push(frame) } else { decoded.audio.push(frame) }
+        }
+    }
+    decoded
+}
+
+/// Error output without what differs from run to run; harmless notes about formats left out.
+fn complaints(text: &str) -> Vec<String> {
+    const HARMLESS: [&str; 4] =
+        ["deprecated pixel format", "Guessed Channel Layout", "Last message repeated", "Stream map"];
+    let mut kinds: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !HARMLESS.iter().any(|harmless| line.contains(harmless))) {
+        let mut kind = String::new();
+        let mut words = line.split_whitespace();
+        while let Some(word) = words.next() {
+            if word.starts_with('[') && !word.ends_with(']') {
+                kind.push_str(word.trim_start_matches('['));
+                let _ = words.by_ref().find(|word| word.ends_with(']'));
+                kind.push(':');
+            } else if !word.contains(|c: char| c.is_ascii_digit()) {
+                kind.push(' ');
+                kind.push_str(word);
+            }
+        }
+        let kind = kind.trim().to_owned();
+        if !kind.is_empty() && !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}

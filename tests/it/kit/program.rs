@@ -1,0 +1,140 @@
+//! The real program as a process of its own: what it leaves behind can be counted.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::service::accounts::Accounts;
+use hearthcast::service::clock::Clock;
+use hearthcast::store::Store;
+use tempfile::TempDir;
+
+/// A running `hearthcast serve`. Dropping it kills it.
+pub struct Program {
+    pub base: String,
+    pub token: String,
+    pub client: reqwest::Client,
+    child: Child,
+    folder: TempDir,
+}
+
+impl Program {
+    /// Starts it over library roots, with settings as `HEARTHCAST_…` variables.
+    pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (state, cache, scratch) =
+            (folder.path().join("state"), folder.path().join("cache"), folder.path().join("scratch"));
+        std::fs::create_dir(&scratch).expect("a fresh folder");
+        let token = token(&state, &cache).await;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
+        command
+            .env_clear()
+            .envs(["PATH", "HOME", "LD_LIBRARY_PATH"].iter().filter_map(|&n| Some((n, std::env::var_os(n)?))));
+        command.env("TMPDIR", &scratch).env("HEARTHCAST_CACHE", &cache).envs(settings.iter().copied());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(&state);
+        for root in roots {
+            command.arg("--root").arg(root);
+        }
+        let log = std::fs::File::create(folder.path().join("log")).expect("a fresh file");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+        let mut child = command.spawn().expect("the program starts");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let listening = tokio::task::spawn_blocking(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            lines.into_iter().find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+        });
+        let listening = tokio::time::timeout(Duration::from_secs(30), listening).await;
+        let base = listening.expect("it listens within 30 s").expect("no panic").expect("it says where it listens");
+        Self { base, token, client: reqwest::Client::new(), child, folder }
+    }
+
+    /// A request with the user's token; `target` is path and query, already encoded.
+    pub fn get(&self, target: &str) -> reqwest::RequestBuilder {
+        self.client.get(format!("{}{target}", self.base)).bearer_auth(&self.token)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the process still runs.
+    pub fn lives(&mut self) -> bool {
+        self.child.try_wait().expect("it can be waited for").is_none()
+    }
+
+    /// Command lines of all processes below this one.
+    pub fn children(&self) -> Vec<String> {
+        let mut found = vec![self.pid()];
+        let mut next = 0;
+        while next < found.len() {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", found[next])).into_iter().flatten().flatten();
+            for task in tasks {
+                let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+            next += 1;
+        }
+        let line = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map(|l| l.replace('\0', " "));
+        found[1..].iter().filter_map(|pid| line(pid).ok()).collect()
+    }
+
+    /// Waits until no child is left.
+    pub async fn until_alone(&self) {
+        let deadline = Instant::now() + Duration::from_secs(15);
+        while !self.children().is_empty() {
+            assert!(Instant::now() < deadline, "still running: {:?}", self.children());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Open files.
+    pub fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
+    }
+
+    /// Memory in use, KiB.
+    pub fn memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+
+    /// Everything in the temporary folder and in the folder for segments.
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.folder.path().join("scratch"), self.folder.path().join("cache")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    true => folders.push(entry.path()),
+                    false => found.push(entry.path()),
+                }
+            }
+        }
+        found
+    }
+
+    /// What it wrote to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes a user before the program opens its state.
+async fn token(state: &Path, cache: &Path) -> String {
+    let config = Config::new(state.to_owned(), cache.to_owned());
+    let store = Store::open(state).expect("a fresh store opens");
+    let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
+    accounts.issue("viewer", Role::User).await.expect("a user can be made")
+}

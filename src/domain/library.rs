@@ -1,7 +1,9 @@
-//! Roots, and where a request path belongs. Pure: opening is the engine's `source`.
+//! Roots, where a request path belongs, and how a folder is ordered. Pure: opening is the engine's `source`.
 
+use std::cmp::Ordering;
 use std::path::{Component, Path, PathBuf};
 
+use crate::domain::sniff::Kind;
 use crate::error::{Code, Error};
 
 /// Longest request path, bytes (contract section 16).
@@ -23,8 +25,10 @@ pub struct Located {
     pub root: usize,
     /// Relative to the root; empty for the root itself.
     pub relative: PathBuf,
-    /// As asked for.
-    pub raw: String,
+    /// The one spelling of this path: without doubled slashes and `.` parts.
+    pub path: String,
+    /// Whether it was written with a slash at its end, as only a folder may be.
+    pub folder: bool,
 }
 
 /// Finds the longest root that holds `raw`, by components.
@@ -50,16 +54,146 @@ pub fn locate(roots: &[Root], raw: &str) -> Result<Located, Error> {
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(forbidden());
     }
+    let spelled: PathBuf = path.components().collect();
     roots
         .iter()
         .enumerate()
         .filter_map(|(index, root)| Some((index, path.strip_prefix(&root.path).ok()?)))
         .min_by_key(|(_, relative)| relative.components().count())
-        .map(|(root, relative)| Located { root, relative: relative.to_owned(), raw: raw.to_owned() })
+        .map(|(root, relative)| Located {
+            root,
+            relative: relative.components().collect(),
+            path: spelled.to_str().expect("a part of a text is text").to_owned(),
+            folder: raw.ends_with('/') || raw.ends_with("/."),
+        })
         .ok_or_else(forbidden)
 }
 
 /// The one answer for everything outside the roots: it tells nothing of what exists there.
 pub fn forbidden() -> Error {
     Error::new(Code::Forbidden, "path is outside the library roots")
+}
+
+/// What a name promises when a folder is listed; None for what is not shown. What plays is decided by bytes.
+pub fn kind_by_name(name: &str) -> Option<Kind> {
+    const VIDEO: &[&str] = &[
+        "mp4", "m4v", "mov", "qt", "3gp", "3g2", "mkv", "webm", "ts", "m2ts", "mts", "m2t", "trp", "mpg", "mpeg", "ps",
+        "vob", "evo", "m2v", "mpv", "avi", "divx", "flv", "f4v", "wmv", "asf", "dvr-ms", "wtv", "ogv", "ogm", "mxf",
+        "ivf", "y4m", "rm", "rmvb", "h264", "264", "hevc", "265", "mk3d", "dat",
+    ];
+    const AUDIO: &[&str] = &[
+        "mp3", "mp2", "m4a", "m4b", "m4p", "aac", "flac", "ogg", "oga", "opus", "spx", "wav", "w64", "rf64", "aif",
+        "aiff", "aifc", "au", "caf", "wma", "mka", "ac3", "ec3", "eac3", "dts", "dtshd", "thd", "mlp", "wv", "ape",
+        "tta", "mpc", "dsf", "dff", "amr", "awb", "weba",
+    ];
+    let (stem, extension) = name.rsplit_once('.')?;
+    if stem.is_empty() {
+        return None;
+    }
+    let extension = extension.to_ascii_lowercase();
+    if VIDEO.contains(&extension.as_str()) {
+        Some(Kind::Video)
+    } else {
+        AUDIO.contains(&extension.as_str()).then_some(Kind::Audio)
+    }
+}
+
+/// Order of names as a person expects it: numbers by value, letters without case; the bytes settle the rest.
+pub fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
+    loop {
+        match (left.peek().copied(), right.peek().copied()) {
+            (None, None) => return a.cmp(b),
+            (None, _) => return Ordering::Less,
+            (_, None) => return Ordering::Greater,
+            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
+                let (x, y) = (digits(&mut left), digits(&mut right));
+                let order = x.len().cmp(&y.len()).then_with(|| x.cmp(&y));
+                if order != Ordering::Equal {
+                    return order;
+                }
+            }
+            (Some(x), Some(y)) => {
+                let order = x.to_lowercase().cmp(y.to_lowercase());
+                if order != Ordering::Equal {
+                    return order;
+                }
+                left.next();
+                right.next();
+            }
+        }
+    }
+}
+
+/// A run of digits without leading zeros.
+fn digits(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
+    let mut run = String::new();
+    while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+        if digit != '0' || !run.is_empty() {
+            run.push(digit);
+        }
+    }
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn roots() -> Vec<Root> {
+        ["/lib", "/lib/shows", "/other"]
+            .iter()
+            .map(|path| Root { id: path.replace('/', "r"), path: PathBuf::from(path) })
+            .collect()
+    }
+
+    #[test]
+    fn a_path_belongs_to_the_longest_root_by_components() {
+        let at = |raw: &str| locate(&roots(), raw).map(|l| (l.root, l.relative.to_str().unwrap().to_owned(), l.path));
+        assert_eq!(at("/lib/a.mkv").unwrap(), (0, "a.mkv".into(), "/lib/a.mkv".into()));
+        assert_eq!(at("/lib/shows/a/b.mkv").unwrap(), (1, "a/b.mkv".into(), "/lib/shows/a/b.mkv".into()));
+        assert_eq!(at("/lib//./shows///a.mkv").unwrap(), (1, "a.mkv".into(), "/lib/shows/a.mkv".into()));
+        assert_eq!(at("/other").unwrap(), (2, String::new(), "/other".into()));
+        assert_eq!(at("/lib/showsx/a").unwrap().0, 0);
+        for raw in ["/libx/a", "/li", "/", "/lib-evil/x", "/lib/../etc/passwd", "/lib/a/..", "/etc/passwd", "/Lib/a"] {
+            assert_eq!(at(raw).unwrap_err().code, Code::Forbidden, "{raw}");
+        }
+        for raw in
+            ["", "lib/a", "./a", "~/a", "file:///lib/a", "/lib/a\0.mkv", "..%2f", &format!("/lib/{}", "a".repeat(4092))]
+        {
+            assert_eq!(at(raw).unwrap_err().code, Code::InvalidPath, "{raw}");
+        }
+        assert!(locate(&roots(), "/lib/a/").unwrap().folder && locate(&roots(), "/lib/a/.").unwrap().folder);
+    }
+
+    #[test]
+    fn names_are_ordered_as_a_person_expects() {
+        let mut names = ["Show 10", "show 2", "Show 1", "show 02", "Émile", "a", "B", "9", "10", ""];
+        names.sort_by(|a, b| natural(a, b));
+        assert_eq!(names, ["", "9", "10", "a", "B", "Show 1", "show 02", "show 2", "Show 10", "Émile"]);
+    }
+
+    proptest! {
+        /// The order is one: antisymmetric, transitive, and equal only for equal names.
+        #[test]
+        fn the_order_is_total(a in "[a-cA-C0-2é ]{0,6}", b in "[a-cA-C0-2é ]{0,6}", c in "[a-cA-C0-2é ]{0,6}") {
+            prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
+            prop_assert_eq!(natural(&a, &b) == Ordering::Equal, a == b);
+            if natural(&a, &b).is_le() && natural(&b, &c).is_le() {
+                prop_assert!(natural(&a, &c).is_le());
+            }
+        }
+
+        /// What is located lies inside its root, spelled without detours.
+        #[test]
+        fn what_is_located_lies_inside(raw in "(/(lib|shows|other|a|\\.|\\.\\.|)){0,6}") {
+            if let Ok(located) = locate(&roots(), &raw) {
+                prop_assert!(located.path.starts_with(roots()[located.root].path.to_str().unwrap()));
+                prop_assert!(!raw.contains(".."));
+                prop_assert!(located.relative.components().all(|part| matches!(part, Component::Normal(_))));
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ use crate::domain::plan::Rendition;
 pub mod encoders;
 pub mod fake;
 pub mod ffmpeg;
+pub mod folder;
 pub mod probe;
 pub mod segments;
 pub mod source;

@@ -3,7 +3,9 @@
 //! A request path becomes a file descriptor beneath its root in one `openat2` call; that descriptor is what is served,
 //! probed and transcoded. Nothing else in the program opens request data.
 
+use std::borrow::Cow;
 use std::fs::File;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -11,8 +13,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::domain::library::{Located, Root, forbidden, locate};
+use crate::domain::sniff::{self, Sniffed};
 use crate::error::{Code, Error, Result};
 
 /// The configured roots, opened once.
@@ -26,8 +30,10 @@ pub struct Roots {
 #[derive(Debug)]
 pub struct Source {
     pub file: File,
-    /// The path as it was asked for.
+    /// The one spelling of the path it was asked for by.
     pub path: String,
+    /// Index of its root.
+    pub root: usize,
     pub root_id: String,
     /// Relative to the root.
     pub relative: PathBuf,
@@ -35,6 +41,10 @@ pub struct Source {
     pub modified: SystemTime,
     /// Device and inode, for identity.
     pub inode: (u64, u64),
+    /// What the bytes are; None for what is no media.
+    pub sniffed: Option<Sniffed>,
+    /// Whether the kernel answers for this file without asking a network: only then may it be asked inline.
+    pub local: bool,
     fingerprint: OnceLock<String>,
 }
 
@@ -58,20 +68,43 @@ impl Roots {
         &self.roots
     }
 
-    /// Opens a request path as a regular file beneath its root.
+    /// Opens a request path as a media file beneath its root. Blocks on the file system.
     ///
     /// # Errors
-    /// `INVALID_PATH`, `FORBIDDEN` (outside the roots, symlinks included) or `NOT_FOUND` (inside, but no such file).
+    /// Those of [`Self::open_file`]; `UNSUPPORTED_MEDIA_TYPE` when its bytes are no media.
+    pub fn open_media(&self, raw: &str) -> Result<Source> {
+        let source = self.open_file(raw)?;
+        if source.sniffed.is_none() {
+            return Err(Error::new(Code::UnsupportedMediaType, "this file is not media"));
+        }
+        Ok(source)
+    }
+
+    /// Opens a request path as a regular file beneath its root, media or not. Blocks on the file system.
+    ///
+    /// # Errors
+    /// `INVALID_PATH`, `FORBIDDEN` (outside the roots, symlinks included), `NOT_FOUND` (inside, but no such file) or
+    /// `SOURCE_READ_FAILED`.
     pub fn open_file(&self, raw: &str) -> Result<Source> {
-        let located = locate(&self.roots, raw)?;
+        let located = self.locate(raw)?;
+        if located.folder {
+            return Err(not_found());
+        }
         let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let file = File::from(fd);
         let meta = file.metadata().map_err(Error::internal)?;
         if !meta.is_file() {
             return Err(not_found());
         }
+        let unreadable = |cause: io::Error| {
+            Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{raw}: {cause}"))
+        };
+        let sniffed = sniff::sniff(&mut Pieces(&file)).map_err(unreadable)?;
         Ok(Source {
-            path: located.raw,
+            local: is_local(&file),
+            sniffed,
+            path: located.path,
+            root: located.root,
             root_id: self.roots[located.root].id.clone(),
             relative: located.relative,
             len: meta.len(),
@@ -82,28 +115,78 @@ impl Roots {
         })
     }
 
-    /// Opens a request path as a folder beneath its root.
-    pub fn open_folder(&self, raw: &str) -> Result<(Located, OwnedFd)> {
-        let located = locate(&self.roots, raw)?;
-        let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Ok((located, fd))
+    /// Where a request path belongs.
+    ///
+    /// # Errors
+    /// `INVALID_PATH`, `FORBIDDEN`.
+    pub fn locate(&self, raw: &str) -> Result<Located> {
+        locate(&self.roots, raw)
     }
 
-    fn open_beneath(&self, located: &Located, flags: OFlags) -> Result<OwnedFd> {
+    pub(super) fn open_beneath(&self, located: &Located, flags: OFlags) -> Result<OwnedFd> {
         let folder = self.folders[located.root].as_fd();
         let relative = if located.relative.as_os_str().is_empty() { ".".as_ref() } else { located.relative.as_path() };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         rustix::fs::openat2(folder, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|cause| {
-            use rustix::io::Errno;
             match cause {
-                Errno::XDEV | Errno::LOOP | Errno::ACCESS | Errno::PERM => forbidden(),
+                Errno::XDEV | Errno::LOOP => forbidden(),
+                Errno::ACCESS | Errno::PERM => Error::new(Code::Forbidden, "the server may not read this file")
+                    .with_cause(format!("open {}: {cause}", located.path)),
                 Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::NODEV => {
                     not_found()
                 }
-                other => Error::internal(format!("open {}: {other}", located.raw)),
+                other => Error::new(Code::SourceReadFailed, "the file could not be opened")
+                    .with_cause(format!("open {}: {other}", located.path)),
             }
         })
     }
+}
+
+/// A file's bytes for the look at its head.
+struct Pieces<'a>(&'a File);
+
+impl sniff::Bytes for Pieces<'_> {
+    type Error = io::Error;
+
+    fn at(&mut self, offset: u64, most: usize) -> io::Result<Cow<'_, [u8]>> {
+        if i64::try_from(offset).is_err() {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        let mut piece = vec![0; most];
+        let filled = read_full(self.0, &mut piece, offset)?;
+        piece.truncate(filled);
+        Ok(Cow::Owned(piece))
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(filled)
+}
+
+/// Whether a file lies on a file system of this machine (magic numbers: statfs(2)).
+fn is_local(file: &File) -> bool {
+    const NETWORKS: [u32; 9] = [
+        0x6969,      // NFS
+        0xff53_4d42, // CIFS
+        0xfe53_4d42, // SMB2
+        0x517b,      // SMB
+        0x6573_5546, // FUSE, which may be anything
+        0x0102_1997, // 9P
+        0x00c3_6400, // Ceph
+        0x5346_414f, // AFS
+        0x7461_636f, // OCFS2
+    ];
+    rustix::fs::fstatfs(file).is_ok_and(|system| !NETWORKS.contains(&(system.f_type as u32)))
 }
 
 fn not_found() -> Error {
@@ -114,6 +197,57 @@ impl Source {
     /// A path by which a child process or a demuxer of this process reaches this very file.
     pub fn proc_path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
+    }
+
+    /// The media type to serve it with.
+    pub fn mime(&self) -> &'static str {
+        self.sniffed.map_or("application/octet-stream", Sniffed::mime)
+    }
+
+    /// Whether the open file still is what it was and still has a name. Asks the file system.
+    pub fn is_unchanged(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|now| {
+            let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            now.st_nlink > 0
+                && now.st_size as u64 == self.len
+                && (now.st_mtime as u64, now.st_mtime_nsec as u32) == (modified.as_secs(), modified.subsec_nanos())
+        })
+    }
+
+    /// Whether another opening led to the same file in the same state.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.inode, self.len, self.modified) == (other.inode, other.len, other.modified)
+    }
+
+    /// Fills a buffer from what is in memory already, without waiting for a disk; None when something is not. A short
+    /// count is the end of the file.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read_cached(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        if !self.local {
+            return Ok(None);
+        }
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let mut into = [IoSliceMut::new(&mut buffer[filled..])];
+            match rustix::io::preadv2(&self.file, &mut into, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(None),
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        Ok(Some(filled))
+    }
+
+    /// Fills a buffer, waiting as long as it takes. A short count is the end of the file.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read_blocking(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_full(&self.file, buffer, offset)
     }
 
     /// The name without folders.
@@ -141,13 +275,7 @@ impl Source {
         hasher.update(&self.len.to_le_bytes());
         let mut piece = vec![0; PIECE as usize];
         for at in [0, (self.len / 2).saturating_sub(PIECE / 2), self.len.saturating_sub(PIECE)] {
-            let mut filled = 0;
-            while filled < piece.len() {
-                match self.file.read_at(&mut piece[filled..], at + filled as u64)? {
-                    0 => break,
-                    n => filled += n,
-                }
-            }
+            let filled = read_full(&self.file, &mut piece, at)?;
             hasher.update(&piece[..filled]);
         }
         let name = format!("f_{}", &hasher.finalize().to_hex()[..32]);

@@ -11,9 +11,13 @@ use warp::{Filter, Reply};
 use crate::error::{Code, Error};
 use crate::service::Service;
 
+mod body;
 pub mod call;
+mod conditional;
 pub mod endpoint;
+mod file;
 mod health;
+mod library;
 pub mod info;
 pub mod reply;
 pub mod serve;
@@ -25,10 +29,17 @@ use endpoint::{Endpoint, template_params};
 
 /// Every route of the program. The order matters for speed only: bytes first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    [health::endpoints(service), info::endpoints(service), workers::endpoints(service), web::endpoints(service)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        file::endpoints(service),
+        info::endpoints(service),
+        library::endpoints(service),
+        health::endpoints(service),
+        workers::endpoints(service),
+        web::endpoints(service),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// All routes as one filter that never rejects.

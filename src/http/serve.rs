@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
+use super::body::Outgoing;
 use super::call::Context;
 use crate::service::Service;
 use crate::service::accounts::random;
@@ -43,7 +44,7 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
                 if let Ok(id) = HeaderValue::from_str(&request_id) {
                     response.headers_mut().insert("x-request-id", id);
                 }
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(Outgoing::of(response))
             }
         });
         tokio::spawn(async move {

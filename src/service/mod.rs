@@ -9,6 +9,8 @@ use crate::store::Store;
 
 pub mod accounts;
 pub mod clock;
+pub mod library;
+pub mod listing;
 pub mod media;
 pub mod runs;
 pub mod sidecars;
@@ -16,6 +18,7 @@ pub mod workers;
 
 use accounts::Accounts;
 use clock::Clock;
+use library::Library;
 use media::Probes;
 use workers::LocalTranscoder;
 
@@ -26,6 +29,7 @@ pub struct Service {
     pub clock: Clock,
     pub accounts: Accounts,
     pub roots: Arc<Roots>,
+    pub library: Arc<Library>,
     pub transcoder: LocalTranscoder,
     pub media: Probes,
 }
@@ -36,7 +40,7 @@ impl Service {
     /// # Errors
     /// What cannot be opened, by name.
     pub fn open(config: Config) -> Result<Arc<Self>> {
-        let roots = Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?;
+        let roots = Arc::new(Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?);
         let store = Store::open(&config.state)?;
         let clock = Clock::default();
         Ok(Arc::new(Self {
@@ -44,7 +48,8 @@ impl Service {
             media: Probes::new(config.ffmpeg.clone(), config.limits.probe_deadline, Some(store.clone())),
             store,
             clock,
-            roots: Arc::new(roots),
+            library: Arc::new(Library::new(roots.clone())),
+            roots,
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         }))

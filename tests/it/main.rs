@@ -10,5 +10,7 @@ mod engine;
 mod hostile;
 /// Starts servers and makes media, so that a test is three lines.
 mod kit;
+/// The library over HTTP: paths, folders, bytes.
+mod library;
 /// Media info and the play decision, over made files and over the corpus.
 mod probe;

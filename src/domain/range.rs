@@ -1,0 +1,218 @@
+//! Byte ranges of a request (RFC 9110 section 14), held against a file's length.
+
+/// What a `Range` header asks of a representation of a given length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// No range, or one that is to be ignored: the whole, with 200.
+    Whole,
+    /// One run of bytes, with 206.
+    Part(Span),
+    /// Nothing that exists, with 416.
+    Unsatisfiable,
+}
+
+/// Bytes `first` to `last`, both included; never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub first: u64,
+    pub last: u64,
+}
+
+impl Span {
+    /// How many bytes.
+    #[allow(clippy::len_without_is_empty, reason = "a span is never empty")]
+    pub fn len(self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
+/// More ranges than this in one header are not worth reading (RFC 9110 section 17.15).
+const MAX_RANGES: usize = 32;
+
+/// One element of a range set, before the length is known.
+#[derive(Clone, Copy)]
+enum Spec {
+    From(u64),
+    Between(u64, u64),
+    Last(u64),
+}
+
+/// Reads a `Range` value for a representation of `len` bytes.
+///
+/// Several ranges are answered as one where they touch or overlap, and with the whole where they do not: section 14.2
+/// allows a server to ignore them, no player sends them, and a multipart answer could be made to cost far more than
+/// the file. A malformed set and an unknown unit are ignored too. Numbers too large for 64 bits lie past every end.
+pub fn wanted(header: &str, len: u64) -> Wanted {
+    let Some(specs) = parse(header) else { return Wanted::Whole };
+    let mut spans: Vec<Span> = Vec::new();
+    let mut empty_suffix = false;
+    for spec in specs {
+        match spec {
+            Spec::From(first) | Spec::Between(first, _) if first >= len => {}
+            Spec::From(first) => spans.push(Span { first, last: len - 1 }),
+            Spec::Between(first, last) => spans.push(Span { first, last: last.min(len - 1) }),
+            Spec::Last(0) => {}
+            // Satisfiable by section 14.1.2, yet no Content-Range can say "nothing".
+            Spec::Last(_) if len == 0 => empty_suffix = true,
+            Spec::Last(count) => spans.push(Span { first: len.saturating_sub(count), last: len - 1 }),
+        }
+    }
+    spans.sort_unstable_by_key(|span| span.first);
+    let mut spans = spans.into_iter();
+    let Some(mut joined) = spans.next() else {
+        return if empty_suffix { Wanted::Whole } else { Wanted::Unsatisfiable };
+    };
+    for span in spans {
+        if span.first > joined.last.saturating_add(1) {
+            return Wanted::Whole;
+        }
+        joined.last = joined.last.max(span.last);
+    }
+    Wanted::Part(joined)
+}
+
+/// None where the header is to be ignored.
+fn parse(header: &str) -> Option<Vec<Spec>> {
+    let (unit, set) = header.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let mut specs = Vec::new();
+    for element in set.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
+    {
+        if specs.len() == MAX_RANGES {
+            return None;
+        }
+        let (first, last) = element.split_once('-')?;
+        specs.push(match (first, last) {
+            ("", count) => Spec::Last(number(count)?),
+            (first, "") => Spec::From(number(first)?),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return None;
+                }
+                Spec::Between(first, last)
+            }
+        });
+    }
+    (!specs.is_empty()).then_some(specs)
+}
+
+/// Digits only; what overflows is as large as can be.
+fn number(text: &str) -> Option<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn part(first: u64, last: u64) -> Wanted {
+        Wanted::Part(Span { first, last })
+    }
+
+    #[test]
+    fn each_form_is_read_as_the_rfc_says() {
+        let table = [
+            ("bytes=0-499", 1000, part(0, 499)),
+            ("bytes=500-999", 1000, part(500, 999)),
+            ("bytes=0-0", 1000, part(0, 0)),
+            ("bytes=500-", 1000, part(500, 999)),
+            ("bytes=-500", 1000, part(500, 999)),
+            ("bytes=-1", 1000, part(999, 999)),
+            ("bytes=-5000", 1000, part(0, 999)),
+            ("bytes=990-1009", 1000, part(990, 999)),
+            ("bytes=0-18446744073709551615", 1000, part(0, 999)),
+            ("bytes=0-99999999999999999999999", 1000, part(0, 999)),
+            ("bytes=-99999999999999999999999", 1000, part(0, 999)),
+            ("BYTES=1-2", 1000, part(1, 2)),
+            ("bytes= 1-2 ", 1000, part(1, 2)),
+            ("bytes=1-2,", 1000, part(1, 2)),
+            ("bytes=,1-2", 1000, part(1, 2)),
+            ("bytes=1000-", 1000, Wanted::Unsatisfiable),
+            ("bytes=1000-1001", 1000, Wanted::Unsatisfiable),
+            ("bytes=99999999999999999999999-", 1000, Wanted::Unsatisfiable),
+            ("bytes=-0", 1000, Wanted::Unsatisfiable),
+            ("bytes=0-", 0, Wanted::Unsatisfiable),
+            ("bytes=0-0", 0, Wanted::Unsatisfiable),
+            ("bytes=-5", 0, Wanted::Whole),
+            ("bytes=0-", u64::MAX, part(0, u64::MAX - 1)),
+            ("bytes=5-2", 1000, Wanted::Whole),
+            ("bytes=", 1000, Wanted::Whole),
+            ("bytes=,", 1000, Wanted::Whole),
+            ("bytes", 1000, Wanted::Whole),
+            ("bytes=a-b", 1000, Wanted::Whole),
+            ("bytes=1", 1000, Wanted::Whole),
+            ("bytes=-", 1000, Wanted::Whole),
+            ("bytes=+1-2", 1000, Wanted::Whole),
+            ("bytes=1-2-3", 1000, Wanted::Whole),
+            ("bytes=0x1-2", 1000, Wanted::Whole),
+            ("seconds=1-2", 1000, Wanted::Whole),
+            ("", 1000, Wanted::Whole),
+            ("bytes=0-9,20-29", 1000, Wanted::Whole),
+            ("bytes=0-9,10-19", 1000, part(0, 19)),
+            ("bytes=10-19, 0-14", 1000, part(0, 19)),
+            ("bytes=0-9,2000-", 1000, part(0, 9)),
+            ("bytes=0-9,-0", 1000, part(0, 9)),
+            ("bytes=2000-,3000-", 1000, Wanted::Unsatisfiable),
+        ];
+        for (header, len, expected) in table {
+            assert_eq!(wanted(header, len), expected, "{header} of {len}");
+        }
+        let many = format!("bytes={}", vec!["0-9"; 33].join(","));
+        assert_eq!(wanted(&many, 1000), Wanted::Whole);
+    }
+
+    proptest! {
+        /// One range picks exactly the bytes a walk over every index picks.
+        #[test]
+        fn one_range_equals_a_walk_over_every_index(len in 0u64..50, first in 0u64..60, last in 0u64..60, form in 0..3) {
+            let (header, keep): (String, Box<dyn Fn(u64) -> bool>) = match form {
+                0 => (format!("bytes={first}-"), Box::new(move |at| at >= first)),
+                1 => (format!("bytes=-{last}"), Box::new(move |at| at + last >= len)),
+                _ => (format!("bytes={first}-{last}"), Box::new(move |at| (first..=last).contains(&at))),
+            };
+            let kept: Vec<u64> = (0..len).filter(|at| keep(*at)).collect();
+            match wanted(&header, len) {
+                Wanted::Part(span) => {
+                    prop_assert_eq!((span.first..=span.last).collect::<Vec<_>>(), kept.clone());
+                    prop_assert_eq!(span.len(), kept.len() as u64);
+                }
+                Wanted::Unsatisfiable => prop_assert!(kept.is_empty()),
+                Wanted::Whole => prop_assert!((form == 2 && first > last) || (form == 1 && len == 0 && last > 0)),
+            }
+        }
+
+        /// Several ranges are one run exactly when the bytes they pick have no hole.
+        #[test]
+        fn several_ranges_join_exactly_when_they_leave_no_hole(
+            len in 1u64..40,
+            pairs in prop::collection::vec((0u64..45, 0u64..10), 1..6),
+        ) {
+            let specs: Vec<String> = pairs.iter().map(|(first, more)| format!("{first}-{}", first + more)).collect();
+            let picked: Vec<u64> =
+                (0..len).filter(|at| pairs.iter().any(|(first, more)| (*first..=first + more).contains(at))).collect();
+            let hole = picked.windows(2).any(|pair| pair[1] != pair[0] + 1);
+            let expected = match (picked.first(), hole) {
+                (None, _) => Wanted::Unsatisfiable,
+                (Some(_), true) => Wanted::Whole,
+                (Some(first), false) => part(*first, *picked.last().unwrap()),
+            };
+            prop_assert_eq!(wanted(&format!("bytes={}", specs.join(", ")), len), expected);
+        }
+
+        /// No text and no length makes it panic or leave the file.
+        #[test]
+        fn no_text_leaves_the_file(header in "(bytes=)?[0-9,\\- ]{0,60}|.{0,40}", len in any::<u64>()) {
+            if let Wanted::Part(span) = wanted(&header, len) {
+                prop_assert!(span.first <= span.last && span.last < len);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! ISO base media and QuickTime files (ISO/IEC 14496-12): brand, and whether there is a picture.
+
+use super::{Bytes, Container, Kind, Sniffed};
+
+/// Boxes looked at before giving up; a hostile file could chain them for ever.
+const MAX_BOXES: usize = 256;
+
+struct Header {
+    kind: [u8; 4],
+    /// Where the content starts.
+    content: u64,
+    /// Where the next box starts; u64::MAX for "to the end".
+    end: u64,
+}
+
+fn header(head: &[u8], offset: u64) -> Option<Header> {
+    let size = u32::from_be_bytes(head.get(..4)?.try_into().ok()?);
+    let kind: [u8; 4] = head.get(4..8)?.try_into().ok()?;
+    let (content, end) = match size {
+        0 => (offset.checked_add(8)?, u64::MAX),
+        1 => {
+            let size = u64::from_be_bytes(head.get(8..16)?.try_into().ok()?);
+            (offset.checked_add(16)?, offset.checked_add(size.max(16))?)
+        }
+        size => (offset.checked_add(8)?, offset.checked_add(u64::from(size.max(8)))?),
+    };
+    Some(Header { kind, content, end })
+}
+
+/// Recognises a file of boxes; None when it is no such file, or an image, or one that only points elsewhere.
+pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniffed>, B::Error> {
+    let mut container = None;
+    let mut audio_brand = false;
+    let mut offset = 0;
+    let mut seen = 0;
+    let mut kinds = Tracks::default();
+    for _ in 0..MAX_BOXES {
+        let piece = if offset == 0 { head[..head.len().min(16)].to_vec() } else { bytes.at(offset, 16)?.into_owned() };
+        let Some(found) = header(&piece, offset) else { break };
+        match &found.kind {
+            b"ftyp" => {
+                let brand = bytes.at(found.content, 4)?.into_owned();
+                match family(&brand) {
+                    Some((family, audio)) => (container, audio_brand) = (Some(family), audio),
+                    None => return Ok(None),
+                }
+            }
+            b"moov" => {
+                container = container.or(Some(Container::QuickTime));
+                kinds = tracks(bytes, &found)?;
+                break;
+            }
+            b"moof" | b"styp" | b"sidx" => container = container.or(Some(Container::Mp4)),
+            b"mdat" => container = container.or(Some(Container::QuickTime)),
+            b"free" | b"skip" | b"wide" | b"pnot" | b"PICT" | b"pict" | b"uuid" | b"udta" | b"meta" | b"prft"
+            | b"emsg" | b"junk" => {}
+            // Behind a brand anything may follow; before one, this is no such file.
+            _ if container.is_some() => {}
+            _ => return Ok(None),
+        }
+        seen += 1;
+        if found.end == u64::MAX {
+            break;
+        }
+        offset = found.end;
+    }
+    if kinds.refers {
+        return Ok(None);
+    }
+    let Some(container) = container.filter(|_| seen > 0) else { return Ok(None) };
+    let only_sound = audio_brand || (kinds.sound && !kinds.picture);
+    Ok(Some(Sniffed { container, kind: if only_sound { Kind::Audio } else { Kind::Video } }))
+}
+
+/// The family of a major brand and whether it is one for sound; None for images.
+fn family(brand: &[u8]) -> Option<(Container, bool)> {
+    Some(match brand {
+        b"qt  " => (Container::QuickTime, false),
+        b"M4A " | b"M4B " | b"M4P " | b"F4A " | b"F4B " => (Container::Mp4, true),
+        b"heic" | b"heix" | b"heim" | b"heis" | b"mif1" | b"msf1" | b"avif" | b"crx " | b"jp2 " => return None,
+        [b'3', b'g', ..] => (Container::ThreeGp, false),
+        _ => (Container::Mp4, false),
+    })
+}
+
+#[derive(Default)]
+struct Tracks {
+    picture: bool,
+    sound: bool,
+    /// A reference movie: it only names other files.
+    refers: bool,
+}
+
+/// The kinds of a movie's tracks: `moov/trak/mdia/hdlr`.
+fn tracks<B: Bytes>(bytes: &mut B, moov: &Header) -> Result<Tracks, B::Error> {
+    let mut found = Tracks::default();
+    let mut budget = MAX_BOXES;
+    let mut offset = moov.content;
+    while budget > 0 && offset < moov.end {
+        budget -= 1;
+        let Some(child) = header(&bytes.at(offset, 16)?, offset) else { break };
+        match &child.kind {
+            b"rmra" => found.refers = true,
+            b"trak" => {
+                if let Some(mdia) = child_of(bytes, &child, *b"mdia", &mut budget)?
+                    && let Some(hdlr) = child_of(bytes, &mdia, *b"hdlr", &mut budget)?
+                {
+                    match bytes.at(hdlr.content + 8, 4)?.as_ref() {
+                        b"vide" => found.picture = true,
+                        b"soun" => found.sound = true,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        if child.end == u64::MAX {
+            break;
+        }
+        offset = child.end;
+    }
+    Ok(found)
+}
+
+fn child_of<B: Bytes>(
+    bytes: &mut B,
+    parent: &Header,
+    kind: [u8; 4],
+    budget: &mut usize,
+) -> Result<Option<Header>, B::Error> {
+    let mut offset = parent.content;
+    while *budget > 0 && offset < parent.end {
+        *budget -= 1;
+        let Some(child) = header(&bytes.at(offset, 16)?, offset) else { break };
+        if child.kind == kind {
+            return Ok(Some(child));
+        }
+        offset = child.end;
+    }
+    Ok(None)
+}

@@ -1,0 +1,152 @@
+//! Files without a header: bare audio and video streams and MPEG transport streams, told by several frames in a row.
+
+use super::Container;
+
+/// Frames that must follow one another.
+const ROW: usize = 3;
+
+/// Garbage before the first frame that is put up with, bytes (a player would resynchronise as well).
+const MAX_GARBAGE: usize = 8 * 1024;
+
+/// Length of a tag at the very start (ID3v2 or APE), header included.
+pub(super) fn tag_len(head: &[u8]) -> Option<u64> {
+    if head.starts_with(b"ID3") {
+        let size = head.get(6..10)?;
+        if size.iter().any(|byte| *byte > 0x7f) {
+            return None;
+        }
+        let footer = if head.get(5)? & 0x10 != 0 { 10 } else { 0 };
+        return Some(size.iter().fold(0, |len, byte| len << 7 | u64::from(*byte)) + 10 + footer);
+    }
+    if head.starts_with(b"APETAGEX") {
+        return Some(u64::from(u32::from_le_bytes(head.get(12..16)?.try_into().ok()?)) + 32);
+    }
+    None
+}
+
+/// A bare audio stream, found at the start or behind a little garbage.
+pub(super) fn sniff(head: &[u8]) -> Option<Container> {
+    (0..head.len().min(MAX_GARBAGE)).filter(|at| matches!(head[*at], 0xff | 0x0b | 0x7f)).find_map(|at| {
+        let rest = &head[at..];
+        [(Container::Mp3, mp3 as Frame), (Container::Aac, adts), (Container::Ac3, ac3), (Container::Dts, dts)]
+            .into_iter()
+            .find(|(_, frame)| row(rest, *frame))
+            .map(|(container, _)| match container {
+                Container::Ac3 if rest.get(5).is_some_and(|byte| byte >> 3 > 10) => Container::Eac3,
+                other => other,
+            })
+    })
+}
+
+/// Length of the frame a slice starts with, bytes.
+type Frame = fn(&[u8]) -> Option<usize>;
+
+/// Whether frames follow one another: three, or two that end the piece.
+fn row(mut rest: &[u8], frame: Frame) -> bool {
+    for n in 0..ROW {
+        match frame(rest) {
+            Some(len) if len <= rest.len() => rest = &rest[len..],
+            Some(_) => return n >= 1,
+            None => return n >= 2 && rest.len() < 8,
+        }
+    }
+    true
+}
+
+/// MPEG audio layers 1 to 3 (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates).
+fn mp3(bytes: &[u8]) -> Option<usize> {
+    const V1_L1: [u32; 14] = [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448];
+    const V1_L2: [u32; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384];
+    const V1_L3: [u32; 14] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
+    const V2_L1: [u32; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256];
+    const V2_L23: [u32; 14] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
+    let [a, b, c, _] = *bytes.first_chunk::<4>()?;
+    if a != 0xff || b & 0xe0 != 0xe0 {
+        return None;
+    }
+    let (version, layer) = (b >> 3 & 3, b >> 1 & 3);
+    let (rate, bits) = (c >> 2 & 3, usize::from(c >> 4));
+    if version == 1 || layer == 0 || rate == 3 || !(1..15).contains(&bits) {
+        return None;
+    }
+    let hertz = [44_100, 48_000, 32_000][usize::from(rate)] >> [2, 0, 1, 0][usize::from(version)];
+    let kbps = match (version == 3, layer) {
+        (true, 3) => V1_L1,
+        (true, 2) => V1_L2,
+        (true, _) => V1_L3,
+        (false, 3) => V2_L1,
+        (false, _) => V2_L23,
+    }[bits - 1];
+    let padding = u32::from(c >> 1 & 1);
+    Some(match layer {
+        3 => (12 * kbps * 1000 / hertz + padding) * 4,
+        1 if version != 3 => 72 * kbps * 1000 / hertz + padding,
+        _ => 144 * kbps * 1000 / hertz + padding,
+    } as usize)
+}
+
+/// AAC in ADTS (ISO/IEC 13818-7 section 6.2).
+fn adts(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.first_chunk::<7>()?;
+    if head[0] != 0xff || head[1] & 0xf6 != 0xf0 || head[2] >> 2 & 0xf > 12 {
+        return None;
+    }
+    let len = usize::from(head[3] & 3) << 11 | usize::from(head[4]) << 3 | usize::from(head[5] >> 5);
+    (len >= 7).then_some(len)
+}
+
+/// AC-3 and E-AC-3 (ETSI TS 102 366).
+fn ac3(bytes: &[u8]) -> Option<usize> {
+    const KBPS: [usize; 19] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
+    let head = bytes.first_chunk::<6>()?;
+    if head[..2] != [0x0b, 0x77] {
+        return None;
+    }
+    match head[5] >> 3 {
+        0..=10 => {
+            let (rate, code) = (head[4] >> 6, head[4] & 0x3f);
+            let kbps = KBPS.get(usize::from(code / 2))?;
+            match rate {
+                0 => Some(kbps * 4),
+                1 => Some((kbps * 96_000 / 44_100 + usize::from(code & 1)) * 2),
+                2 => Some(kbps * 6),
+                _ => None,
+            }
+        }
+        11..=16 => Some(((usize::from(head[2] & 7) << 8 | usize::from(head[3])) + 1) * 2),
+        _ => None,
+    }
+}
+
+/// DTS core frames, 16-bit big endian (ETSI TS 102 114).
+fn dts(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.first_chunk::<8>()?;
+    if head[..4] != [0x7f, 0xfe, 0x80, 0x01] {
+        return None;
+    }
+    let len = (usize::from(head[5] & 3) << 12 | usize::from(head[6]) << 4 | usize::from(head[7] >> 4)) + 1;
+    (len >= 96).then_some(len)
+}
+
+/// Transport packets of 188, 192 (M2TS) or 204 bytes in a row, from anywhere in the first packets on.
+pub(super) fn is_transport_stream(head: &[u8]) -> bool {
+    const SYNC: u8 = 0x47;
+    [188, 192, 204].into_iter().any(|size| {
+        (0..head.len().min(MAX_GARBAGE)).filter(|at| head[*at] == SYNC).any(|at| {
+            let row = head[at..].iter().step_by(size).take(5);
+            let count = row.len();
+            // Five, or as many as a very short file has.
+            (count == 5 || (count >= 2 && head.len() < 5 * size)) && row.copied().all(|byte| byte == SYNC)
+        })
+    })
+}
+
+/// Annex B start codes with a parameter set first: H.264 (7), H.265 (32 to 34).
+pub(super) fn is_video_stream(head: &[u8]) -> bool {
+    let Some(nal) = head.strip_prefix(&[0, 0, 0, 1]).or_else(|| head.strip_prefix(&[0, 0, 1])) else { return false };
+    match nal {
+        [0x67 | 0x27 | 0x47, profile, ..] => matches!(profile, 66 | 77 | 88 | 100 | 110 | 122 | 244),
+        [first, second, ..] => matches!(first, 0x40 | 0x42 | 0x44) && *second == 1,
+        _ => false,
+    }
+}

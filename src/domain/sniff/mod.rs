@@ -1,0 +1,262 @@
+//! What a file is, by its bytes alone.
+//!
+//! No demuxer sees a file before this does: playlists and manifests under media names make demuxers open the files and
+//! addresses written inside them, so whatever is no known container is refused. Names are never looked at.
+
+use std::borrow::Cow;
+
+mod boxes;
+mod ebml;
+mod frames;
+
+/// How much of a file's start is looked at, bytes; further pieces of this size are asked for where a container says so.
+pub const HEAD_BYTES: usize = 32 * 1024;
+
+/// A family of files, as its first bytes tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Container {
+    Mp4,
+    QuickTime,
+    ThreeGp,
+    Matroska,
+    WebM,
+    MpegTs,
+    MpegPs,
+    /// A bare MPEG-1/2, H.264 or H.265 video stream.
+    VideoStream,
+    Avi,
+    Flv,
+    Asf,
+    Ogg,
+    Mxf,
+    Ivf,
+    Y4m,
+    RealMedia,
+    Wtv,
+    Wav,
+    Aiff,
+    Au,
+    Caf,
+    Flac,
+    Mp3,
+    Aac,
+    Ac3,
+    Eac3,
+    Dts,
+    TrueHd,
+    WavPack,
+    Ape,
+    Tta,
+    Musepack,
+    Dsd,
+    Amr,
+}
+
+/// Whether a file is watched or only heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Video,
+    Audio,
+}
+
+/// A recognised file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sniffed {
+    pub container: Container,
+    pub kind: Kind,
+}
+
+impl Sniffed {
+    /// The media type to serve it with.
+    pub fn mime(self) -> &'static str {
+        use Container::*;
+        match (self.container, self.kind) {
+            (Mp4, Kind::Video) => "video/mp4",
+            (Mp4, Kind::Audio) => "audio/mp4",
+            (QuickTime, _) => "video/quicktime",
+            (ThreeGp, Kind::Video) => "video/3gpp",
+            (ThreeGp, Kind::Audio) => "audio/3gpp",
+            (Matroska, Kind::Video) => "video/x-matroska",
+            (Matroska, Kind::Audio) => "audio/x-matroska",
+            (WebM, Kind::Video) => "video/webm",
+            (WebM, Kind::Audio) => "audio/webm",
+            (MpegTs, _) => "video/mp2t",
+            (MpegPs | VideoStream, _) => "video/mpeg",
+            (Avi, _) => "video/x-msvideo",
+            (Flv, _) => "video/x-flv",
+            (Asf, Kind::Video) => "video/x-ms-wmv",
+            (Asf, Kind::Audio) => "audio/x-ms-wma",
+            (Ogg, Kind::Video) => "video/ogg",
+            (Ogg, Kind::Audio) => "audio/ogg",
+            (Mxf, _) => "application/mxf",
+            (Ivf, _) => "video/x-ivf",
+            (Y4m, _) => "video/x-yuv4mpeg",
+            (RealMedia, _) => "application/vnd.rn-realmedia",
+            (Wtv, _) => "video/x-ms-wtv",
+            (Wav, _) => "audio/wav",
+            (Aiff, _) => "audio/aiff",
+            (Au, _) => "audio/basic",
+            (Caf, _) => "audio/x-caf",
+            (Flac, _) => "audio/flac",
+            (Mp3, _) => "audio/mpeg",
+            (Aac, _) => "audio/aac",
+            (Ac3, _) => "audio/ac3",
+            (Eac3, _) => "audio/eac3",
+            (Dts, _) => "audio/vnd.dts",
+            (TrueHd, _) => "audio/vnd.dolby.mlp",
+            (WavPack, _) => "audio/x-wavpack",
+            (Ape, _) => "audio/x-ape",
+            (Tta, _) => "audio/x-tta",
+            (Musepack, _) => "audio/x-musepack",
+            (Dsd, _) => "audio/x-dsd",
+            (Amr, _) => "audio/amr",
+        }
+    }
+}
+
+/// Reads a file's bytes: `(offset, at most this many)`; what lies past the end is simply missing.
+pub trait Bytes {
+    type Error;
+    fn at(&mut self, offset: u64, most: usize) -> Result<Cow<'_, [u8]>, Self::Error>;
+}
+
+impl Bytes for &[u8] {
+    type Error = std::convert::Infallible;
+
+    fn at(&mut self, offset: u64, most: usize) -> Result<Cow<'_, [u8]>, Self::Error> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
+        Ok(Cow::Borrowed(&self[start..self.len().min(start + most)]))
+    }
+}
+
+/// Recognises a file; None for everything that is no media.
+///
+/// # Errors
+/// What reading gives.
+pub fn sniff<B: Bytes>(bytes: &mut B) -> Result<Option<Sniffed>, B::Error> {
+    let head = bytes.at(0, HEAD_BYTES)?.into_owned();
+    if let Some(tag) = frames::tag_len(&head) {
+        // A tag may hide anything: what follows it must be a bare audio stream, or demuxers would look at it afresh.
+        let mut at = tag;
+        let mut piece = bytes.at(at, HEAD_BYTES)?.into_owned();
+        for _ in 0..4 {
+            let Some(tag) = frames::tag_len(&piece) else { break };
+            at += tag;
+            piece = bytes.at(at, HEAD_BYTES)?.into_owned();
+        }
+        return Ok(frames::sniff(&piece).or_else(|| flac_or_tta(&piece)).map(audio));
+    }
+    if let Some(known) = by_signature(&head) {
+        return Ok(Some(known));
+    }
+    if head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
+        return ebml::sniff(bytes, &head);
+    }
+    if let Some(found) = boxes::sniff(bytes, &head)? {
+        return Ok(Some(found));
+    }
+    if is_text(&head) {
+        return Ok(None);
+    }
+    if frames::is_transport_stream(&head) {
+        return Ok(Some(video(Container::MpegTs)));
+    }
+    Ok(frames::sniff(&head).map(audio))
+}
+
+const fn audio(container: Container) -> Sniffed {
+    Sniffed { container, kind: Kind::Audio }
+}
+
+const fn video(container: Container) -> Sniffed {
+    Sniffed { container, kind: Kind::Video }
+}
+
+fn flac_or_tta(piece: &[u8]) -> Option<Container> {
+    match piece.get(..4)? {
+        b"fLaC" => Some(Container::Flac),
+        b"TTA1" | b"TTA2" => Some(Container::Tta),
+        b"MPCK" => Some(Container::Musepack),
+        _ => None,
+    }
+}
+
+/// Signatures at fixed places.
+fn by_signature(head: &[u8]) -> Option<Sniffed> {
+    use Container::*;
+    let at = |offset: usize, wanted: &[u8]| head.get(offset..offset + wanted.len()) == Some(wanted);
+    if at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64") {
+        return match head.get(8..12)? {
+            b"AVI " | b"AVIX" => Some(video(Avi)),
+            b"WAVE" => Some(audio(Wav)),
+            b"CDXA" => Some(video(MpegPs)),
+            _ => None,
+        };
+    }
+    const W64: &[u8] = b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00";
+    const ASF: &[u8] = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11\xa6\xd9\x00\xaa\x00\x62\xce\x6c";
+    const ASF_VIDEO: &[u8] = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b";
+    const WTV: &[u8] = b"\xb7\xd8\x00\x20\x37\x49\xda\x11\xa6\x4e\x00\x07\xe9\x5e\xad\x8d";
+    const MXF: &[u8] = b"\x06\x0e\x2b\x34\x02\x05\x01\x01\x0d\x01\x02\x01\x01";
+    let contains = |wanted: &[u8]| head.windows(wanted.len()).any(|window| window == wanted);
+    if at(0, ASF) {
+        return Some(if contains(ASF_VIDEO) { video(Asf) } else { audio(Asf) });
+    }
+    if at(0, b"OggS") {
+        // Every stream's first page stands at the start (RFC 3533 section 4).
+        let seen = [&b"\x80theora"[..], b"BBCD\0", b"OVP80", b"\x01video\0\0\0"].into_iter().any(contains);
+        return Some(if seen { video(Ogg) } else { audio(Ogg) });
+    }
+    if at(0, b"FORM") {
+        return matches!(head.get(8..12)?, b"AIFF" | b"AIFC").then_some(audio(Aiff));
+    }
+    if at(0, b"FRM8") {
+        return at(12, b"DSD ").then_some(audio(Dsd));
+    }
+    let table: [(&[u8], Sniffed); 20] = [
+        (b"FLV\x01", video(Flv)),
+        (W64, audio(Wav)),
+        (b"fLaC", audio(Flac)),
+        (b"wvpk", audio(WavPack)),
+        (b"MAC ", audio(Ape)),
+        (b"TTA1", audio(Tta)),
+        (b"MPCK", audio(Musepack)),
+        (b"MP+", audio(Musepack)),
+        (b"DSD ", audio(Dsd)),
+        (b"caff", audio(Caf)),
+        (b".snd\0", audio(Au)),
+        (b"#!AMR\n", audio(Amr)),
+        (b"#!AMR-WB\n", audio(Amr)),
+        (b"DKIF\0\0", video(Ivf)),
+        (b"YUV4MPEG2 ", video(Y4m)),
+        (b".RMF\0\0", video(RealMedia)),
+        (WTV, video(Wtv)),
+        (MXF, video(Mxf)),
+        (b"\x00\x00\x01\xba", video(MpegPs)),
+        (b"\x00\x00\x01\xb3", video(VideoStream)),
+    ];
+    if let Some((_, known)) = table.iter().find(|(signature, _)| at(0, signature)) {
+        return Some(*known);
+    }
+    // TrueHD and MLP: sync word behind a 4-byte unit header.
+    if at(4, b"\xf8\x72\x6f\xba") || at(4, b"\xf8\x72\x6f\xbb") {
+        return Some(audio(TrueHd));
+    }
+    frames::is_video_stream(head).then_some(video(VideoStream))
+}
+
+/// Whether it starts the way text does. Text is never media, whatever is hidden behind it.
+fn is_text(head: &[u8]) -> bool {
+    let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+        // UTF-16 with a byte order mark, unless it is one of the audio syncs that share the bytes.
+        return start.get(2..10).is_some_and(|units| {
+            units.chunks_exact(2).all(|unit| unit[0] == 0 || unit[1] == 0) && units.iter().any(|byte| *byte != 0)
+        });
+    }
+    let printable = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e);
+    !start.is_empty() && start.iter().take(8).all(printable)
+}
+
+#[cfg(test)]
+mod tests;

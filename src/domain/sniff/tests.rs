@@ -1,0 +1,176 @@
+use super::*;
+
+fn of(mut bytes: &[u8]) -> Option<&'static str> {
+    sniff(&mut bytes).unwrap_or_else(|never| match never {}).map(Sniffed::mime)
+}
+
+fn boxed(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    [&(content.len() as u32 + 8).to_be_bytes()[..], kind, content].concat()
+}
+
+fn movie(handlers: &[&[u8; 4]]) -> Vec<u8> {
+    let tracks: Vec<u8> = handlers
+        .iter()
+        .flat_map(|handler| {
+            let hdlr = boxed(b"hdlr", &[&[0; 8][..], *handler, &[0; 13]].concat());
+            boxed(
+                b"trak",
+                &[boxed(b"tkhd", &[0; 84]), boxed(b"mdia", &[boxed(b"mdhd", &[0; 24]), hdlr].concat())].concat(),
+            )
+        })
+        .collect();
+    boxed(b"moov", &[boxed(b"mvhd", &[0; 100]), tracks].concat())
+}
+
+#[test]
+fn boxes_tell_brand_and_picture() {
+    let file = |brand: &[u8; 4], handlers: &[&[u8; 4]]| {
+        [
+            boxed(b"ftyp", &[brand, &[0, 0, 2, 0][..]].concat()),
+            boxed(b"free", &[0; 40]),
+            boxed(b"mdat", &[7; 50_000]),
+            movie(handlers),
+        ]
+        .concat()
+    };
+    assert_eq!(of(&file(b"isom", &[b"vide", b"soun"])), Some("video/mp4"));
+    assert_eq!(of(&file(b"isom", &[b"soun"])), Some("audio/mp4"));
+    assert_eq!(of(&file(b"M4B ", &[b"soun", b"vide"])), Some("audio/mp4"));
+    assert_eq!(of(&file(b"3gp6", &[b"vide"])), Some("video/3gpp"));
+    assert_eq!(of(&file(b"qt  ", &[b"vide"])), Some("video/quicktime"));
+    assert_eq!(of(&file(b"heic", &[])), None);
+    assert_eq!(of(&file(b"isom", &[])), Some("video/mp4"), "no tracks found: nothing is claimed of them");
+    // Old QuickTime files have no brand.
+    assert_eq!(
+        of(&[boxed(b"wide", &[]), boxed(b"mdat", &[7; 99]), movie(&[b"vide"])].concat()),
+        Some("video/quicktime")
+    );
+    assert_eq!(
+        of(&[boxed(b"free", &[0; 9]), boxed(b"skip", &[0; 9]), movie(&[b"vide"])].concat()),
+        Some("video/quicktime")
+    );
+    assert_eq!(of(&boxed(b"free", &[0; 99])), None);
+    // A reference movie only names other files.
+    let refers = boxed(b"moov", &boxed(b"rmra", &boxed(b"rmda", b"rtsp://127.0.0.1/x")));
+    assert_eq!(of(&[boxed(b"ftyp", b"qt  \0\0\0\0"), refers].concat()), None);
+    assert_eq!(of(b"RTSPtextRTSP://127.0.0.1:9/x\r\n"), None);
+}
+
+#[test]
+fn matroska_tells_doc_type_and_picture() {
+    let file = |doc: &[u8], types: &[u8]| {
+        let element = |id: &[u8], content: &[u8]| {
+            [id, &[0x40 | (content.len() >> 8) as u8, content.len() as u8], content].concat()
+        };
+        let entries: Vec<u8> = types
+            .iter()
+            .flat_map(|kind| element(&[0xae], &[element(&[0xd7], &[1]), element(&[0x83], &[*kind])].concat()))
+            .collect();
+        let header = [element(&[0x42, 0x86], &[1]), element(&[0x42, 0x82], doc)].concat();
+        let segment = [element(&[0xec], &[0; 300]), element(&[0x16, 0x54, 0xae, 0x6b], &entries)].concat();
+        [
+            element(&[0x1a, 0x45, 0xdf, 0xa3], &header),
+            [&[0x18, 0x53, 0x80, 0x67, 0x01][..], &[0xff; 7], &segment].concat(),
+        ]
+        .concat()
+    };
+    assert_eq!(of(&file(b"webm", &[1, 2])), Some("video/webm"));
+    assert_eq!(of(&file(b"webm", &[2])), Some("audio/webm"));
+    assert_eq!(of(&file(b"matroska", &[2, 17, 1])), Some("video/x-matroska"));
+    assert_eq!(of(&file(b"matroska", &[2])), Some("audio/x-matroska"));
+    assert_eq!(of(&file(b"other", &[1])), None);
+    assert_eq!(of(&file(b"webm", &[])), Some("video/webm"));
+}
+
+#[test]
+fn streams_without_a_header_are_told_by_frames_in_a_row() {
+    let mp3 = [&[0xff, 0xfb, 0x90, 0x00][..], &[0; 413]].concat();
+    assert_eq!(of(&mp3.repeat(4)), Some("audio/mpeg"));
+    assert_eq!(of(&[vec![0; 700], mp3.repeat(4)].concat()), Some("audio/mpeg"));
+    assert_eq!(of(&mp3), None, "one frame is no stream");
+    let tag = [b"ID3\x04\0\0\0\0\x02\x00", &[0; 256][..]].concat();
+    assert_eq!(of(&[tag.clone(), mp3.repeat(4)].concat()), Some("audio/mpeg"));
+    assert_eq!(of(&[tag.clone(), b"fLaC\0\0\0\x22".to_vec()].concat()), Some("audio/flac"));
+    assert_eq!(of(&[tag, b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n".to_vec()].concat()), None, "a tag hides nothing");
+    let adts = [&[0xff, 0xf1, 0x50, 0x80, 0x03, 0x3f, 0xfc][..], &[0; 18]].concat();
+    assert_eq!(of(&adts.repeat(4)), Some("audio/aac"));
+    let packet = |size: usize, at: usize| {
+        let mut packet = vec![0xff; size];
+        packet[at] = 0x47;
+        packet.repeat(9)
+    };
+    assert_eq!(of(&packet(188, 0)), Some("video/mp2t"));
+    assert_eq!(of(&packet(188, 0)[94..]), Some("video/mp2t"));
+    assert_eq!(of(&packet(192, 4)), Some("video/mp2t"));
+    assert_eq!(of(&packet(204, 0)), Some("video/mp2t"));
+    assert_eq!(of(&[0xff; 4000]), None);
+}
+
+#[test]
+fn what_names_other_files_is_refused() {
+    for text in [
+        "#EXTM3U\n#EXTINF:9,\nfile:///etc/passwd\n",
+        "\u{feff}#EXTM3U\n",
+        "ffconcat version 1.0\nfile x\n",
+        "[playlist]\nFile1=x\n",
+        "<?xml version=\"1.0\"?><MPD/>",
+        "  \n<MPD/>",
+        "<SmoothStreamingMedia/>",
+        "v=0\no=- 0 0 IN IP4 127.0.0.1\n",
+        "<playlist version=\"1\"/>",
+        "<svg/>",
+        "<!doctype html><title>404</title>",
+        "http://127.0.0.1/x.strm",
+        "WEBVTT\n\n",
+        "1\n00:00:01,000 --> 00:00:02,000\n",
+        "",
+    ] {
+        assert_eq!(of(text.as_bytes()), None, "{text}");
+        // Nor with a stream hidden behind it.
+        let mp3 = [&[0xff, 0xfb, 0x90, 0x00][..], &[0; 413]].concat().repeat(9);
+        assert_eq!(of(&[text.as_bytes(), &mp3].concat()).filter(|_| text.len() > 8), None, "{text} and a stream");
+    }
+    let wide: Vec<u8> = "\u{feff}#EXTM3U\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(of(&wide), None);
+}
+
+#[test]
+fn signatures_are_known() {
+    let table: [(&[u8], &str); 9] = [
+        (b"RIFF\0\0\0\0AVI LIST", "video/x-msvideo"),
+        (b"RIFF\0\0\0\0WAVEfmt ", "audio/wav"),
+        (b"RF64\xff\xff\xff\xffWAVEds64", "audio/wav"),
+        (b"FLV\x01\x05\0\0\0\x09", "video/x-flv"),
+        (b"OggS\0\x02OpusHead", "audio/ogg"),
+        (b"OggS\0\x02\x80theora", "video/ogg"),
+        (b"FORM\0\0\0\0AIFF", "audio/aiff"),
+        (b"wvpk\0\0\0\0", "audio/x-wavpack"),
+        (b"\0\0\x01\xba\x44\0", "video/mpeg"),
+    ];
+    for (bytes, mime) in table {
+        assert_eq!(of(bytes), Some(mime));
+    }
+    for bytes in [
+        &b"RIFF\0\0\0\0WEBPVP8 "[..],
+        b"\x89PNG\r\n\x1a\n",
+        b"\xff\xd8\xff\xe0\0\x10JFIF",
+        b"GIF89a",
+        b"PK\x03\x04",
+        b"%PDF-1.7",
+    ] {
+        assert_eq!(of(bytes), None);
+    }
+}
+
+proptest::proptest! {
+    /// No bytes make it panic or read without end.
+    #[test]
+    fn no_bytes_break_it(
+        start in proptest::sample::select(vec![
+            &b""[..], b"ID3\x04\0\0\0\0\0\0", b"\x1a\x45\xdf\xa3", b"\0\0\0\x18ftypisom", b"\0\0\0\x08moov", b"OggS", b"\xff\xfb\x90\0",
+        ]),
+        rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..600),
+    ) {
+        of(&[start, &rest].concat());
+    }
+}

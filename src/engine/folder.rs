@@ -1,0 +1,91 @@
+//! One open folder of a root: its names, and a look at what each leads to.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+
+use super::source::Roots;
+use crate::domain::library::Located;
+use crate::error::{Code, Error, Result};
+
+/// Entries of one folder that are looked at; what lies beyond is not seen.
+const MAX_ENTRIES: usize = 100_000;
+
+/// An open folder.
+pub struct Folder<'a> {
+    roots: &'a Roots,
+    fd: OwnedFd,
+    pub located: Located,
+}
+
+/// What a name leads to, links followed as long as they stay beneath the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Folder,
+    File { size_bytes: u64, modified: SystemTime },
+}
+
+/// What a folder says of a name without a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    Folder,
+    File,
+    /// A link, or a file system that does not say.
+    Unknown,
+}
+
+impl Roots {
+    /// Opens a request path as a folder beneath its root. Blocks on the file system.
+    ///
+    /// # Errors
+    /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `SOURCE_READ_FAILED`.
+    pub fn open_folder(&self, raw: &str) -> Result<Folder<'_>> {
+        let located = self.locate(raw)?;
+        let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Folder { roots: self, fd, located })
+    }
+}
+
+impl Folder<'_> {
+    /// Every name that is UTF-8 and not hidden; nothing but folders, files and what must be looked at first.
+    ///
+    /// # Errors
+    /// `SOURCE_READ_FAILED`.
+    pub fn names(&self) -> Result<Vec<(String, Hint)>> {
+        let unreadable = |cause: rustix::io::Errno| {
+            Error::new(Code::SourceReadFailed, "the folder could not be read").with_cause(cause)
+        };
+        let mut names = Vec::new();
+        for found in Dir::read_from(&self.fd).map_err(unreadable)?.take(MAX_ENTRIES) {
+            let found = found.map_err(unreadable)?;
+            let hint = match found.file_type() {
+                FileType::Directory => Hint::Folder,
+                FileType::RegularFile => Hint::File,
+                FileType::Symlink | FileType::Unknown => Hint::Unknown,
+                _ => continue,
+            };
+            match found.file_name().to_str() {
+                Ok(name) if !name.starts_with('.') => names.push((name.to_owned(), hint)),
+                _ => {}
+            }
+        }
+        Ok(names)
+    }
+
+    /// What a name leads to; None when it went away, leaves the root or is no file and no folder.
+    pub fn look(&self, name: &str) -> Option<Target> {
+        let mut located = self.located.clone();
+        located.relative.push(name);
+        let fd = self.roots.open_beneath(&located, OFlags::PATH).ok()?;
+        let stat = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH).ok()?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Some(Target::Folder),
+            FileType::RegularFile => {
+                let age = Duration::new(u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u32);
+                Some(Target::File { size_bytes: stat.st_size as u64, modified: SystemTime::UNIX_EPOCH + age })
+            }
+            _ => None,
+        }
+    }
+}

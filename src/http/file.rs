@@ -1,0 +1,203 @@
+//! `GET /api/stream/file`: the bytes of a media file, whole or in part.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue,
+    LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use warp::reply::Response;
+
+use super::body::FileBody;
+use super::call::Call;
+use super::conditional::{Outcome, Validators};
+use super::endpoint::{Endpoint, get};
+use crate::domain::access::Access;
+use crate::domain::range::{Span, Wanted, wanted};
+use crate::engine::source::Source;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+/// Bodies up to this size are read before the answer starts and leave in one write with its headers.
+const ONE_PIECE_BYTES: u64 = 1 << 20;
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/stream/file", Access::Granted)
+            .resource(|call| Some(format!("stream/file:{}", call.media_path().ok()?)))
+            .to(service, file),
+    ]
+}
+
+/// The bytes of a media file
+#[utoipa::path(
+    get,
+    path = "/api/stream/file",
+    tag = "Streaming",
+    params(
+        ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
+        ("st" = Option<String>, Query, description = "Signed grant for this very path, instead of a bearer token"),
+        ("Range" = Option<String>, Header, description = "`bytes=first-last`, `bytes=first-` or `bytes=-count`"),
+        ("If-Range" = Option<String>, Header, description = "Honour the range only for this ETag or Last-Modified"),
+    ),
+    responses(
+        (status = 200, description = "The whole file", content_type = "*/*", body = [u8]),
+        (status = 206, description = "The bytes asked for", content_type = "*/*", body = [u8]),
+        (status = 304, description = "Not modified"),
+        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such regular file"),
+        (status = 412, description = "`PRECONDITION_FAILED`"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the bytes are no media"),
+        (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
+        (status = 504, description = "`STORAGE_TIMEOUT`"),
+    )
+)]
+pub(super) async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
+    let raw = call.media_path()?;
+    let asked = Asked { method: &call.method, headers: &call.headers };
+    let source = service.library.open(raw).await?;
+    if let Some(answer) = answer(&service, asked, source.clone()).await? {
+        return Ok(answer);
+    }
+    // It shrank between the look at its length and the reading: look again, once.
+    service.library.forget(&source);
+    let source = service.library.open(raw).await?;
+    answer(&service, asked, source)
+        .await?
+        .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was read"))
+}
+
+/// What of a request decides the answer.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    method: &'a Method,
+    headers: &'a HeaderMap,
+}
+
+/// None when the file turned out shorter than it was.
+async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -> Result<Option<Response>> {
+    let etag = source.etag();
+    let validators = Validators::new(&etag, source.modified);
+    match validators.evaluate(asked.headers) {
+        Outcome::Proceed => {}
+        Outcome::Failed => return Err(Error::new(Code::PreconditionFailed, "the file is not in the state named")),
+        Outcome::NotModified => {
+            let mut response = Response::default();
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            describe(response.headers_mut(), &source, &etag);
+            return Ok(Some(response));
+        }
+    }
+    // A range has no meaning but for GET (section 14.2).
+    let range = validators.range(asked.headers).filter(|_| *asked.method == Method::GET);
+    let (status, span) = match range.map_or(Wanted::Whole, |range| wanted(range, source.len)) {
+        Wanted::Whole => (StatusCode::OK, None),
+        Wanted::Part(span) => (StatusCode::PARTIAL_CONTENT, Some(span)),
+        Wanted::Unsatisfiable => {
+            let message = format!("the range lies outside the {} bytes of the file", source.len);
+            return Err(Error::new(Code::RangeNotSatisfiable, message)
+                .with_header("content-range", format!("bytes */{}", source.len))
+                .with_header("accept-ranges", "bytes"));
+        }
+    };
+    let (offset, len) = span.map_or((0, source.len), |span| (span.first, span.len()));
+    let Some(mut response) = body(service, asked.method, &source, offset, len).await? else { return Ok(None) };
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    describe(headers, &source, &etag);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(source.mime()));
+    headers.insert(CONTENT_LENGTH, len.into());
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(value) = HeaderValue::from_str(&disposition(source.file_name())) {
+        headers.insert(CONTENT_DISPOSITION, value);
+    }
+    if let Some(Span { first, last }) = span
+        && let Ok(value) = HeaderValue::from_str(&format!("bytes {first}-{last}/{}", source.len))
+    {
+        headers.insert(CONTENT_RANGE, value);
+    }
+    Ok(Some(response))
+}
+
+/// An answer with these bytes and no headers yet.
+async fn body(
+    service: &Arc<Service>,
+    method: &Method,
+    source: &Arc<Source>,
+    offset: u64,
+    len: u64,
+) -> Result<Option<Response>> {
+    if method == Method::HEAD || len == 0 {
+        return Ok(Some(Response::default()));
+    }
+    if len > ONE_PIECE_BYTES {
+        let mut response = Response::default();
+        response.extensions_mut().insert(FileBody::new(service.library.clone(), source.clone(), offset, len));
+        return Ok(Some(response));
+    }
+    let mut piece = vec![0; len as usize];
+    let filled = match source.read_cached(&mut piece, offset) {
+        Ok(Some(filled)) => filled,
+        _ => {
+            piece = service.library.read(source, offset, len as usize).await?;
+            piece.len()
+        }
+    };
+    Ok((filled as u64 == len).then(|| Response::new(bytes::Bytes::from(piece).into())))
+}
+
+/// What 200, 206 and 304 alike must carry (RFC 9110 section 15.4.5).
+fn describe(headers: &mut HeaderMap, source: &Source, etag: &str) {
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    if let Ok(value) = HeaderValue::from_str(etag) {
+        headers.insert(ETAG, value);
+    }
+    // A date in the future must not be sent (section 8.8.2.1).
+    if source.modified >= SystemTime::UNIX_EPOCH
+        && source.modified <= SystemTime::now()
+        && let Ok(value) = HeaderValue::from_str(&httpdate::fmt_http_date(source.modified))
+    {
+        headers.insert(LAST_MODIFIED, value);
+    }
+}
+
+/// `inline` with the name twice: as ASCII for old clients and exactly (RFC 6266, RFC 8187).
+fn disposition(name: &str) -> String {
+    const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'!')
+        .remove(b'#')
+        .remove(b'$')
+        .remove(b'&')
+        .remove(b'+')
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'^')
+        .remove(b'_')
+        .remove(b'`')
+        .remove(b'|')
+        .remove(b'~');
+    let plain: String =
+        name.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\' | '%') { c } else { '_' }).collect();
+    if plain == name {
+        return format!("inline; filename=\"{plain}\"");
+    }
+    format!("inline; filename=\"{plain}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ATTR_CHAR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::disposition;
+
+    #[test]
+    fn the_name_is_sent_exactly_and_cannot_break_the_header() {
+        assert_eq!(disposition("a b.mp4"), "inline; filename=\"a b.mp4\"");
+        assert_eq!(
+            disposition("é\"\r\nx: y%\\;.mp4"),
+            "inline; filename=\"____x: y__;.mp4\"; filename*=UTF-8''%C3%A9%22%0D%0Ax%3A%20y%25%5C%3B.mp4"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! `GET /api/library`: what the roots hold.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::reply;
+use crate::domain::access::Access;
+use crate::domain::sniff::Kind;
+use crate::error::{Error, Result};
+use crate::service::Service;
+use crate::service::listing::{self, DEFAULT_LIMIT, Is, MAX_LIMIT};
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![get("/api/library", Access::User).to(service, browse)]
+}
+
+/// One page of a folder, or all roots.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LibraryPage {
+    /// The folder; null for the list of roots.
+    path: Option<String>,
+    /// The folder above; null for a root.
+    parent: Option<String>,
+    entries: Vec<LibraryEntry>,
+    /// Send it as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LibraryEntry {
+    name: String,
+    path: String,
+    /// `folder` or `media`
+    kind: &'static str,
+    /// `video` or `audio`, as the name says; null for folders.
+    media_kind: Option<&'static str>,
+    size_bytes: Option<u64>,
+    /// ISO 8601, UTC
+    modified_at: Option<String>,
+}
+
+/// What the library holds
+#[utoipa::path(
+    get,
+    path = "/api/library",
+    tag = "Library",
+    params(
+        ("path" = Option<String>, Query, description = "Absolute path of a folder; absent for the roots"),
+        ("limit" = Option<usize>, Query, description = "Entries of a page: 1 to 1000, 200 unless given"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "Folders first, in natural order", body = LibraryPage),
+        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such folder"),
+    )
+)]
+pub(super) async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
+    let limit = match call.query("limit")? {
+        None => DEFAULT_LIMIT,
+        Some(text) => match text.parse::<u64>() {
+            Ok(limit) if limit > 0 => usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT),
+            _ => return Err(Error::field("limit", "must be a whole number from 1")),
+        },
+    };
+    let cursor = call.query("cursor")?;
+    let listing = match call.query("path")? {
+        None => service.library.list_roots(),
+        Some(path) => service.library.list(path, limit, cursor).await?,
+    };
+    Ok(reply::json(&LibraryPage {
+        path: listing.path,
+        parent: listing.parent,
+        entries: listing.entries.into_iter().map(entry).collect(),
+        next_cursor: listing.next_cursor,
+    }))
+}
+
+fn entry(entry: listing::Entry) -> LibraryEntry {
+    let (kind, media_kind, size_bytes, modified_at) = match entry.is {
+        Is::Folder => ("folder", None, None, None),
+        Is::Media { kind, size_bytes, modified } => {
+            let kind = match kind {
+                Kind::Video => "video",
+                Kind::Audio => "audio",
+            };
+            ("media", Some(kind), Some(size_bytes), Some(instant(modified)))
+        }
+    };
+    LibraryEntry { name: entry.name, path: entry.path, kind, media_kind, size_bytes, modified_at }
+}
+
+/// ISO 8601 in UTC with milliseconds; what no calendar can write counts as 1970.
+fn instant(at: std::time::SystemTime) -> String {
+    let at = jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}

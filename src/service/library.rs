@@ -1,0 +1,162 @@
+//! The library as requests see it: files opened by path, bytes read, all within a deadline.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use crate::engine::source::{Roots, Source};
+use crate::error::{Code, Error, Result};
+
+/// How long the file system may take to answer.
+const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Threads that may wait for one root at a time; a dead disk takes these and no others.
+const LANES_PER_ROOT: usize = 16;
+
+/// Files kept open between requests.
+const OPEN_FILES: usize = 256;
+
+/// How long a path is believed to lead to the file it led to.
+const TRUST: Duration = Duration::from_secs(1);
+
+/// How long a file nobody asks for stays open: a deleted one keeps its disk space that long.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// The roots and what is open beneath them.
+pub struct Library {
+    roots: Arc<Roots>,
+    lanes: Vec<Arc<Semaphore>>,
+    open: Arc<Mutex<HashMap<String, Opened>>>,
+}
+
+struct Opened {
+    source: Arc<Source>,
+    checked: Instant,
+    used: Instant,
+}
+
+impl Library {
+    pub fn new(roots: Arc<Roots>) -> Self {
+        let lanes = roots.list().iter().map(|_| Arc::new(Semaphore::new(LANES_PER_ROOT))).collect();
+        Self { roots, lanes, open: Arc::default() }
+    }
+
+    pub fn roots(&self) -> &Arc<Roots> {
+        &self.roots
+    }
+
+    /// Opens a media file by its request path, or hands out the one that is open already.
+    ///
+    /// # Errors
+    /// Those of [`Roots::open_media`]; `STORAGE_TIMEOUT` after 15 s.
+    pub async fn open(&self, raw: &str) -> Result<Arc<Source>> {
+        if let Some(known) = self.known(raw) {
+            return Ok(known);
+        }
+        let root = self.roots.locate(raw)?.root;
+        let (roots, path) = (self.roots.clone(), raw.to_owned());
+        let source = self.within_deadline(root, move || roots.open_media(&path)).await?;
+        Ok(self.remember(raw, source))
+    }
+
+    /// Reads bytes of a file, `len` or what it has; waits for the disk off the async threads.
+    ///
+    /// # Errors
+    /// `STORAGE_TIMEOUT`, `SOURCE_READ_FAILED`.
+    pub async fn read(&self, source: &Arc<Source>, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let source = source.clone();
+        self.within_deadline(source.root, move || {
+            let mut buffer = vec![0; len];
+            let filled = source.read_blocking(&mut buffer, offset).map_err(|cause| {
+                Error::new(Code::SourceReadFailed, "the file could not be read")
+                    .with_cause(format!("{}: {cause}", source.path))
+            })?;
+            buffer.truncate(filled);
+            Ok(buffer)
+        })
+        .await
+    }
+
+    /// Forgets an open file that turned out to have changed, so that the next request opens it afresh.
+    pub fn forget(&self, source: &Arc<Source>) {
+        self.opened().retain(|_, known| !Arc::ptr_eq(&known.source, source));
+    }
+
+    /// Runs blocking file work for one root, off the async threads.
+    ///
+    /// # Errors
+    /// What the work gives; `STORAGE_TIMEOUT` after 15 s, waiting for a thread included. Work that was given up keeps
+    /// its place among the root's threads until the file system lets go of it.
+    pub async fn within_deadline<T, W>(&self, root: usize, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T> + Send + 'static,
+    {
+        let lane = self.lanes[root].clone();
+        let job = async {
+            let place = lane.acquire_owned().await.map_err(Error::internal)?;
+            let done = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                work()
+            });
+            done.await.map_err(Error::internal)?
+        };
+        tokio::time::timeout(STORAGE_DEADLINE, job)
+            .await
+            .unwrap_or_else(|_| Err(Error::new(Code::StorageTimeout, "the file system did not answer within 15 s")))
+    }
+
+    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Opened>> {
+        self.open.lock().expect("no panic while held")
+    }
+
+    fn known(&self, raw: &str) -> Option<Arc<Source>> {
+        let mut opened = self.opened();
+        let known = opened.get_mut(raw)?;
+        let now = Instant::now();
+        if now.duration_since(known.checked) > TRUST {
+            return None;
+        }
+        known.used = now;
+        let source = known.source.clone();
+        drop(opened);
+        // Free on a file system of this machine; elsewhere the trust above has to do.
+        (!source.local || source.is_unchanged()).then_some(source)
+    }
+
+    /// Keeps a freshly opened file; the one already known where it is the same, with all that was learnt of it.
+    fn remember(&self, raw: &str, source: Source) -> Arc<Source> {
+        let mut opened = self.opened();
+        let now = Instant::now();
+        let idle = opened.is_empty();
+        let source = match opened.remove(raw) {
+            Some(known) if known.source.is_same(&source) => known.source,
+            _ => Arc::new(source),
+        };
+        if opened.len() >= OPEN_FILES
+            && let Some(oldest) = opened.iter().min_by_key(|(_, known)| known.used).map(|(path, _)| path.clone())
+        {
+            opened.remove(&oldest);
+        }
+        opened.insert(raw.to_owned(), Opened { source: source.clone(), checked: now, used: now });
+        if idle {
+            tokio::spawn(sweep(Arc::downgrade(&self.open)));
+        }
+        source
+    }
+}
+
+/// Closes files nobody asks for; ends with the last of them.
+async fn sweep(open: Weak<Mutex<HashMap<String, Opened>>>) {
+    loop {
+        tokio::time::sleep(LINGER / 2).await;
+        let Some(open) = open.upgrade() else { return };
+        let mut opened = open.lock().expect("no panic while held");
+        opened.retain(|_, known| known.used.elapsed() < LINGER);
+        if opened.is_empty() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Browsing: what a folder of the library holds, page by page.
+
+use std::cmp::Ordering;
+use std::time::SystemTime;
+
+use data_encoding::BASE64URL_NOPAD;
+
+use super::library::Library;
+use crate::domain::library::{kind_by_name, natural};
+use crate::domain::sniff::Kind;
+use crate::engine::folder::{Folder, Hint, Target};
+use crate::error::{Error, Result};
+
+/// Entries of one page unless asked otherwise.
+pub const DEFAULT_LIMIT: usize = 200;
+
+/// Entries of one page at most.
+pub const MAX_LIMIT: usize = 1000;
+
+/// One page of a folder, or all roots.
+pub struct Listing {
+    /// None for the list of roots.
+    pub path: Option<String>,
+    /// The folder above; None for a root.
+    pub parent: Option<String>,
+    pub entries: Vec<Entry>,
+    pub next_cursor: Option<String>,
+}
+
+pub struct Entry {
+    pub name: String,
+    pub path: String,
+    pub is: Is,
+}
+
+/// What an entry is.
+pub enum Is {
+    Folder,
+    Media { kind: Kind, size_bytes: u64, modified: SystemTime },
+}
+
+/// A name worth showing; folders sort first.
+struct Name {
+    /// None for a folder.
+    kind: Option<Kind>,
+    text: String,
+}
+
+impl Name {
+    fn order(&self, other: &Self) -> Ordering {
+        self.kind.is_some().cmp(&other.kind.is_some()).then_with(|| natural(&self.text, &other.text))
+    }
+}
+
+impl Library {
+    /// All roots, as folders.
+    pub fn list_roots(&self) -> Listing {
+        let entry = |path: &std::path::Path| {
+            let path = path.to_str()?.to_owned();
+            let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/").to_owned();
+            Some(Entry { name, path, is: Is::Folder })
+        };
+        let entries = self.roots().list().iter().filter_map(|root| entry(&root.path)).collect();
+        Listing { path: None, parent: None, entries, next_cursor: None }
+    }
+
+    /// One page of a folder: folders first, then media by name, in natural order. Hidden names, names that are not
+    /// UTF-8 and links that leave the root are left out.
+    ///
+    /// # Errors
+    /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `VALIDATION_ERROR` for a cursor that is none, `STORAGE_TIMEOUT`.
+    pub async fn list(&self, raw: &str, limit: usize, cursor: Option<&str>) -> Result<Listing> {
+        let after = cursor.map(after).transpose()?;
+        let root = self.roots().locate(raw)?.root;
+        let (roots, raw) = (self.roots().clone(), raw.to_owned());
+        self.within_deadline(root, move || page(&roots.open_folder(&raw)?, limit, after)).await
+    }
+}
+
+fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listing> {
+    let located = &folder.located;
+    let mut names: Vec<Name> =
+        folder.names()?.into_iter().filter_map(|(text, hint)| worth(folder, text, hint)).collect();
+    names.sort_unstable_by(Name::order);
+    let start = after.map_or(0, |after| names.partition_point(|name| name.order(&after).is_le()));
+    let mut rest = names.into_iter().skip(start).peekable();
+    let mut entries = Vec::new();
+    let mut last = None;
+    while entries.len() < limit
+        && let Some(name) = rest.next()
+    {
+        let path = format!("{}/{}", located.path.trim_end_matches('/'), name.text);
+        let is = match name.kind {
+            None => Some(Is::Folder),
+            Some(kind) => match folder.look(&name.text) {
+                Some(Target::File { size_bytes, modified }) => Some(Is::Media { kind, size_bytes, modified }),
+                _ => None,
+            },
+        };
+        entries.extend(is.map(|is| Entry { name: name.text.clone(), path, is }));
+        last = Some(name);
+    }
+    let next_cursor = last.filter(|_| rest.peek().is_some()).map(|last| cursor_after(&last));
+    let is_root = located.relative.as_os_str().is_empty();
+    let parent = located.path.rsplit_once('/').filter(|_| !is_root).map(|(parent, _)| parent.to_owned());
+    Ok(Listing { path: Some(located.path.clone()), parent, entries, next_cursor })
+}
+
+fn worth(folder: &Folder<'_>, text: String, hint: Hint) -> Option<Name> {
+    let kind = match hint {
+        Hint::Folder => None,
+        Hint::File => Some(kind_by_name(&text)?),
+        Hint::Unknown => match folder.look(&text)? {
+            Target::Folder => None,
+            Target::File { .. } => Some(kind_by_name(&text)?),
+        },
+    };
+    Some(Name { kind, text })
+}
+
+fn cursor_after(name: &Name) -> String {
+    let mark = if name.kind.is_some() { 'm' } else { 'f' };
+    BASE64URL_NOPAD.encode(format!("{mark}{}", name.text).as_bytes())
+}
+
+fn after(cursor: &str) -> Result<Name> {
+    let invalid = || Error::field("cursor", "is not one this server handed out");
+    let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).map_err(|_| invalid())?;
+    let text = String::from_utf8(text).map_err(|_| invalid())?;
+    let kind = match text.chars().next() {
+        Some('m') => Some(Kind::Video),
+        Some('f') => None,
+        _ => return Err(invalid()),
+    };
+    Ok(Name { kind, text: text[1..].to_owned() })
+}

@@ -74,9 +74,7 @@ async fn answer(
     principal: Principal,
     device: &DeviceProfile,
 ) -> Result<Response> {
-    let roots = service.roots.clone();
-    let source = tokio::task::spawn_blocking(move || roots.open_file(&path)).await.map_err(Error::internal)??;
-    let source = Arc::new(source);
+    let source = service.library.open(&path).await?;
     let probed = service.media.probed(&source).await?;
     let beside = sidecars::beside(&service.roots, &source).await?;
     let available = !service.transcoder.report().await.proven.is_empty();

@@ -229,7 +229,7 @@ async fn bytes_need_a_token_or_a_grant_for_this_very_file() {
     let url = |path: &PathBuf, query: &str| format!("{}{}{query}", it.server.base, file(path));
     let status = async |url: String| it.server.client.get(url).send().await.unwrap().status();
     assert_eq!(status(url(&it.path, "")).await, StatusCode::UNAUTHORIZED);
-    let token = it.server.service.accounts.issue("guest", Role::User);
+    let token = it.server.service.accounts.issue("guest", Role::User).await.unwrap();
     let principal = it.server.service.accounts.authenticate(&token).unwrap();
     let resource = format!("stream/file:{}", it.path.display());
     let grant = it.server.service.accounts.grant(&principal, &resource, jiff_now() + 60);

@@ -4,14 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::Dir;
-
 use crate::domain::media::language_tag;
 use crate::engine::source::{Roots, Source};
 use crate::error::{Error, Result};
 
-/// Names looked at in a folder; a larger one is a dump, not a shelf.
-const NAMES: usize = 20_000;
 /// Sidecars listed for one file.
 const SIDECARS: usize = 64;
 
@@ -87,12 +83,8 @@ pub async fn beside(roots: &Arc<Roots>, source: &Arc<Source>) -> Result<Vec<Side
 
 fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {
     let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
-    let (_, fd) = roots.open_folder(if folder.is_empty() { "/" } else { folder })?;
-    let names: Vec<String> = Dir::read_from(&fd)
-        .map_err(Error::internal)?
-        .take(NAMES)
-        .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
-        .collect();
+    let folder_path = if folder.is_empty() { "/" } else { folder };
+    let names: Vec<String> = roots.open_folder(folder_path)?.names()?.into_iter().map(|(name, _)| name).collect();
     let mut found: Vec<Sidecar> = matching(media, &names)
         .into_iter()
         .take(SIDECARS)

@@ -13,6 +13,7 @@ pub mod encoders;
 pub mod fake;
 pub mod ffmpeg;
 pub mod folder;
+pub mod index;
 pub mod probe;
 pub mod segments;
 pub mod source;

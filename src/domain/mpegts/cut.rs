@@ -243,8 +243,9 @@ impl Cutter {
                 if packet.random_access() {
                     let near = grid.at(at + BOUND_TOLERANCE);
                     let bound = grid.start(near);
-                    // Only the planned keyframes cut; the others were merged away.
-                    let planned = (at - bound).abs() <= BOUND_TOLERANCE || (near == 0 && at <= BOUND_TOLERANCE);
+                    // Only the planned keyframes cut; the others were merged away. The very first begins segment 0 even
+                    // when the picture starts after the sound.
+                    let planned = (at - bound).abs() <= BOUND_TOLERANCE || near == 0;
                     let next = lane.current.map_or(self.cut.first, |current| current + 1);
                     if planned && near >= next {
                         if near > next {

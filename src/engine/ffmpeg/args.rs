@@ -60,6 +60,19 @@ pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
     Ok(args.0)
 }
 
+/// The arguments that copy one video stream, whole, as a transport stream with its keyframes marked.
+pub fn stream_pass(media: &Media, stream: u32, input: &str) -> Vec<String> {
+    let mut args = Args::default();
+    args.add("-nostdin -hide_banner -v error -copyts");
+    file(&mut args, media, input);
+    args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1");
+    args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
+    args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -mpegts_copyts 1");
+    args.pair("-mpegts_pmt_start_pid", PMT_PID).pair("-streamid", format!("0:{VIDEO_PID}"));
+    args.add("-f mpegts pipe:1");
+    args.0
+}
+
 /// The frame on the 1,920-tick grid that is the first to begin at or after `ticks`.
 fn aac_frame(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME)
@@ -101,15 +114,22 @@ fn input(args: &mut Args, ask: &Ask) {
             args.pair("-ss", format!("{:.6}", at + ask.media.start_seconds));
         }
     }
-    if ask.media.start_seconds != 0.0 {
-        args.pair("-itsoffset", format!("{:.6}", -ask.media.start_seconds));
+    file(args, ask.media, ask.input);
+}
+
+/// The item itself, its times moved so that source time 0 is 0.
+fn file(args: &mut Args, media: &Media, input: &str) {
+    if media.start_seconds != 0.0 {
+        // Not the very start: when the two are equal ffmpeg takes the liberty to move it to the first stream in use
+        // ("Correcting start time by"), so that sound or picture alone would begin at 0.
+        args.pair("-itsoffset", format!("{:.6}", 2e-6 - media.start_seconds));
     }
     args.add("-protocol_whitelist file");
-    match demuxer(ask.media.container) {
+    match demuxer(media.container) {
         Some(name) => args.pair("-f", name),
         None => args.pair("-format_whitelist", OTHER_DEMUXERS),
     };
-    args.pair("-i", format!("file:{}", ask.input));
+    args.pair("-i", format!("file:{input}"));
 }
 
 /// Seconds before the first segment at which reading begins.

@@ -1,7 +1,15 @@
 //! The ffmpeg subprocess: the baseline producer, always there.
 
+use std::path::PathBuf;
+
 pub mod args;
 pub mod run;
 pub mod spawn;
 
 pub use run::Ffmpeg;
+
+/// The first `ffmpeg` on the search path.
+pub fn program() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join("ffmpeg")).find(|path| path.is_file())
+}

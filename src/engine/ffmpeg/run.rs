@@ -44,9 +44,7 @@ impl Ffmpeg {
     /// # Errors
     /// Why there is none, or that it does not run.
     pub fn find() -> Result<Self, String> {
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        let program = std::env::split_paths(&folders).map(|folder| folder.join("ffmpeg")).find(|path| path.is_file());
-        let program = program.ok_or("there is no ffmpeg on the search path")?;
+        let program = super::program().ok_or("there is no ffmpeg on the search path")?;
         let ask = |option: &str| -> Result<String, String> {
             let mut command = std::process::Command::new(&program);
             command.args(["-hide_banner", option]).stdin(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,6 @@
+mod copy;
 mod encode;
+mod index;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

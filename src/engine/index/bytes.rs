@@ -1,0 +1,99 @@
+//! Reading numbers from bytes that may lie about everything.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// There are fewer bytes than something said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Short;
+
+/// Bytes at an offset: a file, or a slice in tests.
+pub(super) trait ReadAt {
+    /// Fills `into` from `offset` on; how many bytes there were.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> usize;
+
+    fn len(&self) -> u64;
+
+    /// Exactly `count` bytes.
+    fn exact(&self, offset: u64, count: usize) -> Result<Vec<u8>, Short> {
+        // Before allocating: a length that the file cannot hold costs nothing.
+        if offset.checked_add(count as u64).is_none_or(|end| end > self.len()) {
+            return Err(Short);
+        }
+        let mut bytes = vec![0; count];
+        if self.read_at(&mut bytes, offset) == count { Ok(bytes) } else { Err(Short) }
+    }
+}
+
+pub(super) struct Disk<'a>(pub &'a File);
+
+impl ReadAt for Disk<'_> {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.0.read_at(&mut into[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        filled
+    }
+
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |meta| meta.len())
+    }
+}
+
+impl ReadAt for [u8] {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(<[u8]>::len(self));
+        let count = into.len().min(<[u8]>::len(self) - from);
+        into[..count].copy_from_slice(&self[from..from + count]);
+        count
+    }
+
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+}
+
+/// A cursor over a slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Short> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
+        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Short> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Short> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Short> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Short> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// 32 or 64 bits.
+    pub(super) fn wide(&mut self, wide: bool) -> Result<u64, Short> {
+        if wide { self.u64() } else { self.u32().map(u64::from) }
+    }
+}

@@ -1,0 +1,154 @@
+//! Where a copied video may be cut: the keyframes that are IDR pictures.
+//!
+//! A container's own mark is not enough: `stss`, Matroska's cues and ffmpeg's K flag also mark recovery points, and a
+//! segment that begins with one is fatal in hls.js (measured). So the NAL type of every candidate is looked at. MP4 and
+//! Matroska tables are read by own small readers, because the crates hang on damaged files or lack fragments
+//! (measured); everything else by one bounded pass of ffmpeg.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::RunError;
+use super::source::Source;
+use crate::domain::media::{Container, Media};
+use crate::domain::time::ticks;
+
+mod boxes;
+mod bytes;
+mod mkv;
+mod mp4;
+mod nal;
+mod pass;
+
+/// Longest wait for an index.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Time for looking at pictures; what is left of the deadline is for the tables.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// Most keyframes of one item: a day of all-intra video at 12 a second.
+const MOST_KEYFRAMES: usize = 1 << 20;
+
+/// Where a video may be cut, 90 kHz ticks of source time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// IDR pictures in order; the first is the first picture of the stream.
+    pub keyframes: Vec<i64>,
+    /// Where the last picture ends. In a file that was cut short: the last picture that is there.
+    pub end: i64,
+}
+
+impl Index {
+    /// The longest stretch that cannot be cut, ticks. Whether a segment may be that long is the planner's to say.
+    pub fn longest_gap(&self) -> i64 {
+        let ends = self.keyframes.iter().skip(1).chain([&self.end]);
+        self.keyframes.iter().zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
+    }
+}
+
+/// A place that the container calls a keyframe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    /// Ticks of source time.
+    at: i64,
+    /// Where its bytes are, in the file.
+    offset: u64,
+    size: u64,
+}
+
+/// What a container's tables say of one video stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Table {
+    candidates: Vec<Candidate>,
+    end: i64,
+    /// Bytes of a NAL unit's length; 0 for start codes.
+    nal_length: u8,
+    /// The stream does not begin with a keyframe.
+    headless: bool,
+}
+
+/// The index of stream `stream` (ffmpeg's number); at most 5 s and some MiB, off the async threads.
+///
+/// # Errors
+/// `RunError` with the reason for which this stream cannot be copied into segments; the caller then encodes.
+pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
+    let codec = media.stream(stream).map_or("no video", |stream| stream.codec.as_str());
+    if codec != "h264" {
+        return Err(cannot(format!("{codec} is not copied")));
+    }
+    let start = ticks(media.start_seconds);
+    let container = media.container;
+    let work = async {
+        if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
+            let file = source.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                let disk = bytes::Disk(&file.file);
+                let mp4 = container == Container::Mp4;
+                let table = if mp4 { mp4::table(&disk, stream)? } else { mkv::table(&disk, stream)? };
+                from_table(&disk, start, table)
+            });
+            match read.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
+                Ok(index) => return Ok(index),
+                Err(Refusal::Final(why)) => return Err(cannot(why)),
+                Err(Refusal::Unread(why)) => tracing::debug!(path = source.path, why, "keyframes by a whole pass"),
+            }
+        }
+        pass::index(source, media, stream).await
+    };
+    tokio::time::timeout(DEADLINE, work).await.map_err(|_| cannot("finding its keyframes takes too long".into()))?
+}
+
+/// Why tables gave no index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// The stream cannot be cut, however it is read.
+    Final(String),
+    /// This reader cannot tell; reading the whole stream may.
+    Unread(&'static str),
+}
+
+impl From<bytes::Short> for Refusal {
+    fn from(_: bytes::Short) -> Self {
+        Self::Unread("the tables are cut short or damaged")
+    }
+}
+
+fn cannot(why: String) -> RunError {
+    RunError::SourceRead(format!("the video cannot be copied: {why}"))
+}
+
+/// Keeps the candidates that are IDR pictures.
+fn from_table(file: &(impl bytes::ReadAt + ?Sized), start: i64, table: Table) -> Result<Index, Refusal> {
+    let deadline = Instant::now() + LOOK;
+    let count = table.candidates.len();
+    let mut idr = vec![true; count];
+    // In strides, so that whatever was looked at when time runs out stands for the whole.
+    let stride = count.div_ceil(64).max(1);
+    let order = (0..stride).flat_map(|from| (from..count).step_by(stride));
+    let (mut looked, mut refused) = (0, 0);
+    for index in order {
+        if Instant::now() > deadline {
+            // A slow disk. An encoder that uses recovery points does so everywhere.
+            if looked >= 64 && refused == 0 {
+                break;
+            }
+            return Err(Refusal::Final("looking at its keyframes takes too long".into()));
+        }
+        let candidate = table.candidates[index];
+        let is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length)?;
+        idr[index] = is_idr;
+        looked += 1;
+        refused += usize::from(!is_idr);
+    }
+    if table.headless || !idr.first().copied().unwrap_or(false) {
+        return Err(Refusal::Final("it does not begin with an IDR picture".into()));
+    }
+    let kept = table.candidates.iter().zip(idr).filter(|(_, idr)| *idr);
+    let mut keyframes: Vec<i64> = kept.map(|(candidate, _)| candidate.at - start).collect();
+    keyframes.sort_unstable();
+    keyframes.dedup();
+    Ok(Index { keyframes, end: table.end - start })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! One bounded pass over a whole stream, for containers without tables: ffmpeg copies it as a transport stream, and its
+//! keyframes are noted as they go by.
+
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+
+use super::{Index, MOST_KEYFRAMES, cannot, nal};
+use crate::domain::media::Media;
+use crate::domain::mpegts::packet::{LEN, Packet, Packets};
+use crate::domain::mpegts::tables::Track;
+use crate::domain::mpegts::{pes, unwrap};
+use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::engine::ffmpeg::args;
+use crate::engine::ffmpeg::spawn::{Limits, spawn};
+use crate::engine::source::Source;
+use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
+
+/// Bytes of a keyframe's beginning kept until its first slice shows.
+const HEAD: usize = 64 * 1024;
+
+/// Reads the stream to its end. The caller sets the deadline: dropping the future ends the child.
+pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
+    let program = ffmpeg::program().ok_or_else(|| cannot("there is no ffmpeg".into()))?;
+    let arguments = args::stream_pass(media, stream, &source.proc_path());
+    let child = spawn(&program, arguments, vec![source.clone()], Limits::PROBE).await;
+    let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+    let (mut packets, mut marks) = (Packets::default(), Marks::new(media));
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let read = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
+        if read == 0 {
+            break;
+        }
+        packets.push(&bytes[..read], |packet| marks.take(packet));
+        if marks.keyframes.len() > MOST_KEYFRAMES {
+            return Err(cannot("it has too many keyframes".into()));
+        }
+    }
+    let exit = child.wait().await;
+    if !exit.success() {
+        return Err(cannot(exit.stderr.last().cloned().unwrap_or_else(|| "it cannot be read".into())));
+    }
+    marks.finish()
+}
+
+/// What has gone by.
+struct Marks {
+    keyframes: Vec<i64>,
+    /// A keyframe whose first slice has not come yet: its time and its bytes so far.
+    open: Option<(i64, Vec<u8>)>,
+    /// The first picture of all was a keyframe.
+    first_is_key: Option<bool>,
+    clock: i64,
+    latest: i64,
+    /// Shortest step between decoding times: one picture.
+    picture: i64,
+}
+
+impl Marks {
+    fn new(media: &Media) -> Self {
+        let rate = media.videos().find_map(|(_, video)| video.frame_rate);
+        let picture = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.ticks_of(1));
+        Self { keyframes: Vec::new(), open: None, first_is_key: None, clock: 0, latest: 0, picture }
+    }
+
+    fn take(&mut self, bytes: &[u8; LEN]) {
+        let Some(packet) = Packet::new(bytes).filter(|packet| Track::of_pid(packet.pid()) == Some(Track::Video)) else {
+            return;
+        };
+        let mut payload = packet.payload();
+        if packet.starts_unit() {
+            self.open = None;
+            let Some(header) = pes::parse(payload) else { return };
+            let Some(pts) = header.pts else { return };
+            let base = ticks(TIMELINE_BASE_SECONDS as f64);
+            let at = unwrap(pts - base, self.clock);
+            self.clock = unwrap(header.dts.unwrap_or(pts) - base, self.clock);
+            self.latest = self.latest.max(at);
+            self.first_is_key.get_or_insert(packet.random_access());
+            if packet.random_access() {
+                self.open = Some((at, Vec::new()));
+            }
+            payload = payload.get(header.header..).unwrap_or(&[]);
+        }
+        let Some((at, head)) = &mut self.open else { return };
+        head.extend_from_slice(payload);
+        match nal::annex_b(head) {
+            Some(idr) => {
+                if idr {
+                    self.keyframes.push(*at);
+                }
+                self.open = None;
+            }
+            None if head.len() > HEAD => self.open = None,
+            None => {}
+        }
+    }
+
+    fn finish(mut self) -> Result<Index, RunError> {
+        if self.first_is_key != Some(true) || self.keyframes.is_empty() {
+            return Err(cannot("it does not begin with an IDR picture".into()));
+        }
+        self.keyframes.sort_unstable();
+        self.keyframes.dedup();
+        Ok(Index { keyframes: self.keyframes, end: self.latest + self.picture })
+    }
+}

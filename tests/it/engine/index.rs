@@ -1,0 +1,76 @@
+//! The keyframe index against ffprobe's packets.
+
+use super::*;
+use hearthcast::engine::index::keyframes;
+
+/// Keyframes and end as ffprobe sees them, ticks of source time.
+fn truth(path: &Path, media: &Media) -> (Vec<i64>, i64) {
+    let known = film::ffprobe(path, &["-select_streams", "v:0", "-show_packets"]);
+    let ticks = |value: &serde_json::Value| {
+        let seconds: f64 = value.as_str().unwrap_or("0").parse().unwrap();
+        ((seconds - media.start_seconds) * 90_000.0).round() as i64
+    };
+    let length =
+        |value: &serde_json::Value| (value.as_str().unwrap_or("0.04").parse::<f64>().unwrap() * 90_000.0) as i64;
+    let packets = known["packets"].as_array().unwrap();
+    let keys = packets.iter().filter(|packet| packet["flags"].as_str().unwrap().starts_with('K'));
+    let mut keys: Vec<i64> = keys.map(|packet| ticks(&packet["pts_time"])).collect();
+    keys.sort_unstable();
+    let ends = packets.iter().map(|packet| ticks(&packet["pts_time"]) + length(&packet["duration_time"]));
+    (keys, ends.max().unwrap())
+}
+
+#[tokio::test]
+async fn the_index_is_what_ffprobe_sees_whatever_the_container() {
+    for (name, container, made_by) in [
+        ("end.mp4", Container::Mp4, "-bf 3"),
+        ("front.mp4", Container::Mp4, "-bf 2 -movflags +faststart"),
+        ("baseline.mp4", Container::Mp4, "-bf 0"),
+        ("late.mp4", Container::Mp4, "-bf 2 -output_ts_offset 1.5"),
+        ("fragments.mp4", Container::Mp4, "-bf 2 -movflags +frag_keyframe+empty_moov+default_base_moof"),
+        ("negative.mp4", Container::Mp4, "-bf 2 -movflags +negative_cts_offsets"),
+        ("fragments-negative.mp4", Container::Mp4, "-bf 2 -movflags +frag_keyframe+empty_moov+negative_cts_offsets"),
+        ("a.mov", Container::Mp4, "-bf 2"),
+        ("a.mkv", Container::Matroska, "-bf 2"),
+        ("front.mkv", Container::Matroska, "-bf 2 -reserve_index_space 10000 -cluster_time_limit 500"),
+        ("a.ts", Container::MpegTs, "-bf 2"),
+        ("a.flv", Container::Flv, "-bf 2"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let encoder = "-c:v libx264 -preset ultrafast -x264-params keyint=37:scenecut=0";
+        film::flash_and_beep(&path, 6, &format!("{encoder} -c:a aac -b:a 64k {made_by}"));
+        let media = film::media(&path, container);
+        let index = keyframes(&film::open(&path), &media, 0).await;
+        let index = index.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (keys, end) = truth(&path, &media);
+        let near = |a: i64, b: i64| (a - b).abs() <= 3;
+        assert_eq!(keys.len(), 5, "{name}");
+        assert_eq!(index.keyframes.len(), keys.len(), "{name}: {:?} {keys:?}", index.keyframes);
+        assert!(index.keyframes.iter().zip(&keys).all(|(a, b)| near(*a, *b)), "{name}: {:?} {keys:?}", index.keyframes);
+        assert!((index.end - end).abs() <= 3_600, "{name}: ends at {} or {end}", index.end);
+        assert!(index.longest_gap() >= 37 * 3_600 - 90, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn recovery_points_are_no_place_to_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, container) in [("a.mp4", Container::Mp4), ("a.mkv", Container::Matroska), ("a.ts", Container::MpegTs)] {
+        let path = folder.path().join(name);
+        let made_by = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
+        film::flash_and_beep(&path, 6, made_by);
+        let index = keyframes(&film::open(&path), &film::media(&path, container), 0).await.unwrap();
+        assert_eq!(index.keyframes, [0], "{name}: only the first picture is an IDR");
+        assert!((index.end - 6 * 90_000).abs() <= 3_600, "{name}: {}", index.end);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_copied_is_refused_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mp4");
+    film::flash_and_beep(&path, 2, "-c:v mpeg4 -c:a aac");
+    let refused = keyframes(&film::open(&path), &film::media(&path, Container::Mp4), 0).await;
+    assert!(refused.unwrap_err().to_string().contains("mpeg4 is not copied"));
+}

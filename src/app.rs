@@ -20,6 +20,11 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     let listener = TcpListener::bind(address).await.map_err(|cause| refused(address, &cause))?;
     let address = listener.local_addr().map_err(Error::internal)?;
     let service = Service::open(config)?;
+    if let Some(code) = service.accounts.prepare().await? {
+        // Standard error is the console; the line on standard output stays the only one.
+        let file = service.config.state.join("setup-code");
+        eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
+    }
     let transcoder = service.clone();
     tokio::spawn(async move { transcoder.transcoder.warm().await });
     println!("listening on http://{address}");

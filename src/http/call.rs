@@ -1,16 +1,16 @@
 //! One request as a handler sees it.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use futures_util::{Stream, StreamExt};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use serde::de::DeserializeOwned;
 
+use super::upload::{Upload, too_large};
 use crate::domain::access::Principal;
 use crate::error::{Code, Error, Result};
 
@@ -30,8 +30,6 @@ impl Default for Context {
     }
 }
 
-pub(super) type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
-
 /// One request. Handlers take it by value.
 pub struct Call {
     pub context: Context,
@@ -44,22 +42,17 @@ pub struct Call {
     /// Present on every route but public ones.
     pub principal: Option<Principal>,
     pub(super) query: Vec<(String, String)>,
-    pub(super) body: BodyStream,
+    pub(super) body: Upload,
     pub(super) body_limit: u64,
 }
 
 impl Call {
-    /// A query parameter; None when absent.
+    /// A query parameter; None when absent. One that is given twice was refused before.
     ///
     /// # Errors
-    /// `BAD_REQUEST` when it is given twice.
+    /// None today; a route must be ready for one.
     pub fn query(&self, name: &str) -> Result<Option<&str>> {
-        let mut values = self.query.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        let first = values.next();
-        match values.next() {
-            Some(_) => Err(Error::new(Code::BadRequest, format!("{name} is given twice"))),
-            None => Ok(first),
-        }
+        Ok(self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()))
     }
 
     /// The `path` parameter of media routes.
@@ -92,16 +85,11 @@ impl Call {
         let read = async {
             let mut whole = BytesMut::new();
             while let Some(piece) = self.body.next().await {
-                let mut piece = piece.map_err(|_| Error::new(Code::BadRequest, "the body ended early"))?;
-                if (whole.len() + piece.remaining()) as u64 > limit {
-                    return Err(Error::new(Code::PayloadTooLarge, format!("the body is larger than {limit} bytes")));
+                let piece = piece.map_err(|_| Error::new(Code::BadRequest, "the body ended early"))?;
+                if (whole.len() + piece.len()) as u64 > limit {
+                    return Err(too_large(limit));
                 }
-                while piece.has_remaining() {
-                    let chunk = piece.chunk();
-                    let n = chunk.len();
-                    whole.put_slice(chunk);
-                    piece.advance(n);
-                }
+                whole.extend_from_slice(&piece);
             }
             Ok(whole.freeze())
         };
@@ -123,16 +111,34 @@ impl Call {
             }
         }
         let body = self.body().await?;
+        // serde would read a list as the fields in their order; nobody means that.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(match serde_json::from_slice::<serde::de::IgnoredAny>(&body) {
+                Ok(_) => Error::field("body", "must be an object"),
+                Err(fault) => Error::new(Code::BadRequest, format!("malformed JSON: {fault}")),
+            });
+        }
         let mut reader = serde_json::Deserializer::from_slice(&body);
-        let value = serde_path_to_error::deserialize(&mut reader).map_err(|fault| {
-            let path = fault.path().to_string();
-            let inner = fault.into_inner();
-            match inner.classify() {
-                serde_json::error::Category::Data => Error::field(&path, inner),
-                _ => Error::new(Code::BadRequest, format!("malformed JSON: {inner}")),
-            }
-        })?;
+        let value = serde_path_to_error::deserialize(&mut reader).map_err(|fault| unreadable(&fault))?;
         reader.end().map_err(|fault| Error::new(Code::BadRequest, format!("malformed JSON: {fault}")))?;
         Ok(value)
+    }
+}
+
+/// What is wrong with a JSON body: its syntax, or one of its fields.
+fn unreadable(fault: &serde_path_to_error::Error<serde_json::Error>) -> Error {
+    let (path, inner) = (fault.path().to_string(), fault.inner());
+    if inner.classify() != serde_json::error::Category::Data {
+        return Error::new(Code::BadRequest, format!("malformed JSON: {inner}"));
+    }
+    // Where in the text it stands helps nobody who did not write the text by hand.
+    let text = inner.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(fault, _)| fault);
+    let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    match (path.as_str(), missing) {
+        (".", Some(name)) => Error::field(name, "is missing"),
+        (path, Some(name)) => Error::field(&format!("{path}.{name}"), "is missing"),
+        (".", None) => Error::field("body", text),
+        (path, None) => Error::field(path, text),
     }
 }

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::HeaderMap;
+use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::path::FullPath;
 use warp::reply::Response;
-use warp::{Filter, Reply};
 
-use crate::error::{Code, Error};
 use crate::service::Service;
 
+mod auth;
 mod body;
 pub mod call;
 mod conditional;
+mod cors;
+mod dispatch;
 pub mod endpoint;
 mod file;
 mod health;
@@ -21,11 +23,16 @@ pub mod info;
 mod library;
 pub mod reply;
 pub mod serve;
+mod target;
+mod upload;
+mod users;
 mod web;
 mod workers;
 
 use call::Context;
-use endpoint::{Endpoint, template_params};
+use dispatch::{Dispatch, Request};
+use endpoint::Endpoint;
+use upload::Upload;
 
 /// Every route of the program. The order matters for speed only: bytes first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -36,6 +43,8 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         health::endpoints(service),
         workers::endpoints(service),
         web::endpoints(service),
+        auth::endpoints(service),
+        users::endpoints(service),
     ]
     .into_iter()
     .flatten()
@@ -44,44 +53,17 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 
 /// All routes as one filter that never rejects.
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
-    let endpoints = endpoints(service);
-    let table: Arc<[(Method, &'static str)]> = endpoints.iter().map(|e| (e.method.clone(), e.path)).collect();
-    let fallback = warp::method()
+    let dispatch = Arc::new(Dispatch::new(service, endpoints(service)));
+    warp::method()
         .and(warp::path::full())
+        .and(warp::query::raw().or(warp::any().map(String::new)).unify())
+        .and(warp::header::headers_cloned())
         .and(warp::ext::optional::<Context>())
-        .map(move |method: Method, path: FullPath, context: Option<Context>| {
-            reply::error(unrouted(&table, &method, path.as_str()), &context.unwrap_or_default())
+        .and(warp::body::stream())
+        .then(move |method, path: FullPath, query, headers: HeaderMap, context: Option<Context>, body| {
+            let body = Upload::new(&headers, body);
+            let (path, context) = (path.as_str().to_owned(), context.unwrap_or_default());
+            dispatch.clone().answer(Request { method, path, query, headers, context, body })
         })
-        .boxed();
-    endpoints
-        .into_iter()
-        .map(|endpoint| endpoint.filter)
-        .chain([fallback])
-        .reduce(|routes, next| routes.or(next).unify().boxed())
-        .expect("the fallback is always there")
-}
-
-/// 405 with `Allow` where the path exists for other methods, else 404.
-fn unrouted(table: &[(Method, &'static str)], method: &Method, path: &str) -> Error {
-    let mut allow: Vec<&str> = Vec::new();
-    for (known, template) in table {
-        if template_params(template, path).is_some() {
-            allow.push(known.as_str());
-            if known == Method::GET {
-                allow.push("HEAD");
-            }
-        }
-    }
-    if allow.is_empty() {
-        return Error::new(Code::NotFound, "no such route");
-    }
-    allow.push("OPTIONS");
-    allow.sort_unstable();
-    allow.dedup();
-    Error::new(Code::MethodNotAllowed, format!("{method} is not allowed here")).with_header("allow", allow.join(", "))
-}
-
-/// Makes any reply the one response type of the routes.
-fn response(reply: impl Reply) -> Response {
-    reply.into_response()
+        .boxed()
 }

@@ -6,22 +6,33 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+/// Stands for "not stopped" in `stopped_ms`.
+const RUNNING: i64 = i64::MIN;
+
 /// Tells the time. All clones tell the same.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Clock {
-    ahead_ms: Arc<AtomicI64>,
+    stopped_ms: Arc<AtomicI64>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { stopped_ms: Arc::new(RUNNING.into()) }
+    }
 }
 
 impl Clock {
     /// Now.
     pub fn now(&self) -> Timestamp {
-        let ahead = jiff::SignedDuration::from_millis(self.ahead_ms.load(Ordering::Relaxed));
-        Timestamp::now().checked_add(ahead).unwrap_or(Timestamp::MAX)
+        match self.stopped_ms.load(Ordering::Relaxed) {
+            RUNNING => Timestamp::now(),
+            ms => Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX),
+        }
     }
 
-    /// Lets time pass at once: what takes a minute or a month is tested without waiting for it.
+    /// Stops the clock if it runs, and moves it on: what takes a minute or a month is tested without waiting for it.
     pub fn advance(&self, by: Duration) {
-        let ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-        self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
+        let ms = self.now().as_millisecond().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
+        self.stopped_ms.store(ms, Ordering::Relaxed);
     }
 }

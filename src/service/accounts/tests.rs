@@ -20,6 +20,7 @@ struct Kept {
 fn open() -> Kept {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::default();
+    clock.advance(Duration::ZERO);
     Kept { accounts: reopen(dir.path(), &clock, |_| ()), clock, dir }
 }
 

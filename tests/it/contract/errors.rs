@@ -1,17 +1,139 @@
-//! Errors are answers of one shape.
+//! Errors are answers of one shape, whatever was asked.
+
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit;
+use crate::kit::answer::refused;
 
 #[tokio::test]
 async fn unknown_routes_and_methods_answer_in_the_one_shape() {
     let server = kit::server(&[]).await;
-    let answer = server.get("/api/nowhere").send().await.unwrap();
-    assert_eq!(answer.status(), 404);
-    let body: serde_json::Value = answer.json().await.unwrap();
-    assert_eq!(body["code"], "NOT_FOUND");
-    assert!(body["error"].is_string() && body["requestId"].is_string());
+    for path in [
+        "/api/nowhere",
+        "/api",
+        "/api/",
+        "/api/health/",
+        "//api/health",
+        "/api/auth/me/",
+        "/API/HEALTH",
+        "/api/%2e%2e/health",
+    ] {
+        refused(server.get(path).send().await.unwrap(), 404, "NOT_FOUND").await;
+    }
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::TRACE, "BREW".parse().unwrap()] {
+        let answer = server.ask(method, "/api/health").send().await.unwrap();
+        assert_eq!(answer.headers()["allow"], "GET, HEAD, OPTIONS");
+        refused(answer, 405, "METHOD_NOT_ALLOWED").await;
+    }
+    let answer = server.ask(Method::PUT, "/api/auth/sessions").send().await.unwrap();
+    assert_eq!(answer.headers()["allow"], "DELETE, GET, HEAD, OPTIONS");
+}
 
-    let answer = server.post("/api/health", &serde_json::json!({})).send().await.unwrap();
-    assert_eq!(answer.status(), 405);
-    assert_eq!(answer.headers()["allow"], "GET, HEAD, OPTIONS");
+#[tokio::test]
+async fn credentials_are_asked_for_and_named() {
+    let server = kit::server(&[]).await;
+    let with = async |value: &[u8]| {
+        let value = reqwest::header::HeaderValue::from_bytes(value).unwrap();
+        server.ask(Method::GET, "/api/auth/me").header("authorization", value).send().await.unwrap()
+    };
+    refused(server.ask(Method::GET, "/api/auth/me").send().await.unwrap(), 401, "UNAUTHORIZED").await;
+    for wrong in [&b"Bearer"[..], b"Bearer ", b"Basic YTpi", b"Bearer nonsense", b"Bearer hc_\xff", b""] {
+        refused(with(wrong).await, 401, "UNAUTHORIZED").await;
+    }
+    assert_eq!(with(format!("bEaReR {}", server.token).as_bytes()).await.status(), 200);
+    refused(server.get("/api/users").send().await.unwrap(), 403, "FORBIDDEN").await;
+    // A stale token keeps nobody out of a public route.
+    let answer = server.ask(Method::GET, "/api/auth/status").header("authorization", "Bearer x").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+}
+
+#[tokio::test]
+async fn malformed_bodies_are_the_clients_fault() {
+    let server = kit::server(&[]).await;
+    let login = async |body: String| {
+        let request = server.ask(Method::POST, "/api/auth/login").header("content-type", "application/json");
+        request.body(body).send().await.unwrap()
+    };
+    let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+    for wrong in [
+        "",
+        "{",
+        "nul",
+        "{\"username\":NaN}",
+        "{\"username\":1e999}",
+        "{\"username\":\"a\",\"password\":\"x\"} {}",
+        "\u{feff}{}",
+        &deep[1..],
+        "{\"username\":\"\\ud800\"}",
+    ] {
+        refused(login(wrong.to_owned()).await, 400, "BAD_REQUEST").await;
+    }
+    let fields = |body: &serde_json::Value| body["details"]["fields"][0]["field"].as_str().map(str::to_owned);
+    for (wrong, field) in [
+        (json!([]), "body"),
+        (json!(["a", "x", null]), "body"),
+        (json!("a"), "body"),
+        (json!({}), "username"),
+        (json!({"username": 1, "password": "x"}), "username"),
+        (json!({"username": "a", "password": null}), "password"),
+        (json!({"username": "a", "password": {"deep": 1}}), "password"),
+        (json!({"username": "a", "password": "x", "deviceName": -1}), "deviceName"),
+    ] {
+        let body = refused(login(wrong.to_string()).await, 400, "VALIDATION_ERROR").await;
+        assert_eq!(fields(&body).as_deref(), Some(field), "{wrong}");
+    }
+    // Depth in a field nobody reads is walked past, not into.
+    let ignored = format!("{{\"username\":\"a\",\"password\":\"x\",\"other\":{deep}}}");
+    refused(login(ignored).await, 401, "INVALID_CREDENTIALS").await;
+
+    let request =
+        server.ask(Method::POST, "/api/auth/login").header("content-type", "application/x-www-form-urlencoded");
+    refused(request.body("username=a").send().await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
+    let request = server.ask(Method::POST, "/api/auth/login").header("content-type", "application/json");
+    refused(request.body(b"{\"username\":\"\xff\"}".to_vec()).send().await.unwrap(), 400, "BAD_REQUEST").await;
+}
+
+#[tokio::test]
+async fn large_bodies_are_refused_early_and_the_refusal_arrives() {
+    let server = kit::server(&[]).await;
+    let request = || server.ask(Method::POST, "/api/auth/login").header("content-type", "application/json");
+    for _ in 0..4 {
+        refused(request().body(vec![b' '; 10 << 20]).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
+        let pieces = futures_util::stream::iter((0..160).map(|_| Ok::<_, std::io::Error>(vec![b' '; 64 << 10])));
+        let chunked = request().body(reqwest::Body::wrap_stream(pieces)).send().await.unwrap();
+        refused(chunked, 413, "PAYLOAD_TOO_LARGE").await;
+        let unsigned = server.ask(Method::POST, "/api/auth/password").body(vec![b' '; 10 << 20]).send().await.unwrap();
+        refused(unsigned, 401, "UNAUTHORIZED").await;
+    }
+    let mut fits = b"{\"username\":\"a\",\"password\":\"x\"}".to_vec();
+    fits.resize(64 << 10, b' ');
+    refused(request().body(fits.clone()).send().await.unwrap(), 401, "INVALID_CREDENTIALS").await;
+    fits.push(b' ');
+    refused(request().body(fits).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
+
+    // What is declared is enough: nothing of it need be sent.
+    let address = server.base.strip_prefix("http://").unwrap();
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = "POST /api/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut start = [0; 12];
+    socket.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn targets_are_decoded_strictly() {
+    let server = kit::server(&[]).await;
+    for query in ["path=%", "path=%zz", "path=%ff%fe", "path=a&path=b", "a=1&a=1", "%61=1&a=2"] {
+        let answer = server.get(&format!("/api/stream/info/full?{query}")).send().await.unwrap();
+        refused(answer, 400, "BAD_REQUEST").await;
+    }
+    for id in ["%", "%zz", "%ff"] {
+        let request = server.ask(Method::DELETE, &format!("/api/auth/sessions/{id}")).bearer_auth(&server.token);
+        refused(request.send().await.unwrap(), 400, "BAD_REQUEST").await;
+    }
+    let request = server.ask(Method::DELETE, "/api/auth/sessions/%2F%00%F0%9F%98%80").bearer_auth(&server.token);
+    refused(request.send().await.unwrap(), 404, "NOT_FOUND").await;
 }

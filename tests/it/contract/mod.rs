@@ -1,5 +1,7 @@
 //! The contract of every answer.
 
+mod auth;
 mod errors;
+mod headers;
 mod web;
 mod workers;

@@ -1,6 +1,7 @@
 //! Starts servers in this process, on a free port and a temporary state folder.
 #![allow(dead_code, reason = "not every test needs every helper")]
 
+pub mod answer;
 pub mod film;
 pub mod play;
 pub mod program;
@@ -36,6 +37,15 @@ pub async fn server(roots: &[&Path]) -> Server {
 
 /// The same with the configuration changed first.
 pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
+    let mut server = unclaimed(roots, change).await;
+    let accounts = &server.service.accounts;
+    server.token = accounts.issue("viewer", Role::User).await.expect("a user can be made");
+    server.admin = accounts.issue("keeper", Role::Admin).await.expect("a user can be made");
+    server
+}
+
+/// A server that nobody has set up: without users, and with empty tokens.
+pub async fn unclaimed(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.roots =
@@ -50,8 +60,8 @@ pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> S
     }));
     Server {
         base,
-        token: service.accounts.issue("viewer", Role::User).await.expect("a user can be made"),
-        admin: service.accounts.issue("keeper", Role::Admin).await.expect("a user can be made"),
+        token: String::new(),
+        admin: String::new(),
         service,
         client: reqwest::Client::new(),
         folder,
@@ -63,6 +73,11 @@ impl Server {
     /// A request as the ordinary user.
     pub fn get(&self, path: &str) -> reqwest::RequestBuilder {
         self.client.get(format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    /// A request as nobody.
+    pub fn ask(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base))
     }
 
     /// A JSON request as the ordinary user.

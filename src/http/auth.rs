@@ -1,0 +1,263 @@
+//! `/api/auth/…`: setting up, signing in and out, the devices one is signed in on (contract section 15).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::USER_AGENT;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, delete, get, post};
+use super::reply;
+use super::users::UserView;
+use crate::domain::access::Access;
+use crate::domain::time::instant;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::accounts::{DeviceView, Issued};
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/auth/status", Access::Public).to(service, status),
+        post("/api/auth/setup", Access::Public).to(service, set_up),
+        post("/api/auth/login", Access::Public).to(service, login),
+        post("/api/auth/logout", Access::User).to(service, logout),
+        get("/api/auth/me", Access::User).to(service, me),
+        post("/api/auth/password", Access::User).to(service, change_password),
+        get("/api/auth/sessions", Access::User).to(service, sessions),
+        delete("/api/auth/sessions", Access::User).to(service, revoke_others),
+        delete("/api/auth/sessions/{id}", Access::User).to(service, revoke),
+    ]
+}
+
+/// Whether somebody must set the server up first.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuthStatus {
+    setup_required: bool,
+}
+
+/// A sign-in.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginRequest {
+    username: String,
+    password: String,
+    /// What the list of devices shows; the `User-Agent` when absent.
+    device_name: Option<String>,
+}
+
+/// The making of the first admin.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetupRequest {
+    /// From the server's console or the file `setup-code` in its state folder.
+    code: String,
+    username: String,
+    password: String,
+    device_name: Option<String>,
+}
+
+/// A change of one's own password.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PasswordRequest {
+    current_password: String,
+    new_password: String,
+}
+
+/// A token, and whose it is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginAnswer {
+    /// Shown once.
+    token: String,
+    #[schema(example = "Bearer")]
+    token_type: &'static str,
+    /// Moves on whenever the token is used.
+    #[schema(format = DateTime)]
+    expires_at: String,
+    user: UserView,
+}
+
+/// Who one is signed in as.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Me {
+    user: UserView,
+    session: SessionView,
+}
+
+/// The devices one is signed in on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sessions {
+    sessions: Vec<SessionView>,
+}
+
+/// One device that is signed in.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    id: String,
+    device_name: Option<String>,
+    /// Where it signed in from.
+    address: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    last_seen_at: String,
+    #[schema(format = DateTime)]
+    expires_at: String,
+    /// Whether this request came from it.
+    current: bool,
+}
+
+/// How many devices were signed out.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Revoked {
+    revoked: usize,
+}
+
+/// Whether the server must be set up first
+#[utoipa::path(get, path = "/api/auth/status", tag = "Accounts",
+    responses((status = 200, description = "The state of the server", body = AuthStatus)))]
+pub(super) async fn status(service: Arc<Service>, _: Call) -> Result<Response> {
+    Ok(reply::json(&AuthStatus { setup_required: service.accounts.setup_required() }))
+}
+
+/// Make the first admin, with the code from the console
+#[utoipa::path(post, path = "/api/auth/setup", tag = "Accounts", request_body = SetupRequest, responses(
+    (status = 200, description = "Signed in as the new admin", body = LoginAnswer),
+    (status = 401, description = "`INVALID_CREDENTIALS`: wrong or expired code"),
+    (status = 409, description = "`CONFLICT`: there is an admin already"),
+    (status = 429, description = "`RATE_LIMITED`")))]
+pub(super) async fn set_up(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: SetupRequest = call.json().await?;
+    let (device, address) = (device_name(&call, asked.device_name), client(&service, &call));
+    let SetupRequest { code, username, password, .. } = asked;
+    let issued = service.accounts.set_up(&code, &username, &password, device.as_deref(), address).await?;
+    Ok(reply::json(&LoginAnswer::from(issued)))
+}
+
+/// Sign in
+#[utoipa::path(post, path = "/api/auth/login", tag = "Accounts", request_body = LoginRequest, responses(
+    (status = 200, description = "Signed in", body = LoginAnswer),
+    (status = 401, description = "`INVALID_CREDENTIALS`, the same for unknown names"),
+    (status = 429, description = "`RATE_LIMITED`, with `Retry-After`")))]
+pub(super) async fn login(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: LoginRequest = call.json().await?;
+    let (device, address) = (device_name(&call, asked.device_name), client(&service, &call));
+    let issued = service.accounts.login(&asked.username, &asked.password, device.as_deref(), address).await?;
+    Ok(reply::json(&LoginAnswer::from(issued)))
+}
+
+/// Sign this device out
+#[utoipa::path(post, path = "/api/auth/logout", tag = "Accounts",
+    responses((status = 204, description = "Signed out; the token and every link signed with it are dead")))]
+pub(super) async fn logout(service: Arc<Service>, call: Call) -> Result<Response> {
+    let principal = call.user()?;
+    service.accounts.revoke(&principal.user_id, &principal.login_id).await?;
+    Ok(reply::empty())
+}
+
+/// Who one is signed in as
+#[utoipa::path(get, path = "/api/auth/me", tag = "Accounts",
+    responses((status = 200, description = "User and device of the token", body = Me)))]
+pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
+    let principal = call.user()?;
+    let devices = service.accounts.devices(&principal.user_id);
+    let device = devices.into_iter().find(|device| device.login.id == principal.login_id);
+    let session = SessionView::of(device.ok_or_else(gone)?, &principal.login_id);
+    let user = service.accounts.user_named(&principal.username).map_err(|_| gone())?;
+    Ok(reply::json(&Me { user: user.into(), session }))
+}
+
+/// Change one's own password; all other devices are signed out
+#[utoipa::path(post, path = "/api/auth/password", tag = "Accounts", request_body = PasswordRequest, responses(
+    (status = 204, description = "Changed"),
+    (status = 401, description = "`INVALID_CREDENTIALS`: the current password is wrong"),
+    (status = 429, description = "`RATE_LIMITED`")))]
+pub(super) async fn change_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: PasswordRequest = call.json().await?;
+    let (principal, address) = (call.user()?, client(&service, &call));
+    service.accounts.change_password(principal, &asked.current_password, &asked.new_password, address).await?;
+    Ok(reply::empty())
+}
+
+/// The devices one is signed in on, last seen first
+#[utoipa::path(get, path = "/api/auth/sessions", tag = "Accounts",
+    responses((status = 200, description = "All that have not expired", body = Sessions)))]
+pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
+    let principal = call.user()?;
+    let devices = service.accounts.devices(&principal.user_id).into_iter();
+    let sessions = devices.map(|device| SessionView::of(device, &principal.login_id)).collect();
+    Ok(reply::json(&Sessions { sessions }))
+}
+
+/// Sign every other device out
+#[utoipa::path(delete, path = "/api/auth/sessions", tag = "Accounts",
+    responses((status = 200, description = "Signed out", body = Revoked)))]
+pub(super) async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
+    let principal = call.user()?;
+    let revoked = service.accounts.revoke_all(&principal.user_id, Some(&principal.login_id)).await?;
+    Ok(reply::json(&Revoked { revoked }))
+}
+
+/// Sign one device out
+#[utoipa::path(delete, path = "/api/auth/sessions/{id}", tag = "Accounts",
+    params(("id" = String, Path, description = "As listed")), responses(
+    (status = 204, description = "Signed out at once"),
+    (status = 404, description = "`NOT_FOUND`: no such device of this user")))]
+pub(super) async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
+    service.accounts.revoke(&call.user()?.user_id, &call.params[0]).await?;
+    Ok(reply::empty())
+}
+
+impl From<Issued> for LoginAnswer {
+    fn from(issued: Issued) -> Self {
+        Self {
+            token: issued.token,
+            token_type: "Bearer",
+            expires_at: instant(issued.expires_at),
+            user: issued.user.into(),
+        }
+    }
+}
+
+impl SessionView {
+    fn of(device: DeviceView, current: &str) -> Self {
+        let DeviceView { login, expires_at } = device;
+        Self {
+            current: login.id == current,
+            id: login.id,
+            device_name: login.device,
+            address: login.address,
+            created_at: instant(login.created_at),
+            last_seen_at: instant(login.last_seen_at),
+            expires_at: instant(expires_at),
+        }
+    }
+}
+
+/// The token was revoked between the door and the handler.
+fn gone() -> Error {
+    Error::new(Code::Unauthorized, "the token was revoked").with_header("www-authenticate", "Bearer")
+}
+
+fn device_name(call: &Call, said: Option<String>) -> Option<String> {
+    said.or_else(|| call.header(USER_AGENT).map(str::to_owned))
+}
+
+/// Where a request comes from: the peer, or whom a trusted proxy names last in `X-Forwarded-For`.
+fn client(service: &Service, call: &Call) -> IpAddr {
+    let peer = call.context.remote.to_canonical();
+    if !service.config.trusted_proxies.contains(&peer) {
+        return peer;
+    }
+    let named = call.header("x-forwarded-for").and_then(|list| list.rsplit(',').next()?.trim().parse().ok());
+    named.unwrap_or(peer)
+}

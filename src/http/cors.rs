@@ -1,0 +1,60 @@
+//! CORS: which web pages elsewhere may call this server (Fetch standard, section 3.3).
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue,
+    ORIGIN, VARY,
+};
+
+/// What a page may send beside the headers that are always allowed.
+const ALLOWED: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, if-match, if-modified-since, if-none-match, if-range, prefer, range",
+);
+
+/// What a page may read beside the headers that always can be.
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "accept-ranges, content-disposition, content-length, content-range, etag, last-modified, location, retry-after, \
+     x-api-version, x-request-id",
+);
+
+/// How long a browser may remember a preflight, seconds.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// The configured origins. Tokens travel in a header that a page must set itself, so credentials are never allowed.
+#[derive(Debug)]
+pub struct Cors {
+    origins: Vec<HeaderValue>,
+}
+
+impl Cors {
+    pub fn new(origins: &[String]) -> Self {
+        Self { origins: origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect() }
+    }
+
+    /// The request's origin, if its page may call.
+    pub fn allowed(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        let origin = request.get(ORIGIN)?;
+        self.origins.iter().find(|known| *known == origin).cloned()
+    }
+
+    /// Marks an answer for the page that asked.
+    pub fn mark(&self, origin: Option<HeaderValue>, answer: &mut HeaderMap) {
+        if self.origins.is_empty() {
+            return;
+        }
+        answer.append(VARY, HeaderValue::from_static("origin"));
+        if let Some(origin) = origin {
+            answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        }
+    }
+
+    /// Answers a preflight: what the page may do with this path.
+    pub fn preflight(&self, request: &HeaderMap, methods: &HeaderValue, answer: &mut HeaderMap) {
+        if self.allowed(request).is_some() && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
+            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED);
+            answer.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! From a request to its endpoint, and from the endpoint's answer to what is sent.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Method, StatusCode};
+use warp::reply::Response;
+
+use super::call::{Call, Context};
+use super::cors::Cors;
+use super::endpoint::Endpoint;
+use super::upload::Upload;
+use super::{reply, target};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+/// The longest any answer may take to begin. Each wait has a shorter bound of its own (a segment 20 s, storage 15 s);
+/// this one is for what was forgotten.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const API_VERSION: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-api-version"), HeaderValue::from_static("1"));
+
+/// All endpoints, found by path.
+pub struct Dispatch {
+    service: Arc<Service>,
+    endpoints: Vec<Arc<Endpoint>>,
+    /// Endpoints whose path has no parameters.
+    fixed: HashMap<&'static str, Vec<usize>>,
+    /// The others, more exact ones first.
+    open: Vec<usize>,
+    cors: Cors,
+}
+
+/// A request as warp took it apart.
+pub struct Request {
+    pub method: Method,
+    pub path: String,
+    pub query: String,
+    pub headers: HeaderMap,
+    pub context: Context,
+    pub body: Upload,
+}
+
+impl Dispatch {
+    pub fn new(service: &Arc<Service>, endpoints: Vec<Endpoint>) -> Self {
+        let endpoints: Vec<Arc<Endpoint>> = endpoints.into_iter().map(Arc::new).collect();
+        let mut fixed: HashMap<&'static str, Vec<usize>> = HashMap::new();
+        let mut open = Vec::new();
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            match endpoint.path.contains('{') {
+                true => open.push(index),
+                false => fixed.entry(endpoint.path).or_default().push(index),
+            }
+        }
+        open.sort_by_key(|index| std::cmp::Reverse(target::exactness(endpoints[*index].path)));
+        let cors = Cors::new(&service.config.allowed_origins);
+        Self { service: service.clone(), endpoints, fixed, open, cors }
+    }
+
+    /// Answers a request. Whatever happens, it is an answer in the contract's shape.
+    pub async fn answer(self: Arc<Self>, request: Request) -> Response {
+        let started = Instant::now();
+        let (context, method) = (request.context.clone(), request.method.clone());
+        let origin = self.cors.allowed(&request.headers);
+        let (route, answer) = self.route(request).await;
+        let mut response = answer.unwrap_or_else(|error| reply::error(error, &context));
+
+        let headers = response.headers_mut();
+        headers.insert(API_VERSION.0, API_VERSION.1);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Ok(id) = HeaderValue::from_str(&context.request_id) {
+            headers.insert("x-request-id", id);
+        }
+        self.cors.mark(origin, headers);
+        log(&context, &method, route, response.status(), started);
+        response
+    }
+
+    async fn route(&self, request: Request) -> (&'static str, Result<Response>) {
+        let Request { method, path, query, headers, context, body } = request;
+        let Some((endpoint, params)) = self.find(&method, &path) else {
+            let allow = self.allow(&path);
+            let answer = match allow {
+                Some(allow) if method == Method::OPTIONS => Ok(self.options(&headers, &allow)),
+                Some(allow) => Err(Error::new(Code::MethodNotAllowed, format!("{method} is not allowed here"))
+                    .with_header("allow", allow)),
+                None => Err(Error::new(Code::NotFound, "no such route")),
+            };
+            return ("-", answer);
+        };
+        let limit = endpoint.body_limit.unwrap_or(self.service.config.limits.body_bytes);
+        let params: Result<Vec<String>> = params.into_iter().map(target::decode).collect();
+        let mut call = Call {
+            context,
+            method,
+            path: String::new(),
+            params: Vec::new(),
+            headers,
+            principal: None,
+            query: Vec::new(),
+            body,
+            body_limit: limit,
+        };
+        let admitted = async {
+            call.params = params?;
+            call.query = target::query(&query)?;
+            call.path = path;
+            call.principal = endpoint.admit(&self.service, &call)?;
+            call.body.within(limit)
+        };
+        if let Err(error) = admitted.await {
+            return (endpoint.path, Err(error));
+        }
+        (endpoint.path, run(&endpoint, call).await)
+    }
+
+    fn find<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {
+        let wanted = if *method == Method::HEAD { &Method::GET } else { method };
+        let fixed = self.fixed.get(path).into_iter().flatten().map(|index| &self.endpoints[*index]);
+        if let Some(endpoint) = fixed.into_iter().find(|endpoint| endpoint.method == *wanted) {
+            return Some((endpoint.clone(), Vec::new()));
+        }
+        let open = self.open.iter().map(|index| &self.endpoints[*index]).filter(|endpoint| endpoint.method == *wanted);
+        let mut fitting = open.filter_map(|endpoint| Some((endpoint.clone(), target::fit(endpoint.path, path)?)));
+        fitting.next()
+    }
+
+    /// The methods a path has; None for a path that is none.
+    fn allow(&self, path: &str) -> Option<String> {
+        let mut methods: Vec<&str> = Vec::new();
+        for endpoint in self.endpoints.iter().filter(|endpoint| target::fit(endpoint.path, path).is_some()) {
+            methods.push(endpoint.method.as_str());
+            if endpoint.method == Method::GET {
+                methods.push("HEAD");
+            }
+        }
+        if methods.is_empty() {
+            return None;
+        }
+        methods.push("OPTIONS");
+        methods.sort_unstable();
+        methods.dedup();
+        Some(methods.join(", "))
+    }
+
+    fn options(&self, request: &HeaderMap, allow: &str) -> Response {
+        let mut response = reply::empty();
+        if let Ok(allow) = HeaderValue::from_str(allow) {
+            self.cors.preflight(request, &allow, response.headers_mut());
+            response.headers_mut().insert(ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// Runs a handler: bounded in time, and a panic in it is an answer too.
+async fn run(endpoint: &Endpoint, call: Call) -> Result<Response> {
+    let changes = call.method != Method::GET && call.method != Method::HEAD;
+    let context = call.context.clone();
+    let work = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
+    let bounded = async move {
+        match tokio::time::timeout(DEADLINE, work).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(panic)) => {
+                let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+                Err(Error::internal(format!("a handler panicked: {}", said.unwrap_or_default())))
+            }
+            Err(_) => {
+                let late = format!("no answer within {} s", DEADLINE.as_secs());
+                tracing::warn!(request.id = %context.request_id, "{late}");
+                Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
+            }
+        }
+    };
+    if !changes {
+        return bounded.await;
+    }
+    // A change that has begun is brought to its end even when the client goes away.
+    tokio::spawn(bounded).await.unwrap_or_else(|cause| Err(Error::internal(cause)))
+}
+
+/// One line per request: what changes something or was refused for its credentials at `info`, our faults at `warn`, the
+/// many reads of a playing screen at `debug`. Never a path or a query: they hold names and grants.
+fn log(context: &Context, method: &Method, route: &str, status: StatusCode, started: Instant) {
+    let (id, method, status) = (&*context.request_id, method.as_str(), status.as_u16());
+    let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
+    match status {
+        500.. => tracing::warn!(request.id = id, method, route, status, duration_ms, "answered"),
+        401 | 403 | 429 => tracing::info!(request.id = id, method, route, status, duration_ms, "answered"),
+        _ if method != "GET" && method != "HEAD" => {
+            tracing::info!(request.id = id, method, route, status, duration_ms, "answered");
+        }
+        _ => tracing::debug!(request.id = id, method, route, status, duration_ms, "answered"),
+    }
+}

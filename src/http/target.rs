@@ -1,0 +1,101 @@
+//! A request's target: path templates and query, decoded strictly.
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::{Code, Error, Result};
+
+/// The raw values of the template's `{…}` parts when `path` fits it.
+pub fn fit<'a>(template: &str, path: &'a str) -> Option<Vec<&'a str>> {
+    let (mut wanted, mut given) = (template.split('/'), path.split('/'));
+    let mut values = Vec::new();
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return Some(values),
+            (Some(part), Some(value)) if part.starts_with('{') && !value.is_empty() => values.push(value),
+            (Some(part), Some(value)) if part == value => {}
+            _ => return None,
+        }
+    }
+}
+
+/// How much of a template is fixed: of two that fit, the more exact one is meant.
+pub fn exactness(template: &str) -> usize {
+    template.split('/').filter(|part| !part.starts_with('{')).count()
+}
+
+/// Percent-decodes.
+///
+/// # Errors
+/// `BAD_REQUEST` for a `%` without two hex digits, and for what is not UTF-8.
+pub fn decode(raw: &str) -> Result<String> {
+    let malformed = || Error::new(Code::BadRequest, "the address has a % without two hex digits behind it");
+    let mut rest = raw.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let hex = rest.get(at + 1..at + 3).ok_or_else(malformed)?;
+        if !hex.iter().all(u8::is_ascii_hexdigit) {
+            return Err(malformed());
+        }
+        rest = &rest[at + 3..];
+    }
+    let text = percent_decode_str(raw).decode_utf8();
+    text.map(|text| text.into_owned()).map_err(|_| Error::new(Code::BadRequest, "the address is not UTF-8"))
+}
+
+/// The parameters of a query, `+` meaning a space.
+///
+/// # Errors
+/// `BAD_REQUEST` for bad encoding and for a parameter given twice: which one counts would be a guess.
+pub fn query(raw: &str) -> Result<Vec<(String, String)>> {
+    let mut parameters: Vec<(String, String)> = Vec::new();
+    for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?);
+        if parameters.iter().any(|(known, _)| *known == name) {
+            return Err(Error::new(Code::BadRequest, format!("{name} is given twice")));
+        }
+        if parameters.len() == MAX_PARAMETERS {
+            return Err(Error::new(Code::BadRequest, format!("more than {MAX_PARAMETERS} parameters")));
+        }
+        parameters.push((name, value));
+    }
+    Ok(parameters)
+}
+
+/// Parameters of one query; no route takes as many.
+const MAX_PARAMETERS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_fit_by_parts_and_nothing_else() {
+        let template = "/api/x/{id}/status";
+        assert_eq!(fit(template, "/api/x/a%20b/status"), Some(vec!["a%20b"]));
+        for other in ["/api/x//status", "/api/x/a/status/", "/api/x/a", "/api/x/a/b/status", "//api/x/a/status", ""] {
+            assert_eq!(fit(template, other), None, "{other}");
+        }
+        assert!(exactness(template) > exactness("/api/x/{id}/{asset}"));
+    }
+
+    #[test]
+    fn queries_are_decoded_strictly() {
+        let pairs = |raw| query(raw).map_err(|error| error.code);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            pairs("a=1+2&b=%C3%B6%2B&c&=d&"),
+            Ok(vec![pair("a", "1 2"), pair("b", "ö+"), pair("c", ""), pair("", "d")])
+        );
+        for wrong in [
+            "a=%",
+            "a=%4",
+            "a=%zz",
+            "a=%ff",
+            "a=1&%61=2",
+            &"a&".repeat(2),
+            &(0..65).map(|n| format!("{n}&")).collect::<String>(),
+        ] {
+            assert_eq!(pairs(wrong), Err(Code::BadRequest), "{wrong}");
+        }
+    }
+}

@@ -28,7 +28,8 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     let transcoder = service.clone();
     tokio::spawn(async move { transcoder.transcoder.warm().await });
     println!("listening on http://{address}");
-    http::serve::serve(service, listener, stop).await;
+    http::serve::serve(service.clone(), listener, stop).await;
+    service.sessions.shutdown().await;
     Ok(())
 }
 

@@ -97,14 +97,11 @@ pub struct SubtitleRendition {
 }
 
 /// The multivariant playlist (`index.m3u8`).
-pub fn multivariant(
-    variant: &Variant,
-    subtitles: Option<&SubtitleRendition>,
-    start_seconds: f64,
-    grant: &str,
-) -> String {
+///
+/// `EXT-X-START` stands in the media playlists alone: ffmpeg 5.1 takes a multivariant playlist that has it for a media
+/// playlist without segments beside its variant.
+pub fn multivariant(variant: &Variant, subtitles: Option<&SubtitleRendition>, grant: &str) -> String {
     let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
-    start(&mut text, start_seconds);
     if let Some(rendition) = subtitles {
         let name = quoted(&rendition.name);
         let _ =
@@ -201,12 +198,11 @@ mod tests {
     #[test]
     fn a_multivariant_playlist_names_variant_and_subtitles() {
         let subtitles = SubtitleRendition { name: "Say \"hi\"\n".into(), language: Some("de".into()), forced: false };
-        let text = multivariant(&variant(), Some(&subtitles), 4.25, "G.r-a_nt");
+        let text = multivariant(&variant(), Some(&subtitles), "G.r-a_nt");
         insta::assert_snapshot!(text, @r#"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-START:TIME-OFFSET=4.250,PRECISE=YES
         #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subs",NAME="Say 'hi'",DEFAULT=YES,AUTOSELECT=YES,FORCED=NO,LANGUAGE="de",URI="s0.m3u8?st=G.r-a_nt"
         #EXT-X-STREAM-INF:BANDWIDTH=3300000,AVERAGE-BANDWIDTH=2400000,CODECS="avc1.640028,mp4a.40.2",RESOLUTION=1280x720,FRAME-RATE=23.976,SUBTITLES="subs"
         v0.m3u8?st=G.r-a_nt
@@ -220,7 +216,7 @@ mod tests {
     #[test]
     fn an_unknown_codec_or_size_is_left_out() {
         let bare = Variant { codecs: None, size: None, frame_rate: None, track: Track::Audio, ..variant() };
-        insta::assert_snapshot!(multivariant(&bare, None, 0.0, "g"), @r"
+        insta::assert_snapshot!(multivariant(&bare, None, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-INDEPENDENT-SEGMENTS

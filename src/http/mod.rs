@@ -24,6 +24,7 @@ mod library;
 pub mod reply;
 pub mod serve;
 mod target;
+mod transcode;
 mod upload;
 mod users;
 mod web;
@@ -38,6 +39,7 @@ use upload::Upload;
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     [
         file::endpoints(service),
+        transcode::endpoints(service),
         info::endpoints(service),
         library::endpoints(service),
         health::endpoints(service),

@@ -12,7 +12,9 @@ pub mod clock;
 pub mod library;
 pub mod listing;
 pub mod media;
+pub mod planner;
 pub mod runs;
+pub mod sessions;
 pub mod sidecars;
 pub mod workers;
 
@@ -20,6 +22,7 @@ use accounts::Accounts;
 use clock::Clock;
 use library::Library;
 use media::Probes;
+use sessions::Sessions;
 use workers::LocalTranscoder;
 
 /// Everything a request can ask for.
@@ -32,6 +35,7 @@ pub struct Service {
     pub library: Arc<Library>,
     pub transcoder: LocalTranscoder,
     pub media: Probes,
+    pub sessions: Sessions,
 }
 
 impl Service {
@@ -50,6 +54,7 @@ impl Service {
             clock,
             library: Arc::new(Library::new(roots.clone())),
             roots,
+            sessions: Sessions::open(&config)?,
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         }))

@@ -76,7 +76,6 @@ pub struct Progress {
 
 /// All runs of the program.
 pub struct Runs {
-    transcoder: Arc<dyn Transcoder>,
     segments: Segments,
     slots: Arc<Semaphore>,
     max_jobs: usize,
@@ -107,10 +106,9 @@ pub struct Lease {
 pub(super) struct Reader;
 
 impl Runs {
-    /// Runs by `transcoder`, at most `max_jobs` encoding at once, segments kept in `segments`.
-    pub fn new(transcoder: Arc<dyn Transcoder>, segments: Segments, max_jobs: usize) -> Self {
+    /// At most `max_jobs` encoding at once, segments kept in `segments`.
+    pub fn new(segments: Segments, max_jobs: usize) -> Self {
         Self {
-            transcoder,
             segments,
             slots: Arc::new(Semaphore::new(max_jobs)),
             max_jobs,
@@ -120,22 +118,17 @@ impl Runs {
         }
     }
 
-    /// The producer's name, for diagnostics.
-    pub fn producer(&self) -> &'static str {
-        self.transcoder.name()
-    }
-
     /// Encodes that hold one of the `max_jobs` places.
     pub fn active_jobs(&self) -> usize {
         self.max_jobs - self.slots.available_permits()
     }
 
-    /// Joins the readers of a rendition, or begins it. Copied video takes no place among the encodes.
+    /// Joins the readers of a rendition, or begins it by `transcoder`. Copied video takes no place among the encodes.
     ///
     /// # Errors
     /// `TRANSCODER_BUSY` when this would be one encode too many.
-    pub fn lease(&self, work: Work) -> Result<Lease> {
-        let version = format!("{}/{}", self.transcoder.name(), self.transcoder.version());
+    pub fn lease(&self, transcoder: Arc<dyn Transcoder>, work: Work) -> Result<Lease> {
+        let version = format!("{}/{}", transcoder.name(), transcoder.version());
         let name: Arc<str> = format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into();
         let mut lines = lock(&self.lines);
         let known = lines.get(&name).and_then(Weak::upgrade);
@@ -148,14 +141,8 @@ impl Runs {
         }
         let slots = Arc::new(Mutex::new(slots));
         let (commands, inbox) = mpsc::channel(64);
-        let (owner, progress) = Owner::new(
-            self.transcoder.clone(),
-            self.segments.clone(),
-            name.clone(),
-            work,
-            slots.clone(),
-            self.slots.clone(),
-        );
+        let (owner, progress) =
+            Owner::new(transcoder, self.segments.clone(), name.clone(), work, slots.clone(), self.slots.clone());
         let mut stop = self.stop.subscribe();
         let mut owners = lock(&self.owners);
         while owners.try_join_next().is_some() {}

@@ -8,6 +8,8 @@ mod corpus;
 mod engine;
 /// Files and paths made to do harm: no crash, no leak, no hang, nothing left behind.
 mod hostile;
+/// What users do, from end to end.
+mod journeys;
 /// Starts servers and makes media, so that a test is three lines.
 mod kit;
 /// The library over HTTP: paths, folders, bytes.

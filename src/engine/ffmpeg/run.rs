@@ -1,6 +1,6 @@
 //! A run: one ffmpeg working forward, its stream cut into segments as it comes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,9 +44,16 @@ impl Ffmpeg {
     /// # Errors
     /// Why there is none, or that it does not run.
     pub fn find() -> Result<Self, String> {
-        let program = super::program().ok_or("there is no ffmpeg on the search path")?;
+        Self::at(&super::program().ok_or("there is no ffmpeg on the search path")?)
+    }
+
+    /// The same for a program by its path, or by its name on the search path.
+    ///
+    /// # Errors
+    /// Why it does not run.
+    pub fn at(program: &Path) -> Result<Self, String> {
         let ask = |option: &str| -> Result<String, String> {
-            let mut command = std::process::Command::new(&program);
+            let mut command = std::process::Command::new(program);
             command.args(["-hide_banner", option]).stdin(Stdio::null()).stderr(Stdio::null());
             let output = command.output().map_err(|cause| format!("{}: {cause}", program.display()))?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -56,7 +63,7 @@ impl Ffmpeg {
         let filters = ask("-filters")?;
         let has = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
         let abilities = Abilities { tone_map: has("zscale") && has("tonemap"), text: has("ass") };
-        Ok(Self { version: format!("ffmpeg {version} a{ARGUMENTS_VERSION}"), program, abilities })
+        Ok(Self { version: format!("ffmpeg {version} a{ARGUMENTS_VERSION}"), program: program.to_owned(), abilities })
     }
 
     pub fn abilities(&self) -> Abilities {

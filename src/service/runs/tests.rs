@@ -22,7 +22,7 @@ fn bench(fake: Fake, max_jobs: usize) -> Bench {
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
     let budget = Budget { memory: 64 << 20, rendition_memory: 64 << 20, disk: 0 };
     let segments = Segments::open(&folder.path().join("segments"), budget).unwrap();
-    Bench { runs: Runs::new(Arc::new(fake.clone()), segments, max_jobs), fake, folder }
+    Bench { runs: Runs::new(segments, max_jobs), fake, folder }
 }
 
 impl Bench {
@@ -65,8 +65,12 @@ impl Bench {
         }
     }
 
+    fn try_lease(&self, height: u32) -> Result<Lease> {
+        self.runs.lease(Arc::new(self.fake.clone()), self.work(height))
+    }
+
     fn lease(&self, height: u32) -> Lease {
-        self.runs.lease(self.work(height)).unwrap()
+        self.try_lease(height).unwrap()
     }
 }
 
@@ -218,7 +222,7 @@ async fn a_source_that_changed_ends_the_work() {
 async fn one_encode_too_many_is_refused_until_a_place_is_free() {
     let bench = bench(second(), 1);
     let first = bench.lease(240);
-    let refused = bench.runs.lease(bench.work(360)).err().unwrap();
+    let refused = bench.try_lease(360).err().unwrap();
     assert_eq!(refused.code, Code::TranscoderBusy);
     assert_eq!(refused.details, Some(serde_json::json!({"active": 1, "max": 1})));
     drop(first);

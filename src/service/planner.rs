@@ -1,0 +1,410 @@
+//! From a wish to a plan: what a session makes of an item, known before anything is made.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Service;
+use super::runs::Work;
+use crate::domain::grid::Grid;
+use crate::domain::media::{Media, Stream, Video};
+use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
+use crate::domain::playback::{self, Action, Decision, DeviceProfile, RUNGS, Reason, SubtitleWish, Tracks, Wish};
+use crate::domain::playlist::SubtitleRendition;
+use crate::domain::time::{FrameRate, seconds, ticks};
+use crate::engine::source::Source;
+use crate::error::{Code, Error, Result};
+
+/// Copied video whose segments would be longer is encoded: a viewer would wait for them, and a seek would land far off.
+const LONGEST_COPIED_SECONDS: f64 = 12.0;
+
+/// Most pixels of an encoded picture: what level 5.1 holds (ISO/IEC 14496-10 table A-1).
+const MOST_PIXELS: f64 = 36_864.0 * 256.0;
+
+/// Bit rates of encoded sound, kbit/s.
+const STEREO_KBPS: u32 = 160;
+const SURROUND_KBPS: u32 = 384;
+
+/// A viewer's request, its words already read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartRequest {
+    pub media_path: String,
+    pub audio_stream: Option<u32>,
+    pub subtitle: SubtitleRequest,
+    pub subtitle_stream: Option<u32>,
+    pub subtitle_path: Option<String>,
+    pub start_seconds: f64,
+    /// None = original.
+    pub max_height: Option<u32>,
+    pub max_bitrate_kbps: Option<u32>,
+    pub max_audio_channels: Option<u32>,
+    pub device: DeviceProfile,
+    pub force_transcode: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SubtitleRequest {
+    #[default]
+    None,
+    /// A stream of the item: text beside the picture, bitmaps in it.
+    Embedded,
+    /// A text file of the library, beside the picture.
+    External,
+    /// Drawn into the picture.
+    Burn,
+}
+
+/// How a request is answered.
+#[derive(Clone, Debug)]
+pub enum Planned {
+    /// The file as it is.
+    Direct {
+        source: Arc<Source>,
+        duration_seconds: Option<f64>,
+        reasons: Vec<Reason>,
+    },
+    Session(Box<Plan>),
+}
+
+/// A session before it starts.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub work: Work,
+    pub request: StartRequest,
+    pub duration_seconds: f64,
+    pub reasons: Vec<Reason>,
+    /// Text beside the picture.
+    pub subtitles: Option<TextSubtitles>,
+    /// Display size, frame rate and rates in bit/s, for the multivariant playlist.
+    pub size: Option<(u32, u32)>,
+    pub frame_rate: Option<FrameRate>,
+    pub bandwidth: u64,
+    pub average_bandwidth: u64,
+    /// RFC 6381 of the sound.
+    pub audio_codec: Option<String>,
+}
+
+/// A text subtitle that becomes a WebVTT rendition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextSubtitles {
+    pub wish: SubtitleWish,
+    pub rendition: SubtitleRendition,
+}
+
+/// Plans a session, or finds that none is needed.
+///
+/// # Errors
+/// Those of opening and probing; `VALIDATION_ERROR` for tracks and positions the item does not have;
+/// `UNPLAYABLE_MEDIA` with reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and nothing can.
+pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
+    let source = service.library.open(&request.media_path).await?;
+    let media = service.media.probe(&source).await?;
+    let (wish, sidecar) = wish(service, &request, &media).await?;
+    let (decision, mut reasons) = playback::decide(&media, &request.device, &wish);
+    check_start(request.start_seconds, media.duration_seconds)?;
+    let tracks = match decision {
+        Decision::Refuse => return Err(unplayable(&reasons)),
+        Decision::Direct => {
+            return Ok(Planned::Direct { source, duration_seconds: media.duration_seconds, reasons });
+        }
+        Decision::Session(tracks) => tracks,
+    };
+    let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate(&source, &media));
+    let copied = copied_grid(service, &source, &media, &tracks, duration).await;
+    let (video, grid, duration) = match (tracks.video, copied) {
+        (Some((stream, _)), Some((grid, end))) => (Some(VideoPlan::Copy { stream }), grid, end),
+        (Some((stream, action)), None) => {
+            let duration = duration.ok_or_else(|| unplayable(&reasons))?;
+            if action == Action::Copy && !reasons.contains(&Reason::ContainerNotSupported) {
+                reasons.push(Reason::ContainerNotSupported);
+            }
+            let encoder = encoder(service).await?;
+            let plan = encode(&media, stream, &request, &wish, encoder)?;
+            let grid = Grid::frames(plan.rate, service.config.segment_seconds, duration);
+            (Some(VideoPlan::Encode(plan)), grid, duration)
+        }
+        (None, _) => {
+            let duration = duration.ok_or_else(|| unplayable(&reasons))?;
+            (None, Grid::steps(service.config.segment_seconds, duration), duration)
+        }
+    };
+    check_start(request.start_seconds, Some(duration))?;
+    let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
+    let rendition = Rendition { video, audio };
+    let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
+    let (bandwidth, average_bandwidth) = bandwidth(&source, &media, &rendition, duration);
+    let shown = picture(&media, &rendition);
+    Ok(Planned::Session(Box::new(Plan {
+        duration_seconds: duration,
+        subtitles: text_subtitles(&media, &wish),
+        size: shown.map(|(size, _)| size),
+        frame_rate: shown.and_then(|(_, rate)| rate),
+        bandwidth,
+        average_bandwidth,
+        audio_codec: audio_codec(&media, &rendition),
+        reasons,
+        request,
+        work: Work { source, fingerprint, media, rendition: Arc::new(rendition), grid: Arc::new(grid), sidecar },
+    })))
+}
+
+/// A subtitle file is no media, so the library's own check does not fit it.
+async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
+    let (roots, path) = (service.roots.clone(), path.to_owned());
+    tokio::task::spawn_blocking(move || roots.open_file(&path)).await.map_err(Error::internal)?.map(Arc::new)
+}
+
+fn unplayable(reasons: &[Reason]) -> Error {
+    let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
+    Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": reasons}))
+}
+
+fn check_start(start_seconds: f64, duration: Option<f64>) -> Result<()> {
+    match duration {
+        Some(duration) if start_seconds > 0.0 && start_seconds >= duration => {
+            Err(Error::field("startPositionSeconds", format!("is not before the end at {duration:.3} s")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The request against what the item has; beside it the file of a subtitle to burn.
+async fn wish(service: &Service, request: &StartRequest, media: &Media) -> Result<(Wish, Option<Arc<Source>>)> {
+    if let Some(index) = request.audio_stream
+        && !media.audios().any(|(stream, _)| stream.index == index)
+    {
+        return Err(Error::field("audioStreamIndex", format!("{index} is no audio stream of this file")));
+    }
+    let stream = match request.subtitle_stream {
+        None => None,
+        Some(index) => {
+            let found = media.subtitles().find(|(stream, _)| stream.index == index);
+            let (_, kind) = found.ok_or_else(|| {
+                Error::field("subtitleStreamIndex", format!("{index} is no subtitle stream of this file"))
+            })?;
+            Some((index, kind.text))
+        }
+    };
+    let mut sidecar = None;
+    let subtitle = match (request.subtitle, stream, &request.subtitle_path) {
+        (SubtitleRequest::None, ..) | (SubtitleRequest::Embedded, None, _) => SubtitleWish::None,
+        (SubtitleRequest::Embedded, Some((stream, true)), _) => SubtitleWish::Text { stream },
+        (SubtitleRequest::Embedded | SubtitleRequest::Burn, Some((stream, text)), _) => {
+            SubtitleWish::Burn(Burn::Embedded { stream, bitmap: !text })
+        }
+        (SubtitleRequest::External, _, Some(path)) => {
+            check_text_path(path)?;
+            service.roots.locate(path)?;
+            SubtitleWish::TextSidecar { path: path.clone() }
+        }
+        (SubtitleRequest::Burn, None, Some(path)) => {
+            check_text_path(path)?;
+            sidecar = Some(open_sidecar(service, path).await?);
+            SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap: false })
+        }
+        (SubtitleRequest::External, _, None) => {
+            return Err(Error::field("subtitlePath", "is needed for subtitleMode external"));
+        }
+        (SubtitleRequest::Burn, None, None) => {
+            return Err(Error::field("subtitleStreamIndex", "or subtitlePath is needed for subtitleMode burn"));
+        }
+    };
+    let wish = Wish {
+        audio_stream: request.audio_stream,
+        subtitle,
+        max_height: request.max_height,
+        max_bitrate_kbps: request.max_bitrate_kbps,
+        max_audio_channels: request.max_audio_channels,
+        force_transcode: request.force_transcode,
+    };
+    Ok((wish, sidecar))
+}
+
+fn check_text_path(path: &str) -> Result<()> {
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("srt" | "vtt" | "ass" | "ssa") => Ok(()),
+        _ => Err(Error::new(Code::UnsupportedMediaType, "subtitlePath is no text subtitle file")),
+    }
+}
+
+async fn encoder(service: &Service) -> Result<String> {
+    let report = service.transcoder.report().await;
+    let best = report.proven.first().map(|encoder| encoder.name.to_owned());
+    best.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
+}
+
+/// The grid of copied video and its end, seconds; None when it is not to be copied, or cannot be cut well.
+async fn copied_grid(
+    _service: &Service,
+    _source: &Arc<Source>,
+    _media: &Arc<Media>,
+    tracks: &Tracks,
+    _duration: Option<f64>,
+) -> Option<(Grid, f64)> {
+    let Some((_, Action::Copy)) = tracks.video else { return None };
+    None
+}
+
+/// A length by size and bit rate, for streams that do not say how long they are; at most a day.
+fn estimate(source: &Source, media: &Media) -> Option<f64> {
+    let kbps = media.bitrate_kbps.filter(|kbps| *kbps > 0)?;
+    let estimate = source.len as f64 * 8.0 / (f64::from(kbps) * 1000.0);
+    (estimate > 0.0).then_some(estimate.min(86_400.0))
+}
+
+fn encode(media: &Media, index: u32, request: &StartRequest, wish: &Wish, encoder: String) -> Result<EncodeVideo> {
+    let found = media.videos().find(|(stream, _)| stream.index == index);
+    let (stream, video) = found.ok_or_else(|| Error::internal(format!("stream {index} was chosen but is no video")))?;
+    let (width, height) = target_size(video, request.max_height);
+    let rung = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
+    // Unreduced means: as good as it gets, so half more than the rung.
+    let ceiling = if request.max_height.is_some() { rung } else { rung + rung / 2 };
+    let device_limit = request.device.max_bitrate_kbps;
+    let limit = [wish.max_bitrate_kbps, device_limit].into_iter().flatten().min();
+    let limit = limit.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
+    let burn = match &wish.subtitle {
+        SubtitleWish::Burn(burn) => Some(burn.clone()),
+        _ => None,
+    };
+    Ok(EncodeVideo {
+        stream: stream.index,
+        width,
+        height,
+        rate: target_rate(video),
+        deinterlace: video.interlaced,
+        tone_map: video.hdr,
+        burn,
+        max_kbps: limit.map_or(ceiling, |limit| ceiling.min(limit)),
+        encoder,
+    })
+}
+
+/// Size as the viewer sees it: square pixels, upright.
+pub fn display_size(video: &Video) -> (f64, f64) {
+    let (num, den) = video.sample_aspect;
+    let aspect = f64::from(num.max(1)) / f64::from(den.max(1));
+    let (width, height) = (f64::from(video.width.max(1)) * aspect, f64::from(video.height.max(1)));
+    if matches!(video.rotation, 90 | 270) { (height, width) } else { (width, height) }
+}
+
+/// The encoded size: never larger than shown, both sides even.
+fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
+    let (width, height) = display_size(video);
+    let lines = max_height.map_or(1.0, |lines| f64::from(lines) / height);
+    let area = (MOST_PIXELS / (width * height)).sqrt();
+    let scale = lines.min(area).min(4096.0 / width.max(height) * 2.0).min(1.0);
+    let even = |side: f64| ((side * scale / 2.0).round() as u32 * 2).max(2);
+    (even(width), even(height))
+}
+
+/// Rates that screens know, as exact fractions.
+const STANDARD_RATES: [(u32, u32); 8] =
+    [(24_000, 1001), (24, 1), (25, 1), (30_000, 1001), (30, 1), (50, 1), (60_000, 1001), (60, 1)];
+
+/// The source's own rate where it is constant and sensible; else the nearest standard one, at most 60.
+fn target_rate(video: &Video) -> FrameRate {
+    let nearest = |wanted: f64| {
+        let distance = |(num, den): &(u32, u32)| (f64::from(*num) / f64::from(*den) - wanted).abs();
+        let by_distance = |a: &(u32, u32), b: &(u32, u32)| distance(a).total_cmp(&distance(b));
+        let (num, den) = STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or((30, 1));
+        FrameRate { num, den }
+    };
+    let Some(rate) = video.frame_rate else { return FrameRate { num: 25, den: 1 } };
+    let fps = rate.as_f64();
+    if !(1.0..=240.0).contains(&fps) {
+        return FrameRate { num: 25, den: 1 };
+    }
+    let standard = nearest(fps);
+    if video.variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
+        return standard;
+    }
+    rate
+}
+
+fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> AudioPlan {
+    if action == Action::Copy {
+        return AudioPlan::Copy { stream: index };
+    }
+    let channels = media.audios().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
+    let aac = request.device.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
+    let device = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
+    // More than two only where somebody asked for it: every speaker plays stereo.
+    let surround = channels >= 6 && device >= 6 && request.max_audio_channels.is_some_and(|most| most >= 6);
+    let (channels, kbps) = if surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
+    AudioPlan::Encode { stream: index, channels, kbps }
+}
+
+fn text_subtitles(media: &Media, wish: &Wish) -> Option<TextSubtitles> {
+    let rendition = match &wish.subtitle {
+        SubtitleWish::Text { stream } => {
+            let stream = media.stream(*stream)?;
+            SubtitleRendition { name: subtitle_name(stream), language: stream.language.clone(), forced: stream.forced }
+        }
+        SubtitleWish::TextSidecar { path } => {
+            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+            SubtitleRendition { name, language: None, forced: false }
+        }
+        SubtitleWish::None | SubtitleWish::Burn(_) => return None,
+    };
+    Some(TextSubtitles { wish: wish.subtitle.clone(), rendition })
+}
+
+fn subtitle_name(stream: &Stream) -> String {
+    let named = stream.title.clone().or_else(|| stream.language.clone());
+    named.unwrap_or_else(|| format!("Subtitle {}", stream.index))
+}
+
+/// Display size and frame rate of the picture that is served.
+fn picture(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
+    match rendition.video.as_ref()? {
+        VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.rate))),
+        VideoPlan::Copy { stream } => {
+            let (_, video) = media.videos().find(|(found, _)| found.index == *stream)?;
+            let (width, height) = display_size(video);
+            Some(((width.round() as u32, height.round() as u32), video.frame_rate))
+        }
+    }
+}
+
+fn audio_codec(media: &Media, rendition: &Rendition) -> Option<String> {
+    match rendition.audio.as_ref()? {
+        AudioPlan::Encode { .. } => Some("mp4a.40.2".into()),
+        AudioPlan::Copy { stream } => media.stream(*stream)?.codec_string.clone(),
+    }
+}
+
+/// Peak and average rate of the rendition, bit/s, with what the transport stream adds.
+fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
+    let stream_kbps = |index: u32| media.stream(index).and_then(|stream| stream.bitrate_kbps).map(f64::from);
+    let file_kbps = source.len as f64 * 8.0 / duration.max(0.001) / 1000.0;
+    let (mut peak, mut average) = match &rendition.video {
+        None => (0.0, 0.0),
+        Some(VideoPlan::Copy { stream }) => {
+            let kbps = stream_kbps(*stream).unwrap_or(file_kbps);
+            (kbps * 2.0, kbps)
+        }
+        // A ceiling over two seconds; most pictures need less.
+        Some(VideoPlan::Encode(plan)) => (f64::from(plan.max_kbps) * 1.5, f64::from(plan.max_kbps) * 0.7),
+    };
+    let sound = match &rendition.audio {
+        None => 0.0,
+        Some(AudioPlan::Copy { stream }) => stream_kbps(*stream).unwrap_or(f64::from(STEREO_KBPS)),
+        Some(AudioPlan::Encode { kbps, .. }) => f64::from(*kbps),
+    };
+    peak += sound;
+    average += sound;
+    const CONTAINER: f64 = 1.05;
+    ((peak * CONTAINER * 1000.0) as u64, (average * CONTAINER * 1000.0) as u64)
+}
+
+/// The last segment is the last thing that can be asked for: a start behind its beginning is still inside the item.
+pub fn first_wanted(plan: &Plan) -> usize {
+    plan.work.grid.at(ticks(plan.request.start_seconds))
+}
+
+/// Whether the longest segment of a copy is short enough to wait for.
+#[allow(dead_code, reason = "used as soon as copied video has an index")]
+fn cuts_well(grid: &Grid) -> bool {
+    (0..grid.len()).all(|index| seconds(grid.length(index)) <= LONGEST_COPIED_SECONDS)
+}

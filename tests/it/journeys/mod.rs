@@ -1,0 +1,3 @@
+//! What users do, from end to end.
+
+mod sessions;

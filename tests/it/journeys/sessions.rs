@@ -1,0 +1,352 @@
+//! Transcode sessions, from a wish to the last segment.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::{self, Server, film};
+
+/// A folder with one film that no browser plays, `seconds` long.
+fn library(seconds: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    film::flash_and_beep(&folder.path().join("film.mkv"), seconds, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    folder
+}
+
+fn film_path(folder: &TempDir) -> String {
+    folder.path().join("film.mkv").to_str().unwrap().to_owned()
+}
+
+async fn start(server: &Server, body: &Value) -> Value {
+    let answer = server.post("/api/stream/transcode/start", body).send().await.unwrap();
+    let status = answer.status();
+    let body: Value = answer.json().await.unwrap();
+    assert_eq!(status, 200, "{body}");
+    body
+}
+
+async fn text(server: &Server, path: &str) -> String {
+    let answer = server.get(path).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{path}");
+    answer.text().await.unwrap()
+}
+
+fn folder_of(session: &Value) -> String {
+    format!("/api/stream/transcode/{}", session["sessionId"].as_str().unwrap())
+}
+
+async fn status(server: &Server, session: &Value) -> Value {
+    server.get(&format!("{}/status", folder_of(session))).send().await.unwrap().json().await.unwrap()
+}
+
+/// What ffmpeg says while it plays an address to the end, and how long that was.
+async fn play(url: String) -> (String, f64) {
+    tokio::task::spawn_blocking(move || {
+        let output = Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "warning", "-stats", "-i", &url, "-f", "null", "-"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).replace('\r', "\n");
+        let (stats, warnings): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("frame="));
+        let time = stats.last().and_then(|line| line.split("time=").nth(1)).unwrap_or("0:0:0");
+        let parts: Vec<f64> = time.split(' ').next().unwrap().split(':').map(|part| part.parse().unwrap()).collect();
+        (warnings.join("\n"), parts[0] * 3600.0 + parts[1] * 60.0 + parts[2])
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_header() {
+    let folder = library(7);
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film_path(&folder), "startPositionSeconds": 3})).await;
+    assert_eq!(session["playbackMode"], "transcode");
+    assert_eq!(session["directUrl"], Value::Null);
+    assert_eq!(session["decision"]["video"], "encode");
+    assert_eq!(session["decision"]["audio"], "encode");
+    assert_eq!(session["startPositionSeconds"], 3.0);
+    let reasons = session["decision"]["reasons"].as_array().unwrap();
+    assert!(
+        reasons.contains(&json!("CONTAINER_NOT_SUPPORTED")) && reasons.contains(&json!("AUDIO_CODEC_NOT_SUPPORTED"))
+    );
+
+    let answer = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "application/vnd.apple.mpegurl");
+    assert_eq!(answer.headers()["cache-control"], "private, no-cache");
+    let master = answer.text().await.unwrap();
+    let parsed = m3u8_rs::parse_master_playlist_res(master.as_bytes()).unwrap();
+    let variant = &parsed.variants[0];
+    assert!(variant.codecs.as_deref().unwrap().starts_with("avc1."), "{master}");
+    assert!(variant.codecs.as_deref().unwrap().ends_with(",mp4a.40.2"), "{master}");
+    assert_eq!(variant.resolution.unwrap().height, 180);
+    assert_eq!(variant.frame_rate, Some(25.0));
+
+    let media = text(&server, &format!("{}/{}", folder_of(&session), variant.uri)).await;
+    let parsed = m3u8_rs::parse_media_playlist_res(media.as_bytes()).unwrap();
+    assert!(parsed.end_list);
+    assert!(media.contains("#EXT-X-START:TIME-OFFSET=3.000,PRECISE=YES"), "{media}");
+    assert_eq!(parsed.segments.len(), 4);
+    assert!(parsed.segments.iter().all(|segment| segment.uri.contains(".ts?st=")));
+    // A segment is named, typed, validated and kept.
+    let segment = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
+    assert_eq!(segment.status(), 200);
+    assert_eq!(segment.headers()["content-type"], "video/mp2t");
+    assert_eq!(segment.headers()["cache-control"], "private, max-age=3600, immutable");
+    let etag = segment.headers()["etag"].clone();
+    let length: usize = segment.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    assert_eq!(segment.bytes().await.unwrap().len(), length);
+    let again = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).header("if-none-match", etag);
+    assert_eq!(again.send().await.unwrap().status(), 304);
+
+    let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    assert_eq!(warnings, "");
+    assert!((seconds - 7.0).abs() < 0.1, "{seconds}");
+
+    let status = status(&server, &session).await;
+    assert_eq!(status["ready"], true);
+    assert_eq!(status["progress"], 100);
+    assert_eq!(status["error"], Value::Null);
+    assert_eq!(status["mode"], "transcode");
+    assert_eq!(status["state"], "complete");
+    assert_eq!(status["diagnostics"]["encoder"], "libx264");
+    assert_eq!(status["diagnostics"]["decoder"], "mpeg2video");
+    assert_eq!(status["diagnostics"]["pipeline"], "ffmpeg");
+    assert_eq!(status["diagnostics"]["segmentsReady"], 4);
+    assert_eq!(status["diagnostics"]["producedSeconds"], 7.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_once_and_says_so() {
+    let folder = library(4);
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
+    let path = folder_of(&session);
+    let signed = session["signedPlaylistUrl"].as_str().unwrap();
+    let grant = signed.split_once('?').unwrap().1;
+    // A beacon has a grant and no header.
+    let stopped = server.client.post(format!("{}{path}/stop?{grant}", server.base)).send().await.unwrap();
+    assert_eq!(stopped.status(), 200);
+    let stopped: Value = stopped.json().await.unwrap();
+    assert_eq!(stopped, json!({"sessionId": session["sessionId"], "stopped": true}));
+    let again = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await.unwrap();
+    assert_eq!(again.json::<Value>().await.unwrap()["stopped"], false);
+    for asset in ["index.m3u8", "v0.m3u8", "v0-00000.ts"] {
+        let answer = server.get(&format!("{path}/{asset}")).send().await.unwrap();
+        assert_eq!(answer.status(), 410, "{asset}");
+        assert_eq!(answer.json::<Value>().await.unwrap()["code"], "SESSION_ENDED");
+    }
+    assert_eq!(status(&server, &session).await["state"], "stopped");
+    let unknown = server.client.delete(format!("{}/api/stream/transcode/ts_0", server.base)).bearer_auth(&server.token);
+    let unknown = unknown.send().await.unwrap();
+    assert_eq!(unknown.status(), 404);
+    assert_eq!(unknown.json::<Value>().await.unwrap()["code"], "SESSION_NOT_FOUND");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_double_click_is_one_session_and_others_cannot_see_it() {
+    let folder = library(4);
+    let server = kit::server(&[folder.path()]).await;
+    let wish = json!({"mediaPath": film_path(&folder), "profile": {"resolution": "240p"}});
+    let (first, second) = tokio::join!(start(&server, &wish), start(&server, &wish));
+    assert_eq!(first["sessionId"], second["sessionId"]);
+    let other = server.service.accounts.issue("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
+    let path = format!("{}{}/status", server.base, folder_of(&first));
+    assert_eq!(server.client.get(&path).bearer_auth(other).send().await.unwrap().status(), 404);
+    assert_eq!(server.client.get(&path).bearer_auth(&server.admin).send().await.unwrap().status(), 200);
+    assert_eq!(server.client.get(&path).send().await.unwrap().status(), 401);
+    // Its grant opens this session and no other.
+    let grant = first["signedPlaylistUrl"].as_str().unwrap().split_once('?').unwrap().1.to_owned();
+    let foreign = format!("{}/api/stream/transcode/ts_1/status?{grant}", server.base);
+    assert_eq!(server.client.get(foreign).send().await.unwrap().status(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wishes_that_make_no_sense_are_refused_by_field() {
+    let folder = library(4);
+    let server = kit::server(&[folder.path()]).await;
+    let path = film_path(&folder);
+    let rows = [
+        (json!({}), "VALIDATION_ERROR", Some("mediaPath")),
+        (json!({"mediaPath": 7}), "VALIDATION_ERROR", Some("mediaPath")),
+        (json!({"mediaPath": ""}), "INVALID_PATH", None),
+        (json!({"mediaPath": path, "startPositionSeconds": -1}), "VALIDATION_ERROR", Some("startPositionSeconds")),
+        (json!({"mediaPath": path, "startPositionSeconds": 4.1}), "VALIDATION_ERROR", Some("startPositionSeconds")),
+        (json!({"mediaPath": path, "startPositionSeconds": "1"}), "VALIDATION_ERROR", Some("startPositionSeconds")),
+        (json!({"mediaPath": path, "audioStreamIndex": 0}), "VALIDATION_ERROR", Some("audioStreamIndex")),
+        (json!({"mediaPath": path, "audioStreamIndex": -1}), "VALIDATION_ERROR", Some("audioStreamIndex")),
+        (json!({"mediaPath": path, "audioStreamIndex": 1e300}), "VALIDATION_ERROR", Some("audioStreamIndex")),
+        (json!({"mediaPath": path, "subtitleStreamIndex": 1}), "VALIDATION_ERROR", Some("subtitleStreamIndex")),
+        (json!({"mediaPath": path, "subtitleMode": "loud"}), "VALIDATION_ERROR", Some("subtitleMode")),
+        (json!({"mediaPath": path, "profile": {"resolution": "900p"}}), "VALIDATION_ERROR", Some("profile.resolution")),
+        (json!({"mediaPath": path, "profile": []}), "VALIDATION_ERROR", Some("profile")),
+    ];
+    for (body, code, field) in rows {
+        let answer = server.post("/api/stream/transcode/start", &body).send().await.unwrap();
+        let status = answer.status();
+        let said: Value = answer.json().await.unwrap();
+        assert_eq!((status.as_u16(), &said["code"]), (400, &json!(code)), "{body} {said}");
+        if let Some(field) = field {
+            assert_eq!(said["details"]["fields"][0]["field"], field, "{body} {said}");
+        }
+    }
+    let outside =
+        server.post("/api/stream/transcode/start", &json!({"mediaPath": "/etc/passwd"})).send().await.unwrap();
+    assert_eq!(outside.status(), 403);
+    assert_eq!(server.service.sessions.live(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn preparing_is_told_at_once_when_nobody_wants_to_wait() {
+    let folder = library(4);
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
+    let url = session["playlistUrl"].as_str().unwrap();
+    let answer = server.get(&format!("{url}?wait=0")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    // So quick a machine that it is ready already would answer the playlist.
+    if answer.headers()["content-type"] == "application/json" {
+        assert_eq!(answer.headers()["retry-after"], "1");
+        let body: Value = answer.json().await.unwrap();
+        assert_eq!((&body["status"], &body["ready"]), (&json!("preparing"), &json!(false)));
+    }
+    for wait in ["-1", "21", "NaN", "soon"] {
+        let answer = server.get(&format!("{url}?wait={wait}")).send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{wait}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_are_answered_with_the_time_to_come_back() {
+    let folder = library(4);
+    let server = kit::server_with(&[folder.path()], |config| {
+        config.limits.concurrent_jobs = 1;
+        config.limits.sessions_per_user = 2;
+    })
+    .await;
+    let wish =
+        |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}, "audioStreamIndex": 1});
+    let at = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
+    start(&server, &at(0.0)).await;
+    let busy = server.post("/api/stream/transcode/start", &wish("240p")).send().await.unwrap();
+    if busy.status() == 200 {
+        // 240p of 180 lines is the original, but at its own rate: a rendition of its own unless it is all made by now.
+        panic!("a second encode was let in: {}", busy.text().await.unwrap());
+    }
+    assert_eq!(busy.status(), 503);
+    assert!(busy.headers().contains_key("retry-after"));
+    let busy: Value = busy.json().await.unwrap();
+    assert_eq!((&busy["code"], &busy["details"]["max"]), (&json!("TRANSCODER_BUSY"), &json!(1)));
+    // The same rendition costs nothing, up to the user's own limit.
+    start(&server, &at(1.0)).await;
+    let many = server.post("/api/stream/transcode/start", &at(2.0)).send().await.unwrap();
+    assert_eq!(many.status(), 429);
+    assert!(many.headers().contains_key("retry-after"));
+    assert_eq!(many.json::<Value>().await.unwrap()["code"], "TOO_MANY_SESSIONS");
+}
+
+/// Children of this process that have `file` open.
+fn children_reading(file: &Path) -> Vec<i32> {
+    let own = std::process::id().to_string();
+    let parent = |stat: &str| stat.rsplit(')').next().unwrap_or("").split(' ').nth(2).map(str::to_owned);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let open = std::fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        let reads = open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|target| target == file);
+        if parent(&stat).as_deref() == Some(&own) && reads {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+async fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !met() {
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_child_costs_the_viewer_nothing() {
+    let folder = library(60);
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
+    text(&server, session["playlistUrl"].as_str().unwrap()).await;
+    let file = folder.path().join("film.mkv");
+    let children = children_reading(&file);
+    assert_eq!(children.len(), 1);
+    // The encode rests ahead of its reader, so the child is there to be killed.
+    assert!(Command::new("kill").args(["-9", &children[0].to_string()]).status().unwrap().success());
+    until("the child is gone", || !children_reading(&file).contains(&children[0])).await;
+    for index in [0, 14, 29] {
+        let answer = server.get(&format!("{}/v0-{index:05}.ts", folder_of(&session))).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "segment {index}");
+        assert!(answer.bytes().await.unwrap().len() > 1000);
+    }
+    assert_eq!(status(&server, &session).await["error"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_sessions_started_and_dropped_leave_nothing() {
+    let folder = library(60);
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
+    let file = folder.path().join("film.mkv");
+    for round in 0..100 {
+        let wish = json!({"mediaPath": film_path(&folder), "startPositionSeconds": round % 50});
+        let session = start(&server, &wish).await;
+        let path = folder_of(&session);
+        if round % 10 == 0 {
+            server.get(&format!("{path}/index.m3u8")).send().await.unwrap();
+        }
+        let stopped = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await;
+        assert_eq!(stopped.unwrap().json::<Value>().await.unwrap()["stopped"], true);
+    }
+    assert_eq!((server.service.sessions.live(), server.service.sessions.active_jobs()), (0, 0));
+    until("no child is left", || children_reading(&file).is_empty()).await;
+    server.service.sessions.shutdown().await;
+    assert!(!server.folder.path().join("cache/segments").exists(), "no segment is left");
+    let refused = server.post("/api/stream/transcode/start", &json!({"mediaPath": film_path(&folder)})).send().await;
+    assert_eq!(refused.unwrap().status(), 503);
+}
+
+/// Times of every packet in a segment, by stream.
+fn packets(bytes: &[u8]) -> Vec<(String, String)> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, bytes).unwrap();
+    let output = Command::new("ffprobe")
+        .args(["-v", "error", "-show_entries", "packet=codec_type,pts", "-of", "csv=p=0"])
+        .arg(file.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.lines().filter_map(|line| line.split_once(',')).map(|(kind, pts)| (kind.into(), pts.into())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_fetched_in_any_order_are_the_segments_fetched_in_order() {
+    let folder = library(20);
+    let orders: [&[usize]; 2] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[7, 2, 9, 0, 5, 3, 8, 1, 6, 4]];
+    let mut fetched = Vec::new();
+    for order in orders {
+        let server = kit::server(&[folder.path()]).await;
+        let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
+        let mut segments = vec![Vec::new(); order.len()];
+        for &index in order {
+            let answer = server.get(&format!("{}/v0-{index:05}.ts", folder_of(&session))).send().await.unwrap();
+            assert_eq!(answer.status(), 200, "segment {index}");
+            segments[index] = packets(&answer.bytes().await.unwrap());
+        }
+        fetched.push(segments);
+    }
+    assert_eq!(fetched[0], fetched[1]);
+    let pictures: usize = fetched[0].iter().flatten().filter(|(kind, _)| kind == "video").count();
+    assert_eq!(pictures, 500);
+}

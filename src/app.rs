@@ -1,14 +1,24 @@
 //! Builds the rooms and runs them.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::http;
 use crate::service::Service;
+
+/// How long, once the server was told to stop, answers under way may take to end, sessions to stop, and what is left to be
+/// written. Together with the runtime's own end (2 s, `cli::serve`) below the 10 s of contract section 17.
+const DRAIN: Duration = Duration::from_secs(4);
+const END: Duration = Duration::from_secs(2);
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` resolves. Prints one line to standard output when it answers requests.
 ///
@@ -27,10 +37,43 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     }
     let transcoder = service.clone();
     tokio::spawn(async move { transcoder.transcoder.warm().await });
+    let tidy = tokio::spawn(tidy(service.clone()));
     println!("listening on http://{address}");
-    http::serve::serve(service.clone(), listener, stop).await;
-    service.sessions.shutdown().await;
-    Ok(())
+
+    let (told, stopping) = oneshot::channel();
+    let stop = async move {
+        stop.await;
+        tracing::info!("stopping");
+        let _ = told.send(());
+    };
+    let overdue = async move {
+        let _ = stopping.await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        () = http::serve::serve(service.clone(), listener, stop) => {}
+        () = overdue => tracing::info!("answers that did not end in time are cut"),
+    }
+    if tokio::time::timeout(END, service.sessions.shutdown()).await.is_err() {
+        tracing::warn!("sessions did not stop within {} s", END.as_secs());
+    }
+    tidy.abort();
+    match tokio::time::timeout(FLUSH, service.accounts.flush()).await {
+        Ok(flushed) => flushed,
+        Err(_) => Err(Error::internal(format!("the state could not be written within {} s", FLUSH.as_secs()))),
+    }
+}
+
+/// Writes down and throws away what may wait a minute.
+async fn tidy(service: Arc<Service>) {
+    let mut minutes = tokio::time::interval(Duration::from_secs(60));
+    minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        minutes.tick().await;
+        if let Err(error) = service.accounts.tidy().await {
+            tracing::warn!(%error, "accounts could not be tidied");
+        }
+    }
 }
 
 fn refused(address: std::net::SocketAddr, cause: &std::io::Error) -> Error {

@@ -10,9 +10,14 @@ use crate::config::sources::{self, Flags};
 use crate::error::{Code, Error};
 use crate::telemetry;
 
+mod accounts;
 mod config;
+mod keys;
+mod openapi;
 mod probe;
 mod serve;
+mod token;
+mod user;
 mod version;
 
 /// Why a command failed, in words for the person at the terminal.
@@ -34,6 +39,17 @@ enum Command {
     Serve(serve::Serve),
     /// Print what a media file holds, as JSON.
     Probe(probe::Probe),
+    /// Users of a server that is not running.
+    #[command(subcommand)]
+    User(user::User),
+    /// Bearer tokens for scripts.
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Signing keys of links.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Print the OpenAPI document of the HTTP interface.
+    Openapi,
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -69,6 +85,10 @@ pub fn main() -> ExitCode {
         _ if cli.version => version::print(),
         Some(Command::Serve(serve)) => serve.run(),
         Some(Command::Probe(probe)) => probe.run(),
+        Some(Command::User(user)) => user.run(),
+        Some(Command::Token(token)) => token.run(),
+        Some(Command::Keys(keys)) => keys.run(),
+        Some(Command::Openapi) => openapi::print(),
         Some(Command::Config(config)) => config.run(),
         None => Err(Cli::command().render_help().to_string()),
     };

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -31,6 +32,10 @@ impl Serve {
         flags.roots = self.root;
         flags.backend = self.backend;
         let config = sources::load_here(&flags)?;
-        runtime().block_on(async { app::run(config, app::signalled()?).await }).map_err(told)
+        let runtime = runtime();
+        let outcome = runtime.block_on(async { app::run(config, app::signalled()?).await });
+        // Whatever still blocks (a library on a network that is gone) must not keep the program from ending.
+        runtime.shutdown_timeout(Duration::from_secs(2));
+        outcome.map_err(told)
     }
 }

@@ -21,6 +21,7 @@ mod file;
 mod health;
 pub mod info;
 mod library;
+pub mod openapi;
 pub mod reply;
 pub mod serve;
 mod target;
@@ -47,6 +48,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         web::endpoints(service),
         auth::endpoints(service),
         users::endpoints(service),
+        openapi::endpoints(service),
     ]
     .into_iter()
     .flatten()

@@ -3,5 +3,6 @@
 mod auth;
 mod errors;
 mod headers;
+mod openapi;
 mod web;
 mod workers;

@@ -5,6 +5,7 @@ pub mod answer;
 pub mod film;
 pub mod play;
 pub mod program;
+pub mod schema;
 
 use std::path::Path;
 use std::sync::Arc;

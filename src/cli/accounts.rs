@@ -1,0 +1,41 @@
+//! The accounts of a server that is not running, opened by commands.
+
+use std::io::Read;
+
+use super::{Outcome, Place, runtime, told};
+use crate::config::Config;
+use crate::error::{Code, Error, Result};
+use crate::service::accounts::Accounts;
+use crate::service::clock::Clock;
+use crate::store::Store;
+
+/// Longest password read from standard input, bytes; the real bound is in `domain::account`.
+const MAX_INPUT: u64 = 4096;
+
+/// Opens the accounts, runs `work`, and closes them. `route` is what does the same on a running server.
+pub fn with_accounts<F>(place: &Place, route: &str, work: F) -> Outcome
+where
+    F: AsyncFnOnce(&Accounts) -> Result<()>,
+{
+    let config = place.load()?;
+    let opened = |config: &Config| Accounts::open(config, Store::open(&config.state)?, Clock::default());
+    runtime().block_on(async { work(&opened(&config)?).await }).map_err(|error| in_use(error, route))
+}
+
+/// Says what to do instead when the server is running.
+pub fn in_use(error: Error, route: &str) -> String {
+    let running = error.code == Code::Conflict && error.message.contains("in use by a running");
+    let told = told(error);
+    if running { format!("{told}: use {route}, or stop the server first") } else { told }
+}
+
+/// One line from standard input, without its line end.
+pub fn password_from_stdin() -> std::result::Result<String, String> {
+    let mut text = String::new();
+    std::io::stdin().take(MAX_INPUT).read_to_string(&mut text).map_err(|cause| format!("standard input: {cause}"))?;
+    let line = text.split(['\r', '\n']).next().unwrap_or_default();
+    if line.is_empty() {
+        return Err("no password came on standard input".to_owned());
+    }
+    Ok(line.to_owned())
+}

@@ -1,0 +1,26 @@
+//! `hearthcast keys rotate`.
+
+use clap::Subcommand;
+
+use super::accounts::in_use;
+use super::{Outcome, Place};
+use crate::service::accounts::keys;
+use crate::store::Store;
+
+#[derive(Subcommand)]
+pub enum Keys {
+    /// Make a new signing key. Links signed with the key before the present one stop working.
+    Rotate(Place),
+}
+
+impl Keys {
+    pub fn run(self) -> Outcome {
+        let Self::Rotate(place) = self;
+        let config = place.load()?;
+        // A running server holds the keys in memory: it would go on with the old ones.
+        let rotated = Store::open(&config.state).and_then(|_store| keys::rotate(&config.state));
+        rotated.map_err(|error| in_use(error, "DELETE /api/auth/sessions to end one user's links"))?;
+        println!("rotated: links signed with the previous key still work, older ones do not");
+        Ok(())
+    }
+}

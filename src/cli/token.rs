@@ -1,0 +1,29 @@
+//! `hearthcast token new`: a bearer token for scripts.
+
+use clap::Subcommand;
+
+use super::accounts::with_accounts;
+use super::{Outcome, Place};
+
+#[derive(Subcommand)]
+pub enum Token {
+    /// Print a new bearer token of a user.
+    New {
+        /// The user it belongs to.
+        #[arg(long, value_name = "NAME")]
+        user: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+impl Token {
+    pub fn run(self) -> Outcome {
+        let Self::New { user, place } = self;
+        with_accounts(&place, "POST /api/auth/login", async |accounts| {
+            let user = accounts.user_named(&user)?;
+            println!("{}", accounts.issue(&user.username, user.role).await?);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! `hearthcast user …`: accounts before or between runs.
+
+use clap::{Args, Subcommand};
+
+use super::accounts::{password_from_stdin, with_accounts};
+use super::{Outcome, Place, told};
+use crate::domain::access::Role;
+use crate::domain::account;
+use crate::domain::time::instant;
+use crate::service::accounts::passwords;
+
+#[derive(Subcommand)]
+pub enum User {
+    /// Add a user.
+    Add(Add),
+    /// Give a user a new password; all their devices are signed out.
+    Passwd(Passwd),
+    /// Sign all devices of a user out.
+    Revoke {
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List users and how many devices they are signed in on.
+    List(Place),
+    /// Print the hash of a password, for `[admin] password_hash_file`.
+    Hash(Stdin),
+}
+
+#[derive(Args)]
+pub struct Add {
+    name: String,
+    /// Let them change users and channels.
+    #[arg(long)]
+    admin: bool,
+    #[command(flatten)]
+    stdin: Stdin,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+pub struct Passwd {
+    name: String,
+    #[command(flatten)]
+    stdin: Stdin,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The only way a password comes in: arguments are visible to every process of the machine.
+#[derive(Args)]
+pub struct Stdin {
+    /// Read the password from the first line of standard input.
+    #[arg(long, required = true)]
+    password_stdin: bool,
+}
+
+impl User {
+    pub fn run(self) -> Outcome {
+        match self {
+            Self::Add(Add { name, admin, place, .. }) => {
+                let password = password_from_stdin()?;
+                let role = if admin { Role::Admin } else { Role::User };
+                with_accounts(&place, "POST /api/users", async |accounts| {
+                    let user = accounts.add_user(&name, role, &password).await?;
+                    println!("added {}", user.username);
+                    Ok(())
+                })
+            }
+            Self::Passwd(Passwd { name, place, .. }) => {
+                let password = password_from_stdin()?;
+                with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
+                    let user = accounts.user_named(&name)?;
+                    accounts.set_password(&user.id, &password, None).await?;
+                    println!("changed the password of {}; all devices are signed out", user.username);
+                    Ok(())
+                })
+            }
+            Self::Revoke { name, place } => with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
+                let user = accounts.user_named(&name)?;
+                let revoked = accounts.revoke_all(&user.id, None).await?;
+                println!("signed {} out on {revoked} devices", user.username);
+                Ok(())
+            }),
+            Self::List(place) => with_accounts(&place, "GET /api/users", async |accounts| {
+                for user in accounts.users() {
+                    let role = if user.role == Role::Admin { "admin" } else { "user" };
+                    let devices = accounts.devices(&user.id).len();
+                    println!("{}\t{role}\t{devices} devices\tsince {}", user.username, instant(user.created_at));
+                }
+                Ok(())
+            }),
+            Self::Hash(_) => {
+                let password = password_from_stdin()?;
+                account::password(&password).map_err(|fault| format!("the password {fault}"))?;
+                println!("{}", passwords::hash(&password).map_err(told)?);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `GET /api/openapi.json`: the interface, described (OpenAPI 3.1).
+//!
+//! Handlers describe themselves (`#[utoipa::path]`) and are listed here; what is the same for all of them (errors,
+//! credentials, names) is laid over the result once. Tests hold the list against the route table and the schemas against
+//! real answers.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use utoipa::{OpenApi, ToSchema};
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::{auth, file, health, info, library, reply, transcode, users, workers};
+use crate::domain::access::Access;
+use crate::error::{Code, Result};
+use crate::service::Service;
+
+/// Everything anybody may ask. There is no media byte among it.
+pub const PUBLIC: [&str; 5] =
+    ["/api/health", "/api/openapi.json", "/api/auth/status", "/api/auth/setup", "/api/auth/login"];
+
+/// What a signed grant (`st`) opens as well as a token does: media bytes, for players that cannot send a header.
+const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/stream/transcode/{sessionId}"];
+
+/// What only an admin may ask.
+const ADMIN: [&str; 1] = ["/api/users"];
+
+#[derive(OpenApi)]
+#[openapi(
+    paths(
+        auth::change_password,
+        auth::login,
+        auth::logout,
+        auth::me,
+        auth::revoke,
+        auth::revoke_others,
+        auth::sessions,
+        auth::set_up,
+        auth::status,
+        file::file,
+        health::health,
+        info::info_full,
+        info::info_full_for_device,
+        library::browse,
+        openapi,
+        transcode::index,
+        transcode::session_asset,
+        transcode::start,
+        transcode::status,
+        transcode::stop,
+        transcode::stop_by_post,
+        users::add_user,
+        users::remove_user,
+        users::set_password,
+        users::users,
+        workers::workers,
+    ),
+    components(schemas(ErrorBody))
+)]
+struct Interface;
+
+/// The one shape of every answer that is no success.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "a description: `reply::error` writes the real one")]
+#[schema(as = Error)]
+struct ErrorBody {
+    /// For people: lower case, concrete.
+    error: String,
+    /// For programs: one of a closed list.
+    code: String,
+    /// What the code alone does not say.
+    details: Option<Value>,
+    /// The `X-Request-Id` of this answer, to be found in the log.
+    #[schema(rename = "requestId")]
+    request_id: String,
+}
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    let mut document = serde_json::to_value(Interface::openapi()).expect("the description is plain data");
+    complete(&mut document);
+    document
+});
+
+static TEXT: LazyLock<String> =
+    LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![get("/api/openapi.json", Access::Public).to(service, openapi)]
+}
+
+/// This document
+#[utoipa::path(get, path = "/api/openapi.json",
+    responses((status = 200, description = "OpenAPI 3.1", body = Value, content_type = "application/json")))]
+async fn openapi(_: Arc<Service>, _: Call) -> Result<Response> {
+    Ok(reply::bytes("application/json", Bytes::from_static(text().as_bytes())))
+}
+
+/// The document.
+pub fn document() -> &'static Value {
+    &DOCUMENT
+}
+
+/// The document as text.
+pub fn text() -> &'static str {
+    &TEXT
+}
+
+/// The access class a documented path has.
+pub fn access(path: &str) -> Access {
+    let within = |list: &[&str]| {
+        list.iter().any(|known| path == *known || path.strip_prefix(known).is_some_and(|rest| rest.starts_with('/')))
+    };
+    match path {
+        _ if PUBLIC.contains(&path) => Access::Public,
+        _ if within(&GRANTED) => Access::Granted,
+        _ if within(&ADMIN) => Access::Admin,
+        _ => Access::User,
+    }
+}
+
+/// Lays over what no handler should have to repeat.
+fn complete(document: &mut Value) {
+    document["info"] = json!({
+        "title": "Hearthcast",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": env!("CARGO_PKG_DESCRIPTION"),
+        "license": {"name": "MIT OR Apache-2.0"},
+    });
+    document["servers"] = json!([{"url": "/"}]);
+    document["components"]["securitySchemes"] = json!({
+        "bearer": {"type": "http", "scheme": "bearer", "description": "A token of POST /api/auth/login"},
+        "grant": {"type": "apiKey", "in": "query", "name": "st", "description": "A signed grant for this very resource"},
+    });
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
+    let paths = document["paths"].as_object_mut().expect("there are routes");
+    for (path, item) in paths {
+        let item = item.as_object_mut().expect("a path item is an object");
+        for (method, operation) in item {
+            let operation = operation.as_object_mut().expect("an operation is an object");
+            complete_operation(method, path, operation);
+        }
+    }
+}
+
+fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Value>) {
+    operation.insert("operationId".to_owned(), json!(operation_id(method, path)));
+    operation.insert("tags".to_owned(), json!([tag(path)]));
+    operation.insert(
+        "security".to_owned(),
+        match access(path) {
+            Access::Public => json!([]),
+            Access::User | Access::Admin => json!([{"bearer": []}]),
+            Access::Granted => json!([{"bearer": []}, {"grant": []}]),
+        },
+    );
+    let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");
+    responses.insert("default".to_owned(), json!({"description": "Refused: `code` says why"}));
+    for (status, response) in responses {
+        let failure = status == "default" || status.starts_with(['4', '5']);
+        if failure && response.get("content").is_none() {
+            response["content"] = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}});
+        }
+    }
+}
+
+/// A name that stays as long as the route does, e.g. `getStreamTranscodeBySessionIdStatus`.
+fn operation_id(method: &str, path: &str) -> String {
+    let mut id = method.to_owned();
+    for part in path.trim_start_matches("/api/").split(['/', '.', '-']) {
+        let (by, part) = part.strip_prefix('{').map_or(("", part), |name| ("By", name.trim_end_matches('}')));
+        let mut letters = part.chars();
+        id.push_str(by);
+        id.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        id.push_str(letters.as_str());
+    }
+    id
+}
+
+fn tag(path: &str) -> &'static str {
+    let groups = [
+        ("/api/auth", "Accounts"),
+        ("/api/users", "Accounts"),
+        ("/api/library", "Library"),
+        ("/api/stream", "Streaming"),
+    ];
+    groups.iter().find(|(prefix, _)| path.starts_with(prefix)).map_or("Server", |(_, tag)| tag)
+}

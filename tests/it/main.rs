@@ -6,6 +6,8 @@ mod contract;
 mod corpus;
 /// Runs of real producers over real files: what comes out is played, not trusted.
 mod engine;
+/// The rooms and their one direction, read from the sources.
+mod floors;
 /// Files and paths made to do harm: no crash, no leak, no hang, nothing left behind.
 mod hostile;
 /// What users do, from end to end.
@@ -16,3 +18,5 @@ mod kit;
 mod library;
 /// Media info and the play decision, over made files and over the corpus.
 mod probe;
+/// The program: commands, start, stop.
+mod program;

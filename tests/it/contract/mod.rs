@@ -2,6 +2,7 @@
 
 mod auth;
 mod errors;
+mod fuzz;
 mod headers;
 mod openapi;
 mod web;

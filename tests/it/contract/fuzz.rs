@@ -1,0 +1,150 @@
+//! Requests nobody thought of: an answer below 500, in the one shape, in time.
+
+use std::time::Duration;
+
+use hearthcast::http::endpoints;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::kit;
+
+/// Requests sent. More find more; these take a few seconds.
+const REQUESTS: usize = 400;
+
+/// A value as it may stand in a target: plain, odd, encoded, broken.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z0-9._-]{0,12}",
+        "(%[0-9a-f]{2}|%|[!-~&&[^?#&]]){0,20}",
+        Just("%2Fetc%2Fpasswd".to_owned()),
+        Just("..%2f..%2f".to_owned()),
+        Just("%00".to_owned()),
+        Just("-1".to_owned()),
+        Just("NaN".to_owned()),
+        Just("1e309".to_owned()),
+        Just("18446744073709551616".to_owned()),
+        Just("x".repeat(5000)),
+    ]
+}
+
+fn query() -> impl Strategy<Value = String> {
+    let name = prop_oneof![
+        Just("path"),
+        Just("st"),
+        Just("limit"),
+        Just("cursor"),
+        Just("id"),
+        Just("wait"),
+        Just("format"),
+        Just("x")
+    ];
+    proptest::collection::vec((name, value()), 0..4)
+        .prop_map(|pairs| pairs.into_iter().map(|(name, value)| format!("{name}={value}&")).collect::<String>())
+}
+
+/// JSON of the fields that exist, with values that should not.
+fn body() -> impl Strategy<Value = String> {
+    let field = prop_oneof![
+        Just("mediaPath"),
+        Just("audioStreamIndex"),
+        Just("startPositionSeconds"),
+        Just("profile"),
+        Just("subtitleMode"),
+        Just("deviceProfile"),
+        Just("username"),
+        Just("password"),
+        Just("code"),
+        Just("path"),
+        Just("role"),
+    ];
+    let value = prop_oneof![
+        Just("null".to_owned()),
+        Just("-1".to_owned()),
+        Just("1e308".to_owned()),
+        Just("99999999999999999999".to_owned()),
+        Just("[]".to_owned()),
+        Just("{\"resolution\":\"\\u0000\"}".to_owned()),
+        Just("\"/etc/passwd\"".to_owned()),
+        Just(format!("{}{}", "[".repeat(500), "]".repeat(500))),
+        "\"[ -!#-\\[\\]-~]{0,20}\"",
+    ];
+    prop_oneof![
+        4 => proptest::collection::vec((field, value), 0..5).prop_map(|fields| {
+            let fields: Vec<String> = fields.into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            format!("{{{}}}", fields.join(","))
+        }),
+        1 => "[ -~]{0,40}",
+        1 => Just(String::new()),
+    ]
+}
+
+fn header() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => Just(String::new()),
+        1 => "Range: bytes=[0-9-]{0,24}(,[0-9-]{0,9}){0,3}\r\n",
+        1 => "If-None-Match: [ -~]{0,30}\r\n",
+        1 => "If-Modified-Since: [ -~]{0,30}\r\n",
+        1 => "Content-Type: [a-z/]{0,20}\r\n",
+        1 => "Origin: [!-~]{0,20}\r\n",
+        1 => "X-Forwarded-For: [ -~]{0,30}\r\n",
+    ]
+}
+
+#[tokio::test]
+async fn no_request_is_answered_with_a_fault_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.mp4"), b"no film at all").unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let address = server.base.strip_prefix("http://").unwrap();
+    let paths: Vec<&str> = endpoints(&server.service)
+        .iter()
+        .map(|endpoint| endpoint.path)
+        .filter(|path| !path.ends_with("logout"))
+        .collect();
+    let methods = prop_oneof![
+        5 => Just("GET"), 3 => Just("POST"), 1 => Just("DELETE"), 1 => Just("HEAD"), 1 => Just("OPTIONS"), 1 => Just("PATCH")
+    ];
+    let wanted = (methods, proptest::sample::select(paths), value(), query(), header(), body(), 0..3_u8);
+    // The same requests each time: a failure is found again.
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..REQUESTS {
+        let (method, path, part, query, header, body, who) = wanted.new_tree(&mut runner).unwrap().current();
+        let path: String = path
+            .split('/')
+            .map(|piece| if piece.starts_with('{') { part.as_str() } else { piece })
+            .collect::<Vec<_>>()
+            .join("/");
+        let bearer = match who {
+            0 => String::new(),
+            1 => format!("Authorization: Bearer {}\r\n", server.token),
+            _ => format!("Authorization: Bearer {}\r\n", server.admin),
+        };
+        let length = body.len();
+        let request = format!(
+            "{method} {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{bearer}{header}Content-Length: {length}\r\n\r\n{body}"
+        );
+        let answered = async {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            socket.read_to_end(&mut answer).await.unwrap();
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(20), answered).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer to {request}"));
+        let status: u16 = answer
+            .get(9..12)
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or_else(|| panic!("{answer:?} to {request}"));
+        assert!((200..500).contains(&status), "{answer} to {request}");
+        let (_, text) = answer.split_once("\r\n\r\n").unwrap();
+        if status >= 400 && !text.is_empty() {
+            let body: serde_json::Value =
+                serde_json::from_str(text).unwrap_or_else(|_| panic!("{answer} to {request}"));
+            assert!(body["code"].is_string() && body["error"].is_string() && body["requestId"].is_string(), "{answer}");
+        }
+    }
+}

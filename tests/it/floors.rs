@@ -1,0 +1,155 @@
+//! The rooms and their one direction: `domain` <- `store`, `engine` <- `service` <- `http`; `app` and `cli` build them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each room may know of this crate; `error` and `config` are everybody's.
+const ROOMS: [(&str, &[&str]); 5] = [
+    ("domain", &["domain"]),
+    ("store", &["store", "domain"]),
+    ("engine", &["engine", "domain"]),
+    ("service", &["service", "engine", "store", "domain"]),
+    ("http", &["http", "service", "engine", "domain"]),
+];
+
+/// Who alone may know a crate or a part of the standard library.
+const ALONE: [(&str, &[&str]); 8] = [
+    ("sled::", &["store"]),
+    ("gstreamer::", &["engine"]),
+    ("gstreamer_pbutils::", &["engine"]),
+    ("warp::", &["http"]),
+    ("hyper::", &["http"]),
+    ("hyper_util::", &["http"]),
+    ("process::Command", &["engine"]),
+    ("Command::new(", &["engine"]),
+];
+
+/// What makes a room need a machine, a clock or a runtime.
+const IMPURE: [&str; 9] = [
+    "std::fs",
+    "std::env",
+    "std::net::Tcp",
+    "std::thread",
+    "tokio::",
+    "Instant::now",
+    "SystemTime::now",
+    "Timestamp::now",
+    "getrandom",
+];
+
+/// Lines of a file; beyond that look for the second noun.
+const MAX_LINES: usize = 450;
+
+/// Files that were longer when the rule came, with what they may not grow beyond. Shorten this list.
+const STILL_LONGER: [(&str, usize); 4] =
+    [("http/info.rs", 620), ("http/transcode.rs", 620), ("service/sessions.rs", 580), ("engine/probe/report.rs", 520)];
+
+struct Source {
+    /// Relative to `src`.
+    path: PathBuf,
+    /// Without tests and comments.
+    code: String,
+    lines: usize,
+}
+
+impl Source {
+    fn room(&self) -> &str {
+        let first = self.path.components().next().expect("a file has a path");
+        let name = first.as_os_str().to_str().expect("plain names");
+        name.strip_suffix(".rs").unwrap_or(name)
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut folders, mut sources) = (vec![src.clone()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&entry).unwrap();
+                let tests = entry.ends_with("tests.rs");
+                let product = if tests { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
+                let code =
+                    product.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+                sources.push(Source {
+                    path: entry.strip_prefix(&src).unwrap().to_owned(),
+                    code,
+                    lines: text.lines().count(),
+                });
+            }
+        }
+    }
+    assert!(sources.len() > 50, "the sources are found");
+    sources
+}
+
+/// Every `name` in `crate::name` and `crate::{name, …}`.
+fn known(code: &str) -> Vec<String> {
+    let name =
+        |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = Vec::new();
+    for (at, found) in code.match_indices("crate::") {
+        // `::` before it would be another crate's `crate`; `$crate` is a macro's own.
+        let rest = &code[at + found.len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => names.extend(group.split('}').next().unwrap_or_default().split(',').map(name)),
+            None => names.push(name(rest)),
+        }
+    }
+    names.retain(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
+    names
+}
+
+#[test]
+fn rooms_know_only_what_lies_below_them() {
+    let rooms: Vec<&str> = ROOMS.iter().map(|(room, _)| *room).chain(["app", "cli"]).collect();
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let Some((_, below)) = ROOMS.iter().find(|(room, _)| *room == source.room()) else { continue };
+        for name in known(&source.code) {
+            if rooms.contains(&name.as_str()) && !below.contains(&name.as_str()) {
+                wrong.push(format!("{} uses crate::{name}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_crate_stays_in_its_room() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for (word, rooms) in ALONE {
+            let mut found = source.code.match_indices(word);
+            // Not inside a longer name, as `tokio_warp::` would be.
+            let whole = found.any(|(at, _)| !source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
+            if whole && !rooms.contains(&source.room()) {
+                wrong.push(format!("{} uses {word}", source.path.display()));
+            }
+        }
+        if source.room() == "domain" {
+            wrong.extend(
+                IMPURE
+                    .iter()
+                    .filter(|word| source.code.contains(*word))
+                    .map(|word| format!("{} uses {word}", source.path.display())),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_file_is_one_noun() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter(|source| {
+            let longer = STILL_LONGER.iter().find(|(path, _)| source.path == Path::new(path));
+            source.lines > longer.map_or(MAX_LINES, |(_, lines)| *lines)
+        })
+        .map(|source| format!("{}: {} lines", source.path.display(), source.lines))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -1,0 +1,122 @@
+//! The program itself: commands, start, stop.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn command(state: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
+    command.args(args).arg("--state").arg(state).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+async fn run(state: &Path, args: &[&str], input: &str) -> Output {
+    let mut child = command(state, args).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+    timeout(PATIENCE, child.wait_with_output()).await.expect("a command ends").unwrap()
+}
+
+async fn done(state: &Path, args: &[&str], input: &str) -> String {
+    let output = run(state, args, input).await;
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+async fn refused(state: &Path, args: &[&str], input: &str) -> String {
+    let output = run(state, args, input).await;
+    assert_eq!(output.status.code(), Some(1), "{args:?}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A server that said where it listens.
+async fn serve(state: &Path) -> (Child, String) {
+    let mut child = command(state, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = timeout(PATIENCE, lines.next_line()).await.expect("it starts").unwrap().expect("one line");
+    let base = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    (child, base)
+}
+
+/// Ends it as systemd would; returns what it said on standard error.
+async fn stop(child: Child) -> String {
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let output = timeout(Duration::from_secs(10), child.wait_with_output()).await.expect("within 10 s").unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path();
+    assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "short\n").await.contains("at least 8"));
+    assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "").await.contains("no password"));
+    done(state, &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\nignored").await;
+    assert!(refused(state, &["user", "add", "ADA", "--password-stdin"], "correct horse\n").await.contains("taken"));
+    assert!(refused(state, &["token", "new", "--user", "bob"], "").await.contains("no user \"bob\""));
+    let token = done(state, &["token", "new", "--user", "ada"], "").await.trim().to_owned();
+    done(state, &["keys", "rotate"], "").await;
+    assert!(done(state, &["user", "list"], "").await.starts_with("ada\tadmin\t1 devices\tsince 2"));
+
+    let (child, base) = serve(state).await;
+    let client = reqwest::Client::new();
+    let me = client.get(format!("{base}/api/auth/me")).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(me.status(), 200);
+    let told = refused(state, &["user", "add", "bob", "--password-stdin"], "battery staple\n").await;
+    assert!(told.contains("in use by a running hearthcast") && told.contains("POST /api/users"), "{told}");
+    assert!(refused(state, &["keys", "rotate"], "").await.contains("in use"));
+    assert!(refused(state, &["serve", "--listen", "127.0.0.1:0"], "").await.contains("in use by a running hearthcast"));
+    let address = base.strip_prefix("http://").unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let busy = refused(other.path(), &["serve", "--listen", address], "").await;
+    assert!(busy.contains(address) && busy.contains("--listen"), "{busy}");
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "a server without a port touches nothing");
+    assert!(!stop(child).await.contains(&token), "no token in the log");
+
+    done(state, &["user", "passwd", "ada", "--password-stdin"], "battery staple\n").await;
+    assert!(done(state, &["user", "list"], "").await.contains("0 devices"));
+}
+
+#[tokio::test]
+async fn a_fresh_server_shows_a_set_up_code_and_stops_while_a_client_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (child, base) = serve(dir.path()).await;
+    let code = std::fs::read_to_string(dir.path().join("setup-code")).unwrap();
+    let set_up = serde_json::json!({"code": code.trim(), "username": "ada", "password": "correct horse"});
+    let client = reqwest::Client::new();
+    let made = client.post(format!("{base}/api/auth/setup")).json(&set_up).send().await.unwrap();
+    assert_eq!(made.status(), 200);
+    assert!(!dir.path().join("setup-code").exists());
+    // A connection that is open and idle, and one in the middle of its request, do not hold the end up.
+    let mut half = tokio::net::TcpStream::connect(base.strip_prefix("http://").unwrap()).await.unwrap();
+    half.write_all(b"GET /api/health HTTP/1.1\r\nHost").await.unwrap();
+    let said = stop(child).await;
+    assert!(said.contains(&format!("set-up code: {}", code.trim())), "{said}");
+    assert!(!said.contains("correct horse"));
+}
+
+#[tokio::test]
+async fn what_needs_no_server_is_printed() {
+    let program = async |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_hearthcast")).args(args).output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, version) = program(&["--version"]).await;
+    assert_eq!(code, Some(0));
+    assert!(
+        version.starts_with("hearthcast ") && version.contains("\nGStreamer 1.") && version.contains("\nffmpeg "),
+        "{version}"
+    );
+    let (code, openapi) = program(&["openapi"]).await;
+    assert_eq!((code, openapi.trim()), (Some(0), hearthcast::http::openapi::text()));
+    assert_eq!(program(&["nonsense"]).await.0, Some(2));
+}

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -240,6 +241,37 @@ impl Source {
             }
         }
         Ok(Some(filled))
+    }
+
+    /// Whether a run of bytes is in memory, by a look at one byte in 128 KiB: the kernel reads ahead in such pieces.
+    pub fn is_cached(&self, offset: u64, len: u64) -> bool {
+        const STEP: u64 = 128 * 1024;
+        let last = offset + len.max(1) - 1;
+        let mut byte = [0];
+        (offset..last)
+            .step_by(STEP as usize)
+            .chain([last])
+            .all(|at| matches!(self.read_cached(&mut byte, at), Ok(Some(1))))
+    }
+
+    /// Brings a run of bytes into memory, waiting as long as it takes, and asks for what follows; gives how much of
+    /// the run the file still has.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn warm_blocking(&self, offset: u64, len: u64) -> io::Result<u64> {
+        const AHEAD: NonZeroU64 = NonZeroU64::new(4 << 20).expect("not zero");
+        let _ = rustix::fs::fadvise(&self.file, offset, Some(AHEAD), rustix::fs::Advice::WillNeed);
+        let mut scratch = [0; 32 * 1024];
+        let mut warm = 0;
+        while warm < len {
+            let most = scratch.len().min((len - warm) as usize);
+            match read_full(&self.file, &mut scratch[..most], offset + warm)? {
+                0 => break,
+                n => warm += n as u64,
+            }
+        }
+        Ok(warm)
     }
 
     /// Fills a buffer, waiting as long as it takes. A short count is the end of the file.

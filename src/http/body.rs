@@ -1,4 +1,4 @@
-//! The body of an answer: what warp made, or a file's bytes read as the client takes them.
+//! The body of an answer: what warp made, or a run of a file's bytes.
 
 use std::future::Future;
 use std::io;
@@ -9,14 +9,23 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::wire::{Piece, RUN_BYTES, Run, Runs};
 use crate::engine::source::Source;
 use crate::error::Error;
 use crate::service::library::Library;
 
-/// Bytes of a file handed on at a time.
-const PIECE_BYTES: u64 = 256 * 1024;
+/// Bytes fetched from a disk or a network at a time.
+const COLD_BYTES: u64 = 256 * 1024;
 
-type Reading = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send>>;
+pub(super) type Fetch = Pin<Box<dyn Future<Output = Result<Fetched, Error>> + Send>>;
+
+/// What waiting for the file system came to.
+pub(super) enum Fetched {
+    /// The run is in memory now; the kernel can send it.
+    Warm(u64),
+    /// The bytes themselves, of a file that lies elsewhere.
+    Bytes(Vec<u8>),
+}
 
 /// A run of a file's bytes. A route puts it into its answer's extensions; the accept loop makes it the body.
 #[derive(Clone)]
@@ -39,16 +48,17 @@ pub enum Outgoing<B> {
     Plain(B),
     File {
         file: FileBody,
-        reading: Option<Reading>,
+        runs: Runs,
+        fetch: Option<Fetch>,
     },
 }
 
 impl<B> Outgoing<B> {
     /// Takes the file out of an answer that carries one.
-    pub fn of(response: http::Response<B>) -> http::Response<Self> {
+    pub fn of(response: http::Response<B>, runs: Runs) -> http::Response<Self> {
         let (mut head, body) = response.into_parts();
         let body = match head.extensions.remove::<FileBody>() {
-            Some(file) => Self::File { file, reading: None },
+            Some(file) => Self::File { file, runs, fetch: None },
             None => Self::Plain(body),
         };
         http::Response::from_parts(head, body)
@@ -59,7 +69,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(
@@ -67,10 +77,14 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match self.get_mut() {
-            Self::Plain(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Self::File { file, reading } => {
-                let piece = ready!(file.poll_piece(reading, context));
-                Poll::Ready(piece.map(|piece| piece.map(Frame::data).map_err(Into::into)))
+            Self::Plain(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(Piece::Bytes)).map_err(Into::into)))
+            }
+            Self::File { file, .. } if file.left == 0 => Poll::Ready(None),
+            Self::File { file, runs, fetch } => {
+                let piece = ready!(file.poll_piece(runs, fetch, context));
+                Poll::Ready(Some(piece.map(Frame::data).map_err(Into::into)))
             }
         }
     }
@@ -91,43 +105,55 @@ where
 }
 
 impl FileBody {
-    /// The next bytes. An error ends the connection, so that the client sees a cut and never wrong bytes.
+    /// The next of the file. An error ends the connection, so that the client sees a cut and never wrong bytes.
     fn poll_piece(
         &mut self,
-        reading: &mut Option<Reading>,
+        runs: &Runs,
+        fetch: &mut Option<Fetch>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Bytes>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        let len = self.left.min(PIECE_BYTES) as usize;
-        let piece = match reading {
+    ) -> Poll<io::Result<Piece>> {
+        let fetched = match fetch {
+            Some(fetch) => ready!(fetch.as_mut().poll(context)),
             None => {
-                let mut piece = vec![0; len];
-                match self.source.read_cached(&mut piece, self.offset) {
-                    Ok(Some(filled)) => {
-                        piece.truncate(filled);
-                        Ok(piece)
-                    }
-                    Ok(None) => {
-                        let (library, source, offset) = (self.library.clone(), self.source.clone(), self.offset);
-                        let read = async move { library.read(&source, offset, len).await };
-                        ready!(reading.insert(Box::pin(read)).as_mut().poll(context)).map_err(io::Error::other)
-                    }
-                    Err(cause) => Err(cause),
+                let run = self.left.min(RUN_BYTES);
+                if self.source.is_cached(self.offset, run) {
+                    Ok(Fetched::Warm(run))
+                } else {
+                    ready!(fetch.insert(self.fetch()).as_mut().poll(context))
                 }
             }
-            Some(read) => ready!(read.as_mut().poll(context)).map_err(io::Error::other),
         };
-        *reading = None;
-        Poll::Ready(Some(piece.and_then(|piece| {
-            if piece.len() < len {
-                self.library.forget(&self.source);
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent"));
+        *fetch = None;
+        let (piece, len) = match fetched.map_err(io::Error::other)? {
+            Fetched::Warm(len) => {
+                let run = Run { source: self.source.clone(), offset: self.offset, left: len };
+                (Piece::of_run(runs, run), len)
             }
-            self.offset += len as u64;
-            self.left -= len as u64;
-            Ok(Bytes::from(piece))
-        })))
+            Fetched::Bytes(bytes) => {
+                let len = bytes.len() as u64;
+                (Piece::Bytes(bytes.into()), len)
+            }
+        };
+        if len < self.left.min(COLD_BYTES) {
+            self.library.forget(&self.source);
+            let cause = io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent");
+            return Poll::Ready(Err(cause));
+        }
+        self.offset += len;
+        self.left -= len;
+        Poll::Ready(Ok(piece))
+    }
+
+    /// Waits for the file system off the async threads.
+    fn fetch(&self) -> Fetch {
+        let (library, source, offset) = (self.library.clone(), self.source.clone(), self.offset);
+        let len = self.left.min(COLD_BYTES);
+        Box::pin(async move {
+            if source.local {
+                library.warm(&source, offset, len).await.map(Fetched::Warm)
+            } else {
+                library.read(&source, offset, len as usize).await.map(Fetched::Bytes)
+            }
+        })
     }
 }

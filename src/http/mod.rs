@@ -29,6 +29,7 @@ mod transcode;
 mod upload;
 mod users;
 mod web;
+mod wire;
 mod workers;
 
 use call::Context;

@@ -69,12 +69,21 @@ impl Library {
         let source = source.clone();
         self.within_deadline(source.root, move || {
             let mut buffer = vec![0; len];
-            let filled = source.read_blocking(&mut buffer, offset).map_err(|cause| {
-                Error::new(Code::SourceReadFailed, "the file could not be read")
-                    .with_cause(format!("{}: {cause}", source.path))
-            })?;
+            let filled = source.read_blocking(&mut buffer, offset).map_err(|cause| unreadable(&source, &cause))?;
             buffer.truncate(filled);
             Ok(buffer)
+        })
+        .await
+    }
+
+    /// Brings a run of bytes into memory off the async threads; gives how much of it the file still has.
+    ///
+    /// # Errors
+    /// Those of [`Self::read`].
+    pub async fn warm(&self, source: &Arc<Source>, offset: u64, len: u64) -> Result<u64> {
+        let source = source.clone();
+        self.within_deadline(source.root, move || {
+            source.warm_blocking(offset, len).map_err(|cause| unreadable(&source, &cause))
         })
         .await
     }
@@ -146,6 +155,10 @@ impl Library {
         }
         source
     }
+}
+
+fn unreadable(source: &Source, cause: &std::io::Error) -> Error {
+    Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{}: {cause}", source.path))
 }
 
 /// Closes files nobody asks for; ends with the last of them.

@@ -6,4 +6,5 @@ mod fuzz;
 mod headers;
 mod openapi;
 mod web;
+mod wire;
 mod workers;

@@ -1,0 +1,249 @@
+//! A connection's socket, and the runs of files that the kernel sends through it by itself.
+//!
+//! hyper knows no bodies but bytes (hyperium/hyper#3026). So a body hands over a stand-in as long as the run of the
+//! file, and puts the run itself into a queue beside it; when the stand-in arrives here to be written, `sendfile` sends
+//! the run instead. The stand-in is zeros that nobody ever touches, so it costs address space only. HTTP/1 keeps the
+//! answers of a connection in order, and lengths are compared: a mismatch ends the connection, never sends wrong bytes.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use data_encoding::BASE64URL_NOPAD;
+use hyper::rt::ReadBufCursor;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::engine::source::Source;
+use crate::error::Code;
+use crate::service::accounts::random;
+
+/// The longest run handed over at a time, bytes.
+pub const RUN_BYTES: u64 = 2 << 20;
+
+/// How long a client may take nothing before its connection is closed. A paused player asks again.
+const STALL: Duration = Duration::from_secs(120);
+
+static STAND_IN: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; RUN_BYTES as usize].into());
+
+/// A run of a file on its way into a socket.
+pub struct Run {
+    pub source: Arc<Source>,
+    pub offset: u64,
+    pub left: u64,
+}
+
+/// The runs that a connection has yet to send, in order.
+pub type Runs = Arc<Mutex<VecDeque<Run>>>;
+
+/// A piece of a body: bytes, or the stand-in for a run.
+pub enum Piece {
+    Bytes(Bytes),
+    StandIn(usize),
+}
+
+impl Piece {
+    /// Queues a run of at most [`RUN_BYTES`] and gives its stand-in.
+    pub fn of_run(runs: &Runs, run: Run) -> Self {
+        debug_assert!(run.left <= RUN_BYTES, "a run is no longer than its stand-in");
+        let len = run.left as usize;
+        runs.lock().expect("no panic while held").push_back(run);
+        Self::StandIn(len)
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.remaining(),
+            Self::StandIn(left) => *left,
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.chunk(),
+            Self::StandIn(left) => &STAND_IN[..*left],
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Bytes(bytes) => bytes.advance(count),
+            Self::StandIn(left) => *left -= count,
+        }
+    }
+}
+
+fn is_stand_in(slice: &IoSlice<'_>) -> bool {
+    !slice.is_empty() && slice.as_ptr() == STAND_IN.as_ptr()
+}
+
+/// The socket as hyper sees it.
+pub struct Wire {
+    socket: TcpStream,
+    runs: Runs,
+    /// Set while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+    moved: Instant,
+}
+
+impl Wire {
+    pub fn new(socket: TcpStream, runs: Runs) -> Self {
+        Self { socket, runs, stalled: None, moved: Instant::now() }
+    }
+
+    /// Runs a system call that writes, when the socket can take more.
+    fn poll_io(
+        &mut self,
+        context: &mut Context<'_>,
+        mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.socket.poll_write_ready(context) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => return self.poll_stall(context),
+            }
+            match self.socket.try_io(Interest::WRITABLE, || write(&self.socket)) {
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                done => {
+                    if self.stalled.is_some() {
+                        self.moved = Instant::now();
+                    }
+                    return Poll::Ready(done);
+                }
+            }
+        }
+    }
+
+    /// Pending until the stall limit is over. The timer is armed once and set again only when it runs out early.
+    fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let timer = match &mut self.stalled {
+            Some(timer) => timer,
+            none => {
+                self.moved = Instant::now();
+                none.insert(Box::pin(tokio::time::sleep(STALL)))
+            }
+        };
+        loop {
+            ready!(timer.as_mut().poll(context));
+            let until = self.moved + STALL;
+            if until <= Instant::now() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            timer.as_mut().reset(until.into());
+        }
+    }
+
+    /// Sends the next of the run whose stand-in is `len` bytes long.
+    fn poll_run(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<usize>> {
+        let runs = self.runs.clone();
+        let mut runs = runs.lock().expect("no panic while held");
+        let Some(run) = runs.front_mut().filter(|run| run.left == len as u64) else {
+            return Poll::Ready(Err(io::Error::other("a stand-in without its run")));
+        };
+        let sent = ready!(self.poll_io(context, |socket| {
+            let mut offset = run.offset;
+            Ok(rustix::fs::sendfile(socket, &run.source.file, Some(&mut offset), len)?)
+        }))?;
+        if sent == 0 {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")));
+        }
+        run.offset += sent as u64;
+        run.left -= sent as u64;
+        if run.left == 0 {
+            runs.pop_front();
+        }
+        Poll::Ready(Ok(sent))
+    }
+}
+
+impl hyper::rt::Read for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        // The head of a request is small: a fixed piece on the stack saves the unsafe cast to tokio's buffer.
+        let mut piece = [0; 8 * 1024];
+        let most = piece.len().min(buffer.remaining());
+        let mut read = ReadBuf::new(&mut piece[..most]);
+        ready!(Pin::new(&mut self.get_mut().socket).poll_read(context, &mut read))?;
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Wire {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(buffer)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wire = self.get_mut();
+        match slices.iter().position(is_stand_in) {
+            Some(0) => wire.poll_run(context, slices[0].len()),
+            Some(before) => wire.poll_io(context, |socket| send(socket, &slices[..before], SendFlags::MORE)),
+            None => match unshaped(slices) {
+                Some(shaped) => wire
+                    .poll_io(context, |socket| send(socket, &[IoSlice::new(&shaped)], SendFlags::empty()))
+                    .map_ok(|_| slices[0].len()),
+                None => wire.poll_io(context, |socket| send(socket, slices, SendFlags::empty())),
+            },
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
+
+fn send(socket: &TcpStream, slices: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+    let mut nothing = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(socket, slices, &mut nothing, flags | SendFlags::NOSIGNAL)?)
+}
+
+/// hyper's own answer to a head it cannot read (400, 414, 431 without a body, then it closes), in the shape of all our
+/// errors. Answers of ours are told from it by their request id.
+fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
+    let [answer] = slices else { return None };
+    let text = std::str::from_utf8(answer.strip_prefix(b"HTTP/1.1 4").filter(|rest| rest.len() < 200)?).ok()?;
+    if !text.ends_with("\r\n\r\n") || !text.contains("content-length: 0\r\n") || text.contains("x-request-id") {
+        return None;
+    }
+    let (code, message) = match text.get(..2)? {
+        "00" => (Code::BadRequest, "the request cannot be read"),
+        "14" => (Code::UriTooLong, "the request target is too long"),
+        "31" => (Code::HeadersTooLarge, "the request has too many or too large headers"),
+        _ => return None,
+    };
+    let id = BASE64URL_NOPAD.encode(&random::<12>());
+    let body = format!(r#"{{"error":"{message}","code":"{}","requestId":"{id}"}}"#, code.as_str());
+    let head = text.trim_end().replace("content-length: 0", &format!("content-length: {}", body.len()));
+    Some(
+        format!(
+            "HTTP/1.1 4{head}\r\ncontent-type: application/json\r\ncache-control: no-store\r\nx-request-id: {id}\r\n\r\n{body}"
+        )
+        .into_bytes(),
+    )
+}

@@ -1,0 +1,15 @@
+//! Benchmarks, one module a row: `cargo bench --bench bench -- [ROW…]`. Figures depend on the machine; nothing passes
+//! or fails here. The last ones, with their conditions, are in `README.md`.
+
+/// A large cached file, beside nginx.
+mod bytes;
+
+fn main() {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let rows: [(&str, fn()); 1] = [("bytes", bytes::run)];
+    for (name, run) in rows {
+        if asked.is_empty() || asked.iter().any(|row| row == name) {
+            run();
+        }
+    }
+}

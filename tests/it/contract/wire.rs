@@ -1,0 +1,114 @@
+//! The accept loop: heads that are too large or no heads at all, a full server, a stop in the middle.
+
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::library::Root;
+use hearthcast::service::Service;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use crate::kit;
+use crate::library::{media, raw_file};
+
+/// Sends bytes on a connection of their own and reads what comes until the server closes or goes quiet.
+async fn exchange(server: &kit::Server, request: &[u8]) -> String {
+    let mut socket = TcpStream::connect(server.base.trim_start_matches("http://")).await.unwrap();
+    // The server may answer and close before it has read all.
+    let _ = socket.write_all(request).await;
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    while !answer.ends_with(b"}") {
+        match tokio::time::timeout(Duration::from_secs(5), socket.read(&mut piece)).await.expect("no hang") {
+            Ok(0) | Err(_) => break,
+            Ok(n) => answer.extend_from_slice(&piece[..n]),
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn heads_that_cannot_be_served_are_refused_in_the_one_shape() {
+    let server = kit::server(&[]).await;
+    let many = format!("GET /api/health HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(150));
+    let large = format!("GET /api/health HTTP/1.1\r\nhost: x\r\na: {}\r\n\r\n", "b".repeat(20_000));
+    let huge = format!("GET /api/health HTTP/1.1\r\nhost: x\r\na: {}\r\n\r\n", "b".repeat(100_000));
+    let long = format!("GET /api/health?{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(20_000));
+    let table: [(&[u8], u16, &str); 7] = [
+        (many.as_bytes(), 431, "HEADERS_TOO_LARGE"),
+        (large.as_bytes(), 431, "HEADERS_TOO_LARGE"),
+        (huge.as_bytes(), 431, "HEADERS_TOO_LARGE"),
+        (long.as_bytes(), 414, "URI_TOO_LONG"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n", 400, "BAD_REQUEST"),
+        (b"GET /api/health HTTP/1.1\r\nbad header\r\n\r\n", 400, "BAD_REQUEST"),
+        (b"GET /api/health HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400, "BAD_REQUEST"),
+    ];
+    for (request, status, code) in table {
+        let answer = exchange(&server, request).await;
+        let name = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{name}: {answer}");
+        assert!(answer.to_ascii_lowercase().contains("\r\nx-request-id: "), "{name}: {answer}");
+        let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).expect(&answer);
+        assert_eq!(body["code"], code, "{name}");
+        assert!(body["error"].is_string() && body["requestId"].is_string());
+    }
+    // And the server is none the worse.
+    assert_eq!(server.get("/api/health").send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_full_server_says_so_and_recovers() {
+    let server = kit::server_with(&[], |config| config.limits.connections = 8).await;
+    let address = server.base.trim_start_matches("http://");
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(b"GET /api/health HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
+        held.push(socket);
+    }
+    let mut turned_away = TcpStream::connect(address).await.unwrap();
+    let mut answer = String::new();
+    turned_away.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"code\":\"SERVER_BUSY\""), "{answer}");
+    drop(held);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !server.get("/api/health").send().await.is_ok_and(|answer| answer.status() == 200) {
+        assert!(Instant::now() < deadline, "places are given back");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_lets_answers_under_way_finish_and_takes_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    std::fs::write(&film, media(30_000_000)).unwrap();
+    let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
+    config.roots = vec![Root { id: "r".into(), path: folder.path().to_owned() }];
+    let service = Service::open(config).unwrap();
+    let token = service.accounts.issue("viewer", Role::User).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(hearthcast::http::serve::serve(service, listener, async {
+        let _ = stopped.await;
+    }));
+    let url = format!("http://{address}{}", raw_file(film.to_str().unwrap()));
+    let mut answer = reqwest::Client::new().get(url).bearer_auth(token).send().await.unwrap();
+    let mut received = answer.chunk().await.unwrap().unwrap().len();
+    stop.send(()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while TcpStream::connect(address).await.is_ok() {
+        assert!(Instant::now() < deadline, "nobody is let in any more");
+        tokio::task::yield_now().await;
+    }
+    assert!(!serving.is_finished(), "it waits for the answer under way");
+    while let Some(piece) = answer.chunk().await.unwrap() {
+        received += piece.len();
+    }
+    assert_eq!(received, 30_000_000);
+    tokio::time::timeout(Duration::from_secs(5), serving).await.expect("then it ends").unwrap();
+}

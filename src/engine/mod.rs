@@ -56,6 +56,8 @@ pub enum RunError {
     SourceRead(String),
     #[error("the source changed while it was played")]
     SourceChanged,
+    #[error("the source ends before this segment")]
+    SourceEnded,
     #[error("no segment within {0} s")]
     Stalled(u64),
     #[error("{0}")]

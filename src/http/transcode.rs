@@ -488,6 +488,7 @@ impl FailureBody {
             RunError::Encoder(_) => ("ENCODER_FAILED", true),
             RunError::SourceRead(_) => ("SOURCE_READ_FAILED", true),
             RunError::SourceChanged => ("SOURCE_CHANGED", true),
+            RunError::SourceEnded => ("SOURCE_READ_FAILED", false),
             RunError::Stalled(_) => ("TIMEOUT", true),
             RunError::Internal(_) => ("INTERNAL", true),
         };

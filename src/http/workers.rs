@@ -106,10 +106,10 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "streaming",
     responses((status = 200, description = "what this server can encode with", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&view(service.transcoder.view().await)))
+    Ok(reply::json(&view(service.transcoder.view().await, service.sessions.active_jobs())))
 }
 
-fn view(workers: Workers) -> WorkersView {
+fn view(workers: Workers, active_jobs: usize) -> WorkersView {
     let report = &workers.transcoder;
     let available = !report.proven.is_empty();
     let fallback = match available {
@@ -141,7 +141,7 @@ fn view(workers: Workers) -> WorkersView {
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
         max_concurrent_jobs: workers.max_concurrent_jobs,
-        active_job_count: 0,
+        active_job_count: active_jobs,
         queue_length: 0,
         last_error: None,
         pipelines: PipelinesView { native: "gstreamer", version: workers.gstreamer_version },

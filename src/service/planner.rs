@@ -12,11 +12,15 @@ use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, DeviceProfile, RUNGS, Reason, SubtitleWish, Tracks, Wish};
 use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{FrameRate, seconds, ticks};
+use crate::engine::index;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
 /// Copied video whose segments would be longer is encoded: a viewer would wait for them, and a seek would land far off.
 const LONGEST_COPIED_SECONDS: f64 = 12.0;
+
+/// Sound beyond the last picture that still belongs to the item.
+const SOUND_TAIL_SECONDS: f64 = 2.0;
 
 /// Most pixels of an encoded picture: what level 5.1 holds (ISO/IEC 14496-10 table A-1).
 const MOST_PIXELS: f64 = 36_864.0 * 256.0;
@@ -236,14 +240,32 @@ async fn encoder(service: &Service) -> Result<String> {
 
 /// The grid of copied video and its end, seconds; None when it is not to be copied, or cannot be cut well.
 async fn copied_grid(
-    _service: &Service,
-    _source: &Arc<Source>,
-    _media: &Arc<Media>,
+    service: &Service,
+    source: &Arc<Source>,
+    media: &Media,
     tracks: &Tracks,
-    _duration: Option<f64>,
+    duration: Option<f64>,
 ) -> Option<(Grid, f64)> {
-    let Some((_, Action::Copy)) = tracks.video else { return None };
-    None
+    let Some((stream, Action::Copy)) = tracks.video else { return None };
+    let index = match index::keyframes(source, media, stream).await {
+        Ok(index) => index,
+        Err(error) => {
+            tracing::info!(media.path = source.path, %error, "video is encoded, for it cannot be cut");
+            return None;
+        }
+    };
+    let pictures = seconds(index.end);
+    // The sound may go on a little; much more means that the file was cut short.
+    let end = duration.filter(|duration| (pictures..pictures + SOUND_TAIL_SECONDS).contains(duration));
+    let end = end.unwrap_or(pictures);
+    // A picture that begins late shares the first segment with the sound before it.
+    let grid = Grid::keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
+    let longest = (0..grid.len()).map(|segment| seconds(grid.length(segment))).fold(0.0, f64::max);
+    if longest > LONGEST_COPIED_SECONDS {
+        tracing::info!(media.path = source.path, longest, "video is encoded, for its keyframes are too far apart");
+        return None;
+    }
+    Some((grid, end))
 }
 
 /// A length by size and bit rate, for streams that do not say how long they are; at most a day.
@@ -401,10 +423,4 @@ fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f6
 /// The last segment is the last thing that can be asked for: a start behind its beginning is still inside the item.
 pub fn first_wanted(plan: &Plan) -> usize {
     plan.work.grid.at(ticks(plan.request.start_seconds))
-}
-
-/// Whether the longest segment of a copy is short enough to wait for.
-#[allow(dead_code, reason = "used as soon as copied video has an index")]
-fn cuts_well(grid: &Grid) -> bool {
-    (0..grid.len()).all(|index| seconds(grid.length(index)) <= LONGEST_COPIED_SECONDS)
 }

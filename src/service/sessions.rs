@@ -22,6 +22,9 @@ use crate::engine::segments::{Budget, Segments, Stored};
 use crate::engine::{RunError, Transcoder};
 use crate::error::{Code, Error, Result};
 
+#[cfg(test)]
+mod tests;
+
 /// The same wish within this time is the same session: a double click starts one.
 const DOUBLE_CLICK: Duration = Duration::from_secs(10);
 
@@ -497,6 +500,7 @@ fn refusal(error: &RunError) -> Error {
         RunError::Encoder(_) => Code::EncoderFailed,
         RunError::SourceRead(_) => Code::SourceReadFailed,
         RunError::SourceChanged => Code::SourceChanged,
+        RunError::SourceEnded => Code::AssetNotFound,
         RunError::Stalled(_) => Code::SegmentTimeout,
         RunError::Internal(_) => Code::Internal,
     };
@@ -510,6 +514,7 @@ pub fn told(error: &RunError) -> &'static str {
         RunError::Encoder(_) => "the encoder failed",
         RunError::SourceRead(_) => "the file could not be read",
         RunError::SourceChanged => "the file changed while it was played",
+        RunError::SourceEnded => "the file ends before this segment",
         RunError::Stalled(_) => "the transcoder made nothing for too long",
         RunError::Internal(_) => "internal error",
     }

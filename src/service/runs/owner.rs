@@ -83,6 +83,8 @@ pub(super) struct Owner {
     /// Runs that failed since the last segment.
     faults: u32,
     speed: Option<f64>,
+    /// Where the segments end: the grid's end, or the source's where that comes before.
+    end: usize,
 }
 
 impl Owner {
@@ -95,6 +97,7 @@ impl Owner {
         free_slots: Arc<Semaphore>,
     ) -> (Self, watch::Receiver<Progress>) {
         let (progress, seen) = watch::channel(Progress::default());
+        let end = work.grid.len();
         let owner = Self {
             transcoder,
             segments,
@@ -108,6 +111,7 @@ impl Owner {
             waiting: Vec::new(),
             faults: 0,
             speed: None,
+            end,
         };
         (owner, seen)
     }
@@ -162,12 +166,14 @@ impl Owner {
                 }
             }
             Some(Err(error)) => self.fault(at, error),
-            None if active.next < self.work.grid.len() => {
-                let error = RunError::Internal(format!("the run ended before segment {}", active.next));
-                self.fault(at, error);
-            }
             None => {
+                // A file may be shorter than it says; the producer came to its end in good order.
+                let next = active.next;
                 self.runs.remove(at);
+                if next < self.end {
+                    tracing::info!(rendition = &*self.name, segment = next, "the source ended early");
+                    self.end = next;
+                }
             }
         }
     }
@@ -184,7 +190,11 @@ impl Owner {
         self.faults += 1;
         let last = self.faults > 1 || matches!(error, RunError::SourceChanged);
         tracing::warn!(rendition = &*self.name, segment = active.next, %error, given_up = last, "run failed");
-        if last {
+        if last && matches!(error, RunError::SourceRead(_)) && active.delivered == 0 && active.next > 0 {
+            // What lies before may well play.
+            self.faults = 0;
+            self.end = active.next;
+        } else if last {
             self.fail(error);
         } else if active.works() && self.runs.is_empty() {
             self.start(active.next);
@@ -206,6 +216,9 @@ impl Owner {
     fn schedule(&mut self) {
         self.waiting.retain(|waiting| !waiting.command.reply.is_closed());
         self.readers.retain(|_, (reader, _)| reader.strong_count() > 0);
+        for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index >= self.end) {
+            let _ = waiting.command.reply.send(Err(RunError::SourceEnded));
+        }
         while self.progress.borrow().failure.is_none() {
             let uncovered: Vec<usize> = (0..self.waiting.len())
                 .filter(|&n| !self.runs.iter().any(|run| self.covers(run, self.waiting[n].command.index)))
@@ -270,7 +283,7 @@ impl Owner {
     fn window(&self, at: usize) -> std::ops::Range<usize> {
         let grid = &self.work.grid;
         let until = grid.start(at) + crate::domain::time::ticks(AHEAD_SECONDS);
-        at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(grid.len())
+        at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
     }
 
     /// The first missing segment of every reader's window.
@@ -372,13 +385,13 @@ impl Owner {
 
     /// Gives back the places of encodes that ended: all when everything is made, else all but one.
     fn trim_slots(&self) {
-        let complete = self.runs.is_empty() && self.segments.tally(&self.name).segments == self.work.grid.len();
+        let complete = self.runs.is_empty() && self.segments.tally(&self.name).segments >= self.end;
         lock(&self.slots).truncate(if complete { 0 } else { self.runs.len().max(1) });
     }
 
     fn report(&self) {
         let tally = self.segments.tally(&self.name);
-        let activity = if tally.segments == self.work.grid.len() {
+        let activity = if tally.segments >= self.end {
             Activity::AllMade
         } else if self.runs.iter().any(Active::works) {
             Activity::Working

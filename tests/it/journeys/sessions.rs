@@ -121,6 +121,70 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn video_a_browser_knows_is_copied_and_only_its_sound_encoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mkv");
+    film::flash_and_beep(&film, 9, "-c:v libx264 -preset ultrafast -bf 2 -g 40 -c:a ac3 -b:a 192k");
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
+    let session = start(&server, &json!({"mediaPath": film.to_str().unwrap()})).await;
+    assert_eq!(session["playbackMode"], "transcode");
+    assert_eq!((&session["decision"]["video"], &session["decision"]["audio"]), (&json!("copy"), &json!("encode")));
+    assert_eq!(server.service.sessions.active_jobs(), 0, "copies take no place");
+    let master = text(&server, session["playlistUrl"].as_str().unwrap()).await;
+    assert!(master.contains("CODECS=\"avc1."), "{master}");
+    let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    assert_eq!(warnings, "");
+    assert!((seconds - 9.0).abs() < 0.1, "{seconds}");
+    let status = status(&server, &session).await;
+    assert_eq!((&status["state"], &status["diagnostics"]["encoder"]), (&json!("complete"), &json!("aac")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_every_browser_plays_is_answered_with_its_own_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("a film & more.mp4");
+    film::flash_and_beep(&film, 3, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac -movflags +faststart");
+    let server = kit::server(&[folder.path()]).await;
+    let answer = start(&server, &json!({"mediaPath": film.to_str().unwrap(), "startPositionSeconds": 1.5})).await;
+    assert_eq!(answer["playbackMode"], "direct");
+    assert_eq!(
+        (&answer["sessionId"], &answer["playlistUrl"], &answer["signedPlaylistUrl"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
+    assert_eq!(answer["decision"]["reasons"], json!([]));
+    // The signed form needs no header.
+    let url = format!("{}{}", server.base, answer["signedDirectUrl"].as_str().unwrap());
+    let bytes = server.client.get(url).send().await.unwrap();
+    assert_eq!(bytes.status(), 200);
+    assert_eq!(bytes.bytes().await.unwrap(), std::fs::read(&film).unwrap());
+    let forced = start(&server, &json!({"mediaPath": film.to_str().unwrap(), "forceTranscode": true})).await;
+    assert_eq!(
+        (&forced["playbackMode"], &forced["decision"]["reasons"]),
+        (&json!("transcode"), &json!(["START_FORCED"]))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_shorter_than_it_says_plays_as_far_as_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    film::flash_and_beep(&film, 20, "-c:v mpeg4 -q:v 4 -g 25 -c:a ac3 -movflags +faststart");
+    let whole = std::fs::metadata(&film).unwrap().len();
+    std::fs::File::options().write(true).open(&film).unwrap().set_len(whole / 2).unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film.to_str().unwrap()})).await;
+    for index in 0..3 {
+        let answer = server.get(&format!("{}/v0-{index:05}.ts", folder_of(&session))).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "segment {index}");
+    }
+    let behind = server.get(&format!("{}/v0-00009.ts", folder_of(&session))).send().await.unwrap();
+    assert!([200, 404].contains(&behind.status().as_u16()), "{}", behind.text().await.unwrap());
+    let answer = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "the session lives on");
+    assert_eq!(status(&server, &session).await["error"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_ends_once_and_says_so() {
     let folder = library(4);
     let server = kit::server(&[folder.path()]).await;

@@ -1,0 +1,208 @@
+//! The life of sessions, over a scripted producer and paused time.
+
+use std::path::Path;
+
+use super::*;
+use crate::domain::grid::Grid;
+use crate::domain::library::Root;
+use crate::domain::media::{Container, Media, Tags};
+use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
+use crate::domain::time::FrameRate;
+use crate::engine::fake::Fake;
+use crate::engine::source::Roots;
+use crate::service::planner::StartRequest;
+use crate::service::runs::Work;
+
+struct Bench {
+    folder: tempfile::TempDir,
+    fake: Fake,
+    sessions: Sessions,
+}
+
+fn bench(change: impl FnOnce(&mut Config)) -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
+    let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
+    config.limits.concurrent_jobs = 1;
+    change(&mut config);
+    let sessions = Sessions::open(&config).unwrap();
+    let fake = Fake::taking(Duration::from_secs(1));
+    sessions.produce_by(Arc::new(fake.clone()));
+    Bench { folder, fake, sessions }
+}
+
+fn viewer(name: &str) -> Principal {
+    Principal { user_id: name.into(), username: name.into(), role: Role::User, login_id: "l".into() }
+}
+
+impl Bench {
+    /// A plan for 100 segments of 2 s.
+    fn plan(&self, start_seconds: f64) -> Plan {
+        let path: &Path = self.folder.path();
+        let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
+        let media_path = path.join("film.mp4").to_str().unwrap().to_owned();
+        let source = roots.open_file(&media_path).unwrap();
+        let rate = FrameRate { num: 25, den: 1 };
+        let video = EncodeVideo {
+            stream: 0,
+            width: 320,
+            height: 180,
+            rate,
+            deinterlace: false,
+            tone_map: None,
+            burn: None,
+            max_kbps: 400,
+            encoder: "fake".into(),
+        };
+        let media = Media {
+            container: Container::Mp4,
+            mime_type: "video/mp4".into(),
+            duration_seconds: Some(200.0),
+            start_seconds: 0.0,
+            bitrate_kbps: None,
+            seekable: true,
+            streams: Vec::new(),
+            chapters: Vec::new(),
+            attachments: Vec::new(),
+            tags: Tags::default(),
+            warnings: Vec::new(),
+        };
+        Plan {
+            work: Work {
+                source: Arc::new(source),
+                fingerprint: "f_1".into(),
+                media: Arc::new(media),
+                rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
+                grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
+                sidecar: None,
+            },
+            request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
+            duration_seconds: 200.0,
+            reasons: Vec::new(),
+            subtitles: None,
+            size: Some((320, 180)),
+            frame_rate: Some(rate),
+            bandwidth: 1,
+            average_bandwidth: 1,
+            audio_codec: None,
+        }
+    }
+
+    async fn start(&self, user: &str, start_seconds: f64) -> Result<Arc<Session>> {
+        self.sessions.start(&viewer(user), self.plan(start_seconds)).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
+    let bench = bench(|_| ());
+    let session = bench.start("a", 50.0).await.unwrap();
+    assert!(!session.ready(Duration::from_millis(900)).await.unwrap());
+    assert_eq!(session.status().state, State::Starting);
+    assert!(session.ready(Duration::from_millis(200)).await.unwrap());
+    assert_eq!(bench.fake.starts(), [25]);
+    session.segment(25).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
+    let bench = bench(|_| ());
+    let session = bench.start("a", 0.0).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(session.status().state, State::Paused, "asking keeps it");
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(bench.sessions.live(), 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((bench.sessions.live(), bench.sessions.active_jobs(), bench.fake.live()), (0, 0, 0));
+    assert_eq!(session.segment(0).await.unwrap_err().code, Code::SessionEnded);
+    assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
+    tokio::time::sleep(REMEMBERED).await;
+    assert_eq!(bench.sessions.find(&viewer("a"), &session.id).err().unwrap().code, Code::SessionNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn segments_are_freed_a_minute_after_the_last_session() {
+    let bench = bench(|_| ());
+    let session = bench.start("a", 0.0).await.unwrap();
+    session.segment(0).await.unwrap();
+    assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
+    let again = bench.start("a", 1.0).await.unwrap();
+    again.segment(0).await.unwrap();
+    let starts = bench.fake.starts();
+    assert!(starts.len() == 2 && starts[1] > 0, "the first was still there: {starts:?}");
+    bench.sessions.stop(&viewer("a"), &again.id).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(80)).await;
+    bench.start("a", 2.0).await.unwrap().segment(0).await.unwrap();
+    assert_eq!(bench.fake.starts()[2..], [0], "made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_has_so_many_sessions_and_the_double_click_is_none_of_them() {
+    let bench = bench(|config| config.limits.sessions_per_user = 2);
+    let first = bench.start("a", 0.0).await.unwrap();
+    let twin = bench.start("a", 0.0).await.unwrap();
+    assert_eq!(first.id, twin.id);
+    bench.start("a", 2.0).await.unwrap();
+    let refused = bench.start("a", 4.0).await.err().unwrap();
+    assert_eq!((refused.code, refused.retry_after), (Code::TooManySessions, Some(10)));
+    bench.start("b", 4.0).await.unwrap();
+    tokio::time::sleep(DOUBLE_CLICK).await;
+    assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::TooManySessions, "no double click any more");
+    bench.sessions.stop(&viewer("a"), &first.id).await.unwrap();
+    bench.start("a", 4.0).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_session_says_why_until_it_is_stopped_and_can_be_started_again() {
+    let bench = bench(|_| ());
+    bench.fake.fail_at(0, RunError::Decode("garbage".into()));
+    bench.fake.fail_at(0, RunError::Decode("garbage".into()));
+    let session = bench.start("a", 0.0).await.unwrap();
+    assert_eq!(session.ready(Duration::from_secs(5)).await.err().unwrap().code, Code::DecodeFailed);
+    let status = session.status();
+    assert_eq!(status.state, State::Failed);
+    assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
+    assert_eq!(session.segment(0).await.unwrap_err().code, Code::DecodeFailed);
+    assert_eq!(bench.sessions.active_jobs(), 0, "its place is free");
+    let again = bench.start("a", 0.0).await.unwrap();
+    assert_ne!(again.id, session.id);
+    assert!(again.ready(Duration::from_secs(5)).await.unwrap());
+    assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
+    assert_eq!(session.segment(0).await.unwrap_err().code, Code::SessionEnded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_segment_that_does_not_come_is_a_timeout_and_the_session_lives_on() {
+    let bench = bench(|config| config.limits.segment_wait = Duration::from_millis(500));
+    let session = bench.start("a", 0.0).await.unwrap();
+    let late = session.segment(0).await.unwrap_err();
+    assert_eq!((late.code, late.retry_after), (Code::SegmentTimeout, Some(2)));
+    assert!(session.ready(Duration::from_secs(1)).await.unwrap());
+    session.segment(0).await.unwrap();
+    assert_eq!(session.segment(100).await.unwrap_err().code, Code::AssetNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_those_who_wait() {
+    let bench = bench(|_| ());
+    let session = bench.start("a", 0.0).await.unwrap();
+    let (waited, stopped) = tokio::join!(session.segment(80), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        bench.sessions.stop(&viewer("a"), &session.id).await
+    });
+    assert_eq!(waited.unwrap_err().code, Code::SessionEnded);
+    assert!(stopped.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_leaves_no_session_no_run_and_no_file() {
+    let bench = bench(|config| config.limits.concurrent_jobs = 4);
+    for at in 0..4 {
+        bench.start("a", f64::from(at)).await.unwrap();
+    }
+    bench.sessions.shutdown().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((bench.sessions.live(), bench.fake.live()), (0, 0));
+    assert!(!bench.folder.path().join("cache/segments").exists());
+    assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::ServerBusy);
+}

@@ -36,7 +36,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
         eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
     }
     let transcoder = service.clone();
-    tokio::spawn(async move { transcoder.transcoder.warm().await });
+    tokio::spawn(async move { tokio::join!(transcoder.transcoder.warm(), transcoder.sessions.warm()) });
     let tidy = tokio::spawn(tidy(service.clone()));
     println!("listening on http://{address}");
 

@@ -424,3 +424,78 @@ fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f6
 pub fn first_wanted(plan: &Plan) -> usize {
     plan.work.grid.at(ticks(plan.request.start_seconds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::media::Color;
+    use proptest::prelude::*;
+
+    fn picture(width: u32, height: u32) -> Video {
+        Video {
+            width,
+            height,
+            sample_aspect: (1, 1),
+            frame_rate: FrameRate::new(25, 1),
+            variable_frame_rate: false,
+            interlaced: false,
+            bit_depth: 8,
+            chroma: "4:2:0".into(),
+            rotation: 0,
+            mirrored: false,
+            hdr: None,
+            color: Color::default(),
+        }
+    }
+
+    #[test]
+    fn sizes_are_as_shown_never_larger_and_even() {
+        let shown = |video: Video, lines| target_size(&video, lines);
+        assert_eq!(shown(picture(1920, 1080), None), (1920, 1080));
+        assert_eq!(shown(picture(1920, 1080), Some(720)), (1280, 720));
+        assert_eq!(shown(picture(640, 360), Some(1080)), (640, 360));
+        assert_eq!(shown(Video { sample_aspect: (64, 45), ..picture(720, 576) }, None), (1024, 576));
+        assert_eq!(shown(Video { rotation: 90, ..picture(1920, 1080) }, Some(720)), (406, 720));
+        assert_eq!(shown(picture(1, 1), None), (2, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_can_be_encoded(
+            width in 1u32..20_000, height in 1u32..20_000, num in 0u32..500, den in 0u32..500,
+            rotation in prop_oneof![Just(0u16), Just(90), Just(180), Just(270)],
+            lines in proptest::option::of(prop_oneof![Just(240u32), Just(720), Just(2160)]),
+        ) {
+            let video = Video { sample_aspect: (num, den), rotation, ..picture(width, height) };
+            let (width, height) = target_size(&video, lines);
+            prop_assert!(width >= 2 && height >= 2 && width % 2 == 0 && height % 2 == 0);
+            prop_assert!(width <= 8192 && height <= 8192);
+            prop_assert!(f64::from(width) * f64::from(height) <= MOST_PIXELS * 1.1);
+        }
+    }
+
+    #[test]
+    fn frame_rates_are_the_sources_own_or_a_sensible_constant() {
+        let rate = |num, den, variable_frame_rate| {
+            let frame_rate = FrameRate::new(num, den);
+            let rate = target_rate(&Video { frame_rate, variable_frame_rate, ..picture(640, 360) });
+            (rate.num, rate.den)
+        };
+        assert_eq!(rate(24_000, 1001, false), (24_000, 1001));
+        assert_eq!(rate(2997, 100, false), (30_000, 1001), "as the standard means it");
+        assert_eq!(rate(15, 1, false), (15, 1));
+        assert_eq!(rate(28, 1, true), (30_000, 1001));
+        assert_eq!(rate(120, 1, false), (60, 1));
+        assert_eq!(rate(1000, 1, false), (25, 1), "a time base, not a rate");
+        assert_eq!(rate(1, 10, false), (25, 1));
+        assert_eq!(rate(0, 0, false), (25, 1));
+    }
+
+    #[test]
+    fn a_start_must_lie_before_the_end() {
+        assert!(check_start(0.0, Some(0.0)).is_ok());
+        assert!(check_start(9.999, Some(10.0)).is_ok());
+        assert_eq!(check_start(10.0, Some(10.0)).unwrap_err().code, Code::ValidationError);
+        assert!(check_start(10.0, None).is_ok());
+    }
+}

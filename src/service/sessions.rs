@@ -148,6 +148,13 @@ impl Sessions {
         let _ = self.inner.transcoder.set(transcoder);
     }
 
+    /// Finds the producer ahead of the first start.
+    pub async fn warm(&self) {
+        if let Err(error) = self.transcoder().await {
+            tracing::error!(%error, "no session can be made");
+        }
+    }
+
     async fn transcoder(&self) -> Result<Arc<dyn Transcoder>> {
         let found = self.inner.transcoder.get_or_try_init(|| async {
             let program = self.inner.ffmpeg.clone();

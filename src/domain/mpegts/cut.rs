@@ -290,3 +290,6 @@ impl Cutter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,7 +191,7 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
         }
         Some(VideoPlan::Encode(plan)) => plan,
     };
-    let Grid::Frames { rate, per_segment, total } = ask.grid else {
+    let Grid::Frames { rate, per_segment, .. } = ask.grid else {
         return Err(RunError::Internal("encoded video needs a grid of frames".into()));
     };
     let (first_chain, last_chain) = picture(ask, plan)?;
@@ -218,8 +218,6 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
             args.pair("-map", format!("0:{}", plan.stream)).pair("-filter:v", join(&chain));
         }
     }
-    let first_frame = ask.first as u64 * u64::from(*per_segment);
-    args.pair("-frames:v", total.saturating_sub(first_frame).max(1));
     args.pair("-r", format!("{}/{}", rate.num, rate.den));
     encoder(args, plan, *per_segment)
 }
@@ -235,7 +233,12 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
     // On the grid before anything costly, so that pictures before the cut are never scaled. The last one is repeated for
     // as long as the plan says.
     chain.push(format!("fps=fps={rate}:start_time={start:.6}"));
-    chain.push("tpad=stop=-1:stop_mode=clone".to_owned());
+    // Not by -frames:v, which ends the sound with the picture.
+    let frames = match ask.grid {
+        Grid::Frames { per_segment, total, .. } => total.saturating_sub(ask.first as u64 * u64::from(*per_segment)),
+        _ => 0,
+    };
+    chain.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
     let (width, height) = (plan.width, plan.height);
     let color = ask.media.stream(plan.stream).and_then(|stream| match &stream.kind {
         StreamKind::Video(video) => Some(&video.color),
@@ -342,3 +345,6 @@ fn output(args: &mut Args, ask: &Ask) {
     // One audio frame per PES makes cuts exact; a known PES length lets the last frame go out without waiting.
     args.add("-pes_payload_size 0 -omit_video_pes_length 0 -f mpegts pipe:1");
 }
+
+#[cfg(test)]
+mod tests;

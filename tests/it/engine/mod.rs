@@ -1,6 +1,7 @@
 mod copy;
 mod encode;
 mod index;
+mod life;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,140 @@
+//! Golden argument vectors, one per kind of run.
+
+use super::*;
+use crate::domain::media::{Color, Stream, Tags, Video};
+use crate::domain::time::FrameRate;
+
+fn media(container: Container, start_seconds: f64, color: Color) -> Media {
+    let video = Video {
+        width: 1920,
+        height: 1080,
+        sample_aspect: (1, 1),
+        frame_rate: FrameRate::new(25, 1),
+        variable_frame_rate: false,
+        interlaced: false,
+        bit_depth: 8,
+        chroma: "4:2:0".into(),
+        rotation: 0,
+        mirrored: false,
+        hdr: None,
+        color,
+    };
+    let stream = Stream {
+        index: 0,
+        codec: "h264".into(),
+        codec_string: None,
+        profile: None,
+        level: None,
+        bitrate_kbps: None,
+        language: None,
+        title: None,
+        default: true,
+        forced: false,
+        decodable: true,
+        kind: StreamKind::Video(video),
+    };
+    Media {
+        container,
+        mime_type: String::new(),
+        duration_seconds: Some(60.0),
+        start_seconds,
+        bitrate_kbps: None,
+        seekable: true,
+        streams: vec![stream],
+        chapters: vec![],
+        attachments: vec![],
+        tags: Tags::default(),
+        warnings: vec![],
+    }
+}
+
+fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
+    let mut plan = EncodeVideo {
+        stream: 0,
+        width: 1280,
+        height: 720,
+        rate: FrameRate { num: 25, den: 1 },
+        deinterlace: false,
+        tone_map: None,
+        burn: None,
+        max_kbps: 4000,
+        encoder: "libx264".into(),
+    };
+    change(&mut plan);
+    Some(VideoPlan::Encode(plan))
+}
+
+/// The arguments, one option with its values a line.
+fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, grid: &Grid, first: usize) -> String {
+    let rendition = Rendition { video, audio };
+    let abilities = Abilities { tone_map: true, text: true };
+    let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
+    let ask = Ask { media, rendition: &rendition, grid, first, input, burn, abilities };
+    let mut lines = String::new();
+    for word in arguments(&ask).unwrap() {
+        let option = word.starts_with('-') && word.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
+        lines.push(if option { '\n' } else { ' ' });
+        lines.push_str(&word);
+    }
+    lines.trim_start().to_owned()
+}
+
+const AAC: Option<AudioPlan> = Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 128 });
+
+fn frames() -> Grid {
+    Grid::frames(FrameRate { num: 25, den: 1 }, 2.0, 60.0)
+}
+
+#[test]
+fn every_kind_of_run_has_its_golden_arguments() {
+    let plain = |container| media(container, 0.0, Color::default());
+    let keyframes = Grid::keyframes(&[0, 250_000, 500_000, 900_000], 2.0, 12.0);
+    let copy = Some(VideoPlan::Copy { stream: 0 });
+    let copied = Some(AudioPlan::Copy { stream: 1 });
+    let mp4 = plain(Container::Mp4);
+    insta::assert_snapshot!("encode", golden(&mp4, encode(|_| ()), AAC, &frames(), 7));
+    insta::assert_snapshot!("encode_from_the_start", golden(&mp4, encode(|_| ()), AAC, &frames(), 0));
+    let ts = media(Container::MpegTs, 1.4, Color::default());
+    insta::assert_snapshot!(
+        "encode_interlaced_ts",
+        golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 7)
+    );
+    insta::assert_snapshot!("copy_both", golden(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
+    insta::assert_snapshot!("copy_video_encode_audio", golden(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
+    let steps = Grid::steps(4.0, 60.0);
+    insta::assert_snapshot!("audio_copied", golden(&plain(Container::Mp3), None, copied, &steps, 3));
+    insta::assert_snapshot!(
+        "audio_encoded_5_1",
+        golden(&plain(Container::Ac3), None, Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384 }), &steps, 3,)
+    );
+    let pq = Color { transfer: Some("smpte2084".into()), ..Color::default() };
+    insta::assert_snapshot!(
+        "tone_mapped",
+        golden(
+            &media(Container::Matroska, 0.0, pq),
+            encode(|plan| plan.tone_map = Some(Hdr::Hdr10)),
+            None,
+            &frames(),
+            0,
+        )
+    );
+    let bitmap = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 3, bitmap: true }));
+    insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 7));
+    let text = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false }));
+    insta::assert_snapshot!("text_drawn", golden(&plain(Container::Matroska), text, AAC, &frames(), 7));
+}
+
+#[test]
+fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
+    let refused = |change: fn(&mut EncodeVideo)| {
+        let media = media(Container::Mp4, 0.0, Color::default());
+        let rendition = Rendition { video: encode(change), audio: None };
+        let (grid, input) = (frames(), "/proc/self/fd/9");
+        let abilities = Abilities::default();
+        let ask = Ask { media: &media, rendition: &rendition, grid: &grid, first: 0, input, burn: Some(""), abilities };
+        arguments(&ask).unwrap_err().to_string()
+    };
+    assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));
+    assert!(refused(|plan| plan.encoder = "h263".into()).contains("no settings for encoder h263"));
+    assert!(refused(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false })).contains("libass"));
+}

@@ -1,6 +1,7 @@
 //! Builds the rooms and runs them.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,20 +26,37 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// # Errors
 /// What keeps it from starting: a busy port, a root or a state folder that cannot be opened.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
-    let address = config.listen;
     // The port first: a second server must fail before it touches anything.
-    let listener = TcpListener::bind(address).await.map_err(|cause| refused(address, &cause))?;
+    let listener = listen(config.listen).await?;
+    let file = config.state.join("setup-code");
+    let welcome = |address: SocketAddr, code: Option<&str>| {
+        // Standard error is the console; the line on standard output stays the only one.
+        if let Some(code) = code {
+            eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
+            eprintln!("set up at http://{address}/#/setup?code={code}");
+        }
+    };
+    run_on(listener, config, welcome, stop).await
+}
+
+/// As [`run`], on a port taken before. `welcome` hears the address and, while there is no admin, the set-up code.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    listener: TcpListener,
+    config: Config,
+    welcome: impl FnOnce(SocketAddr, Option<&str>),
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
     let address = listener.local_addr().map_err(Error::internal)?;
     let service = Service::open(config)?;
-    if let Some(code) = service.accounts.prepare().await? {
-        // Standard error is the console; the line on standard output stays the only one.
-        let file = service.config.state.join("setup-code");
-        eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
-    }
+    let code = service.accounts.prepare().await?;
     let transcoder = service.clone();
     tokio::spawn(async move { tokio::join!(transcoder.transcoder.warm(), transcoder.sessions.warm()) });
     let tidy = tokio::spawn(tidy(service.clone()));
     println!("listening on http://{address}");
+    welcome(address, code.as_deref());
 
     let (told, stopping) = oneshot::channel();
     let stop = async move {
@@ -76,7 +94,15 @@ async fn tidy(service: Arc<Service>) {
     }
 }
 
-fn refused(address: std::net::SocketAddr, cause: &std::io::Error) -> Error {
+/// Takes a port.
+///
+/// # Errors
+/// When it is in use, or not ours to take.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|cause| refused(address, &cause))
+}
+
+fn refused(address: SocketAddr, cause: &std::io::Error) -> Error {
     Error::internal(match cause.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!("{address} is in use by another program: choose another port with --listen ADDR:PORT")

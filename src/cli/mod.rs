@@ -14,6 +14,8 @@ mod accounts;
 mod config;
 mod keys;
 mod openapi;
+mod demo;
+mod doctor;
 mod probe;
 mod serve;
 mod token;
@@ -50,6 +52,10 @@ enum Command {
     Keys(keys::Keys),
     /// Print the OpenAPI document of the HTTP interface.
     Openapi,
+    /// Make sample media and serve them, with a link that signs in.
+    Demo(demo::Demo),
+    /// Look whether everything is here that playing needs.
+    Doctor(doctor::Doctor),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -89,6 +95,8 @@ pub fn main() -> ExitCode {
         Some(Command::Token(token)) => token.run(),
         Some(Command::Keys(keys)) => keys.run(),
         Some(Command::Openapi) => openapi::print(),
+        Some(Command::Demo(demo)) => demo.run(),
+        Some(Command::Doctor(doctor)) => doctor.run(),
         Some(Command::Config(config)) => config.run(),
         None => Err(Cli::command().render_help().to_string()),
     };

@@ -9,12 +9,14 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
+pub mod elements;
 pub mod encoders;
 pub mod fake;
 pub mod ffmpeg;
 pub mod folder;
 pub mod index;
 pub mod probe;
+pub mod samples;
 pub mod segments;
 pub mod source;
 pub mod subtitles;

@@ -1,5 +1,7 @@
 //! One test binary; a line per module says what belongs there.
 
+/// The program's own commands, as a person at a terminal meets them.
+mod commands;
 /// The contract of every answer: errors, methods, headers.
 mod contract;
 /// Every file of a real-world corpus, started and played to its end.

@@ -1,0 +1,105 @@
+//! `hearthcast demo`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tokio::net::TcpListener;
+
+use super::{Outcome, Place, runtime, told};
+use crate::app;
+use crate::config::Config;
+use crate::domain::library::Root;
+use crate::engine::samples;
+
+/// How many ports after the wished one are tried.
+const PORTS: u16 = 100;
+
+#[derive(Args)]
+pub struct Demo {
+    /// A state folder of your own, kept [default: a fresh one].
+    #[command(flatten)]
+    place: Place,
+    /// Address and port to answer on; a busy port gives way to the next free one [default: 127.0.0.1:8470].
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Only make the sample media, in this folder.
+    #[arg(long, value_name = "DIR")]
+    media_only: Option<PathBuf>,
+}
+
+impl Demo {
+    pub fn run(self) -> Outcome {
+        let mut config = self.place.load()?;
+        runtime().block_on(async {
+            if let Some(folder) = &self.media_only {
+                return make(folder, &config.ffmpeg).await;
+            }
+            let wished = self.listen.unwrap_or(config.listen);
+            let listener = free_port(wished).await?;
+            let address = listener.local_addr().map_err(|cause| cause.to_string())?;
+            if address.port() != wished.port() && wished.port() != 0 {
+                println!("port {} is busy: taking {}", wished.port(), address.port());
+            }
+            let media = prepare(&mut config, self.place.state.is_some(), address.port())?;
+            let ffmpeg = config.ffmpeg.clone();
+            let making = tokio::spawn(async move {
+                if let Err(fault) = make(&media, &ffmpeg).await {
+                    eprintln!("hearthcast: sample media: {fault}");
+                }
+            });
+            let stop = app::signalled().map_err(told)?;
+            let served = app::run_on(listener, config, welcome, stop).await;
+            making.abort();
+            served.map_err(told)
+        })
+    }
+}
+
+/// Makes the configuration a demo's: sample media as the library, and unless it is to be kept, state that begins anew.
+/// Returns the folder of the media.
+fn prepare(config: &mut Config, keep: bool, port: u16) -> Result<PathBuf, String> {
+    let named = |path: &Path, cause: std::io::Error| format!("{}: {cause}", path.display());
+    let base = config.cache.join("demo");
+    let media = base.join("media");
+    std::fs::create_dir_all(&media).map_err(|cause| named(&media, cause))?;
+    if !keep {
+        // The port is ours, so no other demo has this folder.
+        config.state = base.join(format!("state-{port}"));
+        match std::fs::remove_dir_all(&config.state) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => return Err(named(&config.state, cause)),
+            _ => config.cache = config.state.join("cache"),
+        }
+    }
+    config.roots = vec![Root { id: "demo".to_owned(), path: media.clone() }];
+    Ok(media)
+}
+
+async fn make(folder: &Path, ffmpeg: &Path) -> Outcome {
+    samples::make(folder, ffmpeg, |made| println!("sample: {made}")).await.map_err(|cause| cause.to_string())
+}
+
+async fn free_port(wished: SocketAddr) -> Result<TcpListener, String> {
+    let mut address = wished;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(cause)
+                if cause.kind() == std::io::ErrorKind::AddrInUse
+                    && address.port() < wished.port().saturating_add(PORTS) =>
+            {
+                address.set_port(address.port() + 1);
+            }
+            Err(cause) => return Err(format!("{address}: {cause}")),
+        }
+    }
+}
+
+fn welcome(address: SocketAddr, code: Option<&str>) {
+    match code {
+        Some(code) => println!(
+            "\nOpen this link once to choose a name and a password:\n\n  http://{address}/#/setup?code={code}\n"
+        ),
+        None => println!("\nOpen http://{address}/ and sign in.\n"),
+    }
+}

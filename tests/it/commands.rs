@@ -1,0 +1,74 @@
+//! `demo` and `doctor`, as a person at a terminal meets them.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+fn hearthcast(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
+    command.args(args).env_clear().env("HOME", home).env("HEARTHCAST_LOG", "error");
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn doctor_finds_a_whole_machine_well() {
+    let home = TempDir::new().unwrap();
+    let output = hearthcast(home.path(), &["doctor"]).env("HEARTHCAST_LISTEN", "127.0.0.1:0").output().unwrap();
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("encoder libx264 (software) encoded a frame"), "{text}");
+    assert!(text.contains("the library has no folders"), "{text}");
+    assert!(!text.contains("BAD"), "{text}");
+}
+
+#[test]
+fn doctor_names_what_is_missing_and_fails() {
+    let home = TempDir::new().unwrap();
+    let mut command = hearthcast(home.path(), &["doctor"]);
+    command.env("HEARTHCAST_LISTEN", "127.0.0.1:0");
+    command.env("HEARTHCAST_FFMPEG", home.path().join("no-such-ffmpeg"));
+    command.env("HEARTHCAST_ROOTS", home.path().join("unmounted"));
+    let output = command.output().unwrap();
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("BAD") && line.contains("no-such-ffmpeg")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("BAD") && line.contains("unmounted")), "{text}");
+    assert!(text.contains("2 things must be mended"), "{text}");
+}
+
+#[test]
+fn demo_takes_the_next_port_and_prints_a_link_that_sets_up() {
+    let home = TempDir::new().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let mut demo = hearthcast(home.path(), &["demo", "--listen", &address.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = Vec::new();
+    let link = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok).find_map(|line| {
+        said.push(line.clone());
+        line.trim().strip_prefix("http://").map(str::to_owned)
+    });
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    let link = link.unwrap_or_else(|| panic!("no link in {said:?}"));
+    let (at, code) = link.split_once("/#/setup?code=").unwrap();
+    let port: u16 = at.strip_prefix("127.0.0.1:").unwrap().parse().unwrap();
+    assert!(port > address.port(), "{link}");
+    assert!(said[0].contains("is busy"), "{said:?}");
+    let kept = home.path().join(format!(".cache/hearthcast/demo/state-{port}/setup-code"));
+    assert_eq!(std::fs::read_to_string(kept).unwrap().trim(), code);
+}

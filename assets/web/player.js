@@ -81,12 +81,13 @@ class Player {
     const mine = ++this.turn;
     this.letGo();
     this.letGo = () => {};
-    this.end();
     this.notice.hidden = true;
     this.frame.classList.add("waiting");
+    await this.end(); // Its work must be free before more is asked for.
+    if (mine !== this.turn) return;
     const { audio, burn, resolution, force } = this.wish;
     try {
-      const answer = await api.start({
+      const answer = await this.start({
         mediaPath: this.path,
         startPositionSeconds: position,
         profile: { resolution },
@@ -94,7 +95,7 @@ class Player {
         forceTranscode: force,
         ...(audio !== null && { audioStreamIndex: audio }),
         ...(burn !== null && { subtitleStreamIndex: burn, subtitleMode: "burn" }),
-      }, this.abort.signal);
+      });
       if (mine !== this.turn) {
         if (answer.sessionId) api.stop(answer);
         return;
@@ -107,6 +108,19 @@ class Player {
       await this.media.play().catch(() => {}); // A browser may want a press on the button first.
     } catch (error) {
       if (mine === this.turn) this.fail(error);
+    }
+  }
+
+  /** Starts; while the converter is taken (often by what this page has just left) it asks again for a while. */
+  async start(wish) {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await api.start(wish, this.abort.signal);
+      } catch (error) {
+        if (error.code !== "TRANSCODER_BUSY" || tries === 8) throw error;
+        this.why.textContent = TEXT.busy;
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+      }
     }
   }
 
@@ -167,8 +181,9 @@ class Player {
   }
 
   end(how) {
-    if (this.session) api.stop(this.session, how);
+    const session = this.session;
     this.session = null;
+    return session && api.stop(session, how);
   }
 
   close(how) {

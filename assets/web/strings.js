@@ -10,6 +10,7 @@ export const TEXT = {
   expired: "Your sign-in has ended. Sign in again to go on.",
   offline: "The server does not answer. Is it still running?",
   preparing: "Preparing…",
+  busy: "The server is busy converting; waiting for it…",
   direct: "Playing the file as it is.",
   off: "Off",
   original: "Original",

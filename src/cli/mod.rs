@@ -12,10 +12,10 @@ use crate::telemetry;
 
 mod accounts;
 mod config;
-mod keys;
-mod openapi;
 mod demo;
 mod doctor;
+mod keys;
+mod openapi;
 mod probe;
 mod serve;
 mod token;

@@ -105,6 +105,7 @@ pub fn load_here(flags: &Flags) -> Result<Config, String> {
 }
 
 /// A file, checked on its own first so that a fault is named with its line.
+#[allow(clippy::disallowed_methods, reason = "a settings file the operator named")]
 fn read(path: &Path) -> Result<Table, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
     let named = |fault: toml::de::Error| format!("{}: {fault}", path.display());

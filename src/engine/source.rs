@@ -58,6 +58,7 @@ impl Roots {
         let folders = roots
             .iter()
             .map(|root| {
+                #[allow(clippy::disallowed_methods, reason = "the roots the operator named")]
                 rustix::fs::open(&root.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
                     .map_err(|cause| std::io::Error::other(format!("root {}: {cause}", root.path.display())))
             })
@@ -128,6 +129,7 @@ impl Roots {
         let folder = self.folders[located.root].as_fd();
         let relative = if located.relative.as_os_str().is_empty() { ".".as_ref() } else { located.relative.as_path() };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
         rustix::fs::openat2(folder, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|cause| {
             match cause {
                 Errno::XDEV | Errno::LOOP => forbidden(),

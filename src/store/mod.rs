@@ -1,4 +1,5 @@
 #![doc = include_str!("README.md")]
+#![allow(clippy::disallowed_methods, reason = "the state folder is the program's own")]
 
 use std::fs::{self, File};
 use std::path::Path;

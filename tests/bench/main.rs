@@ -1,5 +1,6 @@
 //! Benchmarks, one module a row: `cargo bench --bench bench -- [ROW…]`. Figures depend on the machine; nothing passes
 //! or fails here. The last ones, with their conditions, are in `README.md`.
+#![allow(clippy::disallowed_methods, reason = "tests open what they made")]
 
 /// A large cached file, beside nginx.
 mod bytes;

@@ -1,4 +1,5 @@
 //! One test binary; a line per module says what belongs there.
+#![allow(clippy::disallowed_methods, reason = "tests open what they made")]
 
 /// The program's own commands, as a person at a terminal meets them.
 mod commands;

@@ -86,6 +86,7 @@ impl Accounts {
     pub(super) async fn keep_declared(&self, declared: &DeclaredAdmin) -> Result<()> {
         let file = &declared.password_hash_file;
         let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", file.display()));
+        #[allow(clippy::disallowed_methods, reason = "a file the operator named in the settings")]
         let hash = std::fs::read_to_string(file).map_err(|cause| broken(&cause))?.trim().to_owned();
         passwords::acceptable(&hash).map_err(|fault| broken(&fault))?;
         let _change = self.changes.lock().await;

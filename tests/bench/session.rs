@@ -1,0 +1,117 @@
+//! A session's start and speed, beside the ffmpeg command line doing the same work, in interleaved rounds.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::library::Root;
+use hearthcast::service::Service;
+use hearthcast::service::planner::{self, Planned, StartRequest};
+
+const ROUNDS: usize = 5;
+
+/// First segment and all segments, milliseconds.
+#[derive(Clone, Copy)]
+struct Figures {
+    first: f64,
+    all: f64,
+}
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let film = folder.path().join("film.mp4");
+    make(&film);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
+    // The film as it is would be played directly, so both rows force a session.
+    let encode = "-c:v libx264 -preset veryfast -crf 23 -maxrate 8M -bufsize 16M -profile:v high -sc_threshold 0 \
+        -x264opts subme=0:me_range=16:rc_lookahead=10:me=hex:open_gop=0 -force_key_frames expr:gte(t,n_forced*3) \
+        -c:a aac -b:a 160k -hls_time 3";
+    let copy = "-c copy -hls_time 6";
+    for (name, arguments, encodes) in [("encode 1080p24", encode, true), ("copy", copy, false)] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            ours.push(runtime.block_on(session(&film, folder.path(), encodes)));
+            theirs.push(ffmpeg(&film, folder.path(), arguments));
+        }
+        let median = |of: fn(&Figures) -> f64, figures: &[Figures]| {
+            let mut values: Vec<f64> = figures.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        for (what, of) in [("first segment", (|f| f.first) as fn(&Figures) -> f64), ("30 s", |f| f.all)] {
+            let (our, their) = (median(of, &ours), median(of, &theirs));
+            println!("{name}, {what}: session {our:.0} ms, ffmpeg {their:.0} ms ({:.2})", our / their);
+        }
+    }
+}
+
+/// 30 s of 1080p24 at 8 Mbit/s with sound.
+fn make(film: &Path) {
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
+        .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
+        .args(["-i", "sine=f=440:r=48000:d=30", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M"])
+        .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "48", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
+        .args(["-movflags", "+faststart"])
+        .arg(film)
+        .status()
+        .expect("ffmpeg runs");
+    assert!(made.success());
+}
+
+/// From a cold service (nothing probed, nothing kept) to the first and to the last segment.
+async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
+    let state = tempfile::tempdir_in(folder).expect("a temporary folder");
+    let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+    config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
+    let service = Service::open(config).expect("the service opens");
+    let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
+    let principal = service.accounts.authenticate(&token).expect("issued just now");
+    service.transcoder.warm().await;
+    let media_path = film.to_str().expect("plain name").to_owned();
+    // A rate limit is the one wish that encodes at full size.
+    let max_bitrate_kbps = encodes.then_some(7_900);
+    let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
+    let began = Instant::now();
+    let Planned::Session(plan) = planner::plan(&service, request).await.expect("a plan") else { panic!("direct") };
+    assert_eq!(plan.work.rendition.encodes_video(), encodes);
+    let segments = plan.work.grid.len();
+    let session = service.sessions.start(&principal, *plan).await.expect("a session");
+    session.segment(0).await.expect("the first segment");
+    let first = began.elapsed();
+    for index in 1..segments {
+        session.segment(index).await.expect("a segment");
+    }
+    let all = began.elapsed();
+    service.sessions.shutdown().await;
+    Figures { first: millis(first), all: millis(all) }
+}
+
+/// From the start of the process to the first segment named in its playlist, and to its end.
+fn ffmpeg(film: &Path, folder: &Path, arguments: &str) -> Figures {
+    let out = tempfile::tempdir_in(folder).expect("a temporary folder");
+    let playlist: PathBuf = out.path().join("out.m3u8");
+    let began = Instant::now();
+    let mut child = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-i"])
+        .arg(film)
+        .args(arguments.split_whitespace())
+        .args(["-f", "hls", "-hls_list_size", "0", "-hls_segment_type", "mpegts"])
+        .arg(&playlist)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("ffmpeg runs");
+    let listed = || std::fs::read_to_string(&playlist).is_ok_and(|text| text.contains(".ts"));
+    while !listed() && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let first = began.elapsed();
+    assert!(child.wait().expect("a child").success());
+    Figures { first: millis(first), all: millis(began.elapsed()) }
+}
+
+fn millis(span: Duration) -> f64 {
+    span.as_secs_f64() * 1000.0
+}

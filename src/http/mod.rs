@@ -24,6 +24,7 @@ mod library;
 pub mod openapi;
 pub mod reply;
 pub mod serve;
+mod subtitle;
 mod target;
 mod transcode;
 mod upload;
@@ -45,6 +46,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         info::endpoints(service),
         library::endpoints(service),
         health::endpoints(service),
+        subtitle::endpoints(service),
         workers::endpoints(service),
         web::endpoints(service),
         auth::endpoints(service),

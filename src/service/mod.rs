@@ -16,6 +16,7 @@ pub mod planner;
 pub mod runs;
 pub mod sessions;
 pub mod sidecars;
+pub mod subtitles;
 pub mod workers;
 
 use accounts::Accounts;
@@ -23,6 +24,7 @@ use clock::Clock;
 use library::Library;
 use media::Probes;
 use sessions::Sessions;
+use subtitles::Subtitles;
 use workers::LocalTranscoder;
 
 /// Everything a request can ask for.
@@ -35,6 +37,7 @@ pub struct Service {
     pub library: Arc<Library>,
     pub transcoder: LocalTranscoder,
     pub media: Probes,
+    pub subtitles: Subtitles,
     pub sessions: Sessions,
 }
 
@@ -45,6 +48,7 @@ impl Service {
     /// What cannot be opened, by name.
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Arc::new(Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?);
+        let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open(&config.state)?;
         let clock = Clock::default();
         Ok(Arc::new(Self {
@@ -52,7 +56,8 @@ impl Service {
             media: Probes::new(config.ffmpeg.clone(), config.limits.probe_deadline, Some(store.clone())),
             store,
             clock,
-            library: Arc::new(Library::new(roots.clone())),
+            subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),
+            library,
             roots,
             sessions: Sessions::open(&config)?,
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),

@@ -23,3 +23,5 @@ mod library;
 mod probe;
 /// The program: commands, start, stop.
 mod program;
+/// Subtitles embedded and beside the item, as text.
+mod subtitles;

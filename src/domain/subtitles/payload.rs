@@ -64,7 +64,7 @@ impl Writer {
             '\0' => self.text.push('\u{fffd}'),
             '\n' => self.line_break(),
             // Form feeds and the like end lines in some readers.
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => self.text.push(' '),
+            c if (c.is_control() && c != '\t') || matches!(c, '\u{2028}' | '\u{2029}') => self.text.push(' '),
             c => self.text.push(c),
         }
     }

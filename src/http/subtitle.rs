@@ -1,0 +1,82 @@
+//! `GET /api/stream/subtitle`: one subtitle of an item as text.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::reply;
+use crate::domain::access::Access;
+use crate::domain::subtitles::{Format, srt, webvtt};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::subtitles::{Script, Which};
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
+    vec![get("/api/stream/subtitle", Access::Granted).resource(resource).to(service, subtitle)]
+}
+
+#[utoipa::path(get, path = "/api/stream/subtitle", tag = "streaming",
+    params(
+        ("path" = String, Query, description = "absolute path of the media file"),
+        ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),
+        ("format" = Option<String>, Query, description = "`vtt` (default), `srt` or `ass`; `ass` only of ASS"),
+    ),
+    responses(
+        (status = 200, description = "the subtitle as UTF-8 text", content_type = "text/vtt", body = String),
+        (status = 304, description = "unchanged since the given entity tag"),
+        (status = 404, description = "`NOT_FOUND`: no such file, no such subtitle"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap, or not available in this format"),
+    ))]
+pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.query("id")?.ok_or_else(|| Error::field("id", "is missing"))?;
+    let format = match call.query("format")?.unwrap_or("vtt") {
+        "vtt" => Format::Vtt,
+        "srt" => Format::Srt,
+        "ass" | "ssa" => Format::Ass,
+        other => return Err(Error::field("format", format!("{:.20} is none of vtt, srt, ass", other))),
+    };
+    let source = service.library.open(call.media_path()?).await?;
+    let which = service.subtitles.find(&source, id).await?;
+    let script = match &which {
+        Which::File(path) => service.subtitles.file(path).await?,
+        Which::Stream(stream) => {
+            let media = service.media.probe(&source).await?;
+            service.subtitles.stream(&source, &media, *stream).await?
+        }
+    };
+    let (kind, text) = written(&script, format)?;
+    let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
+    let same = |tag: &str| matches!(tag.trim().trim_start_matches("W/"), "*") || tag.trim().ends_with(&etag);
+    let mut response = match call.header(IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(same)) {
+        true => not_modified(),
+        false => reply::bytes(kind, text.into()),
+    };
+    let headers = response.headers_mut();
+    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("hex in quotes"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    Ok(response)
+}
+
+fn not_modified() -> Response {
+    let mut response = reply::empty();
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
+/// Content type and text of a script in the format asked for.
+fn written(script: &Script, format: Format) -> Result<(&'static str, String)> {
+    match format {
+        Format::Vtt => Ok(("text/vtt; charset=utf-8", webvtt(&script.cues))),
+        Format::Srt => Ok(("application/x-subrip; charset=utf-8", srt(&script.cues))),
+        Format::Ass if script.format == Format::Ass => Ok(("text/x-ssa; charset=utf-8", script.text.clone())),
+        Format::Ass => Err(Error::new(
+            Code::UnsupportedMediaType,
+            format!("this subtitle is {}; only ass is available as ass", script.format.as_str()),
+        )),
+    }
+}

@@ -1,0 +1,236 @@
+//! Subtitles of an item, embedded and beside it, as cues.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+use super::library::Library;
+use super::sidecars;
+use crate::domain::media::Media;
+use crate::domain::subtitles::{self, Cue, Format, MAX_BYTES};
+use crate::engine::source::Source;
+use crate::engine::{RunError, subtitles as engine};
+use crate::error::{Code, Error, Result};
+
+/// How long a request waits; the work goes on behind it.
+const WAIT: Duration = Duration::from_secs(20);
+/// Files read through for their subtitles at once: each reads a whole file.
+const READERS: usize = 2;
+/// Scripts kept, and their bytes.
+const SCRIPTS: usize = 64;
+const SCRIPT_BYTES: usize = 64 << 20;
+
+/// Where a subtitle comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Which {
+    /// A stream of the item itself.
+    Stream(u32),
+    /// A text file in the library, by its request path.
+    File(String),
+}
+
+/// One subtitle, read.
+#[derive(Debug)]
+pub struct Script {
+    pub format: Format,
+    /// As it was, in UTF-8 with `\n` line ends.
+    pub text: String,
+    pub cues: Arc<Vec<Cue>>,
+}
+
+type Outcome = Option<std::result::Result<Arc<Script>, RunError>>;
+type Kept = VecDeque<(String, watch::Receiver<Outcome>)>;
+
+/// Reader and keeper of subtitles.
+pub struct Subtitles {
+    ffmpeg: PathBuf,
+    library: Arc<Library>,
+    readers: Arc<Semaphore>,
+    /// Most recently used first.
+    kept: Mutex<Kept>,
+}
+
+impl Subtitles {
+    pub fn new(ffmpeg: PathBuf, library: Arc<Library>) -> Self {
+        Self { ffmpeg, library, readers: Arc::new(Semaphore::new(READERS)), kept: Mutex::default() }
+    }
+
+    /// The subtitle that media info lists under an id: `e<stream index>` or `x<n>` of the files beside the item.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for an id that is not listed, `UNSUPPORTED_MEDIA_TYPE` for a bitmap beside the item.
+    pub async fn find(&self, source: &Arc<Source>, id: &str) -> Result<Which> {
+        let unknown = || Error::new(Code::NotFound, "this file has no such subtitle");
+        if let Some(stream) = id.strip_prefix('e') {
+            return stream.parse().map(Which::Stream).map_err(|_| unknown());
+        }
+        let beside = sidecars::beside(self.library.roots(), source).await?;
+        let sidecar = beside.into_iter().find(|sidecar| sidecar.id == id).ok_or_else(unknown)?;
+        if !sidecar.format.is_text() {
+            return Err(Error::new(Code::UnsupportedMediaType, format!("{} is a bitmap subtitle", sidecar.file)));
+        }
+        Ok(Which::File(sidecar.path))
+    }
+
+    /// All cues of a subtitle in order of their start.
+    ///
+    /// # Errors
+    /// Those of [`Self::script`].
+    pub async fn cues(&self, source: &Arc<Source>, media: &Arc<Media>, which: &Which) -> Result<Arc<Vec<Cue>>> {
+        Ok(self.script(source, media, which).await?.cues.clone())
+    }
+
+    /// A subtitle as text and cues.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for a stream that is no subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
+    /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` when nothing can be read, `SEGMENT_TIMEOUT` after
+    /// 20 s (asked again later it is there), and those of opening a file.
+    pub async fn script(&self, source: &Arc<Source>, media: &Arc<Media>, which: &Which) -> Result<Arc<Script>> {
+        match which {
+            Which::Stream(stream) => self.stream(source, media, *stream).await,
+            Which::File(path) => self.file(path).await,
+        }
+    }
+
+    /// A text stream of the item.
+    ///
+    /// # Errors
+    /// Those of [`Self::script`].
+    pub async fn stream(&self, source: &Arc<Source>, media: &Arc<Media>, stream: u32) -> Result<Arc<Script>> {
+        let (found, kind) = media
+            .subtitles()
+            .find(|(found, _)| found.index == stream)
+            .ok_or_else(|| Error::new(Code::NotFound, format!("stream {stream} is no subtitle of this file")))?;
+        let format = Format::of_codec(&found.codec)
+            .filter(|_| kind.text)
+            .ok_or_else(|| Error::new(Code::UnsupportedMediaType, format!("{} subtitles are no text", found.codec)))?;
+        let mut outcome = self.outcome(source, media, stream, format);
+        let done = tokio::time::timeout(WAIT, outcome.wait_for(Option::is_some)).await.map_err(|_| {
+            let message = format!("subtitle stream {stream} not read within {} s", WAIT.as_secs());
+            Error::new(Code::SegmentTimeout, message).with_retry_after(5)
+        })?;
+        let done = done.map_err(|_| Error::internal("the subtitle reader ended without an outcome"))?.clone();
+        done.expect("waited for").map_err(|failure| {
+            let error = match &failure {
+                RunError::Internal(_) => Error::new(Code::TranscoderUnavailable, "subtitles cannot be read here"),
+                _ => Error::new(Code::UnplayableMedia, format!("subtitle stream {stream} cannot be read")),
+            };
+            error.with_cause(failure)
+        })
+    }
+
+    /// The reading of one stream, under way or done; begun when nobody asked before. It goes on when those who wait
+    /// leave, so that a file too large for one wait is there for the next.
+    fn outcome(
+        &self,
+        source: &Arc<Source>,
+        media: &Arc<Media>,
+        stream: u32,
+        format: Format,
+    ) -> watch::Receiver<Outcome> {
+        let key = format!("{}:{} {stream}", source.inode.0, source.etag());
+        if let Some(known) = self.known(&key) {
+            return known;
+        }
+        let (sender, outcome) = watch::channel(None);
+        let mut kept = self.kept.lock().expect("no panic while held");
+        kept.push_front((key, outcome.clone()));
+        shrink(&mut kept);
+        drop(kept);
+        let (ffmpeg, source, media) = (self.ffmpeg.clone(), source.clone(), media.clone());
+        let readers = self.readers.clone();
+        tokio::spawn(async move {
+            let _place = readers.acquire().await;
+            let read = engine::extract(&ffmpeg, &source, &media, stream, format);
+            let outcome = tokio::select! {
+                outcome = read => outcome,
+                // Pushed out of the cache with nobody waiting.
+                () = sender.closed() => return,
+            };
+            let outcome = match outcome {
+                Ok(bytes) => tokio::task::spawn_blocking(move || Arc::new(script(&bytes, format)))
+                    .await
+                    .map_err(|cause| RunError::Internal(cause.to_string())),
+                Err(failure) => Err(failure),
+            };
+            sender.send_replace(Some(outcome));
+        });
+        outcome
+    }
+
+    /// A text file of the library.
+    ///
+    /// # Errors
+    /// Those of [`Self::script`].
+    pub async fn file(&self, path: &str) -> Result<Arc<Script>> {
+        let no_text = |why: &str| Error::new(Code::UnsupportedMediaType, format!("the subtitle file {why}"));
+        let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        let format = extension.as_deref().and_then(Format::of_extension);
+        let format = format.ok_or_else(|| no_text("must be .srt, .vtt, .ass or .ssa"))?;
+        let (roots, path) = (self.library.roots().clone(), path.to_owned());
+        let root = roots.locate(&path)?.root;
+        let source = self.library.within_deadline(root, move || roots.open_file(&path)).await?;
+        let key = format!("{}:{}", source.inode.0, source.etag());
+        if let Some(known) = self.known(&key)
+            && let Some(Ok(script)) = &*known.borrow()
+        {
+            return Ok(script.clone());
+        }
+        let work = move || {
+            if source.len > MAX_BYTES as u64 {
+                return Err(Error::new(Code::PayloadTooLarge, "the subtitle file is larger than 16 MiB"));
+            }
+            let mut bytes = Vec::new();
+            (&source.file).take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(|cause| {
+                Error::new(Code::SourceReadFailed, "the subtitle file could not be read").with_cause(cause)
+            })?;
+            if !subtitles::is_text(&bytes[..bytes.len().min(4096)]) {
+                return Err(no_text("is not text"));
+            }
+            Ok(Arc::new(script(&bytes, format)))
+        };
+        let script = self.library.within_deadline(root, work).await?;
+        let mut kept = self.kept.lock().expect("no panic while held");
+        kept.push_front((key, watch::channel(Some(Ok(script.clone()))).1));
+        shrink(&mut kept);
+        Ok(script)
+    }
+
+    /// What is kept under a key, now the most recently used; failures are forgotten.
+    fn known(&self, key: &str) -> Option<watch::Receiver<Outcome>> {
+        let mut kept = self.kept.lock().expect("no panic while held");
+        let at = kept.iter().position(|(known, _)| known == key)?;
+        let known = kept.remove(at).expect("found");
+        let failed = matches!(*known.1.borrow(), Some(Err(_)));
+        kept.push_front(known);
+        if failed {
+            kept.pop_front();
+            return None;
+        }
+        Some(kept[0].1.clone())
+    }
+}
+
+/// Drops the least recently used until all fit.
+fn shrink(kept: &mut Kept) {
+    let mut bytes = 0;
+    let fits = kept.iter().take(SCRIPTS).take_while(|(_, outcome)| {
+        if let Some(Ok(script)) = &*outcome.borrow() {
+            bytes += script.text.len() * 2;
+        }
+        bytes <= SCRIPT_BYTES
+    });
+    let count = fits.count().max(1);
+    kept.truncate(count);
+}
+
+fn script(bytes: &[u8], format: Format) -> Script {
+    let text = subtitles::decode(bytes);
+    let format = Format::sniff(&text).unwrap_or(format);
+    Script { format, cues: Arc::new(subtitles::parse(text.as_bytes(), format)), text }
+}

@@ -1,0 +1,179 @@
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::corpus;
+use crate::kit::{self, film};
+
+const SRT: &str = "1\n00:00:00,500 --> 00:00:01,500\nfirst <i>line</i>\n\n2\n00:00:01,600 --> 00:00:02,000\nsecond\n";
+const ASS: &str = "[Script Info]\nScriptType: v4.00+\n\n[V4+ Styles]\nFormat: Name, Fontname, Fontsize, PrimaryColour\n\
+                   Style: Default,Arial,20,&H00FFFFFF\n\n[Events]\n\
+                   Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n\
+                   Dialogue: 0,0:00:00.50,0:00:01.50,Default,,0,0,0,,{\\i1}slanted{\\i0}\\Nstraight\n";
+
+async fn info(server: &kit::Server, path: &Path) -> Value {
+    let query = serde_urlencoded::to_string([("path", path.to_str().unwrap())]).unwrap();
+    let answer = server.get(&format!("/api/stream/info/full?{query}")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.json().await.unwrap()
+}
+
+/// Status, content type and text of a subtitle's address.
+async fn text(server: &kit::Server, url: &str) -> (u16, String, String) {
+    let answer = server.get(url).send().await.unwrap();
+    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    (answer.status().as_u16(), kind, answer.text().await.unwrap())
+}
+
+fn folder_with_film() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("film.en.srt"), SRT).unwrap();
+    std::fs::write(at("in.ass"), ASS).unwrap();
+    let (srt, ass) = (at("film.en.srt"), at("in.ass"));
+    let inputs = format!("-f lavfi -i color=s=64x64:r=25:d=2 -i {} -i {}", srt.display(), ass.display());
+    let streams = "-map 0 -map 1 -map 2 -c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:s:0 subrip -c:s:1 ass";
+    film::make(&at("film.mkv"), &[&inputs, streams]);
+    std::fs::write(at("film.de.forced.srt"), b"1\n00:00:01,000 --> 00:00:02,000\nCaf\xe9\n").unwrap();
+    let utf16 = SRT.replace("first", "wide").encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    std::fs::write(at("film.fr.srt"), [b"\xff\xfe".to_vec(), utf16].concat()).unwrap();
+    std::fs::write(at("film.sv.sup"), b"PG\0\0\x03\x84\0\0\0\0\x16\0\x13\x01\x02\0\x80\x10\0\0").unwrap();
+    std::fs::write(at("film.xx.vtt"), b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41").unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn every_listed_subtitle_is_there_as_webvtt() {
+    let folder = folder_with_film();
+    let server = kit::server(&[folder.path()]).await;
+    let info = info(&server, &folder.path().join("film.mkv")).await;
+    let mut seen = Vec::new();
+    for subtitle in info["subtitles"].as_array().unwrap() {
+        let name = subtitle["file"].as_str().unwrap_or(subtitle["format"].as_str().unwrap()).to_owned();
+        let Some(url) = subtitle["url"].as_str() else {
+            seen.push(format!("{name} is burnt in"));
+            continue;
+        };
+        let (status, kind, body) = text(&server, url).await;
+        if status == 200 {
+            assert_eq!(kind, "text/vtt; charset=utf-8");
+            assert!(body.starts_with("WEBVTT\n\n00:00:0"), "{name}: {body}");
+        }
+        seen.push(format!("{name} {status} {}", body.lines().nth(3).unwrap_or_default()));
+    }
+    let expected = [
+        "subrip 200 first <i>line</i>",
+        "ass 200 <i>slanted</i>",
+        "film.de.forced.srt 200 Café",
+        "film.en.srt 200 first <i>line</i>",
+        "film.fr.srt 200 wide <i>line</i>",
+        "film.sv.sup is burnt in",
+        "film.xx.vtt 415 ",
+    ];
+    assert_eq!(seen, expected, "{info:#}");
+}
+
+#[tokio::test]
+async fn formats_conditions_grants_and_mistakes() {
+    let folder = folder_with_film();
+    let server = kit::server(&[folder.path()]).await;
+    let path = folder.path().join("film.mkv");
+    let info = info(&server, &path).await;
+    let vtt = info["subtitles"][1]["url"].as_str().unwrap();
+    let base = vtt.strip_suffix("&id=e2&format=vtt").expect("the second embedded subtitle");
+
+    let (status, kind, body) = text(&server, &format!("{base}&id=e2&format=srt")).await;
+    assert_eq!((status, kind.as_str()), (200, "application/x-subrip; charset=utf-8"));
+    assert_eq!(body, "1\n00:00:00,500 --> 00:00:01,500\n<i>slanted</i>\nstraight\n\n");
+    let (status, kind, body) = text(&server, &format!("{base}&id=e2&format=ass")).await;
+    assert_eq!((status, kind.as_str()), (200, "text/x-ssa; charset=utf-8"));
+    assert!(body.starts_with("[Script Info]") && body.contains("{\\i1}slanted"), "{body}");
+
+    let first = server.get(vtt).send().await.unwrap();
+    let etag = first.headers()["etag"].to_str().unwrap().to_owned();
+    assert_eq!(first.headers()["cache-control"], "private, no-cache");
+    let again = server.get(vtt).header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.headers()["etag"].to_str().unwrap()), (304, etag.as_str()));
+
+    let signed = info["subtitles"][1]["signedUrl"].as_str().unwrap();
+    let bare = |url: &str| server.client.get(format!("{}{url}", server.base)).send();
+    assert_eq!(bare(signed).await.unwrap().status(), 200);
+    assert_eq!(bare(vtt).await.unwrap().status(), 401);
+
+    for (rest, status, code) in [
+        ("", 400, "VALIDATION_ERROR"),
+        ("&id=e2&format=pdf", 400, "VALIDATION_ERROR"),
+        ("&id=e0", 404, "NOT_FOUND"),
+        ("&id=e99", 404, "NOT_FOUND"),
+        ("&id=e-1", 404, "NOT_FOUND"),
+        ("&id=x99", 404, "NOT_FOUND"),
+        ("&id=../film.en.srt", 404, "NOT_FOUND"),
+        ("&id=e1&format=ass", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("&id=x3", 415, "UNSUPPORTED_MEDIA_TYPE"),
+    ] {
+        let (got, _, body) = text(&server, &format!("{base}{rest}")).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((got, body["code"].as_str().unwrap()), (status, code), "{rest}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_transcoder_files_beside_the_item_still_work() {
+    let folder = folder_with_film();
+    let server = kit::server_with(&[folder.path()], |config| config.ffmpeg = "/nonexistent/ffmpeg".into()).await;
+    let query = serde_urlencoded::to_string([("path", folder.path().join("film.mkv").to_str().unwrap())]).unwrap();
+    let (status, _, body) = text(&server, &format!("/api/stream/subtitle?{query}&id=x0")).await;
+    assert_eq!((status, body.lines().nth(3)), (200, Some("Café")));
+}
+
+#[tokio::test]
+async fn the_corpus_subtitles_come_out_as_utf8_webvtt() {
+    let Some(corpus) = corpus::folder() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    std::fs::copy(corpus.join("video/h264-aac-edit-list.mp4"), &film).unwrap();
+    for entry in std::fs::read_dir(corpus.join("subs")).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        std::fs::copy(entry.path(), folder.path().join(format!("film.{name}"))).unwrap();
+    }
+    let server = kit::server(&[folder.path(), &corpus]).await;
+    let mut seen = Vec::new();
+    for subtitle in info(&server, &film).await["subtitles"].as_array().unwrap() {
+        let file = subtitle["file"].as_str().unwrap();
+        let Some(url) = subtitle["url"].as_str() else {
+            seen.push((file.to_owned(), 0, "no text".to_owned()));
+            continue;
+        };
+        let (status, _, body) = text(&server, url).await;
+        assert_eq!(status, 200, "{file}: {body}");
+        seen.push((file.to_owned(), body.matches(" --> ").count(), body.lines().nth(3).unwrap().to_owned()));
+    }
+    let expected = [
+        ("film.bom-crlf.srt", 1, "BOM and CRLF"),
+        ("film.elephants-dream.de.vtt", 77, "<v Proog>Auf der linken Seite sehen wir...</v>"),
+        ("film.example.ass", 1, "Like an Angel with pity on nobody"),
+        ("film.example.ssa", 1, "Like an angel with pity on nobody"),
+        ("film.h264-aac-1080p-smpte.en.srt", 600, "Cue 	1	Start Time	00:00,000"),
+        ("film.latin1.srt", 1, "Café latin-1 bytes"),
+        ("film.long-duration.vtt", 10953, "This is cue #0"),
+        ("film.test.sup", 0, "no text"),
+        ("film.unicode.srt", 1, "ÁÉíöÙ"),
+        ("film.utf16.srt", 1, "UTF-16"),
+    ];
+    let expected = expected.map(|(file, cues, first)| (file.to_owned(), cues, first.to_owned()));
+    assert_eq!(seen, expected);
+
+    // Embedded ones, of real files.
+    for entry in std::fs::read_dir(corpus.join("video")).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if !["sub", "srt", "vtt", "ass"].iter().any(|word| name.contains(word)) {
+            continue;
+        }
+        for subtitle in info(&server, &entry.path()).await["subtitles"].as_array().unwrap() {
+            let Some(url) = subtitle["url"].as_str() else { continue };
+            let (status, _, body) = text(&server, url).await;
+            assert_eq!(status, 200, "{name}: {body}");
+            assert!(body.starts_with("WEBVTT\n\n") && body.contains(" --> "), "{name} {url}: {body}");
+        }
+    }
+}

@@ -18,7 +18,7 @@ use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::{DeviceProfile, RUNGS, Reason};
-use crate::domain::playlist::{Asset, asset};
+use crate::domain::playlist::{Asset, Track, asset};
 use crate::domain::session::State;
 use crate::domain::time::round_ms;
 use crate::engine::RunError;
@@ -362,6 +362,11 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
         Asset::Segment(track, index) if track == session.main_track() => {
             let stored = session.segment(index).await?;
             Ok(segment("video/mp2t", stored.bytes, &stored.etag, &call.headers))
+        }
+        Asset::Segment(Track::Subtitles, index) => {
+            let text = session.subtitle_segment(&service.subtitles, index).await?;
+            let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
+            Ok(segment("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))
         }
         Asset::Segment(..) => Err(Error::new(Code::AssetNotFound, "the session has no such track")),
     }

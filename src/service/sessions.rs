@@ -13,13 +13,17 @@ use tokio::time::Instant;
 use super::accounts::random;
 use super::planner::{Plan, first_wanted};
 use super::runs::{Activity, Lease, Progress, Runs};
+use super::subtitles::{Subtitles, Which};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
+use crate::domain::playback::SubtitleWish;
 use crate::domain::playlist::{self, Track, Variant};
 use crate::domain::session::{Action, Event, State};
+use crate::domain::subtitles::webvtt_segment;
+use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::segments::{Budget, Segments, Stored};
-use crate::engine::{RunError, Transcoder};
+use crate::engine::{RunError, TIMELINE_BASE_SECONDS, Transcoder};
 use crate::error::{Code, Error, Result};
 
 #[cfg(test)]
@@ -417,6 +421,24 @@ impl Session {
                     .with_retry_after(2))
             }
         }
+    }
+
+    /// A segment of the subtitle rendition, as WebVTT.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND` behind the end or without such a rendition; those of [`Subtitles::script`].
+    pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
+        self.touch();
+        let work = &self.plan.work;
+        let grid = playlist::subtitle_grid(&work.grid);
+        let which = match self.plan.subtitles.as_ref().map(|text| &text.wish) {
+            Some(SubtitleWish::Text { stream }) if index < grid.len() => Which::Stream(*stream),
+            Some(SubtitleWish::TextSidecar { path }) if index < grid.len() => Which::File(path.clone()),
+            _ => return Err(Error::new(Code::AssetNotFound, format!("there is no subtitle segment {index}"))),
+        };
+        let cues = subtitles.cues(&work.source, &work.media, &which).await?;
+        let (start, end) = (grid.start(index), grid.start(index) + grid.length(index));
+        Ok(webvtt_segment(&cues, seconds(start), seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
     }
 
     /// Waits up to `wait` for the segment at the start position; false when it is still to come.

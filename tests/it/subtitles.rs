@@ -1,9 +1,9 @@
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::corpus;
-use crate::kit::{self, film};
+use crate::kit::{self, film, play};
 
 const SRT: &str = "1\n00:00:00,500 --> 00:00:01,500\nfirst <i>line</i>\n\n2\n00:00:01,600 --> 00:00:02,000\nsecond\n";
 const ASS: &str = "[Script Info]\nScriptType: v4.00+\n\n[V4+ Styles]\nFormat: Name, Fontname, Fontsize, PrimaryColour\n\
@@ -176,4 +176,34 @@ async fn the_corpus_subtitles_come_out_as_utf8_webvtt() {
             assert!(body.starts_with("WEBVTT\n\n") && body.contains(" --> "), "{name} {url}: {body}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_beside_the_picture_is_a_rendition_on_the_same_timeline() {
+    let folder = folder_with_film();
+    let server = kit::server(&[folder.path()]).await;
+    let film = folder.path().join("film.mkv");
+    for (wish, first) in [
+        (json!({"subtitleStreamIndex": 2}), "<i>slanted</i>"),
+        (json!({"subtitleMode": "external", "subtitlePath": folder.path().join("film.fr.srt")}), "wide"),
+    ] {
+        let (status, started) = play::start(&server, &film, wish).await;
+        assert_eq!((status, &started["decision"]["subtitle"]), (200, &json!("webvtt")), "{started}");
+        let stream = play::Stream::open(&server, &started).await.unwrap();
+        assert!((stream.subtitles.iter().map(|(_, length)| length).sum::<f64>() - stream.duration()).abs() < 0.01);
+        let segment = stream.subtitle(0).await.unwrap();
+        // Picture and text share a timeline: source time 0 is this clock in the segments.
+        assert!(segment.starts_with("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:324000000,LOCAL:00:00:00.000\n"), "{segment}");
+        assert!(segment.contains("\n00:00:00.500 --> 00:00:01.500\n") && segment.contains(first), "{segment}");
+        let picture = folder.path().join("first.ts");
+        std::fs::write(&picture, stream.segment(0).await.unwrap()).unwrap();
+        let decoded = play::decode(&picture).await;
+        assert!((decoded.video[0].at - 3600.0).abs() < 0.001, "{:?}", decoded.video[0]);
+        play::stop(&server, &started).await;
+    }
+    let text = film.with_file_name("in.ass");
+    std::fs::rename(&text, text.with_extension("txt")).unwrap();
+    let wish = json!({"subtitleMode": "external", "subtitlePath": text.with_extension("txt")});
+    let (status, refused) = play::start(&server, &film, wish).await;
+    assert_eq!((status, &refused["code"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
 }

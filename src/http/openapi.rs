@@ -13,7 +13,7 @@ use warp::reply::Response;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
-use super::{auth, file, health, info, library, reply, transcode, users, workers};
+use super::{auth, file, health, info, library, reply, subtitle, transcode, users, workers};
 use crate::domain::access::Access;
 use crate::error::{Code, Result};
 use crate::service::Service;
@@ -46,6 +46,7 @@ const ADMIN: [&str; 1] = ["/api/users"];
         info::info_full_for_device,
         library::browse,
         openapi,
+        subtitle::subtitle,
         transcode::index,
         transcode::session_asset,
         transcode::start,

@@ -20,7 +20,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/stream/subtitle", Access::Granted).resource(resource).to(service, subtitle)]
 }
 
-#[utoipa::path(get, path = "/api/stream/subtitle", tag = "streaming",
+#[utoipa::path(get, path = "/api/stream/subtitle", tag = "stream",
     params(
         ("path" = String, Query, description = "absolute path of the media file"),
         ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),

@@ -103,7 +103,7 @@ pub struct FallbackView {
     user_message: &'static str,
 }
 
-#[utoipa::path(get, path = "/api/stream/v2-workers", tag = "streaming",
+#[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
     responses((status = 200, description = "what this server can encode with", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     Ok(reply::json(&view(service.transcoder.view().await, service.sessions.active_jobs())))

@@ -61,6 +61,14 @@ struct Row {
     faults: Vec<String>,
 }
 
+impl Row {
+    fn line(&self) -> String {
+        let result = if self.faults.is_empty() { "ok" } else { "FAILED" };
+        let said = [&self.faults[..], &self.notes[..]].concat().join("; ");
+        format!("{result}\t{}\t{}\t{:.1}\t{}\t{said}", self.wish, self.action, self.seconds, self.file)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
     let Some(folder) = folder() else { return };
@@ -86,6 +94,7 @@ async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
                 row.faults.push("did not end within 180 s".into());
             }
             row.seconds = began.elapsed().as_secs_f64();
+            eprintln!("{}", row.line());
             rows.push(row);
         }
     }
@@ -98,9 +107,8 @@ async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
 fn report(rows: &[Row]) {
     let mut table = String::from("result\twish\taction\tseconds\tfile\tfaults and notes\n");
     for row in rows {
-        let result = if row.faults.is_empty() { "ok" } else { "FAILED" };
-        let said = [&row.faults[..], &row.notes[..]].concat().join("; ");
-        table += &format!("{result}\t{}\t{}\t{:.1}\t{}\t{said}\n", row.wish, row.action, row.seconds, row.file);
+        table += &row.line();
+        table.push('\n');
     }
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus.tsv");
     std::fs::write(&kept, &table).expect("the report is written");
@@ -185,7 +193,8 @@ async fn direct(server: &kit::Server, path: &Path, item: &Item, started: &Value)
 async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value, row: &mut Row) -> Result<(), String> {
     let stream = Stream::open(server, started).await?;
     let truth = item.duration_packets.unwrap_or(0.0);
-    let whole = truth <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
+    // What a header promises counts too: it may describe hours that the bytes do not hold.
+    let whole = truth.max(stream.duration()) <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
     let folder = tempfile::tempdir().map_err(|cause| cause.to_string())?;
     let kept = folder.path().join("played.ts");
     if !whole {
@@ -198,7 +207,10 @@ async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value
             }
             excuse(&decoded.warnings, path, &format!("segment {index}"), row).await;
         }
-        return nearly("playlist", stream.duration(), truth, 0.5 + truth * 0.001);
+        return match item.duration_packets {
+            Some(_) => nearly("playlist", stream.duration(), truth, 0.5 + truth * 0.001),
+            None => Ok(()),
+        };
     }
     std::fs::write(&kept, stream.fetch_all().await?).map_err(|cause| cause.to_string())?;
     let decoded = decode(&kept).await;

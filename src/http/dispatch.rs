@@ -199,3 +199,6 @@ fn log(context: &Context, method: &Method, route: &str, status: StatusCode, star
         _ => tracing::debug!(request.id = id, method, route, status, duration_ms, "answered"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::header::ORIGIN;
+use http_body_util::BodyExt;
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::Config;
+use crate::domain::access::Access;
+use crate::http::endpoint::{get, post};
+
+fn service() -> (Arc<Service>, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    (Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap(), dir)
+}
+
+async fn ask(dispatch: &Arc<Dispatch>, method: Method, path: &str) -> (u16, serde_json::Value) {
+    let nothing = futures_util::stream::empty::<Result<bytes::Bytes, warp::Error>>();
+    let headers = HeaderMap::new();
+    let request = Request {
+        method,
+        path: path.to_owned(),
+        query: String::new(),
+        body: Upload::new(&headers, nothing),
+        headers,
+        context: Context::default(),
+    };
+    let answer = dispatch.clone().answer(request).await;
+    assert_eq!(answer.headers()["x-api-version"], "1");
+    assert!(answer.headers().get(ORIGIN).is_none());
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_panic_is_an_answer_that_tells_nothing() {
+    let (service, _dir) = service();
+    let explode = |_: Arc<Service>, call: Call| async move { panic!("secret {}", call.path) };
+    let endpoints =
+        vec![get("/a", Access::Public).to(&service, explode), post("/a", Access::Public).to(&service, explode)];
+    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+    for method in [Method::GET, Method::POST] {
+        let (status, body) = ask(&dispatch, method, "/a").await;
+        assert_eq!((status, &body["code"]), (500, &"INTERNAL".into()));
+        assert!(!body.to_string().contains("secret"), "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_answers_is_cut_and_what_changes_something_is_not_dropped() {
+    let (service, _dir) = service();
+    let done = Arc::new(AtomicBool::new(false));
+    let endpoints = vec![
+        get("/stuck", Access::Public).to(&service, |_, _| std::future::pending()),
+        post("/slow", Access::Public).to(&service, {
+            let done = done.clone();
+            move |_, _| {
+                let done = done.clone();
+                async move {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    done.store(true, Ordering::Relaxed);
+                    Ok(reply::empty())
+                }
+            }
+        }),
+    ];
+    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+    let (status, body) = ask(&dispatch, Method::GET, "/stuck").await;
+    assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
+
+    let left = tokio::time::timeout(Duration::from_secs(1), ask(&dispatch, Method::POST, "/slow")).await;
+    assert!(left.is_err(), "the client went away");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(done.load(Ordering::Relaxed), "and the change was made");
+}
+
+#[tokio::test]
+async fn the_more_exact_route_is_meant() {
+    let (service, _dir) = service();
+    let named =
+        |name: &'static str| move |_: Arc<Service>, call: Call| async move { Ok(reply::json(&(name, call.params))) };
+    let endpoints = vec![
+        get("/a/{x}/{y}", Access::Public).to(&service, named("open")),
+        get("/a/{x}/status", Access::Public).to(&service, named("status")),
+        get("/a/b/status", Access::Public).to(&service, named("fixed")),
+    ];
+    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+    for (path, expected) in [
+        ("/a/b/status", serde_json::json!(["fixed", []])),
+        ("/a/c/status", serde_json::json!(["status", ["c"]])),
+        ("/a/c/%C3%B6", serde_json::json!(["open", ["c", "ö"]])),
+    ] {
+        assert_eq!(ask(&dispatch, Method::GET, path).await, (200, expected), "{path}");
+    }
+}

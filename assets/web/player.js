@@ -190,7 +190,7 @@ class Player {
     this.turn += 1;
     this.abort.abort();
     document.removeEventListener("keydown", this.onkey);
+    this.letGo(); // First, so that nothing is asked of a session that has ended.
     this.end(how);
-    this.letGo();
   }
 }

@@ -80,6 +80,18 @@ export const start = (wish, signal) => json("POST", "/api/stream/transcode/start
 export const status = ({ sessionId }) => json("GET", `/api/stream/transcode/${encodeURIComponent(sessionId)}/status`);
 export const text = async (url, signal) => (await request("GET", url, { signal })).text();
 
+/**
+ * Resolves when a session's playlist can be played: until its first segment is made, which may take a busy machine a
+ * while, the server answers with its progress instead.
+ */
+export async function playable(url, signal) {
+  for (let tries = 0; tries < 6; tries += 1) {
+    const answer = await request("GET", `${url}&wait=20`, { signal });
+    if (!answer.headers.get("Content-Type")?.includes("json")) return;
+  }
+  throw new ApiError("SEGMENT_TIMEOUT", "the first segment was not made in time");
+}
+
 /** Ends a session; also while the page goes away, when only a beacon still leaves the browser. */
 export function stop(session, { leaving = false } = {}) {
   const path = `/api/stream/transcode/${encodeURIComponent(session.sessionId)}`;

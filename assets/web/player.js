@@ -102,6 +102,8 @@ class Player {
       }
       this.session = answer.sessionId ? answer : null;
       this.why.textContent = answer.playbackMode === "direct" ? TEXT.direct : describe(answer.decision);
+      if (answer.sessionId) await api.playable(answer.signedPlaylistUrl, this.abort.signal);
+      if (mine !== this.turn) return;
       const letGo = await attach(this.media, answer, position, (failure) => this.recover(failure));
       if (mine !== this.turn) letGo();
       else this.letGo = letGo;

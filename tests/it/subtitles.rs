@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,11 @@ async fn info(server: &kit::Server, path: &Path) -> Value {
     let answer = server.get(&format!("/api/stream/info/full?{query}")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     answer.json().await.unwrap()
+}
+
+/// A server that waits for a probe however busy the machine is: what is tested here is the text.
+async fn patient(roots: &[&Path]) -> kit::Server {
+    kit::server_with(roots, |config| config.limits.probe_deadline = Duration::from_secs(60)).await
 }
 
 /// Status, content type and text of a subtitle's address.
@@ -45,7 +51,7 @@ fn folder_with_film() -> tempfile::TempDir {
 #[tokio::test]
 async fn every_listed_subtitle_is_there_as_webvtt() {
     let folder = folder_with_film();
-    let server = kit::server(&[folder.path()]).await;
+    let server = patient(&[folder.path()]).await;
     let info = info(&server, &folder.path().join("film.mkv")).await;
     let mut seen = Vec::new();
     for subtitle in info["subtitles"].as_array().unwrap() {
@@ -76,7 +82,7 @@ async fn every_listed_subtitle_is_there_as_webvtt() {
 #[tokio::test]
 async fn formats_conditions_grants_and_mistakes() {
     let folder = folder_with_film();
-    let server = kit::server(&[folder.path()]).await;
+    let server = patient(&[folder.path()]).await;
     let path = folder.path().join("film.mkv");
     let info = info(&server, &path).await;
     let vtt = info["subtitles"][1]["url"].as_str().unwrap();
@@ -136,7 +142,7 @@ async fn the_corpus_subtitles_come_out_as_utf8_webvtt() {
         let name = entry.file_name().into_string().unwrap();
         std::fs::copy(entry.path(), folder.path().join(format!("film.{name}"))).unwrap();
     }
-    let server = kit::server(&[folder.path(), &corpus]).await;
+    let server = patient(&[folder.path(), &corpus]).await;
     let mut seen = Vec::new();
     for subtitle in info(&server, &film).await["subtitles"].as_array().unwrap() {
         let file = subtitle["file"].as_str().unwrap();
@@ -181,7 +187,7 @@ async fn the_corpus_subtitles_come_out_as_utf8_webvtt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn text_beside_the_picture_is_a_rendition_on_the_same_timeline() {
     let folder = folder_with_film();
-    let server = kit::server(&[folder.path()]).await;
+    let server = patient(&[folder.path()]).await;
     let film = folder.path().join("film.mkv");
     for (wish, first) in [
         (json!({"subtitleStreamIndex": 2}), "<i>slanted</i>"),

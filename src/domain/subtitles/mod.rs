@@ -13,6 +13,7 @@ mod vtt;
 mod webvtt;
 
 pub use charset::{decode, is_text};
+pub use payload::plain;
 pub use webvtt::{srt, webvtt, webvtt_segment};
 
 /// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 pub mod args;
 pub mod run;
 pub mod spawn;
+mod text;
 
 pub use run::Ffmpeg;
 

@@ -1,5 +1,6 @@
 //! A run: one ffmpeg working forward, its stream cut into segments as it comes.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::args::{Abilities, Ask, arguments};
 use super::spawn::{Exit, Inherited, Limits, spawn};
+use super::text::Texts;
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::source::Source;
 use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
 
 /// Longest wait for a segment that is wanted, seconds.
@@ -36,6 +37,7 @@ pub struct Ffmpeg {
     program: PathBuf,
     version: String,
     abilities: Abilities,
+    texts: Arc<Texts>,
 }
 
 impl Ffmpeg {
@@ -63,7 +65,20 @@ impl Ffmpeg {
         let filters = ask("-filters")?;
         let has = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
         let abilities = Abilities { tone_map: has("zscale") && has("tonemap"), text: has("ass") };
-        Ok(Self { version: format!("ffmpeg {version} a{ARGUMENTS_VERSION}"), program: program.to_owned(), abilities })
+        let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
+        Ok(Self { version, program: program.to_owned(), abilities, texts: Arc::default() })
+    }
+
+    fn arguments(&self, job: &Job, burn: Option<&str>) -> Result<Vec<String>, RunError> {
+        arguments(&Ask {
+            media: &job.media,
+            rendition: &job.rendition,
+            grid: &job.grid,
+            first: job.first,
+            input: &job.source.proc_path(),
+            burn,
+            abilities: self.abilities,
+        })
     }
 
     pub fn abilities(&self) -> Abilities {
@@ -88,42 +103,17 @@ impl Transcoder for Ffmpeg {
         if job.first >= job.grid.len() {
             return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
         }
-        let burn = burn_file(&job)?;
-        let burn_path = burn.as_ref().map(|source| source.proc_path());
-        let ask = Ask {
-            media: &job.media,
-            rendition: &job.rendition,
-            grid: &job.grid,
-            first: job.first,
-            input: &job.source.proc_path(),
-            burn: burn_path.as_deref(),
-            abilities: self.abilities,
-        };
-        let args = arguments(&ask)?;
-        let mut inherit: Vec<Inherited> = vec![job.source.clone()];
-        inherit.extend(burn.map(|source| source as Inherited));
+        // Refuses at once what cannot be made, before anything is taken out of the file.
+        self.arguments(&job, Some("/proc/self/fd/0"))?;
         let (run, segments, gate) = Run::channel(through);
-        let work = Work { program: self.program.clone(), args, inherit, job, segments, gate };
-        tokio::spawn(work.run());
+        tokio::spawn(Work { ffmpeg: self.clone(), job, segments, gate }.run());
         Ok(run)
-    }
-}
-
-fn burn_file(job: &Job) -> Result<Option<Arc<Source>>, RunError> {
-    match &job.rendition.video {
-        Some(VideoPlan::Encode(plan)) => match plan.burn {
-            Some(Burn::Embedded { bitmap: true, .. }) | None => Ok(None),
-            Some(_) => Err(RunError::Encoder("drawing text subtitles is not built yet".into())),
-        },
-        _ => Ok(None),
     }
 }
 
 /// What the task of a run owns.
 struct Work {
-    program: PathBuf,
-    args: Vec<String>,
-    inherit: Vec<Inherited>,
+    ffmpeg: Ffmpeg,
     job: Job,
     segments: mpsc::Sender<Result<Segment, RunError>>,
     gate: watch::Receiver<usize>,
@@ -138,9 +128,14 @@ impl Work {
 
     /// Runs to the end of the grid, to the end of the source, or until nobody listens any more.
     async fn produce(&mut self) -> Result<(), RunError> {
-        let args = std::mem::take(&mut self.args);
-        let inherit = std::mem::take(&mut self.inherit);
-        let started = spawn(&self.program, args, inherit, Limits::TRANSCODE).await;
+        let drawn = tokio::select! {
+            () = self.segments.closed() => return Ok(()),
+            drawn = self.drawn() => drawn?,
+        };
+        let path = drawn.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
+        let args = self.ffmpeg.arguments(&self.job, path.as_deref())?;
+        let inherit = std::iter::once(self.job.source.clone() as Inherited).chain(drawn).collect();
+        let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
         let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
         let mut cutter = Cutter::new(cut(&self.job));
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
@@ -172,6 +167,19 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// The file of a subtitle to be drawn: a script, or the bitmap sidecar.
+    async fn drawn(&self) -> Result<Option<Inherited>, RunError> {
+        let Some(VideoPlan::Encode(plan)) = &self.job.rendition.video else { return Ok(None) };
+        match &plan.burn {
+            None | Some(Burn::Embedded { bitmap: true, .. }) => Ok(None),
+            Some(Burn::Sidecar { bitmap: true, .. }) => {
+                let missing = || RunError::Internal("the subtitle file is missing".into());
+                Ok(Some(self.job.sidecar.clone().ok_or_else(missing)? as Inherited))
+            }
+            Some(text) => Ok(Some(self.ffmpeg.texts.of(&self.ffmpeg.program, &self.job, text).await?)),
+        }
     }
 
     /// The child is gone before the end of the grid.

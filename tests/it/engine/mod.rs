@@ -1,4 +1,5 @@
 mod copy;
+mod draw;
 mod encode;
 mod index;
 mod life;

@@ -32,7 +32,7 @@ pub fn make(path: &Path, args: &[&str]) {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y"]);
     for arg in args {
-        if arg.contains("testsrc") || arg.contains("src=") {
+        if arg.contains("testsrc") || arg.contains("src=") || arg.starts_with("color=") {
             command.arg(arg);
         } else {
             command.args(arg.split(' ').filter(|word| !word.is_empty()));

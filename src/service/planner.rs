@@ -202,9 +202,13 @@ async fn wish(service: &Service, request: &StartRequest, media: &Media) -> Resul
             SubtitleWish::TextSidecar { path: path.clone() }
         }
         (SubtitleRequest::Burn, None, Some(path)) => {
-            check_text_path(path)?;
+            // Presentation graphics are pictures already.
+            let bitmap = path.to_ascii_lowercase().ends_with(".sup");
+            if !bitmap {
+                check_text_path(path)?;
+            }
             sidecar = Some(open_sidecar(service, path).await?);
-            SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap: false })
+            SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {
             return Err(Error::field("subtitlePath", "is needed for subtitleMode external"));

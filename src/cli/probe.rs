@@ -43,7 +43,7 @@ async fn describe(config: &Config, path: &Path) -> Result<serde_json::Value, Err
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
-    let probed = Probes::new(config.ffmpeg.clone(), config.limits.probe_deadline, None).probed(&source).await?;
+    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probed(&source).await?;
     let beside = sidecars::beside(&roots, &source).await?;
     let available = !encoders::report(&config.ffmpeg).await.proven.is_empty();
     info::document(&source, &probed, &beside, available)

@@ -1,7 +1,7 @@
 //! What the library's files hold: probed once, remembered by content.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::domain::media::{Media, PROBE_VERSION};
 use crate::engine::probe::{self, ProbeError, Tools};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
+use crate::service::quarantine::Quarantine;
 use crate::store::{Store, Tree};
 
 /// Probes at once; each may be a process of its own.
@@ -27,6 +28,7 @@ pub struct Probes {
     deadline: Duration,
     /// Where results survive a restart; None on the command line.
     store: Option<Store>,
+    quarantine: Option<Quarantine>,
     places: Semaphore,
     known: Mutex<Known>,
 }
@@ -54,14 +56,25 @@ type Outcome = Result<Probed, ProbeError>;
 
 impl Probes {
     /// `ffmpeg` is the configured transcoder; its ffprobe is looked for beside it.
-    pub fn new(ffmpeg: PathBuf, deadline: Duration, store: Option<Store>) -> Self {
+    pub fn new(ffmpeg: &Path, deadline: Duration) -> Self {
         Self {
-            tools: Tools::beside(&ffmpeg),
+            tools: Tools::beside(ffmpeg),
             deadline,
-            store,
+            store: None,
+            quarantine: None,
             places: Semaphore::new(CONCURRENT),
             known: Mutex::default(),
         }
+    }
+
+    /// Keeps results in `store`, and files that took the server down out of this process.
+    pub fn remembering(self, store: Store, quarantine: Quarantine) -> Self {
+        Self { store: Some(store), quarantine: Some(quarantine), ..self }
+    }
+
+    /// Pays ahead what the first probe would.
+    pub async fn warm(&self) {
+        probe::warm(&self.tools).await;
     }
 
     /// What a file holds.
@@ -102,7 +115,7 @@ impl Probes {
                 return Ok(known);
             }
         }
-        let outcome = self.run(source).await;
+        let outcome = self.run(name, source).await;
         if let (Some(store), Ok(probed)) = (self.store.clone(), &outcome) {
             let probed = probed.clone();
             // Nobody waits for the disk here: what is lost is only found again.
@@ -115,13 +128,27 @@ impl Probes {
         outcome
     }
 
-    async fn run(&self, source: &Arc<Source>) -> Outcome {
+    async fn run(&self, name: &str, source: &Arc<Source>) -> Outcome {
         let work = async {
             let _place = self.places.acquire().await.expect("the semaphore is never closed");
-            let media = probe::probe(&self.tools, source).await?;
+            let media = self.look(name, source).await?;
             Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
         };
         tokio::time::timeout(self.deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))
+    }
+
+    /// The quick way, in this process, unless the file is in quarantine; else ffprobe.
+    async fn look(&self, name: &str, source: &Arc<Source>) -> Result<Media, ProbeError> {
+        let mark = self.quarantine.as_ref().map(|quarantine| quarantine.enter(name, &source.path));
+        let why = match mark {
+            Some(None) => "it is in quarantine",
+            mark => match probe::quick(&self.tools, source, Box::new(mark)).await {
+                Ok(media) => return Ok(media),
+                Err(why) => why,
+            },
+        };
+        tracing::debug!(media.path = %source.path, why, "ffprobe is asked");
+        probe::thorough(&self.tools, source).await
     }
 
     async fn fingerprint(&self, source: &Arc<Source>) -> Result<String> {

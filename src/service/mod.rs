@@ -13,6 +13,7 @@ pub mod library;
 pub mod listing;
 pub mod media;
 pub mod planner;
+pub mod quarantine;
 pub mod runs;
 pub mod sessions;
 pub mod sidecars;
@@ -23,6 +24,7 @@ use accounts::Accounts;
 use clock::Clock;
 use library::Library;
 use media::Probes;
+use quarantine::Quarantine;
 use sessions::Sessions;
 use subtitles::Subtitles;
 use workers::LocalTranscoder;
@@ -50,10 +52,12 @@ impl Service {
         let roots = Arc::new(Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open(&config.state)?;
+        let quarantine = Quarantine::open(config.state.join("reading"))?;
+        let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine);
         let clock = Clock::default();
         Ok(Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
-            media: Probes::new(config.ffmpeg.clone(), config.limits.probe_deadline, Some(store.clone())),
+            media,
             store,
             clock,
             subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),

@@ -1,9 +1,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::domain::media::Media;
+use hearthcast::domain::media::{Media, Video};
 use hearthcast::domain::playback::{Action, Decision, DeviceProfile, Wish, decide};
+use hearthcast::engine::probe::{self, Tools};
 use serde_json::{Value, json};
 
 use crate::kit;
@@ -184,4 +186,91 @@ async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
         }
     }
     assert!(faults.is_empty(), "{} files:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// Where the quick way says something else than ffprobe; bit rates and small roundings aside.
+fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut hold = |what: &str, same: bool, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
+        if !same {
+            faults.push(format!("{what}: {a:?}, ffprobe {b:?}"));
+        }
+    };
+    macro_rules! same {
+        ($name:expr, $a:expr, $b:expr) => {
+            hold($name, $a == $b, &$a, &$b)
+        };
+    }
+    let near = |a: f64, b: f64, by: f64| (a - b).abs() <= by;
+    same!("container", quick.container, thorough.container);
+    same!("mime type", quick.mime_type, thorough.mime_type);
+    let (a, b) = (quick.duration_seconds.unwrap_or(0.0), thorough.duration_seconds.unwrap_or(0.0));
+    hold("duration", near(a, b, 0.1), &a, &b);
+    hold(
+        "start",
+        near(quick.start_seconds, thorough.start_seconds, 0.02),
+        &quick.start_seconds,
+        &thorough.start_seconds,
+    );
+    same!("chapters", quick.chapters, thorough.chapters);
+    same!("attachments", quick.attachments, thorough.attachments);
+    same!("title", quick.tags.title, thorough.tags.title);
+    let kinds = |media: &Media| {
+        media.streams.iter().map(|s| (s.index, s.codec.clone(), std::mem::discriminant(&s.kind))).collect::<Vec<_>>()
+    };
+    same!("streams", kinds(quick), kinds(thorough));
+    for (q, t) in quick.streams.iter().zip(&thorough.streams) {
+        same!("profile", q.profile, t.profile);
+        same!("level", q.level, t.level);
+        same!("codec string", q.codec_string, t.codec_string);
+        same!("language", q.language, t.language);
+        same!("title", q.title, t.title);
+        same!("flags", (q.default, q.forced, q.decodable), (t.default, t.forced, t.decodable));
+    }
+    for ((_, q), (_, t)) in quick.videos().zip(thorough.videos()) {
+        same!("size", (q.width, q.height), (t.width, t.height));
+        let aspect = |v: &Video| f64::from(v.sample_aspect.0) / f64::from(v.sample_aspect.1);
+        hold("aspect", near(aspect(q), aspect(t), 0.01), &q.sample_aspect, &t.sample_aspect);
+        let (a, b) = (q.frame_rate.map_or(0.0, |r| r.as_f64()), t.frame_rate.map_or(0.0, |r| r.as_f64()));
+        hold("frame rate", near(a, b, b * 0.01), &q.frame_rate, &t.frame_rate);
+        // ffprobe compares two averages and misses some; the sample table knows.
+        hold("variable", q.variable_frame_rate || !t.variable_frame_rate, &q.variable_frame_rate, &true);
+        same!("picture", (q.interlaced, q.bit_depth, &q.chroma, q.hdr), (t.interlaced, t.bit_depth, &t.chroma, t.hdr));
+        same!("turning", (q.rotation, q.mirrored), (t.rotation, t.mirrored));
+    }
+    for ((_, q), (_, t)) in quick.audios().zip(thorough.audios()) {
+        same!("sound", (q.channels, q.sample_rate, &q.channel_layout), (t.channels, t.sample_rate, &t.channel_layout));
+    }
+    faults
+}
+
+#[tokio::test]
+async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
+    let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    let server = kit::server(&[&corpus]).await;
+    let (mut faults, mut quick_ones) = (Vec::new(), 0);
+    for folder in ["video", "audio", "broken"] {
+        let mut files: Vec<_> = std::fs::read_dir(corpus.join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        for path in files {
+            let source = Arc::new(server.service.roots.open_file(path.to_str().unwrap()).unwrap());
+            let name = source.file_name();
+            match probe::quick(&tools, &source, Box::new(())).await {
+                Err(why) => eprintln!("{name}: {why}"),
+                Ok(quick) => {
+                    quick_ones += 1;
+                    match probe::thorough(&tools, &source).await {
+                        Ok(thorough) => {
+                            faults.extend(differences(&quick, &thorough).iter().map(|f| format!("{name}: {f}")))
+                        }
+                        Err(fault) => faults.push(format!("{name}: ffprobe refuses it: {fault}")),
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("{quick_ones} files answered without a process");
+    assert!(faults.is_empty(), "{} differences:\n{}", faults.len(), faults.join("\n"));
+    assert!(quick_ones > 20, "{quick_ones}");
 }

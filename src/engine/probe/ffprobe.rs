@@ -1,14 +1,14 @@
 //! ffprobe as a child process: one file in, one JSON report out.
 
 use std::collections::{HashMap, HashSet};
-use std::process::Stdio;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use super::{ProbeError, Tools};
+use crate::engine::ffmpeg::spawn::{Exit, Inherited, Limits, spawn};
 use crate::engine::source::Source;
 
 /// Demuxers that read nothing but the one file they are given. Playlists, scripts, devices and image patterns are out.
@@ -24,9 +24,6 @@ pub(super) struct Report {
     pub streams: Vec<Stream>,
     pub chapters: Vec<Chapter>,
     pub programs: Vec<Program>,
-    /// What it said on the way, one line each.
-    #[serde(skip)]
-    pub complaints: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -104,50 +101,41 @@ pub(super) struct Member {
     pub index: u32,
 }
 
-/// Asks ffprobe. Dropping the future kills it.
-pub(super) async fn run(tools: &Tools, source: &Source) -> Result<Report, ProbeError> {
-    let stdin = source.file.try_clone().map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
-    let mut child = ffprobe(tools)
-        .args(["-v", "error", "-print_format", "json"])
-        .args(["-show_format", "-show_streams", "-show_chapters", "-show_programs", "-show_data"])
-        .args(["-protocol_whitelist", "file", "-format_whitelist", FORMATS])
-        // The open file itself: the child opens its standard input anew, so no name is resolved again.
-        .args(["-i", "file:/proc/self/fd/0"])
-        .stdin(stdin)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|cause| ProbeError::Unavailable(format!("ffprobe: {cause}")))?;
-    let mut stdout = child.stdout.take().expect("piped").take(REPORT_BYTES);
-    let mut stderr = child.stderr.take().expect("piped");
-    let (mut report, mut complaints) = (Vec::new(), Vec::new());
-    let reading = async {
-        tokio::try_join!(stdout.read_to_end(&mut report), async {
-            (&mut stderr).take(16 * 1024).read_to_end(&mut complaints).await?;
-            // A pipe left full would hold the child up.
-            tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await
-        })
-    };
-    reading.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
-    if report.len() as u64 == REPORT_BYTES {
-        let _ = child.kill().await;
-        return Err(ProbeError::Unreadable("the report is larger than 4 MiB".into()));
-    }
-    child.wait().await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
-    let complaints: Vec<String> = String::from_utf8_lossy(&complaints).lines().take(50).map(str::to_owned).collect();
-    let mut report: Report = serde_json::from_slice(&report).unwrap_or_default();
+/// Asks ffprobe about an open file. Dropping the future kills it.
+pub(super) async fn run(tools: &Tools, source: &Arc<Source>) -> Result<Report, ProbeError> {
+    let input = format!("file:{}", source.proc_path());
+    let args = ["-v", "error", "-print_format", "json"]
+        .into_iter()
+        .chain(["-show_format", "-show_streams", "-show_chapters", "-show_programs", "-show_data"])
+        .chain(["-protocol_whitelist", "file", "-format_whitelist", FORMATS])
+        // The open file itself, by its number: no name is resolved again.
+        .chain(["-i", &input]);
+    let (report, exit) = output(tools, args, vec![source.clone()]).await?;
+    let report: Report = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
-        let last = complaints.last().map_or("no streams", |line| line.trim_start_matches("file:/proc/self/fd/0: "));
+        let last =
+            exit.stderr.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
         return Err(ProbeError::Unreadable(last.to_owned()));
     }
-    report.complaints = complaints;
     Ok(report)
 }
 
-fn ffprobe(tools: &Tools) -> Command {
-    let mut command = Command::new(&tools.ffprobe);
-    command.process_group(0).kill_on_drop(true).env("LC_ALL", "C").env_remove("FFREPORT").stdin(Stdio::null());
-    command
+/// Standard output and end of one call.
+async fn output(
+    tools: &Tools,
+    args: impl Iterator<Item = &str>,
+    inherit: Vec<Inherited>,
+) -> Result<(Vec<u8>, Exit), ProbeError> {
+    let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("ffprobe: {cause}"));
+    let args = args.map(str::to_owned).collect();
+    let mut child = spawn(&tools.ffprobe, args, inherit, Limits::PROBE).await.map_err(unavailable)?;
+    let mut text = Vec::new();
+    (&mut child.stdout).take(REPORT_BYTES).read_to_end(&mut text).await.map_err(unavailable)?;
+    if text.len() as u64 == REPORT_BYTES {
+        return Err(ProbeError::Unreadable("the report is larger than 4 MiB".into()));
+    }
+    let exit = child.wait().await;
+    Ok((text, exit))
 }
 
 /// Codecs the installed ffmpeg can decode, asked once.
@@ -155,12 +143,8 @@ pub(super) async fn decodable(tools: &Tools) -> Result<&'static HashSet<String>,
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
         .get_or_try_init(|| async {
-            let answer = ffprobe(tools)
-                .args(["-v", "quiet", "-codecs"])
-                .output()
-                .await
-                .map_err(|cause| ProbeError::Unavailable(format!("ffprobe: {cause}")))?;
-            let codecs: HashSet<String> = String::from_utf8_lossy(&answer.stdout)
+            let (answer, _) = output(tools, ["-v", "quiet", "-codecs"].into_iter(), vec![]).await?;
+            let codecs: HashSet<String> = String::from_utf8_lossy(&answer)
                 .lines()
                 .filter_map(|line| {
                     let mut words = line.split_whitespace();

@@ -122,7 +122,8 @@ fn extent(report: &Report, raw: &[&Raw], moving: bool, len: u64, warnings: &mut 
 
 fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let name = raw.codec_name.as_deref().unwrap_or("unknown");
-    let profile = raw.profile.as_deref().map(profile_name);
+    // VP8's profile is a number without meaning for players.
+    let profile = raw.profile.as_deref().filter(|_| name != "vp8").map(profile_name);
     let (chroma, depth) = raw.pix_fmt.as_deref().map_or(("4:2:0", 8), pixels);
     let config = raw.extradata.as_deref().map(hexdump).unwrap_or_default();
     let facts = Facts {
@@ -378,7 +379,7 @@ fn title(raw: &Raw) -> Option<String> {
     let named = tag(&raw.tags, "title").or_else(|| {
         // QuickTime keeps the track's name in its handler; the muxers' own words there are no name.
         tag(&raw.tags, "handler_name").filter(|name| {
-            let machine = ["handler", "core media", "isomedia", "gpac", "apple", "mainconcept", "google", "l-smash"];
+            let machine = ["handle", "core media", "isomedia", "gpac", "apple", "mainconcept", "google", "l-smash"];
             let lower = name.to_ascii_lowercase();
             !machine.iter().any(|word| lower.contains(word)) && lower.chars().any(char::is_alphabetic)
         })

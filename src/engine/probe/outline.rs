@@ -1,0 +1,84 @@
+//! What a container says of itself, read from its headers by our own small readers.
+//!
+//! They know the happy case only: whatever they are not sure of makes them give up, and ffprobe is asked.
+
+use crate::domain::media::{Attachment, Chapter, Container, Tags};
+use crate::domain::time::FrameRate;
+
+/// A file as its container describes it.
+#[derive(Debug)]
+pub(super) struct Outline {
+    pub container: Container,
+    pub duration_seconds: f64,
+    pub start_seconds: f64,
+    pub tracks: Vec<Track>,
+    pub chapters: Vec<Chapter>,
+    pub attachments: Vec<Attachment>,
+    pub tags: Tags,
+}
+
+/// One track, in the order in which ffmpeg numbers them.
+#[derive(Debug, Default)]
+pub(super) struct Track {
+    pub index: u32,
+    /// The container's own number, by which the discoverer's stream ids name it.
+    pub key: u64,
+    pub kind: Kind,
+    /// ffmpeg's name.
+    pub codec: &'static str,
+    /// The decoder's configuration record.
+    pub config: Vec<u8>,
+    pub language: Option<String>,
+    pub title: Option<String>,
+    pub default: bool,
+    pub forced: bool,
+    pub commentary: bool,
+    pub hearing_impaired: bool,
+    pub bitrate_kbps: Option<u32>,
+    pub frame_rate: Option<FrameRate>,
+    pub variable_frame_rate: bool,
+    pub rotation: u16,
+    pub mirrored: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    Video,
+    Audio,
+    TextSubtitle,
+    BitmapSubtitle,
+    #[default]
+    Data,
+}
+
+/// Why a reader gave up; ffprobe decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unsure(pub &'static str);
+
+/// Big-endian number of up to eight bytes.
+pub(super) fn number(bytes: &[u8], at: usize, size: usize) -> Result<u64, Unsure> {
+    let bytes = at.checked_add(size).and_then(|end| bytes.get(at..end)).ok_or(Unsure("a field is cut short"))?;
+    Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+/// Rates that films and cameras have; one within a thousandth of the measured rate is what was meant.
+pub(super) fn usual_rate(measured: f64) -> Option<FrameRate> {
+    const USUAL: [(u32, u32); 11] = [
+        (24_000, 1001),
+        (24, 1),
+        (25, 1),
+        (30_000, 1001),
+        (30, 1),
+        (48, 1),
+        (50, 1),
+        (60_000, 1001),
+        (60, 1),
+        (15, 1),
+        (120, 1),
+    ];
+    USUAL
+        .into_iter()
+        .filter_map(|(num, den)| FrameRate::new(num, den))
+        .min_by(|a, b| (a.as_f64() - measured).abs().total_cmp(&(b.as_f64() - measured).abs()))
+        .filter(|rate| (rate.as_f64() / measured - 1.0).abs() < 0.0005)
+}

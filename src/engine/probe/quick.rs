@@ -1,0 +1,236 @@
+//! The quick way: our readers say what the container says, the discoverer says what the decoders see.
+//!
+//! Who is believed: order, flags, languages, names, turning, timing, chapters from the container; size, pixel aspect,
+//! bit depth, chroma, scan, profile, level, channels from the discoverer. It is taken only for plain 8-bit pictures
+//! and only when both agree on every stream; everything else is a question for ffprobe. What it gives is held against
+//! ffprobe over the corpus by a test.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::discover::{Seen, discover};
+use super::outline::{Kind, Outline, Track, Unsure};
+use super::{Held, matroska, mp4, report};
+use crate::domain::codec::{self, Facts};
+use crate::domain::media::{Audio, Color, Media, Stream, StreamKind, Subtitle, Video};
+use crate::engine::source::Source;
+
+/// Describes a plain file without starting a process.
+pub(super) async fn media(
+    source: &Arc<Source>,
+    head: &[u8],
+    decodable: &HashSet<String>,
+    held: Held,
+) -> Result<Media, Unsure> {
+    let outline = outline(source, head).await?;
+    let seen = discover(source, held).await?;
+    merge(outline, &seen, head, source.len, decodable)
+}
+
+async fn outline(source: &Arc<Source>, head: &[u8]) -> Result<Outline, Unsure> {
+    let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
+    let mp4 = head.get(4..8) == Some(b"ftyp");
+    if !matroska && !mp4 {
+        return Err(Unsure("another container"));
+    }
+    let webm = report::doc_type(head) == Some(b"webm");
+    let source = source.clone();
+    let reading =
+        tokio::task::spawn_blocking(move || if mp4 { mp4::read(&source) } else { matroska::read(&source, webm) });
+    reading.await.map_err(|_| Unsure("the reader failed"))?
+}
+
+fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &HashSet<String>) -> Result<Media, Unsure> {
+    let streams = outline.tracks.iter().map(|track| stream(track, seen, decodable)).collect::<Result<Vec<_>, _>>()?;
+    let moving = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
+    Ok(Media {
+        container: outline.container,
+        mime_type: report::mime_type(outline.container, head, moving, &streams).to_owned(),
+        duration_seconds: Some(outline.duration_seconds),
+        start_seconds: outline.start_seconds,
+        bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
+        seekable: true,
+        streams,
+        chapters: outline.chapters,
+        attachments: outline.attachments,
+        tags: outline.tags,
+        warnings: Vec::new(),
+    })
+}
+
+fn stream(track: &Track, seen: &[Seen], decodable: &HashSet<String>) -> Result<Stream, Unsure> {
+    let of_track = seen.iter().find(|seen| seen.key == track.key);
+    let needed = || {
+        let seen = of_track.ok_or(Unsure("the discoverer misses a stream"))?;
+        if names(seen) == Some(track.codec) { Ok(seen) } else { Err(Unsure("the readers disagree on a codec")) }
+    };
+    let (mut profile, mut level) = (None, None);
+    let mut size = (0, 0);
+    let kind = match track.kind {
+        Kind::Video => {
+            let seen = needed()?;
+            profile = seen.profile.as_deref().map(|name| profile_name(track.codec, name));
+            level = match (track.codec, &track.config[..]) {
+                ("av1", [_, second, ..]) => codec::level("av1", i64::from(second & 0x1f)),
+                _ => seen.level.clone(),
+            };
+            size = (seen.width, seen.height);
+            StreamKind::Video(video(track, seen)?)
+        }
+        Kind::Audio => {
+            let seen = needed()?;
+            profile = seen.profile.as_deref().filter(|_| track.codec == "aac").map(|name| profile_name("aac", name));
+            StreamKind::Audio(audio(track, seen)?)
+        }
+        Kind::TextSubtitle => StreamKind::Subtitle(Subtitle { text: true, hearing_impaired: track.hearing_impaired }),
+        Kind::BitmapSubtitle => {
+            StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: track.hearing_impaired })
+        }
+        Kind::Data => StreamKind::Data,
+    };
+    let facts = Facts {
+        codec: track.codec,
+        profile: profile.as_deref(),
+        level: None,
+        bit_depth: 8,
+        width: size.0,
+        height: size.1,
+        config: &track.config,
+    };
+    Ok(Stream {
+        index: track.index,
+        codec: track.codec.to_owned(),
+        codec_string: codec::string(&facts),
+        profile,
+        level,
+        bitrate_kbps: track.bitrate_kbps,
+        language: track.language.clone(),
+        title: track.title.clone(),
+        default: track.default,
+        forced: track.forced,
+        decodable: decodable.contains(track.codec),
+        kind,
+    })
+}
+
+fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
+    let depth = seen.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
+    if depth != 8 {
+        return Err(Unsure("not a picture of 8 bits"));
+    }
+    if seen.interlaced {
+        return Err(Unsure("interlaced"));
+    }
+    if seen.width == 0 || seen.height == 0 {
+        return Err(Unsure("no size"));
+    }
+    let chroma = seen.chroma.as_deref().unwrap_or(if track.codec == "vp8" { "4:2:0" } else { "" });
+    if !matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0") {
+        return Err(Unsure("unknown chroma"));
+    }
+    Ok(Video {
+        width: seen.width,
+        height: seen.height,
+        sample_aspect: seen.sample_aspect.unwrap_or((1, 1)),
+        frame_rate: track.frame_rate,
+        variable_frame_rate: track.variable_frame_rate,
+        interlaced: false,
+        bit_depth: 8,
+        chroma: chroma.to_owned(),
+        rotation: track.rotation,
+        mirrored: track.mirrored,
+        hdr: None,
+        color: color(seen.colorimetry.as_deref())?,
+    })
+}
+
+fn audio(track: &Track, seen: &Seen) -> Result<Audio, Unsure> {
+    if seen.channels == 0 || seen.sample_rate == 0 {
+        return Err(Unsure("sound without channels"));
+    }
+    // Spectral band replication may hide behind half the rate without a word in the headers; ffprobe decodes it.
+    if track.codec == "aac" && seen.sample_rate <= 24_000 {
+        return Err(Unsure("AAC that may be HE-AAC"));
+    }
+    let layout = match seen.channels {
+        1 => Some("mono"),
+        2 => Some("stereo"),
+        // Dolby's and DTS's surrounds stand at the sides.
+        6 if matches!(track.codec, "ac3" | "eac3") => Some("5.1(side)"),
+        6 => Some("5.1"),
+        8 => Some("7.1"),
+        _ => return Err(Unsure("an unusual number of channels")),
+    };
+    let titled = track.title.as_deref().is_some_and(|title| title.to_ascii_lowercase().contains("commentary"));
+    Ok(Audio {
+        channels: seen.channels,
+        channel_layout: layout.map(str::to_owned),
+        sample_rate: seen.sample_rate,
+        bit_depth: None,
+        commentary: track.commentary || titled,
+    })
+}
+
+/// ffmpeg's name for what the discoverer saw.
+fn names(seen: &Seen) -> Option<&'static str> {
+    Some(match seen.caps.as_str() {
+        "video/x-h264" => "h264",
+        "video/x-h265" => "hevc",
+        "video/x-vp8" => "vp8",
+        "video/x-vp9" => "vp9",
+        "video/x-av1" => "av1",
+        "audio/mpeg" if seen.mpeg_layer == Some(3) => "mp3",
+        "audio/mpeg" if seen.mpeg_layer.is_none() => "aac",
+        "audio/x-ac3" => "ac3",
+        "audio/x-eac3" => "eac3",
+        "audio/x-opus" => "opus",
+        "audio/x-vorbis" => "vorbis",
+        "audio/x-flac" => "flac",
+        _ => return None,
+    })
+}
+
+/// GStreamer's profile names as ffmpeg writes them.
+fn profile_name(codec: &str, name: &str) -> String {
+    match (codec, name) {
+        ("h264", "high-4:4:4") => "high-4:4:4-predictive".into(),
+        ("vp9", number) if number.len() == 1 => format!("profile-{number}"),
+        ("aac", "he-aac-v1") => "he-aac".into(),
+        ("aac", "he-aac-v2") => "he-aacv2".into(),
+        _ => name.to_owned(),
+    }
+}
+
+/// A colorimetry string by name or as `range:matrix:transfer:primaries`. Wide gamuts are left to ffprobe.
+fn color(text: Option<&str>) -> Result<Color, Unsure> {
+    let named = |primaries: &str, transfer: &str, matrix: &str, range: &str| Color {
+        primaries: Some(primaries.into()),
+        transfer: Some(transfer.into()),
+        matrix: Some(matrix.into()),
+        range: Some(range.into()),
+    };
+    match text {
+        None => Ok(Color::default()),
+        Some("bt709") => Ok(named("bt709", "bt709", "bt709", "limited")),
+        Some("bt601") => Ok(named("smpte170m", "smpte170m", "smpte170m", "limited")),
+        Some(text) => {
+            let numbers: Vec<u8> = text.split(':').filter_map(|part| part.parse().ok()).collect();
+            let [range, matrix, transfer, primaries] = numbers[..] else { return Err(Unsure("unusual colours")) };
+            let name = |table: &[(u8, &str)], number: u8| match number {
+                0 => Ok(None),
+                _ => table
+                    .iter()
+                    .find(|(known, _)| *known == number)
+                    .map(|(_, name)| Some((*name).to_owned()))
+                    .ok_or(Unsure("unusual colours")),
+            };
+            // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
+            Ok(Color {
+                range: name(&[(1, "full"), (2, "limited")], range)?,
+                matrix: name(&[(3, "bt709"), (4, "smpte170m")], matrix)?,
+                transfer: name(&[(5, "bt709"), (16, "smpte170m")], transfer)?,
+                primaries: name(&[(1, "bt709"), (3, "bt470bg"), (4, "smpte170m")], primaries)?,
+            })
+        }
+    }
+}

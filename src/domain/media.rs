@@ -117,7 +117,7 @@ pub struct Video {
     pub variable_frame_rate: bool,
     pub interlaced: bool,
     pub bit_depth: u8,
-    /// `4:2:0`, `4:2:2`, `4:4:4` or `4:0:0`.
+    /// `4:2:0`, `4:2:2`, `4:4:4` or `4:0:0`; empty when not one frame could be decoded.
     pub chroma: String,
     /// Clockwise degrees a player must turn the picture: 0, 90, 180, 270.
     pub rotation: u16,

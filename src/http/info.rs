@@ -191,7 +191,8 @@ pub(super) struct Picture {
     variable_frame_rate: bool,
     interlaced: bool,
     bit_depth: u8,
-    chroma: String,
+    /// Null when not one frame could be decoded.
+    chroma: Option<String>,
     rotation: u16,
     mirrored: bool,
     hdr: Option<&'static str>,
@@ -446,7 +447,7 @@ fn picture(video: &media::Video) -> Detail {
         variable_frame_rate: video.variable_frame_rate,
         interlaced: video.interlaced,
         bit_depth: video.bit_depth,
-        chroma: video.chroma.clone(),
+        chroma: Some(video.chroma.clone()).filter(|chroma| !chroma.is_empty()),
         rotation: video.rotation,
         mirrored: video.mirrored,
         hdr: video.hdr.map(media::Hdr::as_str),

@@ -109,7 +109,7 @@ fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<
         // Without a list of profiles the codec is meant in its usual form.
         _ => video.chroma == "4:2:0",
     };
-    if !profile_fits {
+    if !profile_fits || video.chroma.is_empty() {
         reasons.push(Reason::VideoProfileNotSupported);
     }
     let level = stream.level.as_deref().and_then(|level| level.parse::<f64>().ok());

@@ -367,7 +367,7 @@ fn first_timestamp(source: &Source, cluster: Element, tracks: &[Listed]) -> Resu
 }
 
 fn chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, Unsure> {
-    let mut list: Vec<(f64, Option<f64>, Option<String>)> = Vec::new();
+    let mut list: Vec<Atom> = Vec::new();
     let mut editions = 0;
     for edition in Inside(body) {
         let (id, edition) = edition?;
@@ -399,8 +399,11 @@ fn chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, Unsure> {
         .collect())
 }
 
-/// Start, end and title; None for a hidden one.
-fn chapter(body: &[u8]) -> Result<Option<(f64, Option<f64>, Option<String>)>, Unsure> {
+/// Start, end and title.
+type Atom = (f64, Option<f64>, Option<String>);
+
+/// None for a hidden one.
+fn chapter(body: &[u8]) -> Result<Option<Atom>, Unsure> {
     let (mut start, mut end, mut title, mut shown) = (0.0, None, None, true);
     for field in Inside(body) {
         let (id, value) = field?;

@@ -124,7 +124,7 @@ fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let name = raw.codec_name.as_deref().unwrap_or("unknown");
     // VP8's profile is a number without meaning for players.
     let profile = raw.profile.as_deref().filter(|_| name != "vp8").map(profile_name);
-    let (chroma, depth) = raw.pix_fmt.as_deref().map_or(("4:2:0", 8), pixels);
+    let (chroma, depth) = raw.pix_fmt.as_deref().map_or(("", 8), pixels);
     let config = raw.extradata.as_deref().map(hexdump).unwrap_or_default();
     let facts = Facts {
         codec: name,

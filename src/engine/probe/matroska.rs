@@ -14,6 +14,8 @@ use crate::engine::source::Source;
 const ELEMENT_BYTES: u64 = 1 << 20;
 /// Elements visited at one level.
 const ELEMENTS: usize = 4096;
+/// Elements visited to find the last block of a file that was cut short.
+const WALK: usize = 200_000;
 /// Blocks looked at to find the first timestamp; sound and picture interleave well within it.
 const FIRST_BLOCKS: usize = 64;
 
@@ -136,6 +138,74 @@ fn element(source: &Source, at: u64) -> Result<Element, Unsure> {
         return Err(Unsure("cut short"));
     }
     Ok(Element { id, at, len })
+}
+
+/// Where the segment's header says it ends; None when it says nothing.
+pub(super) fn promised_end(source: &Source) -> Option<u64> {
+    let header = element(source, 0).ok()?;
+    let segment = loose(source, header.end())?;
+    (segment.id == 0x1853_8067).then_some(segment.end()).filter(|end| *end < u64::MAX)
+}
+
+/// The timestamp of the last block that is there, seconds. Whole clusters are passed over.
+pub(super) fn last_timestamp(source: &Source) -> Option<f64> {
+    let header = element(source, 0).ok()?;
+    let segment = loose(source, header.end())?;
+    let (mut at, mut base, mut last, mut cluster) = (segment.at, 0.0, None, None);
+    for _ in 0..WALK {
+        let Some(found) = loose(source, at) else {
+            // The end of the file, or of what can be read: what is inside the last cluster passed over is left.
+            let Some(inside) = cluster.take() else { break };
+            at = inside;
+            continue;
+        };
+        let whole = found.end() < source.len;
+        match found.id {
+            0x1f43_b675 if whole => cluster = Some(found.at),
+            0x1f43_b675 => {
+                cluster = None;
+                at = found.at;
+                continue;
+            }
+            0xe7 if found.len <= 8 => base = unsigned(&whole_of(source, found)?).ok()? as f64,
+            0xa3 | 0xa1 => {
+                let mut head = [0; 11];
+                let filled = source.file.read_at(&mut head, found.at).ok()?;
+                let offset = vint(&head[..filled], false).and_then(|(_, used)| number(&head[..filled], used, 2));
+                last = offset.ok().map(|offset| base + f64::from(offset as u16 as i16)).or(last);
+            }
+            0xa0 => {
+                at = found.at;
+                continue;
+            }
+            _ => {}
+        }
+        if !whole && found.id != 0x1f43_b675 {
+            let Some(inside) = cluster.take() else { break };
+            at = inside;
+            continue;
+        }
+        at = found.end();
+    }
+    last.map(|milliseconds: f64| milliseconds / 1000.0)
+}
+
+/// An element header whose content may run past the end; an unknown size has no end.
+fn loose(source: &Source, at: u64) -> Option<Element> {
+    if at >= source.len {
+        return None;
+    }
+    let mut head = [0; 12];
+    let filled = source.file.read_at(&mut head, at).ok()?;
+    let (id, id_len) = vint(&head[..filled], true).ok()?;
+    let rest = head[..filled].get(id_len..)?;
+    let size_len = rest.first()?.leading_zeros() as usize + 1;
+    let len = vint(rest, false).map_or(u64::MAX, |(len, _)| len);
+    Some(Element { id, at: at + (id_len + size_len) as u64, len })
+}
+
+fn whole_of(source: &Source, part: Element) -> Option<Vec<u8>> {
+    whole(source, part).ok()
 }
 
 /// A variable-size integer (RFC 8794 section 4) and its length; ids keep their marker.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::domain::media::Media;
 use crate::engine::source::Source;
 
+mod cut;
 mod discover;
 mod ffprobe;
 mod matroska;
@@ -66,7 +67,8 @@ pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Me
 pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, ProbeError> {
     let head = head(source).map_err(|cause| ProbeError::Unreadable(cause.to_string()))?;
     let report = ffprobe::run(tools, source).await?;
-    report::media(&report, ffprobe::decodable(tools).await?, &head, source.len)
+    let media = report::media(&report, ffprobe::decodable(tools).await?, &head, source.len)?;
+    Ok(cut::corrected(source, media).await)
 }
 
 /// Pays ahead what the first probe of a process would: GStreamer's start (0.2 s) and ffmpeg's list of decoders.

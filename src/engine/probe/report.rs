@@ -115,7 +115,7 @@ fn extent(report: &Report, raw: &[&Raw], moving: bool, len: u64, warnings: &mut 
     };
     let duration = stated.filter(|seconds| plausible(*seconds)).or(own.filter(|seconds| plausible(*seconds)));
     if duration.is_none() {
-        warnings.push("the duration cannot be known".into());
+        warnings.push(super::cut::UNKNOWN.into());
     }
     (start, duration)
 }

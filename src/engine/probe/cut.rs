@@ -63,7 +63,7 @@ pub(super) async fn corrected(source: &Arc<Source>, mut media: Media) -> Media {
 }
 
 /// The share of the promised media bytes that is there; None for a whole file, or one whose headers promise nothing.
-fn share_present(source: &Source, container: Container) -> Option<f64> {
+pub(super) fn share_present(source: &Source, container: Container) -> Option<f64> {
     match container {
         Container::Mp4 => mp4_share(source),
         Container::Matroska | Container::Webm => {

@@ -86,3 +86,6 @@ fn head(source: &Source) -> std::io::Result<Vec<u8>> {
     head.truncate(filled);
     Ok(head)
 }
+
+#[cfg(test)]
+mod tests;

@@ -201,7 +201,7 @@ fn track(trak: &[u8], movie_scale: u64, file_len: u64) -> Result<Traced, Unsure>
         return Err(Unsure("header and samples disagree about the length"));
     }
     let shown = if is_video { composition_offset(stbl)? } else { 0 };
-    let lead = seconds((shown - first) as f64);
+    let lead = seconds(shown.saturating_sub(first) as f64);
     // Sound before the edit is priming: it is decoded and thrown away.
     let lead = if is_video { lead } else { lead.max(0.0) };
     let delay = if movie_scale > 0 { delay as f64 / movie_scale as f64 } else { 0.0 };
@@ -439,7 +439,7 @@ fn edits(trak: &[u8]) -> Result<(u64, i64, Option<u64>), Unsure> {
         let (length, first) = (number(elst, at, width)?, number(elst, at + width, width)?);
         let first = if wide { first as i64 } else { i64::from(first as u32 as i32) };
         if first < 0 && shown.is_none() {
-            delay += length;
+            delay = length.saturating_add(delay);
         } else if shown.is_none() {
             shown = Some((first, length));
         } else {

@@ -1,0 +1,102 @@
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Tools, cut, matroska, mp4, quick, thorough};
+use crate::domain::library::Root;
+use crate::domain::media::Container;
+use crate::engine::source::{Roots, Source};
+
+fn make(path: &Path, more: &[&str]) {
+    let status = Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x64:rate=25:duration=2"])
+        .args(["-f", "lavfi", "-i", "sine=sample_rate=48000:duration=2"])
+        .args(["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"])
+        .args(more)
+        .arg(path)
+        .status();
+    assert!(status.expect("ffmpeg runs").success());
+}
+
+fn open(folder: &Path, name: &str) -> Source {
+    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).unwrap();
+    roots.open_file(folder.join(name).to_str().unwrap()).unwrap()
+}
+
+/// The same numbers in every run (xorshift).
+fn chance(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("good.mp4"), &["-movflags", "faststart"]);
+    make(&folder.path().join("good.mkv"), &[]);
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for name in ["good.mp4", "good.mkv"] {
+        let good = std::fs::read(folder.path().join(name)).unwrap();
+        let header = good.len().min(4096) as u64;
+        for _ in 0..400 {
+            let mut bad = good.clone();
+            for _ in 0..1 + chance(&mut state) % 6 {
+                let extreme = [0, 1, 0x7f, 0x80, 0xff][(chance(&mut state) % 5) as usize];
+                bad[(chance(&mut state) % header) as usize] = extreme;
+            }
+            if chance(&mut state) % 10 == 0 {
+                bad.truncate((chance(&mut state) % good.len() as u64) as usize);
+            }
+            std::fs::write(folder.path().join("bad"), &bad).unwrap();
+            let source = open(folder.path(), "bad");
+            let begun = Instant::now();
+            let _ = (mp4::read(&source).is_ok(), matroska::read(&source, false).is_ok());
+            let _ = (matroska::last_timestamp(&source), matroska::promised_end(&source));
+            let _ = (cut::share_present(&source, Container::Mp4), cut::share_present(&source, Container::Webm));
+            assert!(begun.elapsed() < Duration::from_secs(2), "{name}: {:?}", begun.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn both_ways_agree_on_a_plain_film() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    for (name, more) in
+        [("a.mp4", &["-metadata:s:a:0", "language=fre"][..]), ("a.mkv", &["-disposition:a:0", "forced"])]
+    {
+        make(&folder.path().join(name), more);
+        let source = Arc::new(open(folder.path(), name));
+        let by_us = quick(&tools, &source, Box::new(())).await.unwrap();
+        let by_ffprobe = thorough(&tools, &source).await.unwrap();
+        let strip = |media: &crate::domain::media::Media| {
+            let flags = |s: &crate::domain::media::Stream| {
+                (s.index, s.codec.clone(), s.codec_string.clone(), s.language.clone(), s.default, s.forced)
+            };
+            (media.container, media.mime_type.clone(), media.streams.iter().map(flags).collect::<Vec<_>>())
+        };
+        assert_eq!(strip(&by_us), strip(&by_ffprobe), "{name}");
+        let seconds = |media: &crate::domain::media::Media| media.duration_seconds.unwrap();
+        assert!((seconds(&by_us) - seconds(&by_ffprobe)).abs() < 0.1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    for (name, more) in [("a.mp4", &["-movflags", "faststart", "-g", "5"][..]), ("a.mkv", &["-g", "5"])] {
+        make(&folder.path().join(name), more);
+        let whole = std::fs::read(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join("half"), &whole[..whole.len() * 6 / 10]).unwrap();
+        let source = Arc::new(open(folder.path(), "half"));
+        assert!(quick(&tools, &source, Box::new(())).await.is_err(), "{name}: the quick way leaves it alone");
+        let media = thorough(&tools, &source).await.unwrap();
+        let seconds = media.duration_seconds.unwrap();
+        assert!((0.3..1.9).contains(&seconds), "{name}: {seconds}");
+        assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::domain::media::{Media, PROBE_VERSION};
@@ -67,8 +68,13 @@ impl Probes {
         }
     }
 
-    /// Keeps results in `store`, and files that took the server down out of this process.
+    /// Keeps results in `store`, and files that took the server down out of this process. Inside a runtime it also
+    /// begins to pay ahead what the first probe would.
     pub fn remembering(self, store: Store, quarantine: Quarantine) -> Self {
+        if let Ok(runtime) = Handle::try_current() {
+            let tools = self.tools.clone();
+            runtime.spawn(async move { probe::warm(&tools).await });
+        }
         Self { store: Some(store), quarantine: Some(quarantine), ..self }
     }
 

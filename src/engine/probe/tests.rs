@@ -47,7 +47,7 @@ fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
                 let extreme = [0, 1, 0x7f, 0x80, 0xff][(chance(&mut state) % 5) as usize];
                 bad[(chance(&mut state) % header) as usize] = extreme;
             }
-            if chance(&mut state) % 10 == 0 {
+            if chance(&mut state).is_multiple_of(10) {
                 bad.truncate((chance(&mut state) % good.len() as u64) as usize);
             }
             std::fs::write(folder.path().join("bad"), &bad).unwrap();

@@ -1,8 +1,10 @@
 //! `GET /api/stream/file`: the bytes of a media file, whole or in part.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue,
     LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
@@ -21,8 +23,9 @@ use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// Bodies up to this size are read before the answer starts and leave in one write with its headers.
-const ONE_PIECE_BYTES: u64 = 1 << 20;
+/// Bodies up to this size are read before the answer starts and leave in one write with its headers; larger ones the
+/// kernel sends without a copy.
+const ONE_PIECE_BYTES: u64 = 256 << 10;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -138,15 +141,47 @@ async fn body(
         response.extensions_mut().insert(FileBody::new(service.library.clone(), source.clone(), offset, len));
         return Ok(Some(response));
     }
-    let mut piece = vec![0; len as usize];
-    let filled = match source.read_cached(&mut piece, offset) {
-        Ok(Some(filled)) => filled,
-        _ => {
-            piece = service.library.read(source, offset, len as usize).await?;
-            piece.len()
-        }
+    let mut piece = Lent::take();
+    let piece = match source.read_cached(&mut piece.0[..len as usize], offset) {
+        Ok(Some(filled)) => Bytes::from_owner(piece).slice(..filled),
+        _ => service.library.read(source, offset, len as usize).await?.into(),
     };
-    Ok((filled as u64 == len).then(|| Response::new(bytes::Bytes::from(piece).into())))
+    Ok((piece.len() as u64 == len).then(|| Response::new(piece.into())))
+}
+
+/// A buffer of [`ONE_PIECE_BYTES`] that goes back to its thread's few spare ones: fresh ones would be zeroed each time.
+struct Lent(Vec<u8>);
+
+/// Spare buffers a thread keeps at most.
+const SPARE_BUFFERS: usize = 8;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Lent {
+    fn take() -> Self {
+        Self(SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; ONE_PIECE_BYTES as usize]))
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.0);
+        // A thread that is ending has no spare ones any more.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_BUFFERS {
+                spare.push(buffer);
+            }
+        });
+    }
 }
 
 /// What 200, 206 and 304 alike must carry (RFC 9110 section 15.4.5).

@@ -119,7 +119,9 @@ fn ours(folder: &Path) -> Peer {
     };
     let address = free();
     let log = std::fs::File::create(folder.join("log")).expect("a fresh file");
-    let child = Command::new(env!("CARGO_BIN_EXE_hearthcast"))
+    // Another build of the server can be measured by naming it.
+    let program = std::env::var_os("HEARTHCAST_BENCH_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_hearthcast").into());
+    let child = Command::new(program)
         .args(["serve", "--listen", &address.to_string(), "--state"])
         .arg(&state)
         .arg("--root")

@@ -41,10 +41,8 @@ const IMPURE: [&str; 9] = [
 const MAX_LINES: usize = 450;
 
 /// Files that were longer when the rule came, with what they may not grow beyond. Shorten this list.
-const STILL_LONGER: [(&str, usize); 7] = [
+const STILL_LONGER: [(&str, usize); 5] = [
     ("http/info.rs", 620),
-    ("http/transcode.rs", 620),
-    ("service/sessions.rs", 580),
     ("service/planner.rs", 540),
     ("engine/probe/report.rs", 520),
     ("engine/probe/matroska.rs", 550),

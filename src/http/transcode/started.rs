@@ -1,0 +1,132 @@
+//! The answer to a start: a session, or the address of the file itself.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{GRANT_SECONDS, expires, grant, instant};
+use crate::domain::access::Principal;
+use crate::domain::plan::{AudioPlan, VideoPlan};
+use crate::domain::playback::Reason;
+use crate::domain::time::round_ms;
+use crate::engine::source::Source;
+use crate::service::Service;
+use crate::service::sessions::Session;
+
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// A started session, or the address of the file itself.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Started {
+    /// Null when the file is played directly.
+    session_id: Option<String>,
+    /// `transcode` (copied video too) or `direct`.
+    playback_mode: &'static str,
+    playlist_url: Option<String>,
+    /// For players that cannot send a header.
+    signed_playlist_url: Option<String>,
+    direct_url: Option<String>,
+    signed_direct_url: Option<String>,
+    start_position_seconds: f64,
+    duration_seconds: Option<f64>,
+    segment_seconds: Option<f64>,
+    decision: DecisionBody,
+    /// When the signed addresses stop working.
+    expires_at: String,
+    idle_timeout_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct DecisionBody {
+    /// `direct` or `transmux`.
+    container: &'static str,
+    /// `direct`, `copy`, `encode`, or null when the item has none.
+    video: Option<&'static str>,
+    audio: Option<&'static str>,
+    /// `none`, `webvtt` or `burn`.
+    subtitle: &'static str,
+    reasons: Vec<&'static str>,
+}
+
+impl Started {
+    /// The file plays as it is.
+    pub(super) fn direct(
+        service: &Service,
+        principal: &Principal,
+        source: &Source,
+        start_seconds: f64,
+        duration_seconds: Option<f64>,
+        reasons: &[Reason],
+    ) -> Self {
+        let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
+        let url = format!("/api/stream/file?path={}", utf8_percent_encode(&source.path, QUERY));
+        let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
+        Self {
+            session_id: None,
+            playback_mode: "direct",
+            playlist_url: None,
+            signed_playlist_url: None,
+            signed_direct_url: Some(format!("{url}&st={grant}")),
+            direct_url: Some(url),
+            start_position_seconds: start_seconds,
+            duration_seconds: duration_seconds.map(round_ms),
+            segment_seconds: None,
+            decision: DecisionBody {
+                container: "direct",
+                video: Some("direct"),
+                audio: Some("direct"),
+                subtitle: "none",
+                reasons: words(reasons),
+            },
+            expires_at: instant(expires),
+            idle_timeout_seconds: None,
+        }
+    }
+
+    /// A session makes it playable.
+    pub(super) fn transcoded(service: &Service, principal: &Principal, session: &Session) -> Self {
+        let (plan, rendition) = (&session.plan, &session.plan.work.rendition);
+        let url = format!("/api/stream/transcode/{}/index.m3u8", session.id);
+        let video = rendition.video.as_ref();
+        let burns = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());
+        Self {
+            session_id: Some(session.id.clone()),
+            playback_mode: "transcode",
+            signed_playlist_url: Some(format!("{url}?st={}", grant(service, principal, session))),
+            playlist_url: Some(url),
+            direct_url: None,
+            signed_direct_url: None,
+            start_position_seconds: plan.request.start_seconds,
+            duration_seconds: Some(round_ms(plan.duration_seconds)),
+            segment_seconds: Some(service.config.segment_seconds),
+            decision: DecisionBody {
+                container: "transmux",
+                video: video.map(|plan| if matches!(plan, VideoPlan::Copy { .. }) { "copy" } else { "encode" }),
+                audio: rendition.audio.as_ref().map(audio_action),
+                subtitle: if burns {
+                    "burn"
+                } else if plan.subtitles.is_some() {
+                    "webvtt"
+                } else {
+                    "none"
+                },
+                reasons: words(&plan.reasons),
+            },
+            expires_at: instant(expires(session)),
+            idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),
+        }
+    }
+}
+
+fn words(reasons: &[Reason]) -> Vec<&'static str> {
+    reasons.iter().map(|reason| reason.as_str()).collect()
+}
+
+/// What is done to the sound.
+pub(super) fn audio_action(plan: &AudioPlan) -> &'static str {
+    if matches!(plan, AudioPlan::Copy { .. }) { "copy" } else { "encode" }
+}

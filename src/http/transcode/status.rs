@@ -1,0 +1,164 @@
+//! How a session stands, on the wire.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::instant;
+use super::started::audio_action;
+use crate::domain::plan::{AudioPlan, VideoPlan};
+use crate::domain::session::State;
+use crate::domain::time::round_ms;
+use crate::engine::RunError;
+use crate::service::planner::Plan;
+use crate::service::sessions::{Failure, Session, Status, told};
+
+/// The answer while the first segment is being made.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Preparing {
+    status: &'static str,
+    ready: bool,
+    /// Percent of the way to a playable session.
+    progress: u8,
+    retry_after_ms: u32,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StatusBody {
+    session_id: String,
+    /// The segment at the start position exists and the session serves.
+    ready: bool,
+    /// Percent of the way to `ready`.
+    progress: u8,
+    error: Option<FailureBody>,
+    mode: &'static str,
+    /// `starting`, `running`, `paused`, `complete`, `failed` or `stopped`.
+    state: &'static str,
+    diagnostics: Diagnostics,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct FailureBody {
+    /// `DECODE_FAILED`, `ENCODER_FAILED`, `SOURCE_READ_FAILED`, `SOURCE_CHANGED`, `TIMEOUT` or `INTERNAL`.
+    code: &'static str,
+    message: &'static str,
+    /// Whether starting again may help.
+    retryable: bool,
+    at: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Diagnostics {
+    /// Name of the encoder at work; `copy` when nothing is encoded.
+    encoder: String,
+    /// Codec of the source's picture, or of its sound.
+    decoder: Option<String>,
+    pipeline: &'static str,
+    fallback: bool,
+    video: Option<VideoBody>,
+    audio: Option<AudioBody>,
+    /// Seconds of media made per second of work.
+    speed: Option<f64>,
+    segments_ready: usize,
+    produced_seconds: f64,
+    buffered_bytes: u64,
+    started_at: String,
+    last_access_at: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct VideoBody {
+    action: &'static str,
+    width: Option<u32>,
+    height: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct AudioBody {
+    action: &'static str,
+    codec: String,
+}
+
+impl Preparing {
+    pub(super) fn new(status: &Status) -> Self {
+        Self { status: "preparing", ready: false, progress: readiness(status), retry_after_ms: 300 }
+    }
+}
+
+impl StatusBody {
+    pub(super) fn new(session: &Session) -> Self {
+        let status = session.status();
+        Self {
+            session_id: session.id.clone(),
+            ready: status.state.is_ready(),
+            progress: readiness(&status),
+            error: status.failure.as_ref().map(FailureBody::new),
+            mode: "transcode",
+            state: status.state.as_str(),
+            diagnostics: Diagnostics::new(session, &status),
+        }
+    }
+}
+
+impl FailureBody {
+    fn new(failure: &Failure) -> Self {
+        let (code, retryable) = match &failure.error {
+            RunError::Decode(_) => ("DECODE_FAILED", false),
+            RunError::Encoder(_) => ("ENCODER_FAILED", true),
+            RunError::SourceRead(_) => ("SOURCE_READ_FAILED", true),
+            RunError::SourceChanged => ("SOURCE_CHANGED", true),
+            RunError::SourceEnded => ("SOURCE_READ_FAILED", false),
+            RunError::Stalled(_) => ("TIMEOUT", true),
+            RunError::Internal(_) => ("INTERNAL", true),
+        };
+        Self { code, message: told(&failure.error), retryable, at: instant(failure.at) }
+    }
+}
+
+impl Diagnostics {
+    fn new(session: &Session, status: &Status) -> Self {
+        let Plan { work, size, .. } = &session.plan;
+        let codec = |index: u32| work.media.stream(index).map(|stream| stream.codec.clone());
+        let (video, encoder, decoder) = match &work.rendition.video {
+            None => (None, None, None),
+            Some(VideoPlan::Copy { stream }) => (Some("copy"), None, codec(*stream)),
+            Some(VideoPlan::Encode(plan)) => (Some("encode"), Some(plan.encoder.clone()), codec(plan.stream)),
+        };
+        let sound = work.rendition.audio.as_ref().map(|plan| match plan {
+            AudioPlan::Copy { stream } => (audio_action(plan), codec(*stream).unwrap_or_default(), *stream),
+            AudioPlan::Encode { stream, .. } => (audio_action(plan), "aac".to_owned(), *stream),
+        });
+        let sound_encoder =
+            sound.as_ref().filter(|(action, ..)| *action == "encode").map(|(_, codec, _)| codec.clone());
+        Self {
+            encoder: encoder.or(sound_encoder).unwrap_or_else(|| "copy".into()),
+            decoder: decoder.or_else(|| sound.as_ref().and_then(|(.., stream)| codec(*stream))),
+            pipeline: session.producer,
+            fallback: false,
+            video: video.map(|action| VideoBody {
+                action,
+                width: size.map(|(width, _)| width),
+                height: size.map(|(_, height)| height),
+            }),
+            audio: sound.map(|(action, codec, _)| AudioBody { action, codec }),
+            speed: status.progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
+            segments_ready: status.progress.segments_ready,
+            produced_seconds: round_ms(status.progress.produced_seconds),
+            buffered_bytes: status.progress.buffered_bytes,
+            started_at: instant(session.started_at),
+            last_access_at: instant(status.last_access_at),
+        }
+    }
+}
+
+/// Percent of the way to a playable session.
+fn readiness(status: &Status) -> u8 {
+    match status.state {
+        State::Starting if status.progress.segments_ready > 0 => 50,
+        State::Starting => 10,
+        State::Running | State::Paused | State::Complete => 100,
+        State::Failed | State::Stopped => 0,
+    }
+}

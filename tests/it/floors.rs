@@ -41,13 +41,7 @@ const IMPURE: [&str; 9] = [
 const MAX_LINES: usize = 450;
 
 /// Files that were longer when the rule came, with what they may not grow beyond. Shorten this list.
-const STILL_LONGER: [(&str, usize); 5] = [
-    ("http/info.rs", 620),
-    ("service/planner.rs", 540),
-    ("engine/probe/report.rs", 520),
-    ("engine/probe/matroska.rs", 550),
-    ("engine/probe/mp4.rs", 490),
-];
+const STILL_LONGER: [(&str, usize); 1] = [("service/planner.rs", 540)];
 
 struct Source {
     /// Relative to `src`.

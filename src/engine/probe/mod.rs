@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::domain::media::Media;
 use crate::engine::source::Source;
 
+mod container;
 mod cut;
 mod discover;
 mod ffprobe;

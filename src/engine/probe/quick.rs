@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::discover::{Seen, discover};
 use super::outline::{Kind, Outline, Track, Unsure};
-use super::{Held, matroska, mp4, report};
+use super::{Held, container, matroska, mp4};
 use crate::domain::codec::{self, Facts};
 use crate::domain::media::{Audio, Color, Media, Stream, StreamKind, Subtitle, Video};
 use crate::engine::source::Source;
@@ -33,7 +33,7 @@ async fn outline(source: &Arc<Source>, head: &[u8]) -> Result<Outline, Unsure> {
     if !matroska && !mp4 {
         return Err(Unsure("another container"));
     }
-    let webm = report::doc_type(head) == Some(b"webm");
+    let webm = container::doc_type(head) == Some(b"webm");
     let source = source.clone();
     let reading =
         tokio::task::spawn_blocking(move || if mp4 { mp4::read(&source) } else { matroska::read(&source, webm) });
@@ -45,7 +45,7 @@ fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &Has
     let moving = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     Ok(Media {
         container: outline.container,
-        mime_type: report::mime_type(outline.container, head, moving, &streams).to_owned(),
+        mime_type: container::mime_type(outline.container, head, moving, &streams).to_owned(),
         duration_seconds: Some(outline.duration_seconds),
         start_seconds: outline.start_seconds,
         bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),

@@ -1,0 +1,91 @@
+//! Timestamps of blocks: the first that is there, and the last.
+
+use std::os::unix::fs::FileExt;
+
+use super::super::outline::{Kind, Unsure, number};
+use super::ebml::{Element, element, loose, unsigned, vint, whole};
+use super::track::Listed;
+use crate::engine::source::Source;
+
+/// Elements visited to find the last block of a file that was cut short.
+const WALK: usize = 200_000;
+/// Blocks looked at to find the first timestamp; sound and picture interleave well within it.
+const FIRST_BLOCKS: usize = 64;
+
+/// The earliest timestamp of sound and picture among the first blocks, seconds.
+pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Listed]) -> Result<f64, Unsure> {
+    let mut base = 0.0;
+    let mut earliest = f64::INFINITY;
+    let mut at = cluster.at;
+    let mut blocks = 0;
+    for _ in 0..FIRST_BLOCKS * 2 {
+        if at >= cluster.end() || blocks == FIRST_BLOCKS {
+            break;
+        }
+        let found = element(source, at)?;
+        let mut block = None;
+        match found.id {
+            0xe7 => base = unsigned(&whole(source, found)?)? as f64,
+            0xa3 => block = Some(found.at),
+            // A group begins with its block in every file seen; another order is left alone.
+            0xa0 => block = Some(element(source, found.at)?).filter(|inner| inner.id == 0xa1).map(|inner| inner.at),
+            _ => {}
+        }
+        if let Some(block) = block {
+            blocks += 1;
+            let mut head = [0; 11];
+            let filled = source.file.read_at(&mut head, block).map_err(|_| Unsure("unreadable"))?;
+            let (key, used) = vint(&head[..filled], false)?;
+            let offset = number(&head[..filled], used, 2)? as u16 as i16;
+            let played = |listed: &&Listed| matches!(listed.track.kind, Kind::Video | Kind::Audio);
+            if let Some(listed) = tracks.iter().filter(played).find(|listed| listed.track.key == key) {
+                earliest = earliest.min(base + f64::from(offset) - listed.delay_ms);
+            }
+        }
+        at = found.end();
+    }
+    if earliest.is_finite() { Ok(earliest / 1000.0) } else { Err(Unsure("no blocks")) }
+}
+
+/// The timestamp of the last block that is there, seconds. Whole clusters are passed over.
+pub(in crate::engine::probe) fn last_timestamp(source: &Source) -> Option<f64> {
+    let header = element(source, 0).ok()?;
+    let segment = loose(source, header.end())?;
+    let (mut at, mut base, mut last, mut cluster) = (segment.at, 0.0, None, None);
+    for _ in 0..WALK {
+        let Some(found) = loose(source, at) else {
+            // The end of the file, or of what can be read: what is inside the last cluster passed over is left.
+            let Some(inside) = cluster.take() else { break };
+            at = inside;
+            continue;
+        };
+        let complete = found.end() < source.len;
+        match found.id {
+            0x1f43_b675 if complete => cluster = Some(found.at),
+            0x1f43_b675 => {
+                cluster = None;
+                at = found.at;
+                continue;
+            }
+            0xe7 if found.len <= 8 => base = unsigned(&whole(source, found).ok()?).ok()? as f64,
+            0xa3 | 0xa1 => {
+                let mut head = [0; 11];
+                let filled = source.file.read_at(&mut head, found.at).ok()?;
+                let offset = vint(&head[..filled], false).and_then(|(_, used)| number(&head[..filled], used, 2));
+                last = offset.ok().map(|offset| base + f64::from(offset as u16 as i16)).or(last);
+            }
+            0xa0 => {
+                at = found.at;
+                continue;
+            }
+            _ => {}
+        }
+        if !complete && found.id != 0x1f43_b675 {
+            let Some(inside) = cluster.take() else { break };
+            at = inside;
+            continue;
+        }
+        at = found.end();
+    }
+    last.map(|milliseconds: f64| milliseconds / 1000.0)
+}

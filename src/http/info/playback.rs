@@ -1,0 +1,60 @@
+//! What an answer says of playing the file.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Links;
+use crate::domain::media::Media;
+use crate::domain::playback::{self, Action, Decision, DeviceProfile, RUNGS, Wish};
+
+/// What a start request would decide.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Playback {
+    /// `direct`, `transcode`, or null when nothing in the file can be played.
+    recommended: Option<&'static str>,
+    direct_play: bool,
+    direct_url: Option<String>,
+    /// The same with a grant, for players that cannot send a header.
+    signed_direct_url: Option<String>,
+    reasons: Vec<&'static str>,
+    resolutions: Vec<&'static str>,
+    can_copy_video: bool,
+    can_copy_audio: bool,
+    seekable: bool,
+    /// Null until a session has read the file's keyframes.
+    keyframe_interval_seconds: Option<f64>,
+    transcoder_available: bool,
+}
+
+impl Playback {
+    pub fn new(media: &Media, device: &DeviceProfile, links: &Links, transcoder_available: bool) -> Self {
+        let (decision, reasons) = playback::decide(media, device, &Wish::default());
+        let (forced, _) = playback::decide(media, device, &Wish { force_transcode: true, ..Wish::default() });
+        let copies = |pick: fn(&playback::Tracks) -> Option<(u32, Action)>| match &forced {
+            Decision::Session(tracks) => matches!(pick(tracks), Some((_, Action::Copy))),
+            _ => false,
+        };
+        let direct = decision == Decision::Direct;
+        let url = direct.then(|| links.file());
+        let lines = media.videos().map(|(_, video)| playback::display_height(video)).max();
+        let smaller = RUNGS.iter().filter(|(_, height, _)| lines.is_some_and(|lines| *height < lines));
+        Self {
+            recommended: match decision {
+                Decision::Direct => Some("direct"),
+                Decision::Session(_) => Some("transcode"),
+                Decision::Refuse => None,
+            },
+            direct_play: direct,
+            signed_direct_url: url.as_deref().and_then(|url| links.with_grant(url)),
+            direct_url: url,
+            reasons: reasons.into_iter().map(playback::Reason::as_str).collect(),
+            resolutions: std::iter::once("original").chain(smaller.map(|(label, ..)| *label)).collect(),
+            can_copy_video: copies(|tracks| tracks.video),
+            can_copy_audio: copies(|tracks| tracks.audio),
+            seekable: media.seekable,
+            keyframe_interval_seconds: None,
+            transcoder_available,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The streams of an answer, as the file numbers them.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::subtitle::form;
+use crate::domain::media::{self, StreamKind};
+use crate::domain::time::round_ms;
+
+/// One stream; which fields are there depends on `type`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Stream {
+    /// For `audioStreamIndex` and `subtitleStreamIndex`.
+    index: u32,
+    /// `video`, `audio`, `subtitle` or `data`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    codec: String,
+    codec_string: Option<String>,
+    profile: Option<String>,
+    level: Option<String>,
+    #[serde(flatten)]
+    detail: Detail,
+    bitrate_kbps: Option<u32>,
+    language: Option<String>,
+    /// BCP-47, where the file's own tag is known.
+    language_tag: Option<String>,
+    title: Option<String>,
+    default: bool,
+    forced: bool,
+    /// False when nothing on this machine can decode it.
+    decodable: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum Detail {
+    Video(Box<Picture>),
+    #[serde(rename_all = "camelCase")]
+    Audio {
+        channels: u32,
+        channel_layout: Option<String>,
+        sample_rate: u32,
+        bit_depth: Option<u8>,
+        commentary: bool,
+    },
+    #[serde(rename_all = "camelCase")]
+    Subtitle {
+        /// `text` or `bitmap`. (`kind`, since `type` is the stream's.)
+        #[serde(rename = "kind")]
+        form: &'static str,
+        hearing_impaired: bool,
+    },
+    Data {},
+}
+
+/// The fields of a video stream.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Picture {
+    width: u32,
+    height: u32,
+    display_aspect_ratio: String,
+    sample_aspect_ratio: String,
+    frame_rate: Option<f64>,
+    frame_rate_fraction: Option<String>,
+    variable_frame_rate: bool,
+    interlaced: bool,
+    bit_depth: u8,
+    /// Null when not one frame could be decoded.
+    chroma: Option<String>,
+    rotation: u16,
+    mirrored: bool,
+    hdr: Option<&'static str>,
+    color: Color,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Color {
+    primaries: Option<String>,
+    transfer: Option<String>,
+    matrix: Option<String>,
+    range: Option<String>,
+}
+
+impl Stream {
+    pub fn new(stream: &media::Stream) -> Self {
+        let (kind, detail) = match &stream.kind {
+            StreamKind::Video(video) => ("video", picture(video)),
+            StreamKind::Audio(audio) => (
+                "audio",
+                Detail::Audio {
+                    channels: audio.channels,
+                    channel_layout: audio.channel_layout.clone(),
+                    sample_rate: audio.sample_rate,
+                    bit_depth: audio.bit_depth,
+                    commentary: audio.commentary,
+                },
+            ),
+            StreamKind::Subtitle(subtitle) => (
+                "subtitle",
+                Detail::Subtitle { form: form(subtitle.text), hearing_impaired: subtitle.hearing_impaired },
+            ),
+            StreamKind::Data => ("data", Detail::Data {}),
+        };
+        Self {
+            index: stream.index,
+            kind,
+            codec: stream.codec.clone(),
+            codec_string: stream.codec_string.clone(),
+            profile: stream.profile.clone(),
+            level: stream.level.clone(),
+            detail,
+            bitrate_kbps: stream.bitrate_kbps,
+            language: stream.language.clone(),
+            language_tag: stream.language.as_deref().and_then(media::language_tag),
+            title: stream.title.clone(),
+            default: stream.default,
+            forced: stream.forced,
+            decodable: stream.decodable,
+        }
+    }
+}
+
+fn picture(video: &media::Video) -> Detail {
+    let (num, den) = video.sample_aspect;
+    let aspect = f64::from(video.width) * f64::from(num) / (f64::from(video.height) * f64::from(den)).max(1.0);
+    let color = &video.color;
+    Detail::Video(Box::new(Picture {
+        width: video.width,
+        height: video.height,
+        display_aspect_ratio: ratio(aspect),
+        sample_aspect_ratio: format!("{num}:{den}"),
+        frame_rate: video.frame_rate.map(|rate| round_ms(rate.as_f64())),
+        frame_rate_fraction: video.frame_rate.map(|rate| format!("{}/{}", rate.num, rate.den)),
+        variable_frame_rate: video.variable_frame_rate,
+        interlaced: video.interlaced,
+        bit_depth: video.bit_depth,
+        chroma: Some(video.chroma.clone()).filter(|chroma| !chroma.is_empty()),
+        rotation: video.rotation,
+        mirrored: video.mirrored,
+        hdr: video.hdr.map(media::Hdr::as_str),
+        color: Color {
+            primaries: color.primaries.clone(),
+            transfer: color.transfer.clone(),
+            matrix: color.matrix.clone(),
+            range: color.range.clone(),
+        },
+    }))
+}
+
+/// `16:9` and `4:3` by name, everything else as a decimal (`2.4:1`).
+fn ratio(aspect: f64) -> String {
+    let near = |wanted: f64| (aspect - wanted).abs() < 0.01;
+    if near(16.0 / 9.0) {
+        "16:9".into()
+    } else if near(4.0 / 3.0) {
+        "4:3".into()
+    } else if near(9.0 / 16.0) {
+        "9:16".into()
+    } else {
+        format!("{}:1", (aspect * 100.0).round() / 100.0)
+    }
+}

@@ -1,0 +1,94 @@
+//! The subtitles of an answer: in the file and beside it.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Links;
+use crate::domain::media::{self, Media};
+use crate::service::sidecars::Sidecar;
+
+/// A subtitle a player can choose.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Subtitle {
+    /// `e<index>` for a stream of the file, `x<n>` for a file beside it.
+    id: String,
+    /// `embedded` or `external`.
+    source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    kind: &'static str,
+    format: String,
+    language: Option<String>,
+    language_tag: Option<String>,
+    title: Option<String>,
+    default: bool,
+    forced: bool,
+    hearing_impaired: bool,
+    /// Values of `subtitleMode` that fit.
+    modes: Vec<&'static str>,
+    /// WebVTT; null for bitmaps.
+    url: Option<String>,
+    signed_url: Option<String>,
+}
+
+impl Subtitle {
+    /// Those inside the file.
+    pub fn embedded(media: &Media, links: &Links) -> impl Iterator<Item = Self> {
+        media.subtitles().map(|(stream, subtitle)| {
+            let id = format!("e{}", stream.index);
+            let url = (subtitle.text && stream.decodable).then(|| links.subtitle(&id));
+            Self {
+                source: "embedded",
+                stream_index: Some(stream.index),
+                file: None,
+                kind: form(subtitle.text),
+                format: stream.codec.clone(),
+                language: stream.language.clone(),
+                language_tag: stream.language.as_deref().and_then(media::language_tag),
+                title: stream.title.clone(),
+                default: stream.default,
+                forced: stream.forced,
+                hearing_impaired: subtitle.hearing_impaired,
+                modes: match (stream.decodable, subtitle.text) {
+                    (false, _) => vec![],
+                    (true, true) => vec!["embedded", "burn"],
+                    (true, false) => vec!["burn"],
+                },
+                signed_url: url.as_deref().and_then(|url| links.with_grant(url)),
+                url,
+                id,
+            }
+        })
+    }
+
+    /// One beside it.
+    pub fn external(sidecar: &Sidecar, links: &Links) -> Self {
+        let text = sidecar.format.is_text();
+        let url = text.then(|| links.subtitle(&sidecar.id));
+        Self {
+            id: sidecar.id.clone(),
+            source: "external",
+            stream_index: None,
+            file: Some(sidecar.file.clone()),
+            kind: form(text),
+            format: sidecar.format.as_str().to_owned(),
+            language: sidecar.language.clone(),
+            language_tag: sidecar.language.as_deref().and_then(media::language_tag),
+            title: sidecar.title.clone(),
+            default: sidecar.default,
+            forced: sidecar.forced,
+            hearing_impaired: sidecar.hearing_impaired,
+            modes: if text { vec!["external", "burn"] } else { vec!["burn"] },
+            signed_url: url.as_deref().and_then(|url| links.with_grant(url)),
+            url,
+        }
+    }
+}
+
+/// `kind` of a subtitle.
+pub(super) fn form(text: bool) -> &'static str {
+    if text { "text" } else { "bitmap" }
+}

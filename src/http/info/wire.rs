@@ -1,0 +1,178 @@
+//! The answer as it is sent, put together from what was probed.
+
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Links;
+use super::playback::Playback;
+use super::stream::Stream;
+use super::subtitle::Subtitle;
+use crate::domain::media::{PROBE_VERSION, StreamKind};
+use crate::domain::playback::DeviceProfile;
+use crate::domain::time::round_ms;
+use crate::engine::source::Source;
+use crate::error::{Code, Error, Result};
+use crate::service::media::Probed;
+use crate::service::sidecars::Sidecar;
+
+/// The whole answer.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MediaInfo {
+    /// Identity by content.
+    media_id: String,
+    path: String,
+    file_name: String,
+    size_bytes: u64,
+    modified_at: String,
+    mime_type: String,
+    etag: String,
+    probe: Probe,
+    streams: Vec<Stream>,
+    tracks: Tracks,
+    subtitles: Vec<Subtitle>,
+    chapters: Vec<Chapter>,
+    attachments: Vec<Attachment>,
+    tags: Tags,
+    /// Filled once progress is kept.
+    #[schema(value_type = Option<Object>)]
+    watch_progress: Option<()>,
+    playback: Playback,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Probe {
+    container: &'static str,
+    /// Null when it cannot be known.
+    duration_seconds: Option<f64>,
+    bitrate_kbps: Option<u32>,
+    seekable: bool,
+    start_seconds: f64,
+    probed_at: String,
+    probe_version: u32,
+    warnings: Vec<String>,
+}
+
+/// Stream indexes by type.
+#[derive(Debug, Default, Serialize, ToSchema)]
+struct Tracks {
+    video: Vec<u32>,
+    audio: Vec<u32>,
+    subtitle: Vec<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Chapter {
+    index: usize,
+    title: Option<String>,
+    start_seconds: f64,
+    end_seconds: f64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Attachment {
+    index: usize,
+    file_name: Option<String>,
+    mime_type: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Tags {
+    title: Option<String>,
+    artist: Option<String>,
+    album: Option<String>,
+    date: Option<String>,
+}
+
+impl MediaInfo {
+    pub fn new(
+        source: &Source,
+        probed: &Probed,
+        beside: &[Sidecar],
+        device: &DeviceProfile,
+        links: &Links,
+        transcoder_available: bool,
+    ) -> Result<Self> {
+        let media = &*probed.media;
+        let media_id = source
+            .fingerprint()
+            .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))?
+            .to_owned();
+        let mut tracks = Tracks::default();
+        for stream in &media.streams {
+            match stream.kind {
+                StreamKind::Video(_) => tracks.video.push(stream.index),
+                StreamKind::Audio(_) => tracks.audio.push(stream.index),
+                StreamKind::Subtitle(_) => tracks.subtitle.push(stream.index),
+                StreamKind::Data => {}
+            }
+        }
+        Ok(Self {
+            media_id,
+            path: source.path.clone(),
+            file_name: source.file_name().to_owned(),
+            size_bytes: source.len,
+            modified_at: instant(source.modified),
+            mime_type: media.mime_type.clone(),
+            etag: source.etag(),
+            probe: Probe {
+                container: media.container.as_str(),
+                duration_seconds: media.duration_seconds.map(round_ms),
+                bitrate_kbps: media.bitrate_kbps,
+                seekable: media.seekable,
+                start_seconds: round_ms(media.start_seconds),
+                probed_at: millis(probed.at),
+                probe_version: PROBE_VERSION,
+                warnings: media.warnings.clone(),
+            },
+            streams: media.streams.iter().map(Stream::new).collect(),
+            tracks,
+            subtitles: Subtitle::embedded(media, links)
+                .chain(beside.iter().map(|sidecar| Subtitle::external(sidecar, links)))
+                .collect(),
+            chapters: media
+                .chapters
+                .iter()
+                .enumerate()
+                .map(|(index, chapter)| Chapter {
+                    index,
+                    title: chapter.title.clone(),
+                    start_seconds: round_ms(chapter.start_seconds),
+                    end_seconds: round_ms(chapter.end_seconds),
+                })
+                .collect(),
+            attachments: media
+                .attachments
+                .iter()
+                .enumerate()
+                .map(|(index, attachment)| Attachment {
+                    index,
+                    file_name: attachment.file_name.clone(),
+                    mime_type: attachment.mime_type.clone(),
+                })
+                .collect(),
+            tags: Tags {
+                title: media.tags.title.clone(),
+                artist: media.tags.artist.clone(),
+                album: media.tags.album.clone(),
+                date: media.tags.date.clone(),
+            },
+            watch_progress: None,
+            playback: Playback::new(media, device, links, transcoder_available),
+        })
+    }
+}
+
+fn instant(time: SystemTime) -> String {
+    millis(Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+fn millis(time: Timestamp) -> String {
+    format!("{time:.3}")
+}

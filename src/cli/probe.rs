@@ -14,6 +14,7 @@ use crate::engine::source::Roots;
 use crate::error::Error;
 use crate::http::info;
 use crate::service::media::Probes;
+use crate::service::library::Library;
 use crate::service::sidecars;
 
 /// Print what a media file holds, as JSON.
@@ -44,7 +45,7 @@ async fn describe(config: &Config, path: &Path) -> Result<serde_json::Value, Err
     let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
     let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probed(&source).await?;
-    let beside = sidecars::beside(&roots, &source).await?;
+    let beside = sidecars::beside(&Library::new(roots), &source).await?;
     let available = !encoders::report(&config.ffmpeg).await.proven.is_empty();
     info::document(&source, &probed, &beside, available)
 }

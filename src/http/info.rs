@@ -80,7 +80,7 @@ async fn answer(
 ) -> Result<Response> {
     let source = service.library.open(&path).await?;
     let probed = service.media.probed(&source).await?;
-    let beside = sidecars::beside(&service.roots, &source).await?;
+    let beside = sidecars::beside(&service.library, &source).await?;
     let available = !service.transcoder.report().await.proven.is_empty();
     let links = Links::signed(service, &principal, &source);
     Ok(reply::json(&MediaInfo::new(&source, &probed, &beside, device, &links, available)?))

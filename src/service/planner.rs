@@ -157,8 +157,9 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
 
 /// A subtitle file is no media, so the library's own check does not fit it.
 async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
+    let root = service.roots.locate(path)?.root;
     let (roots, path) = (service.roots.clone(), path.to_owned());
-    tokio::task::spawn_blocking(move || roots.open_file(&path)).await.map_err(Error::internal)?.map(Arc::new)
+    service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
 }
 
 fn unplayable(reasons: &[Reason]) -> Error {

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::library::Library;
 use crate::domain::media::language_tag;
 use crate::engine::source::{Roots, Source};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Sidecars listed for one file.
 const SIDECARS: usize = 64;
@@ -75,10 +76,10 @@ impl Format {
 /// The sidecars of a file, by name. Only files that open beneath the same root are named.
 ///
 /// # Errors
-/// What opening the folder gives.
-pub async fn beside(roots: &Arc<Roots>, source: &Arc<Source>) -> Result<Vec<Sidecar>> {
-    let (roots, source) = (roots.clone(), source.clone());
-    tokio::task::spawn_blocking(move || look(&roots, &source)).await.map_err(Error::internal)?
+/// What opening the folder gives; `STORAGE_TIMEOUT` after 15 s.
+pub async fn beside(library: &Library, source: &Arc<Source>) -> Result<Vec<Sidecar>> {
+    let (roots, source) = (library.roots().clone(), source.clone());
+    library.within_deadline(source.root, move || look(&roots, &source)).await
 }
 
 fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {

@@ -68,7 +68,7 @@ impl Subtitles {
         if let Some(stream) = id.strip_prefix('e') {
             return stream.parse().map(Which::Stream).map_err(|_| unknown());
         }
-        let beside = sidecars::beside(self.library.roots(), source).await?;
+        let beside = sidecars::beside(&self.library, source).await?;
         let sidecar = beside.into_iter().find(|sidecar| sidecar.id == id).ok_or_else(unknown)?;
         if !sidecar.format.is_text() {
             return Err(Error::new(Code::UnsupportedMediaType, format!("{} is a bitmap subtitle", sidecar.file)));

@@ -1,0 +1,154 @@
+//! How video is encoded: its size, its rate and its ceiling.
+
+use super::{STEREO_KBPS, StartRequest};
+use crate::domain::media::{Media, Video};
+use crate::domain::plan::EncodeVideo;
+use crate::domain::playback::{RUNGS, SubtitleWish, Wish};
+use crate::domain::time::FrameRate;
+use crate::error::{Error, Result};
+
+/// Most pixels of an encoded picture: what level 5.1 holds (ISO/IEC 14496-10 table A-1).
+const MOST_PIXELS: f64 = 36_864.0 * 256.0;
+
+/// The plan for encoding stream `index` as the viewer asked.
+pub(super) fn encode(
+    media: &Media,
+    index: u32,
+    request: &StartRequest,
+    wish: &Wish,
+    encoder: String,
+) -> Result<EncodeVideo> {
+    let found = media.videos().find(|(stream, _)| stream.index == index);
+    let (stream, video) = found.ok_or_else(|| Error::internal(format!("stream {index} was chosen but is no video")))?;
+    let (width, height) = target_size(video, request.max_height);
+    let rung = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
+    // Unreduced means: as good as it gets, so half more than the rung.
+    let ceiling = if request.max_height.is_some() { rung } else { rung + rung / 2 };
+    let device_limit = request.device.max_bitrate_kbps;
+    let limit = [wish.max_bitrate_kbps, device_limit].into_iter().flatten().min();
+    let limit = limit.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
+    let burn = match &wish.subtitle {
+        SubtitleWish::Burn(burn) => Some(burn.clone()),
+        _ => None,
+    };
+    Ok(EncodeVideo {
+        stream: stream.index,
+        width,
+        height,
+        rate: target_rate(video),
+        deinterlace: video.interlaced,
+        tone_map: video.hdr,
+        burn,
+        max_kbps: limit.map_or(ceiling, |limit| ceiling.min(limit)),
+        encoder,
+    })
+}
+
+/// Size as the viewer sees it: square pixels, upright.
+pub fn display_size(video: &Video) -> (f64, f64) {
+    let (num, den) = video.sample_aspect;
+    let aspect = f64::from(num.max(1)) / f64::from(den.max(1));
+    let (width, height) = (f64::from(video.width.max(1)) * aspect, f64::from(video.height.max(1)));
+    if matches!(video.rotation, 90 | 270) { (height, width) } else { (width, height) }
+}
+
+/// The encoded size: never larger than shown, both sides even.
+fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
+    let (width, height) = display_size(video);
+    let lines = max_height.map_or(1.0, |lines| f64::from(lines) / height);
+    let area = (MOST_PIXELS / (width * height)).sqrt();
+    let scale = lines.min(area).min(4096.0 / width.max(height) * 2.0).min(1.0);
+    let even = |side: f64| ((side * scale / 2.0).round() as u32 * 2).max(2);
+    (even(width), even(height))
+}
+
+/// Rates that screens know, as exact fractions.
+const STANDARD_RATES: [(u32, u32); 8] =
+    [(24_000, 1001), (24, 1), (25, 1), (30_000, 1001), (30, 1), (50, 1), (60_000, 1001), (60, 1)];
+
+/// The source's own rate where it is constant and sensible; else the nearest standard one, at most 60.
+fn target_rate(video: &Video) -> FrameRate {
+    let nearest = |wanted: f64| {
+        let distance = |(num, den): &(u32, u32)| (f64::from(*num) / f64::from(*den) - wanted).abs();
+        let by_distance = |a: &(u32, u32), b: &(u32, u32)| distance(a).total_cmp(&distance(b));
+        let (num, den) = STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or((30, 1));
+        FrameRate { num, den }
+    };
+    let Some(rate) = video.frame_rate else { return FrameRate { num: 25, den: 1 } };
+    let fps = rate.as_f64();
+    if !(1.0..=240.0).contains(&fps) {
+        return FrameRate { num: 25, den: 1 };
+    }
+    let standard = nearest(fps);
+    if video.variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
+        return standard;
+    }
+    rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::media::Color;
+    use proptest::prelude::*;
+
+    fn picture(width: u32, height: u32) -> Video {
+        Video {
+            width,
+            height,
+            sample_aspect: (1, 1),
+            frame_rate: FrameRate::new(25, 1),
+            variable_frame_rate: false,
+            interlaced: false,
+            bit_depth: 8,
+            chroma: "4:2:0".into(),
+            rotation: 0,
+            mirrored: false,
+            hdr: None,
+            color: Color::default(),
+        }
+    }
+
+    #[test]
+    fn sizes_are_as_shown_never_larger_and_even() {
+        let shown = |video: Video, lines| target_size(&video, lines);
+        assert_eq!(shown(picture(1920, 1080), None), (1920, 1080));
+        assert_eq!(shown(picture(1920, 1080), Some(720)), (1280, 720));
+        assert_eq!(shown(picture(640, 360), Some(1080)), (640, 360));
+        assert_eq!(shown(Video { sample_aspect: (64, 45), ..picture(720, 576) }, None), (1024, 576));
+        assert_eq!(shown(Video { rotation: 90, ..picture(1920, 1080) }, Some(720)), (406, 720));
+        assert_eq!(shown(picture(1, 1), None), (2, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_can_be_encoded(
+            width in 1u32..20_000, height in 1u32..20_000, num in 0u32..500, den in 0u32..500,
+            rotation in prop_oneof![Just(0u16), Just(90), Just(180), Just(270)],
+            lines in proptest::option::of(prop_oneof![Just(240u32), Just(720), Just(2160)]),
+        ) {
+            let video = Video { sample_aspect: (num, den), rotation, ..picture(width, height) };
+            let (width, height) = target_size(&video, lines);
+            prop_assert!(width >= 2 && height >= 2 && width % 2 == 0 && height % 2 == 0);
+            prop_assert!(width <= 8192 && height <= 8192);
+            prop_assert!(f64::from(width) * f64::from(height) <= MOST_PIXELS * 1.1);
+        }
+    }
+
+    #[test]
+    fn frame_rates_are_the_sources_own_or_a_sensible_constant() {
+        let rate = |num, den, variable_frame_rate| {
+            let frame_rate = FrameRate::new(num, den);
+            let rate = target_rate(&Video { frame_rate, variable_frame_rate, ..picture(640, 360) });
+            (rate.num, rate.den)
+        };
+        assert_eq!(rate(24_000, 1001, false), (24_000, 1001));
+        assert_eq!(rate(2997, 100, false), (30_000, 1001), "as the standard means it");
+        assert_eq!(rate(15, 1, false), (15, 1));
+        assert_eq!(rate(28, 1, true), (30_000, 1001));
+        assert_eq!(rate(120, 1, false), (60, 1));
+        assert_eq!(rate(1000, 1, false), (25, 1), "a time base, not a rate");
+        assert_eq!(rate(1, 10, false), (25, 1));
+        assert_eq!(rate(0, 0, false), (25, 1));
+    }
+}

@@ -13,8 +13,8 @@ use crate::engine::encoders;
 use crate::engine::source::Roots;
 use crate::error::Error;
 use crate::http::info;
-use crate::service::media::Probes;
 use crate::service::library::Library;
+use crate::service::media::Probes;
 use crate::service::sidecars;
 
 /// Print what a media file holds, as JSON.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::Service;
 use super::runs::Work;
+use super::{Service, sidecars};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
@@ -55,7 +55,7 @@ pub enum SubtitleRequest {
     None,
     /// A stream of the item: text beside the picture, bitmaps in it.
     Embedded,
-    /// A text file of the library, beside the picture.
+    /// A text file of the library, beside the picture: the one named, else the first that lies beside the item.
     External,
     /// Drawn into the picture.
     Burn,
@@ -106,7 +106,7 @@ pub struct TextSubtitles {
 pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     let source = service.library.open(&request.media_path).await?;
     let media = service.media.probe(&source).await?;
-    let (wish, sidecar) = wish(service, &request, &media).await?;
+    let (wish, sidecar) = wish(service, &request, &source, &media).await?;
     let (decision, mut reasons) = playback::decide(&media, &request.device, &wish);
     check_start(request.start_seconds, media.duration_seconds)?;
     let tracks = match decision {
@@ -177,7 +177,12 @@ fn check_start(start_seconds: f64, duration: Option<f64>) -> Result<()> {
 }
 
 /// The request against what the item has; beside it the file of a subtitle to burn.
-async fn wish(service: &Service, request: &StartRequest, media: &Media) -> Result<(Wish, Option<Arc<Source>>)> {
+async fn wish(
+    service: &Service,
+    request: &StartRequest,
+    source: &Arc<Source>,
+    media: &Media,
+) -> Result<(Wish, Option<Arc<Source>>)> {
     if let Some(index) = request.audio_stream
         && !media.audios().any(|(stream, _)| stream.index == index)
     {
@@ -215,7 +220,10 @@ async fn wish(service: &Service, request: &StartRequest, media: &Media) -> Resul
             SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {
-            return Err(Error::field("subtitlePath", "is needed for subtitleMode external"));
+            let beside = sidecars::beside(&service.library, source).await?;
+            let text = beside.into_iter().find(|sidecar| sidecar.format.is_text());
+            let none = || Error::field("subtitlePath", "is needed, for no text subtitle file lies beside this file");
+            SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
         }
         (SubtitleRequest::Burn, None, None) => {
             return Err(Error::field("subtitleStreamIndex", "or subtitlePath is needed for subtitleMode burn"));

@@ -213,3 +213,27 @@ async fn text_beside_the_picture_is_a_rendition_on_the_same_timeline() {
     let (status, refused) = play::start(&server, &film, wish).await;
     assert_eq!((status, &refused["code"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_external_subtitle_that_is_not_named_is_the_first_text_beside_the_item() {
+    let folder = folder_with_film();
+    let at = |name: &str| folder.path().join(name);
+    // First by name, but pictures.
+    std::fs::copy(at("film.sv.sup"), at("film.aa.sup")).unwrap();
+    let server = patient(&[folder.path()]).await;
+    let wish = json!({"subtitleMode": "external"});
+    let (status, started) = play::start(&server, &at("film.mkv"), wish.clone()).await;
+    assert_eq!((status, &started["decision"]["subtitle"]), (200, &json!("webvtt")), "{started}");
+    let stream = play::Stream::open(&server, &started).await.unwrap();
+    assert!(stream.index_text.contains("NAME=\"film.de.forced.srt\""), "{}", stream.index_text);
+    let segment = stream.subtitle(0).await.unwrap();
+    assert!(segment.contains("\n00:00:01.000 --> 00:00:02.000\nCafé\n"), "{segment}");
+    play::stop(&server, &started).await;
+
+    for text in ["film.de.forced.srt", "film.en.srt", "film.fr.srt", "film.xx.vtt"] {
+        std::fs::remove_file(at(text)).unwrap();
+    }
+    let (status, refused) = play::start(&server, &at("film.mkv"), wish).await;
+    assert_eq!((status, &refused["code"]), (400, &json!("VALIDATION_ERROR")), "{refused}");
+    assert_eq!(refused["details"]["fields"][0]["field"], "subtitlePath", "{refused}");
+}

@@ -1,0 +1,101 @@
+//! Media info of a film nobody asked for yet, beside ffprobe; and of one that is known, over HTTP.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::library::Root;
+use hearthcast::engine::source::Roots;
+use hearthcast::service::Service;
+use hearthcast::service::media::Probes;
+use tokio::net::TcpListener;
+
+const ROUNDS: usize = 15;
+const REPEATS: usize = 500;
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    println!(
+        "| film | ffprobe, ms | cold, ms | cold / ffprobe | known, over HTTP, ms | p99 |\n|---|---|---|---|---|---|"
+    );
+    for (name, args) in [
+        ("film.mp4", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"][..]),
+        ("film.mkv", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "ac3"]),
+        ("film.ts", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"]),
+    ] {
+        let path = folder.path().join(name);
+        make(&path, args);
+        let (ffprobe, cold) = runtime.block_on(cold(folder.path(), &path));
+        let (known, p99) = runtime.block_on(known(folder.path(), &path));
+        println!("| {name} | {ffprobe:.1} | {cold:.1} | {:.2} | {known:.2} | {p99:.2} |", cold / ffprobe);
+    }
+}
+
+fn make(path: &Path, args: &[&str]) {
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=25:duration=60"])
+        .args(["-f", "lavfi", "-i", "sine=sample_rate=48000:duration=60"])
+        .args(args)
+        .arg(path)
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+}
+
+/// Medians in ms of a whole ffprobe process and of a probe that remembers nothing, in turns.
+async fn cold(folder: &Path, path: &Path) -> (f64, f64) {
+    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).expect("the folder opens");
+    let text = path.to_str().expect("plain text");
+    let fresh = || Probes::new(Path::new("ffmpeg"), Duration::from_secs(5));
+    fresh().warm().await;
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        let asked = Command::new("ffprobe")
+            .args(["-v", "error", "-print_format", "json", "-show_format", "-show_streams", "-show_chapters"])
+            .arg(path)
+            .stdout(Stdio::null())
+            .status();
+        assert!(asked.expect("ffprobe runs").success());
+        theirs.push(begun.elapsed());
+        let begun = Instant::now();
+        let source = Arc::new(roots.open_file(text).expect("the film opens"));
+        fresh().probe(&source).await.expect("the film is media");
+        ours.push(begun.elapsed());
+    }
+    (share(theirs, 0.5), share(ours, 0.5))
+}
+
+/// Median and 99th percentile in ms of one connection asking again and again.
+async fn known(folder: &Path, path: &Path) -> (f64, f64) {
+    let state = tempfile::tempdir_in(folder).expect("a temporary folder");
+    let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+    config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
+    let service = Service::open(config).expect("the service opens");
+    let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));
+    let client = reqwest::Client::new();
+    let query = serde_urlencoded::to_string([("path", path.to_str().expect("plain text"))]).expect("plain text");
+    let url = format!("http://{address}/api/stream/info/full?{query}");
+    let mut times = Vec::new();
+    for _ in 0..REPEATS {
+        let begun = Instant::now();
+        let answer = client.get(&url).bearer_auth(&token).send().await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+        answer.bytes().await.expect("a body");
+        times.push(begun.elapsed());
+    }
+    server.abort();
+    (share(times.clone(), 0.5), share(times, 0.99))
+}
+
+/// The time below which this share of them lies, ms.
+fn share(mut times: Vec<Duration>, share: f64) -> f64 {
+    times.sort();
+    times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0
+}

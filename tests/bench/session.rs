@@ -69,7 +69,8 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     let service = Service::open(config).expect("the service opens");
     let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
     let principal = service.accounts.authenticate(&token).expect("issued just now");
-    service.transcoder.warm().await;
+    // As a server does at its start.
+    tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
     let media_path = film.to_str().expect("plain name").to_owned();
     // A rate limit is the one wish that encodes at full size.
     let max_bitrate_kbps = encodes.then_some(7_900);

@@ -6,7 +6,7 @@ use super::plan::Burn;
 mod device;
 
 pub use device::{AudioSupport, DeviceProfile, VideoSupport};
-use device::{audio_reason, fits_container, knows_audio, knows_video, names_container, takes_webvtt, video_reasons};
+use device::{audio_reason, knows_audio, knows_video, takes_container, takes_webvtt, video_reasons};
 
 /// Size labels of the contract, largest first, with their rung's ceiling in kbit/s.
 pub const RUNGS: [(&str, u32, u32); 7] = [
@@ -128,9 +128,7 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
     if wish.force_transcode {
         reasons.push(Reason::StartForced);
     }
-    if !device.containers.iter().any(|name| names_container(name, media.container))
-        || !fits_container(media.container, video.map(|(stream, _)| stream), audio.map(|(stream, _)| stream))
-    {
+    if !takes_container(device, media, video.map(|(stream, _)| stream), audio.map(|(stream, _)| stream)) {
         reasons.push(Reason::ContainerNotSupported);
     }
     let limit = [device.max_bitrate_kbps, wish.max_bitrate_kbps].into_iter().flatten().min();

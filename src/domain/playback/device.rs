@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Reason;
-use crate::domain::media::{Audio, Container, Hdr, Stream, Video};
+use crate::domain::media::{Audio, Container, Hdr, Media, Stream, Video};
 
 /// What a device can play directly (contract section 5). The default is a desktop browser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,8 +182,25 @@ pub(super) fn takes_webvtt(device: &DeviceProfile) -> bool {
     device.subtitles.iter().any(|format| matches!(format.to_ascii_lowercase().as_str(), "vtt" | "webvtt"))
 }
 
+/// Whether a device opens the file with these streams in it.
+pub(super) fn takes_container(
+    device: &DeviceProfile,
+    media: &Media,
+    video: Option<&Stream>,
+    audio: Option<&Stream>,
+) -> bool {
+    let takes = |container: Container| {
+        device.containers.iter().any(|name| names_container(name, container))
+            && fits_container(container, video, audio)
+    };
+    // Sound in WebM's codecs plays out of any Matroska file (Chromium, measured), and nothing else would keep it as it
+    // is: these codecs have no place in MPEG-TS.
+    let sound = media.container == Container::Matroska && media.videos().next().is_none() && audio.is_some();
+    takes(media.container) || (sound && takes(Container::Webm))
+}
+
 /// Whether a player's word for a container means this one. Matroska is not WebM, but WebM is Matroska.
-pub(super) fn names_container(name: &str, container: Container) -> bool {
+fn names_container(name: &str, container: Container) -> bool {
     let name = name.to_ascii_lowercase();
     let name = name.as_str();
     match container {
@@ -208,7 +225,7 @@ pub(super) fn names_container(name: &str, container: Container) -> bool {
 }
 
 /// What players take inside which container; a codec they know elsewhere does not help (VP8 in mp4, AAC in WebM).
-pub(super) fn fits_container(container: Container, video: Option<&Stream>, audio: Option<&Stream>) -> bool {
+fn fits_container(container: Container, video: Option<&Stream>, audio: Option<&Stream>) -> bool {
     let within =
         |stream: Option<&Stream>, codecs: &[&str]| stream.is_none_or(|stream| codecs.contains(&stream.codec.as_str()));
     match container {

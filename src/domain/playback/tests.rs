@@ -86,6 +86,20 @@ fn session(video: Option<Action>, audio: Option<Action>) -> Decision {
     Decision::Session(Tracks { video: video.map(|action| (0, action)), audio: audio.map(|action| (1, action)) })
 }
 
+#[test]
+fn sound_in_the_codecs_of_webm_plays_out_of_matroska() {
+    let decided = |codec: &str, device: &DeviceProfile, more: Vec<Stream>| {
+        let media = file(Container::Matroska, [vec![sound(1, codec)], more].concat());
+        decide(&media, device, &Wish::default())
+    };
+    let browser = DeviceProfile::default();
+    assert_eq!(decided("opus", &browser, vec![]), (Decision::Direct, vec![]));
+    assert_eq!(decided("aac", &browser, vec![]).1, [Reason::ContainerNotSupported]);
+    assert_eq!(decided("opus", &browser, vec![picture(0, "vp9")]).1, [Reason::ContainerNotSupported]);
+    let television = DeviceProfile { containers: vec!["mp4".into()], ..browser };
+    assert_eq!(decided("opus", &television, vec![]).1, [Reason::ContainerNotSupported]);
+}
+
 type Change = fn(&mut Media, &mut DeviceProfile, &mut Wish);
 /// Name, what differs from a film every browser plays, the one reason, and what a session does with picture and sound.
 type Row = (&'static str, Change, Reason, Option<Action>, Option<Action>);

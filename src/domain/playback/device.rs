@@ -190,8 +190,7 @@ pub(super) fn takes_container(
     audio: Option<&Stream>,
 ) -> bool {
     let takes = |container: Container| {
-        device.containers.iter().any(|name| names_container(name, container))
-            && fits_container(container, video, audio)
+        device.containers.iter().any(|name| names_container(name, container)) && fits_container(container, video, audio)
     };
     // Sound in WebM's codecs plays out of any Matroska file (Chromium, measured), and nothing else would keep it as it
     // is: these codecs have no place in MPEG-TS.

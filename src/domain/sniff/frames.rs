@@ -38,6 +38,30 @@ pub(super) fn sniff(head: &[u8]) -> Option<Container> {
     })
 }
 
+/// One frame of a bare audio stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heard {
+    pub bytes: usize,
+    /// How long it sounds.
+    pub seconds: f64,
+}
+
+/// The frame a slice starts with; None where none does, or where frames of this container are not told apart here.
+pub fn heard(container: Container, bytes: &[u8]) -> Option<Heard> {
+    let (bytes, samples, hertz) = match container {
+        Container::Aac => {
+            const HERTZ: [u32; 13] =
+                [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
+            let len = adts(bytes)?;
+            let blocks = u32::from(bytes[6] & 3) + 1;
+            (len, blocks * 1024, HERTZ[usize::from(bytes[2] >> 2 & 0xf)])
+        }
+        Container::Mp3 => mpeg(bytes)?,
+        _ => return None,
+    };
+    Some(Heard { bytes, seconds: f64::from(samples) / f64::from(hertz) })
+}
+
 /// Length of the frame a slice starts with, bytes.
 type Frame = fn(&[u8]) -> Option<usize>;
 
@@ -53,8 +77,12 @@ fn row(mut rest: &[u8], frame: Frame) -> bool {
     true
 }
 
-/// MPEG audio layers 1 to 3 (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates).
 fn mp3(bytes: &[u8]) -> Option<usize> {
+    mpeg(bytes).map(|(len, ..)| len)
+}
+
+/// MPEG audio layers 1 to 3 (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates): bytes, samples, samples a second.
+fn mpeg(bytes: &[u8]) -> Option<(usize, u32, u32)> {
     const V1_L1: [u32; 14] = [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448];
     const V1_L2: [u32; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384];
     const V1_L3: [u32; 14] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
@@ -78,11 +106,12 @@ fn mp3(bytes: &[u8]) -> Option<usize> {
         (false, _) => V2_L23,
     }[bits - 1];
     let padding = u32::from(c >> 1 & 1);
-    Some(match layer {
-        3 => (12 * kbps * 1000 / hertz + padding) * 4,
-        1 if version != 3 => 72 * kbps * 1000 / hertz + padding,
-        _ => 144 * kbps * 1000 / hertz + padding,
-    } as usize)
+    let (len, samples) = match layer {
+        3 => ((12 * kbps * 1000 / hertz + padding) * 4, 384),
+        1 if version != 3 => (72 * kbps * 1000 / hertz + padding, 576),
+        _ => (144 * kbps * 1000 / hertz + padding, 1152),
+    };
+    Some((len as usize, samples, hertz))
 }
 
 /// AAC in ADTS (ISO/IEC 13818-7 section 6.2).

@@ -9,6 +9,8 @@ mod boxes;
 mod ebml;
 mod frames;
 
+pub use frames::{Heard, heard};
+
 /// How much of a file's start is looked at, bytes; further pieces of this size are asked for where a container says so.
 pub const HEAD_BYTES: usize = 32 * 1024;
 

@@ -18,11 +18,11 @@ pub(super) const UNKNOWN: &str = "the duration cannot be known";
 /// Corrects the duration of a file that was cut short, and says so in its warnings.
 pub(super) async fn corrected(source: &Arc<Source>, mut media: Media) -> Media {
     let stated = media.duration_seconds;
-    let matroska = matches!(media.container, Container::Matroska | Container::Webm);
+    let indexed = matches!(media.container, Container::Matroska | Container::Webm | Container::Mp4);
     let share = match share_present(source, media.container) {
         Some(share) => share,
-        // A recording that nobody closed: whole, but without a duration in its header.
-        None if matroska && stated.is_none() => 1.0,
+        // A recording that nobody closed, or fragments whose header states none: whole, but without a duration.
+        None if indexed && stated.is_none() => 1.0,
         None => return media,
     };
     let measured = match media.container {
@@ -37,10 +37,11 @@ pub(super) async fn corrected(source: &Arc<Source>, mut media: Media) -> Media {
     };
     // Without a table to count in, as much of the time as of the bytes.
     let left = measured.or_else(|| Some(stated? * share)).filter(|left| *left >= 0.01);
-    if let (Some(left), Some(stated)) = (left, stated)
-        && left >= stated - 0.5
-    {
-        return media;
+    match (left, stated) {
+        (Some(left), Some(stated)) if left >= stated - 0.5 => return media,
+        // Whole, and nobody knows how long: said already.
+        (None, None) if share >= 1.0 => return media,
+        _ => {}
     }
     media.warnings.retain(|warning| warning != UNKNOWN);
     media.warnings.push(match (left, stated) {

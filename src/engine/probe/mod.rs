@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::domain::media::Media;
 use crate::engine::source::Source;
 
+mod bare;
 mod container;
 mod cut;
 mod discover;
@@ -69,7 +70,7 @@ pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, Prob
     let head = head(source).map_err(|cause| ProbeError::Unreadable(cause.to_string()))?;
     let report = ffprobe::run(tools, source).await?;
     let media = report::media(&report, ffprobe::decodable(tools).await?, &head, source.len)?;
-    Ok(cut::corrected(source, media).await)
+    Ok(cut::corrected(source, bare::counted(source, media).await).await)
 }
 
 /// Pays ahead what the first probe of a process would: GStreamer's start (0.2 s) and ffmpeg's list of decoders.

@@ -14,6 +14,8 @@ use stream::{is_picture, stream};
 
 /// Below this many bits a second of stated duration a file with moving pictures cannot be what it says.
 const LEAST_PLAUSIBLE_BPS: f64 = 2_000.0;
+/// The same for sound alone; a minute of digital silence takes 1.2 kbit/s in FLAC.
+const LEAST_PLAUSIBLE_SOUND_BPS: f64 = 500.0;
 
 /// Reads a report. `head` is the beginning of the file, `len` its length in bytes.
 pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], len: u64) -> Result<Media, ProbeError> {
@@ -112,9 +114,8 @@ fn extent(report: &Report, raw: &[&Raw], moving: bool, len: u64, warnings: &mut 
         .fold(f64::NEG_INFINITY, f64::max);
     let own = own_end.is_finite().then_some(own_end - start);
     let stated = if partial { own } else { number(&report.format.duration).or(own) };
-    let plausible = |seconds: f64| {
-        seconds > 0.0 && (!moving || seconds < 60.0 || len as f64 * 8.0 / seconds >= LEAST_PLAUSIBLE_BPS)
-    };
+    let least = if moving { LEAST_PLAUSIBLE_BPS } else { LEAST_PLAUSIBLE_SOUND_BPS };
+    let plausible = |seconds: f64| seconds > 0.0 && (seconds < 60.0 || len as f64 * 8.0 / seconds >= least);
     let duration = stated.filter(|seconds| plausible(*seconds)).or(own.filter(|seconds| plausible(*seconds)));
     if duration.is_none() {
         warnings.push(super::cut::UNKNOWN.into());

@@ -100,3 +100,44 @@ async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
         assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
     }
 }
+
+#[tokio::test]
+async fn bare_sound_is_as_long_as_its_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    // A quiet beginning makes an estimate by the first frames far too long.
+    let sound = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
+    for (name, more) in [
+        ("a.aac", &["-c:a", "aac", "-b:a", "160k"][..]),
+        ("a.mp3", &["-c:a", "libmp3lame", "-q:a", "2", "-write_xing", "0", "-id3v2_version", "3"]),
+        ("b.mp3", &["-c:a", "libmp3lame", "-q:a", "2"]),
+    ] {
+        let path = folder.path().join(name);
+        let made =
+            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", sound]).args(more).arg(&path).status();
+        assert!(made.expect("ffmpeg runs").success());
+        let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+        let seconds = media.duration_seconds.unwrap();
+        assert!((19.9..20.2).contains(&seconds), "{name}: {seconds}");
+        assert!(media.seekable && media.warnings.is_empty(), "{name}: {:?}", media.warnings);
+    }
+}
+
+#[tokio::test]
+async fn fragments_without_a_stated_duration_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("a.mp4"), &["-g", "5", "-movflags", "empty_moov+frag_keyframe+default_base_moof"]);
+    let mut bytes = std::fs::read(folder.path().join("a.mp4")).unwrap();
+    // "Unknown" as some writers put it into each track's header.
+    let headers: Vec<usize> =
+        bytes.windows(4).enumerate().filter(|(_, four)| *four == b"mdhd").map(|(at, _)| at).collect();
+    assert_eq!(headers.len(), 2);
+    for at in headers {
+        bytes[at + 20..at + 24].fill(0xff);
+    }
+    std::fs::write(folder.path().join("b.mp4"), &bytes).unwrap();
+    let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
+    let seconds = media.duration_seconds.unwrap();
+    assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
+    assert!(media.seekable);
+}

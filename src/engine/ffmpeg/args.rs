@@ -187,6 +187,9 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
         }
         Some(VideoPlan::Copy { stream }) => {
             args.pair("-map", format!("0:{stream}")).add("-c:v copy");
+            if let Some((num, den)) = container_aspect(ask.media, *stream) {
+                args.pair("-bsf:v", format!("h264_metadata=sample_aspect_ratio={num}/{den}"));
+            }
             return Ok(());
         }
         Some(VideoPlan::Encode(plan)) => plan,
@@ -220,6 +223,15 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
     }
     args.pair("-r", format!("{}/{}", rate.num, rate.den));
     encoder(args, plan, *per_segment)
+}
+
+/// A pixel aspect that may stand in the container alone, where a transport stream would lose it.
+fn container_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
+    let own = matches!(media.container, Container::Mp4 | Container::Matroska);
+    let (_, video) = media.videos().find(|(found, _)| own && found.index == stream)?;
+    let (num, den) = video.sample_aspect;
+    // The sequence parameter set has sixteen bits for each (ITU-T H.264 section E.1.1).
+    (num != den && (1..=0xffff).contains(&num) && (1..=0xffff).contains(&den)).then_some((num, den))
 }
 
 /// The chain before and after the place where a subtitle is drawn.

@@ -29,7 +29,7 @@ const BUDGET_BYTES: usize = 256 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever the arguments change what comes out.
-const ARGUMENTS_VERSION: u32 = 1;
+const ARGUMENTS_VERSION: u32 = 2;
 
 /// The ffmpeg of this machine.
 #[derive(Clone, Debug)]

@@ -86,3 +86,24 @@ async fn copied_segments_hold_every_packet_once_in_any_order() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_pixel_aspect_that_only_the_container_knew_is_in_the_copy() {
+    let mut bench = Bench::copying("a.mp4", Container::Mp4, "-bf 2", true).await;
+    let aspect = |path: &Path| {
+        let known = film::ffprobe(path, &["-select_streams", "v:0", "-show_entries", "stream=sample_aspect_ratio"]);
+        known["streams"][0]["sample_aspect_ratio"].as_str().map(str::to_owned)
+    };
+    let plain = bench.write("plain.ts", [&bench.one(1).await]);
+    assert_eq!(aspect(&plain).as_deref(), Some("1:1"));
+    let mut media = (*bench.media).clone();
+    for stream in &mut media.streams {
+        if let StreamKind::Video(video) = &mut stream.kind {
+            video.sample_aspect = (16, 11);
+        }
+    }
+    bench.media = Arc::new(media);
+    let wide = bench.write("wide.ts", [&bench.one(1).await]);
+    assert_eq!(aspect(&wide).as_deref(), Some("16:11"));
+    assert_eq!(film::complaints(&wide), "");
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hearthcast::domain::grid::Grid;
-use hearthcast::domain::media::{Container, Media};
+use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::Ffmpeg;

@@ -4,15 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hearthcast::engine::TIMELINE_BASE_SECONDS;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::kit;
-use crate::kit::play::{self, Stream, decode};
+use crate::kit::play::{self, Decoded, Frame, Stream, decode};
 
 /// How long any answer may take, whatever the file.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How far sound may move against the picture, seconds.
+const MOST_OFFSET: f64 = 0.04;
 /// Longer items are played by jumping about.
 const LONG_SECONDS: f64 = 120.0;
 
@@ -199,11 +202,18 @@ async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value
     let kept = folder.path().join("played.ts");
     if !whole {
         let last = stream.segments.len() - 1;
+        // The first one in front shows the decoder every track there is, should one of them end before the others.
+        let first = stream.segment(0).await?;
         for index in [0, last / 2, last, last / 3, last / 7, last - 1] {
-            std::fs::write(&kept, stream.segment(index).await?).map_err(|cause| cause.to_string())?;
-            let decoded = decode(&kept).await;
-            if decoded.video.is_empty() && decoded.audio.is_empty() {
-                return Err(format!("segment {index} of {} decodes to nothing", last + 1));
+            let segment = stream.segment(index).await?;
+            let joined = if index == 0 { segment.to_vec() } else { [&first[..], &segment].concat() };
+            std::fs::write(&kept, joined).map_err(|cause| cause.to_string())?;
+            let mut decoded = decode(&kept).await;
+            decoded.warnings.retain(|warning| !warning.contains("DTS discontinuity"));
+            let (begin, end) = stream.span(index);
+            let inside = |frame: &&Frame| (begin - 0.1..end + 0.1).contains(&(frame.at - TIMELINE_BASE_SECONDS as f64));
+            if decoded.video.iter().chain(&decoded.audio).filter(inside).count() == 0 {
+                return Err(format!("segment {index} of {} holds nothing of {begin:.3} to {end:.3} s", last + 1));
             }
             excuse(&decoded.warnings, path, &format!("segment {index}"), row).await;
         }
@@ -218,20 +228,32 @@ async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value
     excuse(&decoded.faults(), path, "time", row).await;
     let (video, audio) = (decoded.video_seconds(), decoded.audio_seconds());
     row.notes.push(format!("{} pictures {video:.3} s, sound {audio:.3} s, truth {truth:.3} s", decoded.video.len()));
-    if let Some(offset) = decoded.offset().filter(|offset| offset.abs() > 0.04) {
-        row.notes.push(format!("sound begins {:.0} ms after the picture", offset * 1000.0));
-    }
     if decoded.video.is_empty() && decoded.audio.is_empty() {
         return Err("decodes to nothing".into());
     }
     let played = if decoded.video.is_empty() { audio } else { video };
+    let source = decode(path).await;
+    in_step(&decoded, &source, started["decision"]["video"] == "encode")?;
     if nearly("played", played, truth, 0.25).is_err() {
-        // Encoded pictures stand until the sound of the source is over, never longer.
-        let sound = decode(path).await.audio_seconds();
-        nearly("played", played, truth.max(sound), 0.25)?;
-        row.notes.push(format!("the source sounds for {sound:.3} s"));
+        // An encoded picture stands from the source's first sound or picture to its last, never longer.
+        nearly("played", played, truth.max(source.seconds()), 0.25)?;
+        row.notes.push(format!("the source sounds and shows for {:.3} s", source.seconds()));
     }
     nearly("playlist", stream.duration(), video.max(audio), 0.5)
+}
+
+/// Sound and picture begin as far apart as in the source. Encoded pictures stand from the item's start on.
+fn in_step(played: &Decoded, source: &Decoded, encoded: bool) -> Result<(), String> {
+    let (Some(ours), Some(theirs)) = (played.leads(), source.leads()) else { return Ok(()) };
+    let sound = ours.1 - theirs.1;
+    let picture = if encoded { 0.0 } else { ours.0 - theirs.0 };
+    match (sound - picture).abs() < MOST_OFFSET {
+        true => Ok(()),
+        false => Err(format!(
+            "sound is {:.0} ms off the picture: {ours:.3?} s after the start, in the source {theirs:.3?} s",
+            (sound - picture) * 1000.0
+        )),
+    }
 }
 
 fn nearly(what: &str, is: f64, wanted: f64, tolerance: f64) -> Result<(), String> {

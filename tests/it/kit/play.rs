@@ -94,6 +94,12 @@ impl Stream {
         self.segments.iter().map(|(_, seconds)| seconds).sum()
     }
 
+    /// Where a segment begins and ends, seconds from the item's start.
+    pub fn span(&self, index: usize) -> (f64, f64) {
+        let begin = self.segments[..index].iter().map(|(_, seconds)| seconds).sum();
+        (begin, begin + self.segments[index].1)
+    }
+
     /// One segment's bytes.
     ///
     /// # Errors
@@ -195,9 +201,18 @@ impl Decoded {
         span(&self.audio)
     }
 
-    /// How much later sound begins than picture, seconds; None without one of them.
-    pub fn offset(&self) -> Option<f64> {
-        Some(self.audio.first()?.at - self.video.first()?.at)
+    /// How long after whichever is first picture and sound begin, seconds; None without one of them.
+    pub fn leads(&self) -> Option<(f64, f64)> {
+        let (video, audio) = (self.video.first()?.at, self.audio.first()?.at);
+        Some((video - video.min(audio), audio - video.min(audio)))
+    }
+
+    /// From whatever is first to whatever is last, seconds.
+    pub fn seconds(&self) -> f64 {
+        let both = || [&self.video, &self.audio].into_iter().filter(|frames| !frames.is_empty());
+        let first = both().map(|frames| frames[0].at).fold(f64::INFINITY, f64::min);
+        let last = both().map(|frames| frames[0].at + span(frames)).fold(f64::NEG_INFINITY, f64::max);
+        (last - first).max(0.0)
     }
 
     /// Places where time does not go forward by about one frame: pictures that step back or stand, sound with a gap or

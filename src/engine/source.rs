@@ -9,7 +9,7 @@ use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
@@ -20,11 +20,15 @@ use crate::domain::library::{Located, Root, forbidden, locate};
 use crate::domain::sniff::{self, Sniffed};
 use crate::error::{Code, Error, Result};
 
+mod links;
+
 /// The configured roots, opened once.
 #[derive(Debug)]
 pub struct Roots {
     roots: Vec<Root>,
     folders: Vec<OwnedFd>,
+    /// Their paths without links, as they were at the start.
+    real: Vec<PathBuf>,
 }
 
 /// One open regular file inside a root.
@@ -63,7 +67,8 @@ impl Roots {
                     .map_err(|cause| std::io::Error::other(format!("root {}: {cause}", root.path.display())))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { roots, folders })
+        let real = roots.iter().map(|root| root.path.canonicalize()).collect::<Result<_, _>>()?;
+        Ok(Self { roots, folders, real })
     }
 
     pub fn list(&self) -> &[Root] {
@@ -126,22 +131,30 @@ impl Roots {
     }
 
     pub(super) fn open_beneath(&self, located: &Located, flags: OFlags) -> Result<OwnedFd> {
-        let folder = self.folders[located.root].as_fd();
-        let relative = if located.relative.as_os_str().is_empty() { ".".as_ref() } else { located.relative.as_path() };
+        let opened = match self.open_in(located.root, &located.relative, flags) {
+            Err(Errno::XDEV) => {
+                let (root, relative) = links::followed(self, located).ok_or_else(forbidden)?;
+                self.open_in(root, &relative, flags)
+            }
+            opened => opened,
+        };
+        opened.map_err(|cause| match cause {
+            Errno::XDEV | Errno::LOOP => forbidden(),
+            Errno::ACCESS | Errno::PERM => Error::new(Code::Forbidden, "the server may not read this file")
+                .with_cause(format!("open {}: {cause}", located.path)),
+            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::NODEV => {
+                not_found()
+            }
+            other => Error::new(Code::SourceReadFailed, "the file could not be opened")
+                .with_cause(format!("open {}: {other}", located.path)),
+        })
+    }
+
+    fn open_in(&self, root: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let relative = if relative.as_os_str().is_empty() { ".".as_ref() } else { relative };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-        rustix::fs::openat2(folder, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|cause| {
-            match cause {
-                Errno::XDEV | Errno::LOOP => forbidden(),
-                Errno::ACCESS | Errno::PERM => Error::new(Code::Forbidden, "the server may not read this file")
-                    .with_cause(format!("open {}: {cause}", located.path)),
-                Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::NODEV => {
-                    not_found()
-                }
-                other => Error::new(Code::SourceReadFailed, "the file could not be opened")
-                    .with_cause(format!("open {}: {other}", located.path)),
-            }
-        })
+        rustix::fs::openat2(self.folders[root].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 }
 

@@ -108,7 +108,7 @@ async fn what_cannot_be_listed_is_refused_by_name() {
         (format!("{root_text}/none"), 404, "NOT_FOUND"),
         (format!("{root_text}/a.mp4"), 404, "NOT_FOUND"),
         (format!("{root_text}/up"), 403, "FORBIDDEN"),
-        (format!("{root_text}/up/films"), 403, "FORBIDDEN"),
+        (format!("{root_text}/up/films-evil"), 403, "FORBIDDEN"),
         (format!("{root_text}-evil"), 403, "FORBIDDEN"),
         (format!("{root_text}/.."), 403, "FORBIDDEN"),
         ("/".into(), 403, "FORBIDDEN"),

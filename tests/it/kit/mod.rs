@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod film;
+pub mod hear;
 pub mod play;
 pub mod program;
 pub mod schema;

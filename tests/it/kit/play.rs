@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use m3u8_rs::Playlist;
@@ -11,6 +12,9 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::Server;
+
+/// How long a session may take to its first segment: four times what one request waits for.
+const PREPARED: Duration = Duration::from_secs(40);
 
 /// A session's video (or audio) playlist, checked.
 pub struct Stream {
@@ -154,8 +158,15 @@ impl Stream {
     }
 }
 
+/// A playlist; asks again as long as the server says that it is being prepared.
 async fn playlist(client: &reqwest::Client, url: &Url) -> Result<String, String> {
-    text(client, url, "application/vnd.apple.mpegurl").await
+    let deadline = Instant::now() + PREPARED;
+    loop {
+        match text(client, url, "application/vnd.apple.mpegurl").await {
+            Err(said) if said.contains("\"status\":\"preparing\"") && Instant::now() < deadline => {}
+            answer => return answer,
+        }
+    }
 }
 
 async fn text(client: &reqwest::Client, url: &Url, wanted: &str) -> Result<String, String> {
@@ -199,12 +210,6 @@ impl Decoded {
 
     pub fn audio_seconds(&self) -> f64 {
         span(&self.audio)
-    }
-
-    /// How long after whichever is first picture and sound begin, seconds; None without one of them.
-    pub fn leads(&self) -> Option<(f64, f64)> {
-        let (video, audio) = (self.video.first()?.at, self.audio.first()?.at);
-        Some((video - video.min(audio), audio - video.min(audio)))
     }
 
     /// From whatever is first to whatever is last, seconds.

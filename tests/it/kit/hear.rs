@@ -1,0 +1,67 @@
+//! How far sound moved in time: what is heard in two files, held against each other.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+/// Steps of loudness a second: 5 ms each.
+const STEPS: usize = 200;
+const RATE: usize = 8000;
+/// How far the two may be apart to be found, steps.
+const REACH: usize = STEPS / 4;
+
+/// Loudness of a file's first sound from `start` (seconds of its own clock) on, in steps of 5 ms; a minute at most.
+async fn loudness(path: &Path, start: f64) -> Vec<f64> {
+    let output = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "quiet", "-copyts", "-itsoffset", &format!("{:.6}", -start), "-i"])
+        .arg(path)
+        .args(["-map", "0:a:0", "-t", "60", "-af", "aresample=8000:async=1:min_hard_comp=0.01:first_pts=0"])
+        .args(["-ac", "1", "-f", "s16le", "-"])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .expect("ffmpeg starts");
+    let samples: Vec<f64> =
+        output.stdout.as_chunks::<2>().0.iter().map(|&pair| f64::from(i16::from_le_bytes(pair))).collect();
+    samples
+        .chunks(RATE / STEPS)
+        .map(|step| (step.iter().map(|s| s * s).sum::<f64>() / step.len() as f64).sqrt())
+        .collect()
+}
+
+/// How much later sound is in `ours` than in `theirs`, seconds, each by its own start; None where nothing tells, as in
+/// silence, in an even tone, or when the two are not the same sound.
+pub async fn later(ours: (&Path, f64), theirs: (&Path, f64)) -> Option<f64> {
+    let (ours, theirs) = (loudness(ours.0, ours.1).await, loudness(theirs.0, theirs.1).await);
+    let likeness = |lag: i64| {
+        let (from_ours, from_theirs) = (lag.max(0) as usize, (-lag).max(0) as usize);
+        let (a, b) = (ours.get(from_ours..)?, theirs.get(from_theirs..)?);
+        let len = a.len().min(b.len());
+        (len >= STEPS / 5).then(|| alike(&a[..len], &b[..len]))
+    };
+    let lags = -(REACH as i64)..=REACH as i64;
+    let (best, likeness_there) =
+        lags.filter_map(|lag| Some((lag, likeness(lag)?))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    // A lag that is hardly better than none is none.
+    let plain = likeness(0)?;
+    match likeness_there {
+        sure if sure < 0.7 => None,
+        sure if sure - plain < 0.02 => Some(0.0),
+        _ => Some(best as f64 / STEPS as f64),
+    }
+}
+
+/// Pearson's correlation.
+fn alike(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let (mut both, mut square_a, mut square_b) = (0.0, 0.0, 0.0);
+    for (x, y) in a.iter().zip(b) {
+        both += (x - mean_a) * (y - mean_b);
+        square_a += (x - mean_a).powi(2);
+        square_b += (y - mean_b).powi(2);
+    }
+    both / (square_a * square_b).sqrt().max(1e-9)
+}

@@ -1,3 +1,4 @@
 //! What users do, from end to end.
 
+mod seeks;
 mod sessions;

@@ -9,19 +9,24 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
+#[cfg(test)]
+mod damaged;
 pub mod elements;
 pub mod encoders;
 pub mod fake;
 pub mod ffmpeg;
 pub mod folder;
 pub mod index;
+pub mod packager;
 pub mod probe;
 pub mod samples;
 pub mod segments;
 pub mod source;
 pub mod subtitles;
+mod tables;
 pub mod versions;
 
+use packager::Package;
 use source::Source;
 
 /// MPEG-TS timestamps of a segment are source time plus this many seconds (as `hlssink2` does it).
@@ -36,6 +41,8 @@ pub struct Job {
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,
+    /// What makes it a job for the packager; None otherwise.
+    pub package: Option<Arc<Package>>,
     /// The first segment to make; the run goes on from there to the end of the grid.
     pub first: usize,
 }
@@ -102,7 +109,7 @@ impl Run {
     }
 }
 
-/// A kind of producer: the ffmpeg subprocess today, GStreamer in process beside it.
+/// A kind of producer: the packager for what is copied out of mp4 files, the ffmpeg subprocess for everything else.
 pub trait Transcoder: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.
     fn name(&self) -> &'static str;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::Service;
 use super::runs::Work;
-use super::sidecars::{self, Sidecar};
+use super::{Service, sidecars};
 use crate::domain::grid::Grid;
-use crate::domain::media::{Media, Stream, language_tag};
+use crate::domain::media::{Media, Stream};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, DeviceProfile, Reason, SubtitleWish, Tracks, Wish};
 use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{FrameRate, seconds, ticks};
-use crate::engine::index;
+use crate::engine::index::{self, Index};
+use crate::engine::packager::{self, Package};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
@@ -56,7 +56,7 @@ pub enum SubtitleRequest {
     None,
     /// A stream of the item: text beside the picture, bitmaps in it.
     Embedded,
-    /// A text file of the library, beside the picture: the one named, else the best of those that lie beside the item.
+    /// A text file of the library, beside the picture: the one named, else the first that lies beside the item.
     External,
     /// Drawn into the picture.
     Burn,
@@ -118,7 +118,9 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
         Decision::Session(tracks) => tracks,
     };
     let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate(&source, &media));
-    let copied = copied_grid(service, &source, &media, &tracks, duration).await;
+    let package = package(&source, &media, &tracks).await;
+    let index = package.as_ref().and_then(|package| package.index().cloned());
+    let copied = copied_grid(service, &source, &media, &tracks, duration, index).await;
     let (video, grid, duration) = match (tracks.video, copied) {
         (Some((stream, _)), Some((grid, end))) => (Some(VideoPlan::Copy { stream }), grid, end),
         (Some((stream, action)), None) => {
@@ -139,12 +141,14 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     check_start(request.start_seconds, Some(duration))?;
     let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
     let rendition = Rendition { video, audio };
+    // Video that is copyable may be encoded after all, where it cannot be cut well.
+    let package = package.filter(|_| !rendition.encodes_video()).map(Arc::new);
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let (bandwidth, average_bandwidth) = bandwidth(&source, &media, &rendition, duration);
     let shown = picture(&media, &rendition);
     Ok(Planned::Session(Box::new(Plan {
         duration_seconds: duration,
-        subtitles: text_subtitles(&media, &wish, source.file_name()),
+        subtitles: text_subtitles(&media, &wish),
         size: shown.map(|(size, _)| size),
         frame_rate: shown.and_then(|(_, rate)| rate),
         bandwidth,
@@ -152,7 +156,15 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
         audio_codec: audio_codec(&media, &rendition),
         reasons,
         request,
-        work: Work { source, fingerprint, media, rendition: Arc::new(rendition), grid: Arc::new(grid), sidecar },
+        work: Work {
+            source,
+            fingerprint,
+            media,
+            rendition: Arc::new(rendition),
+            grid: Arc::new(grid),
+            sidecar,
+            package,
+        },
     })))
 }
 
@@ -222,9 +234,7 @@ async fn wish(
         }
         (SubtitleRequest::External, _, None) => {
             let beside = sidecars::beside(&service.library, source).await?;
-            // What everybody is to read, before what only some need.
-            let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
-            let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
+            let text = beside.into_iter().find(|sidecar| sidecar.format.is_text());
             let none = || Error::field("subtitlePath", "is needed, for no text subtitle file lies beside this file");
             SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
         }
@@ -257,6 +267,23 @@ async fn encoder(service: &Service) -> Result<String> {
     best.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
 }
 
+/// What the packager needs, where it can make the whole rendition.
+async fn package(source: &Arc<Source>, media: &Media, tracks: &Tracks) -> Option<Package> {
+    let copied = |track: Option<(u32, Action)>| match track {
+        Some((_, Action::Encode)) => None,
+        Some((stream, Action::Copy)) => Some(Some(stream)),
+        None => Some(None),
+    };
+    let (video, audio) = (copied(tracks.video)?, copied(tracks.audio)?);
+    match packager::open(source, media, video, audio).await {
+        Ok(package) => Some(package),
+        Err(why) => {
+            tracing::info!(media.path = source.path, why, "ffmpeg copies it, for it cannot be packaged");
+            None
+        }
+    }
+}
+
 /// The grid of copied video and its end, seconds; None when it is not to be copied, or cannot be cut well.
 async fn copied_grid(
     service: &Service,
@@ -264,9 +291,14 @@ async fn copied_grid(
     media: &Media,
     tracks: &Tracks,
     duration: Option<f64>,
+    known: Option<Index>,
 ) -> Option<(Grid, f64)> {
     let Some((stream, Action::Copy)) = tracks.video else { return None };
-    let index = match index::keyframes(source, media, stream).await {
+    let found = match known {
+        Some(index) => Ok(index),
+        None => index::keyframes(source, media, stream).await,
+    };
+    let index = match found {
         Ok(index) => index,
         Err(error) => {
             tracing::info!(media.path = source.path, %error, "video is encoded, for it cannot be cut");
@@ -307,18 +339,15 @@ fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> A
     AudioPlan::Encode { stream: index, channels, kbps }
 }
 
-fn text_subtitles(media: &Media, wish: &Wish, file_name: &str) -> Option<TextSubtitles> {
-    let tag = |language: &Option<String>| language.as_deref().and_then(language_tag);
+fn text_subtitles(media: &Media, wish: &Wish) -> Option<TextSubtitles> {
     let rendition = match &wish.subtitle {
         SubtitleWish::Text { stream } => {
             let stream = media.stream(*stream)?;
-            SubtitleRendition { name: subtitle_name(stream), language: tag(&stream.language), forced: stream.forced }
+            SubtitleRendition { name: subtitle_name(stream), language: stream.language.clone(), forced: stream.forced }
         }
         SubtitleWish::TextSidecar { path } => {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            let told = sidecars::described(file_name, name);
-            let (language, forced) = told.map_or((None, false), |told| (tag(&told.language), told.forced));
-            SubtitleRendition { name: name.to_owned(), language, forced }
+            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+            SubtitleRendition { name, language: None, forced: false }
         }
         SubtitleWish::None | SubtitleWish::Burn(_) => return None,
     };

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
+use crate::engine::packager::Package;
 use crate::engine::segments::{Hold, Segments, Stored};
 use crate::engine::source::Source;
 use crate::engine::{Job, RunError, Transcoder};
@@ -35,6 +36,8 @@ pub struct Work {
     pub grid: Arc<Grid>,
     /// The open file of a `Burn::Sidecar`.
     pub sidecar: Option<Arc<Source>>,
+    /// Set where the packager makes it.
+    pub package: Option<Arc<Package>>,
 }
 
 impl Work {
@@ -46,6 +49,7 @@ impl Work {
             grid: self.grid.clone(),
             first,
             sidecar: self.sidecar.clone(),
+            package: self.package.clone(),
         }
     }
 }
@@ -70,10 +74,6 @@ pub struct Progress {
     pub produced_seconds: f64,
     /// Seconds of media made per second of work; None before the first segment.
     pub speed: Option<f64>,
-    /// Producers started so far.
-    pub runs_started: usize,
-    /// The segment the last of them began at.
-    pub run_from: Option<usize>,
     /// Why the owner gave up.
     pub failure: Option<RunError>,
 }

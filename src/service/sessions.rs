@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Transcoder;
 use crate::engine::ffmpeg::Ffmpeg;
+use crate::engine::packager::Packager;
 use crate::engine::segments::{Budget, Segments};
 use crate::error::{Code, Error, Result};
 
@@ -129,7 +130,10 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: Plan) -> Result<Arc<Session>> {
-        let transcoder = self.transcoder().await?;
+        let transcoder = match plan.work.package {
+            Some(_) => Arc::new(Packager) as Arc<dyn Transcoder>,
+            None => self.transcoder().await?,
+        };
         self.keep_house();
         let mut book = lock(&self.inner.book);
         if book.closed {

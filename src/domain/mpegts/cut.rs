@@ -23,7 +23,7 @@ const PATIENCE: i64 = 5 * 90_000;
 const BOUND_TOLERANCE: i64 = 450;
 
 /// Copied audio this far before the item's 0 is encoder priming and belongs to segment 0, ticks.
-const PRIMING: i64 = 90_000;
+pub const PRIMING: i64 = 90_000;
 
 /// One AAC frame of 1024 samples at 48 kHz, ticks; exact.
 pub const AAC_FRAME: i64 = 1_920;

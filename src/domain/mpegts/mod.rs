@@ -9,6 +9,7 @@ pub mod cut;
 pub mod packet;
 pub mod pes;
 pub mod tables;
+pub mod write;
 
 /// PID of the programme map table.
 pub const PMT_PID: u16 = 0x20;

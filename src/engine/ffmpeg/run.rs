@@ -213,10 +213,7 @@ impl Work {
     async fn check_unchanged(&self) -> Result<(), RunError> {
         let source = self.job.source.clone();
         // Off the async threads: a network mount may hang.
-        let unchanged = tokio::task::spawn_blocking(move || {
-            let now = source.file.metadata();
-            now.is_ok_and(|now| now.len() == source.len && now.modified().is_ok_and(|at| at == source.modified))
-        });
+        let unchanged = tokio::task::spawn_blocking(move || source.holds_the_same());
         if unchanged.await.unwrap_or(false) { Ok(()) } else { Err(RunError::SourceChanged) }
     }
 }

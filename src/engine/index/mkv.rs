@@ -1,7 +1,8 @@
 //! The cues of Matroska and WebM files (RFC 9559), read without trust.
 
-use super::bytes::{Cursor, ReadAt, Short};
-use super::{Candidate, MOST_KEYFRAMES, Refusal, Table};
+use super::{Candidate, MOST_KEYFRAMES, Table};
+use crate::engine::tables::Refusal;
+use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
 
 /// Most bytes of Cues or Tracks; 160 keyframes take some 4 KiB.
 const MOST_ELEMENT: u64 = 32 << 20;
@@ -258,7 +259,7 @@ impl<F: ReadAt + ?Sized> Blocks<'_, F> {
         let mut found = None;
         self.walk(cue.cluster, MOST_STEPS, |time, offset, size| {
             if time == wanted {
-                found = Some(Candidate { at: self.ticks(time), offset, size });
+                found = Some(Candidate { at: self.ticks(time), number: 0, offset, size });
             }
             found.is_none()
         })?;

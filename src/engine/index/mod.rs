@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::RunError;
 use super::source::Source;
+use super::tables::Refusal;
+use super::tables::bytes::{Disk, ReadAt};
+use super::tables::mp4::{Movie, Track};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::ticks;
 
-mod boxes;
-mod bytes;
 mod mkv;
 mod mp4;
 mod nal;
@@ -49,8 +50,10 @@ impl Index {
 /// A place that the container calls a keyframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
-    /// Ticks of source time.
+    /// Ticks of the file's own clock.
     at: i64,
+    /// Its sample, where samples are numbered.
+    number: u32,
     /// Where its bytes are, in the file.
     offset: u64,
     size: u64,
@@ -82,13 +85,15 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
             let file = source.clone();
             let read = tokio::task::spawn_blocking(move || {
-                let disk = bytes::Disk(&file.file);
-                let mp4 = container == Container::Mp4;
-                let table = if mp4 { mp4::table(&disk, stream)? } else { mkv::table(&disk, stream)? };
-                from_table(&disk, start, table)
+                let disk = Disk(&file.file);
+                if container == Container::Mp4 {
+                    of_track(&disk, start, &Movie::read(&disk)?.track(stream)?)
+                } else {
+                    from_table(&disk, start, mkv::table(&disk, stream)?)
+                }
             });
             match read.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
-                Ok(index) => return Ok(index),
+                Ok((index, _)) => return Ok(index),
                 Err(Refusal::Final(why)) => return Err(cannot(why)),
                 Err(Refusal::Unread(why)) => tracing::debug!(path = source.path, why, "keyframes by a whole pass"),
             }
@@ -98,27 +103,17 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
     tokio::time::timeout(DEADLINE, work).await.map_err(|_| cannot("finding its keyframes takes too long".into()))?
 }
 
-/// Why tables gave no index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// The stream cannot be cut, however it is read.
-    Final(String),
-    /// This reader cannot tell; reading the whole stream may.
-    Unread(&'static str),
-}
-
-impl From<bytes::Short> for Refusal {
-    fn from(_: bytes::Short) -> Self {
-        Self::Unread("the tables are cut short or damaged")
-    }
-}
-
 fn cannot(why: String) -> RunError {
     RunError::SourceRead(format!("the video cannot be copied: {why}"))
 }
 
+/// The index of an mp4 track, and the sample of every keyframe; `start` is the file's first timestamp in ticks.
+pub(super) fn of_track(file: &(impl ReadAt + ?Sized), start: i64, track: &Track) -> Result<(Index, Vec<u32>), Refusal> {
+    from_table(file, start, mp4::table(track)?)
+}
+
 /// Keeps the candidates that are IDR pictures.
-fn from_table(file: &(impl bytes::ReadAt + ?Sized), start: i64, table: Table) -> Result<Index, Refusal> {
+fn from_table(file: &(impl ReadAt + ?Sized), start: i64, table: Table) -> Result<(Index, Vec<u32>), Refusal> {
     let deadline = Instant::now() + LOOK;
     let count = table.candidates.len();
     let mut idr = vec![true; count];
@@ -143,11 +138,13 @@ fn from_table(file: &(impl bytes::ReadAt + ?Sized), start: i64, table: Table) ->
     if table.headless || !idr.first().copied().unwrap_or(false) {
         return Err(Refusal::Final("it does not begin with an IDR picture".into()));
     }
-    let kept = table.candidates.iter().zip(idr).filter(|(_, idr)| *idr);
-    let mut keyframes: Vec<i64> = kept.map(|(candidate, _)| candidate.at - start).collect();
-    keyframes.sort_unstable();
-    keyframes.dedup();
-    Ok(Index { keyframes, end: table.end - start })
+    let mut kept: Vec<Candidate> =
+        table.candidates.into_iter().zip(idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();
+    kept.sort_by_key(|candidate| candidate.at);
+    kept.dedup_by_key(|candidate| candidate.at);
+    let keyframes = kept.iter().map(|candidate| candidate.at - start).collect();
+    let numbers = kept.iter().map(|candidate| candidate.number).collect();
+    Ok((Index { keyframes, end: table.end - start }, numbers))
 }
 
 #[cfg(test)]

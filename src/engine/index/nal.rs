@@ -1,6 +1,6 @@
 //! Is this H.264 picture an IDR? Answered from its first NAL units (ITU-T H.264 section 7.4.1).
 
-use super::bytes::{ReadAt, Short};
+use crate::engine::tables::bytes::{ReadAt, Short};
 
 /// NAL units looked at before the first slice: delimiters, parameter sets and messages come in front of it.
 const MOST_UNITS: usize = 64;

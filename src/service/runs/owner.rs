@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use super::{Activity, Progress, Reader, Work, lock};
 use crate::domain::time::seconds;
 use crate::engine::segments::{Segments, Stored};
-use crate::engine::source::Source;
 use crate::engine::{Run, RunError, Segment, Transcoder};
 
 /// How far a run works ahead of its furthest reader, in media time, and how many segments that is at least.
@@ -365,17 +364,13 @@ impl Owner {
                 }
             }
         }
-        if has_changed(&self.work.source) {
+        if !self.work.source.holds_the_same() {
             self.fail(RunError::SourceChanged);
             return false;
         }
         match self.transcoder.start(self.work.job(first), first) {
             Ok(run) => {
                 tracing::debug!(rendition = &*self.name, first, "run started");
-                self.progress.send_modify(|progress| {
-                    progress.runs_started += 1;
-                    progress.run_from = Some(first);
-                });
                 let since = Instant::now();
                 self.runs.push(Active { run, delivered: 0, next: first, gate: first, since });
                 true
@@ -411,14 +406,6 @@ impl Owner {
             progress.speed = self.speed;
         });
     }
-}
-
-/// Whether the open file is no longer what was probed and planned.
-fn has_changed(source: &Source) -> bool {
-    let same = |meta: std::fs::Metadata| {
-        meta.len() == source.len && meta.modified().is_ok_and(|modified| modified == source.modified)
-    };
-    !source.file.metadata().is_ok_and(same)
 }
 
 /// The next thing any of the runs says; never, when there is none.

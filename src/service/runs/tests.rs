@@ -62,6 +62,7 @@ impl Bench {
             rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
             grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
             sidecar: None,
+            package: None,
         }
     }
 

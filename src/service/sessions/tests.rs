@@ -77,6 +77,7 @@ impl Bench {
                 rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
                 grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
                 sidecar: None,
+                package: None,
             },
             request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
             duration_seconds: 200.0,

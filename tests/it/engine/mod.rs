@@ -3,6 +3,7 @@ mod draw;
 mod encode;
 mod index;
 mod life;
+mod package;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::Ffmpeg;
+use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::Source;
 use hearthcast::engine::{Job, Run, RunError, Segment, Transcoder};
 
@@ -28,6 +30,7 @@ struct Bench {
     ffmpeg: Ffmpeg,
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
+    package: Option<Arc<Package>>,
 }
 
 impl Bench {
@@ -66,6 +69,7 @@ impl Bench {
             ffmpeg: Ffmpeg::find().unwrap(),
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
+            package: None,
         }
     }
 
@@ -73,6 +77,7 @@ impl Bench {
         Job {
             source: self.source.clone(),
             sidecar: None,
+            package: self.package.clone(),
             media: self.media.clone(),
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),

@@ -1,4 +1,4 @@
 //! What users do, from end to end.
 
-mod seeks;
+mod packaged;
 mod sessions;

@@ -20,7 +20,7 @@ fn film_path(folder: &TempDir) -> String {
     folder.path().join("film.mkv").to_str().unwrap().to_owned()
 }
 
-async fn start(server: &Server, body: &Value) -> Value {
+pub(super) async fn start(server: &Server, body: &Value) -> Value {
     let answer = server.post("/api/stream/transcode/start", body).send().await.unwrap();
     let status = answer.status();
     let body: Value = answer.json().await.unwrap();
@@ -34,16 +34,16 @@ async fn text(server: &Server, path: &str) -> String {
     answer.text().await.unwrap()
 }
 
-fn folder_of(session: &Value) -> String {
+pub(super) fn folder_of(session: &Value) -> String {
     format!("/api/stream/transcode/{}", session["sessionId"].as_str().unwrap())
 }
 
-async fn status(server: &Server, session: &Value) -> Value {
+pub(super) async fn status(server: &Server, session: &Value) -> Value {
     server.get(&format!("{}/status", folder_of(session))).send().await.unwrap().json().await.unwrap()
 }
 
 /// What ffmpeg says while it plays an address to the end, and how long that was.
-async fn play(url: String) -> (String, f64) {
+pub(super) async fn play(url: String) -> (String, f64) {
     tokio::task::spawn_blocking(move || {
         let output = Command::new("ffmpeg")
             .args(["-nostdin", "-v", "warning", "-stats", "-i", &url, "-f", "null", "-"])

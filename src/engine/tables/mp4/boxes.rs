@@ -1,13 +1,13 @@
 //! Boxes of the ISO base media file format (ISO/IEC 14496-12 section 4.2).
 
-use super::bytes::{Cursor, ReadAt, Short};
+use super::super::bytes::{Cursor, ReadAt, Short};
 
 /// Most boxes walked on one level: a day of one-second fragments, twice over.
 const MOST_BOXES: usize = 200_000;
 
 /// A box that lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub struct Placed {
     pub kind: [u8; 4],
     pub start: u64,
     /// Of the content.
@@ -16,7 +16,7 @@ pub(super) struct Placed {
 }
 
 /// The boxes on the top level. A box that reaches behind the end of the file is the last.
-pub(super) fn top_level(file: &(impl ReadAt + ?Sized)) -> Vec<Placed> {
+pub fn top_level(file: &(impl ReadAt + ?Sized)) -> Vec<Placed> {
     let (mut found, mut at, len) = (Vec::new(), 0u64, file.len());
     while found.len() < MOST_BOXES {
         let mut head = [0; 16];
@@ -46,7 +46,7 @@ fn header(bytes: &[u8]) -> Result<([u8; 4], u64, Option<u64>), Short> {
 }
 
 /// The boxes inside a body, as far as they are sound.
-pub(super) fn children(mut body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+pub fn children(mut body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     std::iter::from_fn(move || {
         let (kind, header, size) = header(body).ok()?;
         let size = usize::try_from(size.unwrap_or(body.len() as u64)).ok()?;
@@ -58,12 +58,12 @@ pub(super) fn children(mut body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])
 }
 
 /// The first box of a kind inside a body.
-pub(super) fn child<'a>(body: &'a [u8], kind: &[u8; 4]) -> Option<&'a [u8]> {
+pub fn child<'a>(body: &'a [u8], kind: &[u8; 4]) -> Option<&'a [u8]> {
     children(body).find(|(found, _)| found == kind).map(|(_, content)| content)
 }
 
 /// A cursor behind version and flags.
-pub(super) fn full(body: &[u8]) -> Result<(u8, u32, Cursor<'_>), Short> {
+pub fn full(body: &[u8]) -> Result<(u8, u32, Cursor<'_>), Short> {
     let mut cursor = Cursor(body);
     let word = cursor.u32()?;
     Ok(((word >> 24) as u8, word & 0xff_ffff, cursor))

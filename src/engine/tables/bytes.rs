@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt;
 
 /// There are fewer bytes than something said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Short;
+pub struct Short;
 
 /// Bytes at an offset: a file, or a slice in tests.
-pub(super) trait ReadAt {
+pub trait ReadAt {
     /// Fills `into` from `offset` on; how many bytes there were.
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize;
 
@@ -25,7 +25,7 @@ pub(super) trait ReadAt {
     }
 }
 
-pub(super) struct Disk<'a>(pub &'a File);
+pub struct Disk<'a>(pub &'a File);
 
 impl ReadAt for Disk<'_> {
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
@@ -61,10 +61,10 @@ impl ReadAt for [u8] {
 
 /// A cursor over a slice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'a>(pub &'a [u8]);
+pub struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Short> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Short> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Short)?;
         self.0 = rest;
         Ok(taken)
@@ -76,24 +76,24 @@ impl<'a> Cursor<'a> {
         Ok(*taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Short> {
+    pub fn u8(&mut self) -> Result<u8, Short> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, Short> {
+    pub fn u16(&mut self) -> Result<u16, Short> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Short> {
+    pub fn u32(&mut self) -> Result<u32, Short> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Short> {
+    pub fn u64(&mut self) -> Result<u64, Short> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// 32 or 64 bits.
-    pub(super) fn wide(&mut self, wide: bool) -> Result<u64, Short> {
+    pub fn wide(&mut self, wide: bool) -> Result<u64, Short> {
         if wide { self.u64() } else { self.u32().map(u64::from) }
     }
 }

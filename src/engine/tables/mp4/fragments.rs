@@ -1,9 +1,9 @@
 //! The samples that movie fragments add (ISO/IEC 14496-12 section 8.8).
 
 use super::super::Refusal;
-use super::super::boxes::{Placed, child, children, full};
 use super::super::bytes::{ReadAt, Short};
-use super::Sample;
+use super::boxes::{Placed, child, children, full};
+use super::samples::Samples;
 use super::track::Track;
 
 /// Most bytes of one `moof`.
@@ -20,16 +20,19 @@ struct Defaults {
     flags: u32,
 }
 
-/// Every sample of the track's fragments, in file order; `dts` where the sample tables end.
-pub(super) fn samples(
+/// Adds the samples of the track's fragments, in file order.
+pub(super) fn append(
     file: &(impl ReadAt + ?Sized),
     boxes: &[Placed],
     mvex: &[u8],
-    track: &Track,
-    mut dts: i64,
-    mut each: impl FnMut(Sample) -> Result<(), Refusal>,
+    track: &mut Track,
 ) -> Result<(), Refusal> {
     let defaults = defaults(mvex, track.id)?;
+    let id = track.id;
+    let samples = &mut track.samples;
+    samples.prepare();
+    let last = samples.walk(samples.len().saturating_sub(1)).last();
+    let mut next = last.map_or(0, |last| last.dts.saturating_add(i64::from(last.duration)));
     for moof in boxes.iter().filter(|found| &found.kind == b"moof") {
         let size = moof.end.saturating_sub(moof.body);
         if moof.end > file.len() {
@@ -41,7 +44,7 @@ pub(super) fn samples(
         }
         let body = file.exact(moof.body, size as usize)?;
         for (_, traf) in children(&body).filter(|(kind, _)| kind == b"traf") {
-            fragment(traf, moof.start, track.id, defaults, &mut dts, &mut each)?;
+            fragment(traf, moof.start, id, defaults, &mut next, samples)?;
         }
     }
     Ok(())
@@ -63,8 +66,8 @@ fn fragment(
     moof_start: u64,
     id: u32,
     mut defaults: Defaults,
-    dts: &mut i64,
-    each: &mut impl FnMut(Sample) -> Result<(), Refusal>,
+    next: &mut i64,
+    samples: &mut Samples,
 ) -> Result<(), Refusal> {
     let (_, flags, mut tfhd) = full(child(traf, b"tfhd").ok_or(Short)?)?;
     if tfhd.u32()? != id {
@@ -84,13 +87,17 @@ fn fragment(
     if flags & 0x20 != 0 {
         defaults.flags = tfhd.u32()?;
     }
-    if let Some(tfdt) = child(traf, b"tfdt") {
-        let (version, _, mut cursor) = full(tfdt)?;
-        *dts = i64::try_from(cursor.wide(version == 1)?).map_err(|_| Short)?;
-    }
+    let begin = match child(traf, b"tfdt") {
+        None => None,
+        Some(tfdt) => {
+            let (version, _, mut cursor) = full(tfdt)?;
+            Some(i64::try_from(cursor.wide(version == 1)?).ok().filter(|&dts| dts < i64::MAX / 4).ok_or(Short)?)
+        }
+    };
+    samples.begin(begin, next)?;
     let mut offset = base;
     for (_, trun) in children(traf).filter(|(kind, _)| kind == b"trun") {
-        let (version, flags, mut cursor) = full(trun)?;
+        let (_, flags, mut cursor) = full(trun)?;
         let count = cursor.u32()?;
         if flags & 0x01 != 0 {
             offset = base.saturating_add_signed(i64::from(cursor.u32()? as i32));
@@ -100,20 +107,21 @@ fn fragment(
         if flags & 0xf00 == 0 && count > 100_000 {
             return Err(Short.into());
         }
+        samples.chunk(offset);
         for _ in 0..count {
             let duration = if flags & 0x100 != 0 { cursor.u32()? } else { defaults.duration };
             let size = if flags & 0x200 != 0 { cursor.u32()? } else { defaults.size };
             let own = if flags & 0x400 != 0 { Some(cursor.u32()?) } else { None };
             let sample_flags = first_flags.take().or(own).unwrap_or(defaults.flags);
-            let shift = if flags & 0x800 != 0 { cursor.u32()? } else { 0 };
-            let shift = if version == 0 { i64::from(shift) } else { i64::from(shift as i32) };
+            // Signed in either version: ffmpeg takes it so, and nothing sensible is as large.
+            let shift = if flags & 0x800 != 0 { cursor.u32()? as i32 } else { 0 };
             if shift < 0 {
-                // ffmpeg, which makes the segments, shows such pictures later than the file says: ask it.
+                // ffmpeg shows such pictures later than the file says, and by how much depends on what it read: ask it.
                 return Err(Refusal::Unread("fragments have negative composition offsets"));
             }
-            each(Sample { offset, size, dts: *dts, duration, shift, sync: sample_flags & NOT_SYNC == 0 })?;
+            samples.push(size, duration, shift, sample_flags & NOT_SYNC == 0)?;
             offset = offset.saturating_add(u64::from(size));
-            *dts = dts.saturating_add(i64::from(duration));
+            *next = next.saturating_add(i64::from(duration));
         }
     }
     Ok(())

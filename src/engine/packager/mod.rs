@@ -1,0 +1,109 @@
+//! Copied H.264 and AAC of mp4 files as segments, without a pipeline and without a process.
+//!
+//! The tables are read when a session is planned, and any segment is built from byte ranges of the open file in a few
+//! milliseconds, on its own: the run only waits for its gate. Times and bytes of every packet are those of
+//! `ffmpeg -c copy` (held by tests); what this cannot do exactly so is left to ffmpeg, with the reason.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+
+use super::source::Source;
+use super::tables::bytes::Disk;
+use super::{Job, Run, RunError, Segment, Transcoder};
+use crate::domain::media::{Container, Media};
+
+mod aac;
+mod avc;
+mod package;
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+pub use package::Package;
+
+/// Longest wait for the tables.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Reads what is needed to package stream `video` and stream `audio` (ffmpeg's numbers); at most 5 s, off the async
+/// threads.
+///
+/// # Errors
+/// Why this file's segments must be made another way.
+pub async fn open(
+    source: &Arc<Source>,
+    media: &Media,
+    video: Option<u32>,
+    audio: Option<u32>,
+) -> Result<Package, String> {
+    let codec = |stream: u32| media.stream(stream).map_or("nothing", |stream| stream.codec.as_str());
+    if media.container != Container::Mp4 {
+        return Err(format!("{} is not packaged", media.container.as_str()));
+    }
+    for (stream, wanted) in [(video, "h264"), (audio, "aac")] {
+        if let Some(found) = stream.map(codec).filter(|&found| found != wanted) {
+            return Err(format!("{found} is not packaged"));
+        }
+    }
+    // The sequence parameter set may not know it, and only ffmpeg writes it in there.
+    if media.videos().any(|(found, shown)| Some(found.index) == video && shown.sample_aspect.0 != shown.sample_aspect.1)
+    {
+        return Err("its pixel aspect may stand in the container alone".into());
+    }
+    let (held, start) = (source.clone(), media.start_seconds);
+    let reading = tokio::task::spawn_blocking(move || Package::read(&Disk(&held.file), video, audio, start));
+    let read = tokio::time::timeout(DEADLINE, reading).await.map_err(|_| "reading its tables takes too long")?;
+    read.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.why().to_owned())
+}
+
+/// The producer of jobs that come with a [`Package`].
+#[derive(Clone, Copy, Debug)]
+pub struct Packager;
+
+impl Transcoder for Packager {
+    fn name(&self) -> &'static str {
+        "packager"
+    }
+
+    fn version(&self) -> &str {
+        "1"
+    }
+
+    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+        let package = job.package.clone().ok_or_else(|| RunError::Internal("there is nothing to package".into()))?;
+        if job.first >= job.grid.len() {
+            return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
+        }
+        let (run, segments, gate) = Run::channel(through);
+        tokio::spawn(work(job, package, segments, gate));
+        Ok(run)
+    }
+}
+
+/// Makes segment after segment, as the gate allows, until nobody listens any more.
+async fn work(
+    job: Job,
+    package: Arc<Package>,
+    segments: mpsc::Sender<Result<Segment, RunError>>,
+    mut gate: watch::Receiver<usize>,
+) {
+    for index in job.first..job.grid.len() {
+        tokio::select! {
+            () = segments.closed() => return,
+            open = gate.wait_for(|open| *open >= index) => if open.is_err() { return },
+        }
+        let (source, package, grid) = (job.source.clone(), package.clone(), job.grid.clone());
+        let making = tokio::task::spawn_blocking(move || {
+            let made = package.segment(&Disk(&source.file), &grid, index);
+            if source.holds_the_same() { made } else { Err(RunError::SourceChanged) }
+        });
+        let made = making.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));
+        let failed = made.is_err();
+        let made = made.map(|bytes| Segment { index, bytes: Bytes::from(bytes) });
+        if segments.send(made).await.is_err() || failed {
+            return;
+        }
+    }
+}

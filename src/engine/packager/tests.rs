@@ -1,0 +1,51 @@
+//! Damaged files: an error when they are opened, or segments; never a panic, and never long.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::domain::grid::Grid;
+use crate::engine::damaged::{Dice, damage, film};
+
+const SOUND: &str = "-f lavfi -i sine=r=48000:d=3";
+
+fn films() -> Vec<Vec<u8>> {
+    let containers = ["a.mp4 -movflags +faststart", "b.mp4", "c.mp4 -movflags +frag_keyframe+empty_moov", "d.mov"];
+    let make = |text: &&str| {
+        let (name, more) = text.split_once(' ').unwrap_or((text, ""));
+        film(name, SOUND, &format!("-c:a aac {more}"))
+    };
+    containers.iter().map(make).collect()
+}
+
+/// All segments, or why there are none.
+fn segments(bytes: &[u8]) -> Result<usize, String> {
+    let package = Package::read(bytes, Some(0), Some(1), 0.0).map_err(|refusal| refusal.why().to_owned())?;
+    let index = package.index().unwrap();
+    let grid = Grid::keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end as f64 / 90_000.0);
+    let many = grid.len().min(20);
+    (0..many).try_for_each(|segment| package.segment(bytes, &grid, segment).map(drop)).map_err(|e| e.to_string())?;
+    Ok(many)
+}
+
+#[test]
+fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
+    let rounds = std::env::var("HEARTHCAST_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let (mut dice, mut refused, mut slowest) = (Dice(11), 0, Duration::ZERO);
+    for sound in films() {
+        assert_eq!(segments(&sound), Ok(4));
+        // Where the tables are: moov or moof boxes, wherever they lie.
+        let tables = |kind: &[u8]| sound.windows(4).position(|four| four == kind);
+        let from = tables(b"moov").unwrap();
+        for round in 0..rounds {
+            let mut bytes = sound.clone();
+            let (from, to) = if round % 4 == 0 { (0, bytes.len()) } else { (from, (from + 4000).min(bytes.len())) };
+            damage(&mut bytes, from, to, &mut dice);
+            let began = Instant::now();
+            refused += usize::from(segments(&bytes).is_err());
+            slowest = slowest.max(began.elapsed());
+        }
+    }
+    assert!(slowest < Duration::from_secs(4), "the slowest took {slowest:?}");
+    assert!(refused > rounds / 4, "damage shows: {refused} of {}", rounds * 4);
+    println!("{refused} of {} refused, the slowest took {slowest:?}", rounds * 4);
+}

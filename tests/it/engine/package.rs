@@ -1,0 +1,228 @@
+//! The packager against `ffmpeg -c copy` of the same file: every packet, its times and its bytes.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use super::*;
+use hearthcast::domain::media::StreamKind;
+use hearthcast::domain::mpegts::packet::Packet;
+use hearthcast::engine::packager::{self, Packager};
+
+/// A packet as it left a muxer: times in ticks and a digest of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sent {
+    pts: i64,
+    dts: i64,
+    key: bool,
+    digest: String,
+}
+
+/// The packets of a transport stream, by kind of stream; times from the common base on.
+fn sent(path: &Path) -> BTreeMap<String, Vec<Sent>> {
+    let ask = ["-show_packets", "-show_data_hash", "MD5", "-show_entries"];
+    let known = film::ffprobe(path, &[&ask[..], &["packet=codec_type,pts,dts,flags,data_hash"]].concat());
+    let mut sent: BTreeMap<String, Vec<Sent>> = BTreeMap::new();
+    for packet in known["packets"].as_array().into_iter().flatten() {
+        let ticks = |name: &str| packet[name].as_i64().map(|ticks| ticks - 3600 * 90_000);
+        let pts = ticks("pts").unwrap_or(i64::MIN);
+        let flags = packet["flags"].as_str().unwrap_or_default();
+        sent.entry(packet["codec_type"].as_str().unwrap_or_default().to_owned()).or_default().push(Sent {
+            pts,
+            dts: ticks("dts").unwrap_or(pts),
+            key: flags.starts_with('K'),
+            digest: packet["data_hash"].as_str().unwrap_or_default().to_owned(),
+        });
+    }
+    sent
+}
+
+/// The whole file copied by ffmpeg alone, one frame of sound a packet.
+fn copied(path: &Path, media: &Media, streams: &[u32], to: &Path) {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-y", "-copyts", "-itsoffset", &format!("{:.6}", -media.start_seconds)]);
+    command.arg("-i").arg(path).args(["-c", "copy", "-output_ts_offset", "3600", "-muxdelay", "0", "-muxpreload", "0"]);
+    for stream in streams {
+        command.args(["-map", &format!("0:{stream}")]);
+    }
+    command.args(["-avoid_negative_ts", "disabled", "-mpegts_copyts", "1", "-pes_payload_size", "0", "-f", "mpegts"]);
+    assert!(command.arg(to).status().unwrap().success());
+}
+
+/// Digest of the decoded pictures and samples.
+fn decoded(path: &Path, kind: &str) -> String {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "quiet", "-i"]).arg(path).args(["-map", kind, "-f", "md5", "-"]);
+    String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+}
+
+/// Where two lists of packets differ, in words.
+fn difference(ours: &[Sent], theirs: &[Sent], slack: i64) -> Option<String> {
+    if ours.len() != theirs.len() {
+        let at = ours.iter().zip(theirs).position(|(a, b)| a.digest != b.digest);
+        return Some(format!("{} packets instead of {}, first apart at {at:?}", ours.len(), theirs.len()));
+    }
+    let same = |a: &Sent, b: &Sent| {
+        (a.pts - b.pts).abs() <= slack && (a.dts - b.dts).abs() <= slack && a.key == b.key && a.digest == b.digest
+    };
+    let at = ours.iter().zip(theirs).position(|(a, b)| !same(a, b))?;
+    Some(format!("packet {at}: {:?} instead of {:?}", ours[at], theirs[at]))
+}
+
+impl Bench {
+    /// A file to be packaged, or why it cannot be.
+    async fn packaging(folder: tempfile::TempDir, path: &Path) -> Result<Self, String> {
+        let mut bench = Self::over(folder, path, Container::Mp4, FPS25, 1.0);
+        let video = bench.media.videos().next().map(|(stream, _)| stream.index);
+        let audio = bench.media.audios().next().map(|(stream, _)| stream.index);
+        let package = packager::open(&bench.source, &bench.media, video, audio).await?;
+        let duration = bench.media.duration_seconds.unwrap_or(1.0);
+        bench.grid = Arc::new(match package.index() {
+            Some(index) => {
+                let pictures = index.end as f64 / 90_000.0;
+                Grid::keyframes(&index.keyframes[1..], 1.0, duration.max(pictures))
+            }
+            None => Grid::steps(2.0, duration),
+        });
+        bench.package = Some(Arc::new(package));
+        bench.rendition = Arc::new(Rendition {
+            video: video.map(|stream| VideoPlan::Copy { stream }),
+            audio: audio.map(|stream| AudioPlan::Copy { stream }),
+        });
+        Ok(bench)
+    }
+
+    async fn packaged(&self, first: usize, through: usize) -> Vec<Segment> {
+        let mut run = Packager.start(self.job(first), through).unwrap();
+        let mut segments = Vec::new();
+        for _ in first..=through.min(self.grid.len() - 1) {
+            segments.push(next(&mut run).await.expect("a segment").unwrap());
+        }
+        segments
+    }
+
+    /// What differs from ffmpeg's copy; nothing, when all is well.
+    async fn compare(&self, path: &Path) -> Vec<String> {
+        let all = self.packaged(0, usize::MAX).await;
+        let (ours, theirs) = (self.write("ours.ts", &all), self.folder.path().join("theirs.ts"));
+        let streams: Vec<u32> = self.media.videos().map(|(s, _)| s.index).take(1).collect();
+        let audio = self.media.audios().map(|(s, _)| s.index).take(1);
+        copied(path, &self.media, &streams.into_iter().chain(audio).collect::<Vec<_>>(), &theirs);
+        let (a, b) = (sent(&ours), sent(&theirs));
+        let mut differences = Vec::new();
+        // ffmpeg rounds what it moves the file by to the track's own clock, and counts sound on from its first packet.
+        let moved = if self.media.start_seconds == 0.0 { 0 } else { 4 };
+        for (kind, slack) in [("video", 1 + moved), ("audio", 2 + moved)] {
+            let of = |packets: &BTreeMap<String, Vec<Sent>>| packets.get(kind).cloned().unwrap_or_default();
+            differences.extend(difference(&of(&a), &of(&b), slack).map(|words| format!("{kind} {words}")));
+        }
+        for kind in ["0:v?", "0:a?"] {
+            if decoded(&ours, kind) != decoded(&theirs, kind) {
+                differences.push(format!("{kind} decodes differently"));
+            }
+        }
+        differences
+    }
+}
+
+const X264: &str = "-c:v libx264 -preset ultrafast -x264-params keyint=37:scenecut=0 -c:a aac -b:a 64k";
+
+#[tokio::test]
+async fn packets_are_those_of_ffmpegs_copy() {
+    let mut wrong = Vec::new();
+    for (name, made_by) in [
+        ("end.mp4", "-bf 3"),
+        ("front.mp4", "-bf 2 -movflags +faststart"),
+        ("baseline.mp4", "-bf 0"),
+        ("late.mp4", "-bf 2 -output_ts_offset 1.5"),
+        ("no-edits.mp4", "-bf 2 -use_editlist 0"),
+        ("negative.mp4", "-bf 2 -movflags +negative_cts_offsets"),
+        ("fragments.mp4", "-bf 2 -movflags +frag_keyframe+empty_moov+default_base_moof"),
+        ("partly.mp4", "-bf 2 -movflags +frag_keyframe+delay_moov"),
+        ("mono.mp4", "-bf 2 -ac 1 -ar 44100"),
+        ("intra.mp4", "-g 1 -x264-params keyint=1"),
+        ("a.mov", "-bf 2"),
+        ("silent.mp4", "-bf 2 -an"),
+        ("sound.m4a", "-vn"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        film::flash_and_beep(&path, 5, &format!("{X264} {made_by}"));
+        let bench = Bench::packaging(folder, &path).await.unwrap_or_else(|why| panic!("{name}: {why}"));
+        wrong.extend(bench.compare(&path).await.into_iter().map(|difference| format!("{name}: {difference}")));
+        let complaints = film::complaints(&bench.folder.path().join("ours.ts"));
+        if !complaints.is_empty() {
+            wrong.push(format!("{name}: {complaints}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Packets whose counter does not go on from the one before on its PID.
+fn breaks(stream: &[u8]) -> usize {
+    let mut next: BTreeMap<u16, u8> = BTreeMap::new();
+    let packets = stream.as_chunks::<188>().0.iter().filter_map(Packet::new);
+    let with_payload = packets.filter(|packet| packet.payload_at().is_some());
+    let is_break = |packet: &Packet| {
+        next.insert(packet.pid(), (packet.counter() + 1) % 16).is_some_and(|due| due != packet.counter())
+    };
+    with_payload.filter(is_break).count()
+}
+
+#[tokio::test]
+async fn any_segment_is_the_same_made_alone_and_follows_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mp4");
+    film::flash_and_beep(&path, 9, &format!("{X264} -bf 2"));
+    let bench = Bench::packaging(folder, &path).await.unwrap();
+    let all = bench.packaged(0, usize::MAX).await;
+    assert_eq!(all.len(), bench.grid.len());
+    for index in [3, 0, 5, 1] {
+        assert_eq!(bench.packaged(index, index).await[0].bytes, all[index].bytes, "segment {index}");
+    }
+    for order in [[0, 1, 2, 3], [4, 2, 5, 0]] {
+        let joined: Vec<u8> = order.iter().flat_map(|&index| all[index].bytes.to_vec()).collect();
+        assert_eq!(breaks(&joined), 0, "{order:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_rests_at_its_gate_and_ends_when_its_file_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mp4");
+    film::flash_and_beep(&path, 6, X264);
+    let bench = Bench::packaging(folder, &path).await.unwrap();
+    let mut run = Packager.start(bench.job(0), 1).unwrap();
+    for index in 0..2 {
+        assert_eq!(next(&mut run).await.unwrap().unwrap().index, index);
+    }
+    let rests = tokio::time::timeout(Duration::from_millis(100), run.next()).await;
+    assert!(rests.is_err(), "segment 2 is behind the gate");
+    std::fs::File::options().append(true).open(&path).unwrap().set_len(9_000).unwrap();
+    run.allow_through(2);
+    assert!(matches!(next(&mut run).await, Some(Err(RunError::SourceChanged))));
+    assert!(next(&mut run).await.is_none());
+}
+
+#[tokio::test]
+async fn what_cannot_be_packaged_is_left_to_others_with_a_reason() {
+    for (name, made_by, why) in [
+        ("a.mp4", "-c:v mpeg4 -c:a aac", "mpeg4 is not packaged"),
+        ("a.mp4", "-c:v libx264 -preset ultrafast -c:a ac3", "ac3 is not packaged"),
+        ("a.mp4", "-c:v libx264 -preset ultrafast -bf 2 -movflags +frag_keyframe+negative_cts_offsets", "negative"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        film::flash_and_beep(&path, 2, made_by);
+        let refused = Bench::packaging(folder, &path).await.map(|_| "packaged").unwrap_err();
+        assert!(refused.contains(why), "{made_by}: {refused}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mp4");
+    film::flash_and_beep(&path, 2, X264);
+    let mut media = film::media(&path, Container::Mp4);
+    if let StreamKind::Video(video) = &mut media.streams[0].kind {
+        video.sample_aspect = (4, 3);
+    }
+    let refused = packager::open(&film::open(&path), &media, Some(0), Some(1)).await.unwrap_err();
+    assert!(refused.contains("pixel aspect"), "{refused}");
+}

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::Service;
 use super::runs::Work;
-use super::{Service, sidecars};
+use super::sidecars::{self, Sidecar};
 use crate::domain::grid::Grid;
-use crate::domain::media::{Media, Stream};
+use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, DeviceProfile, Reason, SubtitleWish, Tracks, Wish};
 use crate::domain::playlist::SubtitleRendition;
@@ -56,7 +57,7 @@ pub enum SubtitleRequest {
     None,
     /// A stream of the item: text beside the picture, bitmaps in it.
     Embedded,
-    /// A text file of the library, beside the picture: the one named, else the first that lies beside the item.
+    /// A text file of the library, beside the picture: the one named, else the best of those that lie beside the item.
     External,
     /// Drawn into the picture.
     Burn,
@@ -148,7 +149,7 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     let shown = picture(&media, &rendition);
     Ok(Planned::Session(Box::new(Plan {
         duration_seconds: duration,
-        subtitles: text_subtitles(&media, &wish),
+        subtitles: text_subtitles(&media, &wish, source.file_name()),
         size: shown.map(|(size, _)| size),
         frame_rate: shown.and_then(|(_, rate)| rate),
         bandwidth,
@@ -234,7 +235,9 @@ async fn wish(
         }
         (SubtitleRequest::External, _, None) => {
             let beside = sidecars::beside(&service.library, source).await?;
-            let text = beside.into_iter().find(|sidecar| sidecar.format.is_text());
+            // What everybody is to read, before what only some need.
+            let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
+            let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
             let none = || Error::field("subtitlePath", "is needed, for no text subtitle file lies beside this file");
             SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
         }
@@ -339,15 +342,18 @@ fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> A
     AudioPlan::Encode { stream: index, channels, kbps }
 }
 
-fn text_subtitles(media: &Media, wish: &Wish) -> Option<TextSubtitles> {
+fn text_subtitles(media: &Media, wish: &Wish, file_name: &str) -> Option<TextSubtitles> {
+    let tag = |language: &Option<String>| language.as_deref().and_then(language_tag);
     let rendition = match &wish.subtitle {
         SubtitleWish::Text { stream } => {
             let stream = media.stream(*stream)?;
-            SubtitleRendition { name: subtitle_name(stream), language: stream.language.clone(), forced: stream.forced }
+            SubtitleRendition { name: subtitle_name(stream), language: tag(&stream.language), forced: stream.forced }
         }
         SubtitleWish::TextSidecar { path } => {
-            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-            SubtitleRendition { name, language: None, forced: false }
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let told = sidecars::described(file_name, name);
+            let (language, forced) = told.map_or((None, false), |told| (tag(&told.language), told.forced));
+            SubtitleRendition { name: name.to_owned(), language, forced }
         }
         SubtitleWish::None | SubtitleWish::Burn(_) => return None,
     };

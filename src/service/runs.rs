@@ -74,6 +74,10 @@ pub struct Progress {
     pub produced_seconds: f64,
     /// Seconds of media made per second of work; None before the first segment.
     pub speed: Option<f64>,
+    /// Producers started so far.
+    pub runs_started: usize,
+    /// The segment the last of them began at.
+    pub run_from: Option<usize>,
     /// Why the owner gave up.
     pub failure: Option<RunError>,
 }

@@ -89,7 +89,7 @@ fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {
     let mut found: Vec<Sidecar> = matching(media, &names)
         .into_iter()
         .take(SIDECARS)
-        .map(|file| Sidecar { path: format!("{folder}/{file}"), ..described(media, file) })
+        .filter_map(|file| Some(Sidecar { path: format!("{folder}/{file}"), ..described(media, file)? }))
         .filter(|sidecar| roots.open_file(&sidecar.path).is_ok())
         .collect();
     for (place, sidecar) in found.iter_mut().enumerate() {
@@ -128,13 +128,14 @@ fn matching<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
     found
 }
 
-/// Reads language and flags out of what stands between the media file's stem and the extension.
-fn described(media: &str, file: &str) -> Sidecar {
+/// What the name of a subtitle file tells: language and flags stand between the media file's stem and the extension.
+/// Id and path are left empty; None for what is no subtitle by its name.
+pub fn described(media: &str, file: &str) -> Option<Sidecar> {
     let mut sidecar = Sidecar {
         id: String::new(),
         path: String::new(),
         file: file.to_owned(),
-        format: extension(file).and_then(Format::of).expect("only subtitle names are described"),
+        format: extension(file).and_then(Format::of)?,
         language: None,
         title: None,
         default: false,
@@ -155,7 +156,7 @@ fn described(media: &str, file: &str) -> Sidecar {
         }
     }
     sidecar.title = (!rest.is_empty()).then(|| rest.join(" "));
-    sidecar
+    Some(sidecar)
 }
 
 /// Two or three letters, with or without a region; longer words are titles.
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_name_tells_language_and_flags() {
-        let read = |file| described("Example (2020).mkv", file);
+        let read = |file| described("Example (2020).mkv", file).unwrap();
         let plain = read("Example (2020).srt");
         assert_eq!((plain.language, plain.title, plain.forced), (None, None, false));
         let forced = read("Example (2020).pt-BR.forced.ass");

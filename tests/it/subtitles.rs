@@ -215,7 +215,7 @@ async fn text_beside_the_picture_is_a_rendition_on_the_same_timeline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_external_subtitle_that_is_not_named_is_the_first_text_beside_the_item() {
+async fn an_external_subtitle_that_is_not_named_is_the_one_for_everybody() {
     let folder = folder_with_film();
     let at = |name: &str| folder.path().join(name);
     // First by name, but pictures.
@@ -225,10 +225,24 @@ async fn an_external_subtitle_that_is_not_named_is_the_first_text_beside_the_ite
     let (status, started) = play::start(&server, &at("film.mkv"), wish.clone()).await;
     assert_eq!((status, &started["decision"]["subtitle"]), (200, &json!("webvtt")), "{started}");
     let stream = play::Stream::open(&server, &started).await.unwrap();
-    assert!(stream.index_text.contains("NAME=\"film.de.forced.srt\""), "{}", stream.index_text);
+    let rendition = |stream: &play::Stream| {
+        let line = stream.index_text.lines().find(|line| line.contains("TYPE=SUBTITLES")).unwrap().to_owned();
+        line.split_once("NAME=").unwrap().1.split(",URI").next().unwrap().to_owned()
+    };
+    // Not the forced one, though it comes first by name.
+    let en = "\"film.en.srt\",DEFAULT=YES,AUTOSELECT=YES,FORCED=NO,LANGUAGE=\"en\"";
+    assert_eq!(rendition(&stream), en);
+    play::stop(&server, &started).await;
+
+    std::fs::rename(at("film.de.forced.srt"), at("film.ger.default.forced.srt")).unwrap();
+    let (_, started) = play::start(&server, &at("film.mkv"), wish.clone()).await;
+    let stream = play::Stream::open(&server, &started).await.unwrap();
+    let de = "\"film.ger.default.forced.srt\",DEFAULT=YES,AUTOSELECT=YES,FORCED=YES,LANGUAGE=\"de\"";
+    assert_eq!(rendition(&stream), de);
     let segment = stream.subtitle(0).await.unwrap();
     assert!(segment.contains("\n00:00:01.000 --> 00:00:02.000\nCafé\n"), "{segment}");
     play::stop(&server, &started).await;
+    std::fs::rename(at("film.ger.default.forced.srt"), at("film.de.forced.srt")).unwrap();
 
     for text in ["film.de.forced.srt", "film.en.srt", "film.fr.srt", "film.xx.vtt"] {
         std::fs::remove_file(at(text)).unwrap();

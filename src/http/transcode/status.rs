@@ -61,6 +61,9 @@ struct Diagnostics {
     audio: Option<AudioBody>,
     /// Seconds of media made per second of work.
     speed: Option<f64>,
+    /// Producers started for this rendition so far, and the segment the last of them began at.
+    runs_started: usize,
+    run_from_segment: Option<usize>,
     segments_ready: usize,
     produced_seconds: f64,
     buffered_bytes: u64,
@@ -144,6 +147,8 @@ impl Diagnostics {
             }),
             audio: sound.map(|(action, codec, _)| AudioBody { action, codec }),
             speed: status.progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
+            runs_started: status.progress.runs_started,
+            run_from_segment: status.progress.run_from,
             segments_ready: status.progress.segments_ready,
             produced_seconds: round_ms(status.progress.produced_seconds),
             buffered_bytes: status.progress.buffered_bytes,

@@ -371,6 +371,10 @@ impl Owner {
         match self.transcoder.start(self.work.job(first), first) {
             Ok(run) => {
                 tracing::debug!(rendition = &*self.name, first, "run started");
+                self.progress.send_modify(|progress| {
+                    progress.runs_started += 1;
+                    progress.run_from = Some(first);
+                });
                 let since = Instant::now();
                 self.runs.push(Active { run, delivered: 0, next: first, gate: first, since });
                 true

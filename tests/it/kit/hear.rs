@@ -13,8 +13,10 @@ const REACH: usize = STEPS / 4;
 
 /// Loudness of a file's first sound from `start` (seconds of its own clock) on, in steps of 5 ms; a minute at most.
 async fn loudness(path: &Path, start: f64) -> Vec<f64> {
+    // Not the very start: where the two are equal ffmpeg moves the stream to where it alone begins.
+    let offset = format!("{:.6}", 2e-6 - start);
     let output = Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "quiet", "-copyts", "-itsoffset", &format!("{:.6}", -start), "-i"])
+        .args(["-nostdin", "-v", "quiet", "-copyts", "-itsoffset", &offset, "-i"])
         .arg(path)
         .args(["-map", "0:a:0", "-t", "60", "-af", "aresample=8000:async=1:min_hard_comp=0.01:first_pts=0"])
         .args(["-ac", "1", "-f", "s16le", "-"])

@@ -1,0 +1,86 @@
+//! Seeks in a long film: the right pictures, one start each, and nothing made that nobody waits for.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::play::{self, Stream};
+use crate::kit::{self, film};
+
+const SECONDS: usize = 7200;
+/// Pictures a second.
+const RATE: usize = 2;
+
+/// Two hours of which every picture tells its number by its colour: once as browsers play it, once as none does.
+fn library() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let colours = "geq=lum='20+10*mod(N\\,20)':cb='20+10*mod(floor(N/20)\\,20)':cr='20+5*floor(N/400)'";
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-f", "lavfi", "-i"])
+        .arg(format!("nullsrc=s=16x16:r={RATE}:d={SECONDS},format=yuv420p,{colours}"))
+        .args("-map 0 -c:v libx264 -preset ultrafast -qp 4 -g 4 -bf 0 -pix_fmt yuv420p".split(' '))
+        .arg(folder.path().join("copied.mp4"))
+        .args("-map 0 -c:v mpeg4 -q:v 2 -g 4".split(' '))
+        .arg(folder.path().join("encoded.mkv"))
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+    folder
+}
+
+/// The numbers the pictures of a segment tell.
+fn numbers(path: &Path) -> Vec<usize> {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
+    let output = command.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-"]).output().expect("ffmpeg runs");
+    let steps = |mean: usize, step: usize| (mean - 20 + step / 2) / step;
+    let mean =
+        |plane: &[u8]| plane.iter().map(|&value| usize::from(value)).sum::<usize>().div_ceil(plane.len()).max(20);
+    let number = |picture: &[u8]| {
+        let (luma, blue, red) = (mean(&picture[..256]), mean(&picture[256..320]), mean(&picture[320..]));
+        steps(luma, 10) + 20 * steps(blue, 10) + 400 * steps(red, 5)
+    };
+    output.stdout.chunks_exact(384).map(number).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_seeks_in_a_long_film_each_cost_one_start_and_give_the_right_pictures() {
+    let folder = library();
+    let server = kit::server(&[folder.path()]).await;
+    for (name, action) in [("copied.mp4", "copy"), ("encoded.mkv", "encode")] {
+        let wish = json!({"forceTranscode": true});
+        let (status, started) = play::start(&server, &folder.path().join(name), wish).await;
+        assert_eq!((status, &started["decision"]["video"]), (200, &json!(action)), "{started}");
+        let stream = Stream::open(&server, &started).await.unwrap();
+        assert!((stream.duration() - SECONDS as f64).abs() < 1.0, "{}", stream.duration());
+        let folder_url = format!("/api/stream/transcode/{}", started["sessionId"].as_str().unwrap());
+        let runs = async || -> Value {
+            let answer = server.get(&format!("{folder_url}/status")).send().await.unwrap();
+            answer.json::<Value>().await.unwrap()["diagnostics"].take()
+        };
+        let (mut place, mut starts) = (2_463_534_242_u32, runs().await["runsStarted"].as_u64().unwrap());
+        for _ in 0..10 {
+            // As random as it must be, and the same in every run (xorshift).
+            place ^= place << 13;
+            place ^= place >> 17;
+            place ^= place << 5;
+            let index = place as usize % stream.segments.len();
+            let bytes = stream.segment(index).await.unwrap();
+            let now = runs().await;
+            assert_eq!(now["runsStarted"], starts + 1, "{name} {index}: {now}");
+            assert_eq!(now["runFromSegment"], index, "{name}: it began with what was waited for: {now}");
+            starts += 1;
+            let kept = folder.path().join("segment.ts");
+            std::fs::write(&kept, bytes).unwrap();
+            let (begin, end) = stream.span(index);
+            let (first, last) = ((begin * RATE as f64).round() as usize, (end * RATE as f64).round() as usize);
+            assert_eq!(numbers(&kept), (first..last).collect::<Vec<_>>(), "{name} segment {index}");
+            let mut times: Vec<i64> = film::packets(&kept).iter().map(|packet| packet.pts).collect();
+            times.sort_unstable();
+            let expected: Vec<i64> = (first..last).map(|n| 90_000 * (3600 * RATE + n) as i64 / RATE as i64).collect();
+            assert_eq!(times, expected, "{name} segment {index}");
+        }
+        play::stop(&server, &started).await;
+    }
+}

@@ -59,9 +59,11 @@ pub async fn run_on(
     welcome(address, code.as_deref());
 
     let (told, stopping) = oneshot::channel();
+    let events = service.events.clone();
     let stop = async move {
         stop.await;
         tracing::info!("stopping");
+        events.close();
         let _ = told.send(());
     };
     let overdue = async move {
@@ -90,6 +92,9 @@ async fn tidy(service: Arc<Service>) {
         minutes.tick().await;
         if let Err(error) = service.accounts.tidy().await {
             tracing::warn!(%error, "accounts could not be tidied");
+        }
+        if let Err(error) = service.tidy_progress().await {
+            tracing::warn!(%error, "progress could not be tidied");
         }
     }
 }

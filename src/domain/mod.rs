@@ -10,6 +10,7 @@ pub mod mpegts;
 pub mod plan;
 pub mod playback;
 pub mod playlist;
+pub mod progress;
 pub mod range;
 pub mod session;
 pub mod signing;

@@ -45,6 +45,25 @@ impl Roots {
         let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Folder { roots: self, fd, located })
     }
+
+    /// What a request path leads to; None for what is not there, not within the roots, or neither file nor folder.
+    /// Blocks on the file system.
+    pub fn look(&self, raw: &str) -> Option<Target> {
+        self.look_beneath(&self.locate(raw).ok()?)
+    }
+
+    fn look_beneath(&self, located: &Located) -> Option<Target> {
+        let fd = self.open_beneath(located, OFlags::PATH).ok()?;
+        let stat = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH).ok()?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Some(Target::Folder),
+            FileType::RegularFile => {
+                let age = Duration::new(u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u32);
+                Some(Target::File { size_bytes: stat.st_size as u64, modified: SystemTime::UNIX_EPOCH + age })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Folder<'_> {
@@ -77,15 +96,6 @@ impl Folder<'_> {
     pub fn look(&self, name: &str) -> Option<Target> {
         let mut located = self.located.clone();
         located.relative.push(name);
-        let fd = self.roots.open_beneath(&located, OFlags::PATH).ok()?;
-        let stat = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH).ok()?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Some(Target::Folder),
-            FileType::RegularFile => {
-                let age = Duration::new(u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u32);
-                Some(Target::File { size_bytes: stat.st_size as u64, modified: SystemTime::UNIX_EPOCH + age })
-            }
-            _ => None,
-        }
+        self.roots.look_beneath(&located)
     }
 }

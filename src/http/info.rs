@@ -10,6 +10,7 @@ use warp::reply::Response;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, get, post};
+use super::progress::WatchProgress;
 use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::DeviceProfile;
@@ -30,7 +31,7 @@ use wire::MediaInfo;
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// Unreserved characters of RFC 3986 and the slash, which a query may hold as it is.
-const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -83,7 +84,10 @@ async fn answer(
     let beside = sidecars::beside(&service.library, &source).await?;
     let available = !service.transcoder.report().await.proven.is_empty();
     let links = Links::signed(service, &principal, &source);
-    Ok(reply::json(&MediaInfo::new(&source, &probed, &beside, device, &links, available)?))
+    let mut info = MediaInfo::new(&source, &probed, &beside, device, &links, available)?;
+    let watched = service.watched_of(&principal.user_id, &source).await?;
+    info.watch_progress = watched.map(|record| WatchProgress::new(&principal.user_id, record, true));
+    Ok(reply::json(&info))
 }
 
 /// The same answer without a server: no link in it carries a grant.

@@ -10,6 +10,7 @@ use warp::reply::Response;
 
 use crate::service::Service;
 
+mod audiobook;
 mod auth;
 mod body;
 pub mod call;
@@ -17,11 +18,13 @@ mod conditional;
 mod cors;
 mod dispatch;
 pub mod endpoint;
+mod events;
 mod file;
 mod health;
 pub mod info;
 mod library;
 pub mod openapi;
+pub mod progress;
 pub mod reply;
 pub mod serve;
 mod subtitle;
@@ -47,6 +50,9 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         library::endpoints(service),
         health::endpoints(service),
         subtitle::endpoints(service),
+        progress::endpoints(service),
+        audiobook::endpoints(service),
+        events::endpoints(service),
         workers::endpoints(service),
         web::endpoints(service),
         auth::endpoints(service),

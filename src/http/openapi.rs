@@ -13,7 +13,9 @@ use warp::reply::Response;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
-use super::{auth, file, health, info, library, reply, subtitle, transcode, users, workers};
+use super::{
+    audiobook, auth, events, file, health, info, library, progress, reply, subtitle, transcode, users, workers,
+};
 use crate::domain::access::Access;
 use crate::error::{Code, Result};
 use crate::service::Service;
@@ -31,6 +33,11 @@ const ADMIN: [&str; 1] = ["/api/users"];
 #[derive(OpenApi)]
 #[openapi(
     paths(
+        audiobook::book,
+        audiobook::history,
+        audiobook::read,
+        audiobook::reset,
+        audiobook::save,
         auth::change_password,
         auth::login,
         auth::logout,
@@ -40,12 +47,19 @@ const ADMIN: [&str; 1] = ["/api/users"];
         auth::sessions,
         auth::set_up,
         auth::status,
+        events::events,
         file::file,
         health::health,
         info::info_full,
         info::info_full_for_device,
         library::browse,
         openapi,
+        progress::history,
+        progress::mark_watched,
+        progress::next_up,
+        progress::read,
+        progress::reset,
+        progress::save,
         subtitle::subtitle,
         transcode::index,
         transcode::session_asset,

@@ -157,7 +157,11 @@ impl Probes {
         probe::thorough(&self.tools, source).await
     }
 
-    async fn fingerprint(&self, source: &Arc<Source>) -> Result<String> {
+    /// Identity of a file by its content, whatever its name.
+    ///
+    /// # Errors
+    /// `SOURCE_READ_FAILED`.
+    pub async fn fingerprint(&self, source: &Arc<Source>) -> Result<String> {
         let held = source.clone();
         let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
         reading

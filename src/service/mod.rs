@@ -5,14 +5,17 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::engine::source::Roots;
 use crate::error::Result;
-use crate::store::Store;
+use crate::store::{Store, Tree};
 
 pub mod accounts;
+pub mod audiobook;
 pub mod clock;
+pub mod events;
 pub mod library;
 pub mod listing;
 pub mod media;
 pub mod planner;
+pub mod progress;
 pub mod quarantine;
 pub mod runs;
 pub mod sessions;
@@ -21,9 +24,12 @@ pub mod subtitles;
 pub mod workers;
 
 use accounts::Accounts;
+use audiobook::FolderBooks;
 use clock::Clock;
+use events::Events;
 use library::Library;
 use media::Probes;
+use progress::Progress;
 use quarantine::Quarantine;
 use sessions::Sessions;
 use subtitles::Subtitles;
@@ -41,6 +47,12 @@ pub struct Service {
     pub media: Probes,
     pub subtitles: Subtitles,
     pub sessions: Sessions,
+    pub events: Arc<Events>,
+    /// What is watched.
+    pub progress: Progress,
+    /// What is read to one.
+    pub books: Progress,
+    pub folders: FolderBooks,
 }
 
 impl Service {
@@ -55,8 +67,14 @@ impl Service {
         let quarantine = Quarantine::open(config.state.join("reading"))?;
         let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine);
         let clock = Clock::default();
+        let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random::<4>()));
+        let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone());
         Ok(Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
+            progress: kept(Tree::Progress)?,
+            books: kept(Tree::Books)?,
+            folders: FolderBooks::default(),
+            events,
             media,
             store,
             clock,

@@ -48,6 +48,8 @@ trees! {
     Logins "logins",
     Probes "probes",
     Indexes "indexes",
+    Progress "progress",
+    Books "books",
 }
 
 /// The state of one server. Cheap to clone; the last clone closes it.
@@ -138,15 +140,22 @@ impl Store {
     /// # Errors
     /// As [`Self::get`], for the first record that cannot be read.
     pub fn scan<T: DeserializeOwned>(&self, tree: Tree) -> Result<Vec<(String, T)>> {
-        self.tree(tree)
-            .iter()
-            .map(|entry| {
-                let (key, stored) = entry.map_err(|cause| damaged(tree, "?", cause))?;
-                let key = String::from_utf8_lossy(&key).into_owned();
-                let value = record::open(tree.name(), &key, &stored).map_err(|cause| damaged(tree, &key, cause))?;
-                Ok((key, value))
-            })
-            .collect()
+        let mut all = Vec::new();
+        self.each(tree, |key, value| all.push((key.to_owned(), value)))?;
+        Ok(all)
+    }
+
+    /// Shows every record of a tree, by key, without holding them all.
+    ///
+    /// # Errors
+    /// As [`Self::get`], for the first record that cannot be read.
+    pub fn each<T: DeserializeOwned>(&self, tree: Tree, mut show: impl FnMut(&str, T)) -> Result<()> {
+        for entry in self.tree(tree).iter() {
+            let (key, stored) = entry.map_err(|cause| damaged(tree, "?", cause))?;
+            let key = String::from_utf8_lossy(&key);
+            show(&key, record::open(tree.name(), &key, &stored).map_err(|cause| damaged(tree, &key, cause))?);
+        }
+        Ok(())
     }
 
     fn tree(&self, tree: Tree) -> &sled::Tree {

@@ -19,6 +19,8 @@ mod journeys;
 mod kit;
 /// The library over HTTP: paths, folders, bytes.
 mod library;
+/// What is remembered: progress, history, books, events, and what survives.
+mod memory;
 /// Media info and the play decision, over made files and over the corpus.
 mod probe;
 /// The program: commands, start, stop.

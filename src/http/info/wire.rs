@@ -15,6 +15,7 @@ use crate::domain::playback::DeviceProfile;
 use crate::domain::time::round_ms;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
+use crate::http::progress::WatchProgress;
 use crate::service::media::Probed;
 use crate::service::sidecars::Sidecar;
 
@@ -37,9 +38,8 @@ pub(super) struct MediaInfo {
     chapters: Vec<Chapter>,
     attachments: Vec<Attachment>,
     tags: Tags,
-    /// Filled once progress is kept.
-    #[schema(value_type = Option<Object>)]
-    watch_progress: Option<()>,
+    /// Null for a file that was never begun.
+    pub(super) watch_progress: Option<WatchProgress>,
     playback: Playback,
 }
 

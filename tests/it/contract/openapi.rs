@@ -138,11 +138,25 @@ async fn real_answers_fit_the_document() {
         ("get", "/api/library", &root),
         ("get", "/api/stream/info/full", &media),
         ("get", "/api/stream/v2-workers", ""),
+        ("get", "/api/stream/progress", &media),
+        ("get", "/api/stream/history", ""),
+        ("get", "/api/stream/next-up", ""),
+        ("get", "/api/stream/audiobook", &media),
+        ("get", "/api/stream/audiobook/progress", &media),
+        ("get", "/api/stream/audiobook/history", ""),
         // Refusals have a schema too.
         ("get", "/api/stream/info/full", "?path=relative"),
         ("get", "/api/library", "?path=/etc"),
+        ("delete", "/api/stream/progress", &media),
+        ("delete", "/api/stream/audiobook/progress", &media),
         ("delete", "/api/auth/sessions", ""),
     ];
+    let saved = json!({"mediaPath": path, "positionSeconds": 1, "completed": true});
+    holds(&server, &ada, "post", "/api/stream/progress", "", Some(saved)).await;
+    let saved = json!({"mediaPath": path});
+    holds(&server, &ada, "post", "/api/stream/progress/watched", "", Some(saved)).await;
+    let saved = json!({"audiobookPath": path, "positionSeconds": 0.5});
+    holds(&server, &ada, "post", "/api/stream/audiobook/progress", "", Some(saved)).await;
     for (method, path, query) in asked {
         holds(&server, &ada, method, path, query, None).await;
     }

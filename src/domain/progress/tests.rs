@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + seconds).unwrap()
+}
+
+fn wish(position: f64) -> Save {
+    Save {
+        media_id: "f_1".into(),
+        path: "/library/film.mkv".into(),
+        size_bytes: 1,
+        media_type: MediaType::Video,
+        title: "film".into(),
+        position_seconds: position,
+        duration_seconds: 5400.0,
+        completed: None,
+        player: "web".into(),
+        device_id: None,
+        audio_stream_index: None,
+        subtitle_stream_index: None,
+        book: None,
+        marks_watched: false,
+        client_updated_at: None,
+        version: None,
+    }
+}
+
+fn applied(verdict: Verdict) -> Record {
+    match verdict {
+        Verdict::Applied(record) => record,
+        Verdict::Stale(record) => panic!("refused for {record:?}"),
+    }
+}
+
+fn record(position: f64, duration: f64) -> Record {
+    applied(save(None, Save { duration_seconds: duration, ..wish(position) }, at(0)))
+}
+
+#[test]
+fn the_last_write_wins_when_nobody_says_when() {
+    let first = applied(save(None, wish(100.0), at(0)));
+    assert_eq!((first.version, first.position_seconds, first.first_watched_at), (1, 100.0, at(0)));
+    let second = applied(save(Some(&first), wish(50.0), at(10)));
+    assert_eq!((second.version, second.position_seconds), (2, 50.0));
+    assert_eq!((second.first_watched_at, second.last_watched_at, second.updated_at), (at(0), at(10), at(10)));
+}
+
+#[test]
+fn an_older_word_changes_nothing() {
+    let stored = applied(save(None, wish(100.0), at(0)));
+    let late = Save { client_updated_at: Some(at(-1)), ..wish(7.0) };
+    assert_eq!(save(Some(&stored), late, at(5)), Verdict::Stale(stored.clone()));
+    let same = Save { client_updated_at: Some(at(0)), ..wish(7.0) };
+    assert_eq!(applied(save(Some(&stored), same, at(5))).position_seconds, 7.0);
+    let other = Save { version: Some(3), ..wish(7.0) };
+    assert_eq!(save(Some(&stored), other.clone(), at(5)), Verdict::Stale(stored.clone()));
+    assert!(matches!(save(None, other, at(5)), Verdict::Stale(record) if record.version == 0));
+    let right = Save { version: Some(1), ..wish(7.0) };
+    assert_eq!(applied(save(Some(&stored), right, at(5))).version, 2);
+    let both = Save { version: Some(1), client_updated_at: Some(at(-1)), ..wish(7.0) };
+    assert!(matches!(save(Some(&stored), both, at(5)), Verdict::Stale(_)), "both must hold");
+}
+
+#[test]
+fn a_clock_years_ahead_shuts_nobody_out() {
+    let ahead = Save { client_updated_at: Some(at(1_000_000_000)), ..wish(100.0) };
+    let stored = applied(save(None, ahead, at(0)));
+    assert_eq!(stored.updated_at, at(0));
+    let honest = Save { client_updated_at: Some(at(10)), ..wish(120.0) };
+    assert_eq!(applied(save(Some(&stored), honest, at(10))).position_seconds, 120.0);
+}
+
+#[test]
+fn a_day_offline_is_listed_where_it_was_watched() {
+    let stored = applied(save(None, Save { client_updated_at: Some(at(-86_400)), ..wish(100.0) }, at(0)));
+    assert_eq!((stored.last_watched_at, stored.updated_at), (at(-86_400), at(-86_400)));
+}
+
+#[test]
+fn viewings_are_counted_when_they_end() {
+    let done = |stored: Option<&Record>, completed, now| {
+        applied(save(stored, Save { completed: Some(completed), ..wish(5400.0) }, at(now)))
+    };
+    let first = done(None, true, 0);
+    assert_eq!((first.play_count, first.completed_at, first.ever_completed), (1, Some(at(0)), true));
+    let again = done(Some(&first), true, 5);
+    assert_eq!((again.play_count, again.completed_at), (1, Some(at(0))), "still the same viewing");
+    let rewatch = done(Some(&again), false, 10);
+    assert_eq!((rewatch.play_count, rewatch.completed, rewatch.ever_completed), (1, false, true));
+    let second = done(Some(&rewatch), true, 20);
+    assert_eq!((second.play_count, second.completed_at), (2, Some(at(20))));
+    let marked = Save { completed: Some(true), marks_watched: true, ..wish(5400.0) };
+    assert_eq!(applied(save(Some(&second), marked, at(30))).play_count, 3);
+}
+
+#[test]
+fn a_stray_zero_can_be_undone() {
+    let mut stored = applied(save(None, wish(1312.5), at(0)));
+    stored = applied(save(Some(&stored), wish(0.0), at(5)));
+    assert_eq!(stored.position_seconds, 0.0);
+    assert_eq!(stored.past, [Past { position_seconds: 1312.5, at: at(0) }]);
+    for n in 1..=7 {
+        stored = applied(save(Some(&stored), wish(60.0 + f64::from(n)), at(10)));
+        stored = applied(save(Some(&stored), wish(0.0), at(11)));
+    }
+    let kept: Vec<f64> = stored.past.iter().map(|past| past.position_seconds).collect();
+    assert_eq!(kept, [67.0, 66.0, 65.0, 64.0, 63.0]);
+
+    let far = applied(save(None, wish(1312.5), at(0)));
+    for meant in [
+        Save { client_updated_at: Some(at(5)), ..wish(0.0) },
+        Save { version: Some(1), ..wish(0.0) },
+        Save { completed: Some(false), ..wish(0.0) },
+    ] {
+        assert_eq!(applied(save(Some(&far), meant, at(5))).past, [], "a device that says so means it");
+    }
+    let near = applied(save(None, wish(60.0), at(0)));
+    assert_eq!(applied(save(Some(&near), wish(0.0), at(5))).past, []);
+}
+
+#[test]
+fn a_reset_is_not_undone_by_a_late_device() {
+    let stored = applied(save(None, wish(1312.5), at(0)));
+    let reset = stored.reset(at(100));
+    assert_eq!((reset.position_seconds, reset.version, reset.reset), (0.0, 2, true));
+    let late = Save { client_updated_at: Some(at(50)), ..wish(1400.0) };
+    assert_eq!(save(Some(&reset), late, at(110)), Verdict::Stale(reset.clone()));
+    let fresh = applied(save(Some(&reset), wish(8.0), at(120)));
+    assert_eq!((fresh.version, fresh.reset, fresh.first_watched_at, fresh.play_count), (3, false, at(120), 0));
+}
+
+#[test]
+fn one_resumes_where_it_is_worth_it() {
+    for (position, duration, resume) in [
+        (0.0, 5400.0, 0.0),
+        (53.9, 5400.0, 0.0),
+        (54.0, 5400.0, 54.0),
+        (4.9, 300.0, 0.0),
+        (5.0, 300.0, 5.0),
+        (5130.0, 5400.0, 5130.0),
+        (5130.5, 5400.0, 0.0),
+        (270.0, 300.0, 270.0),
+        (270.5, 300.0, 0.0),
+        (4.0, 0.0, 0.0),
+        (900.0, 0.0, 900.0),
+    ] {
+        assert_eq!(record(position, duration).resume_seconds(), resume, "{position} of {duration}");
+    }
+    let mut done = record(2000.0, 5400.0);
+    done.completed = true;
+    assert_eq!(done.resume_seconds(), 0.0);
+}
+
+#[test]
+fn percentages_are_of_the_whole() {
+    assert_eq!(percentage(1312.5, 5400.0), 24.31);
+    assert_eq!(percentage(10.0, 0.0), 0.0);
+    assert_eq!(percentage(10.0, 5.0), 100.0);
+}
+
+/// Every order in which two devices' saves can arrive, each device's own order kept.
+fn interleavings(a: &[Save], b: &[Save]) -> Vec<Vec<Save>> {
+    match (a.split_first(), b.split_first()) {
+        (None, _) => vec![b.to_vec()],
+        (_, None) => vec![a.to_vec()],
+        (Some((first, rest)), Some((other, others))) => {
+            let begins = |head: &Save, tails: Vec<Vec<Save>>| -> Vec<Vec<Save>> {
+                tails.into_iter().map(|tail| [vec![head.clone()], tail].concat()).collect()
+            };
+            [begins(first, interleavings(rest, b)), begins(other, interleavings(a, others))].concat()
+        }
+    }
+}
+
+proptest! {
+    /// Two devices in one book: whatever the order of arrival, the newest word by client time stands in the end.
+    #[test]
+    fn the_newest_by_client_time_stands_after_every_interleaving(
+        times in proptest::collection::hash_set(-3600_i64..240, 1..8),
+        split in 0_usize..8,
+        pace in 0_i64..20,
+    ) {
+        let saves: Vec<Save> = times.iter().map(|time| Save {
+            client_updated_at: Some(at(*time)),
+            ..wish((time + 3600) as f64 + 1.0)
+        }).collect();
+        let newest = times.iter().max().unwrap();
+        let (a, b) = saves.split_at(split.min(saves.len()));
+        for order in interleavings(a, b) {
+            let mut stored: Option<Record> = None;
+            for (n, next) in order.into_iter().enumerate() {
+                // Arrival at any pace; no device's clock is more than the allowance ahead of ours.
+                if let Verdict::Applied(record) = save(stored.as_ref(), next, at(n as i64 * pace)) {
+                    stored = Some(record);
+                }
+            }
+            let stored = stored.unwrap();
+            prop_assert_eq!(stored.position_seconds, (newest + 3600) as f64 + 1.0);
+            prop_assert_eq!(stored.updated_at, at(*newest));
+        }
+    }
+
+    /// Versions grow by one with every applied save and by none with any other.
+    #[test]
+    fn versions_count_what_was_applied(
+        saves in proptest::collection::vec((proptest::option::of(-50_i64..50), proptest::option::of(0_u64..6)), 1..12),
+    ) {
+        let mut stored: Option<Record> = None;
+        let mut applied = 0;
+        for (n, (time, version)) in saves.into_iter().enumerate() {
+            let next = Save { client_updated_at: time.map(at), version, ..wish(n as f64) };
+            match save(stored.as_ref(), next, at(n as i64)) {
+                Verdict::Applied(record) => {
+                    applied += 1;
+                    prop_assert_eq!(record.version, applied);
+                    stored = Some(record);
+                }
+                Verdict::Stale(record) => prop_assert_eq!(record.version, applied),
+            }
+        }
+    }
+}

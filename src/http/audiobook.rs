@@ -1,0 +1,312 @@
+//! `/api/stream/audiobook`: books on one timeline, and how far somebody is in them (contract section 4).
+
+use std::sync::Arc;
+
+use percent_encoding::utf8_percent_encode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, delete, get, post};
+use super::info::QUERY;
+use super::progress::{filter, if_match, judge, limit, request, tag};
+use super::reply;
+use crate::domain::access::Access;
+use crate::domain::progress::{Record, Verdict};
+use crate::domain::time::{instant, round_ms};
+use crate::error::{Error, Result};
+use crate::service::Service;
+use crate::service::audiobook::{Book, BookPlace};
+use crate::service::progress::Wish;
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/stream/audiobook", Access::User).to(service, book),
+        post("/api/stream/audiobook/progress", Access::User).to(service, save),
+        get("/api/stream/audiobook/progress", Access::User).to(service, read),
+        delete("/api/stream/audiobook/progress", Access::User).to(service, reset),
+        get("/api/stream/audiobook/history", Access::User).to(service, history),
+    ]
+}
+
+/// How far one is in a book.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookSaveRequest {
+    /// A file, or a folder whose files are one book.
+    audiobook_path: String,
+    position_seconds: f64,
+    title: Option<String>,
+    /// The one at the position when absent.
+    chapter_index: Option<u32>,
+    chapter_position_seconds: Option<f64>,
+    /// That of the files when absent.
+    duration_seconds: Option<f64>,
+    /// Computed when absent, and when more than 1 off.
+    progress_percentage: Option<f64>,
+    /// 0.25 to 4; the last one, or 1, when absent.
+    playback_rate: Option<f64>,
+    completed: Option<bool>,
+    player: Option<String>,
+    device_id: Option<String>,
+    /// When the device saw this: an older save than what stands changes nothing.
+    client_updated_at: Option<String>,
+    /// The version this changes: any other than what stands changes nothing.
+    version: Option<u64>,
+}
+
+/// How far one user is in one book.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BookProgress {
+    audiobook_path: String,
+    /// Identity by content: renaming and moving change nothing.
+    media_id: String,
+    title: String,
+    chapter_index: u32,
+    chapter_position_seconds: f64,
+    position_seconds: f64,
+    duration_seconds: f64,
+    progress_percentage: f64,
+    playback_rate: f64,
+    completed: bool,
+    #[schema(format = DateTime)]
+    last_watched_at: String,
+    #[schema(format = DateTime)]
+    updated_at: String,
+    version: u64,
+    /// Whether the save that is answered here is in it.
+    applied: bool,
+    /// In lists: whether the book is there now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<bool>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct BookProgressAnswer {
+    /// Null for a book that was never begun.
+    progress: Option<BookProgress>,
+}
+
+/// A book that was put back.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookResetAnswer {
+    audiobook_path: String,
+    /// False when there was nothing.
+    deleted: bool,
+}
+
+/// A page of what was read to one.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookHistoryAnswer {
+    history: Vec<BookProgress>,
+    limit: usize,
+    total: usize,
+    /// Send it as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// A book on one timeline.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookAnswer {
+    audiobook_path: String,
+    media_id: String,
+    title: String,
+    duration_seconds: f64,
+    files: Vec<BookFile>,
+    chapters: Vec<BookChapter>,
+    /// Null for a book that was never begun.
+    progress: Option<BookProgress>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BookFile {
+    path: String,
+    mime_type: String,
+    /// On the book's timeline.
+    start_seconds: f64,
+    duration_seconds: f64,
+    /// Its bytes; `POST /api/stream/transcode/start` for what a player cannot play.
+    direct_url: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BookChapter {
+    index: usize,
+    title: Option<String>,
+    /// On the book's timeline.
+    start_seconds: f64,
+    end_seconds: f64,
+    file_index: usize,
+    /// Where it begins in its file.
+    file_start_seconds: f64,
+}
+
+/// A book's files and chapters on one timeline
+#[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
+    responses(
+        (status = 200, description = "The book", body = BookAnswer),
+        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: no sound in it")))]
+pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
+    let path = call.media_path()?;
+    let book = service.book(path).await?;
+    let progress = service.book_progress(&call.user()?.user_id, path).await?;
+    Ok(reply::json(&BookAnswer::new(book, progress)))
+}
+
+/// Save how far one is in a book
+#[utoipa::path(post, path = "/api/stream/audiobook/progress", request_body = BookSaveRequest, responses(
+    (status = 200, description = "The record as it stands now; `applied` false when something newer stood", body = BookProgressAnswer),
+    (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+    (status = 404, description = "`NOT_FOUND`: no such file or folder"),
+    (status = 409, description = "`CONFLICT`: with If-Match, when another version stands"),
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved, nothing older was lost")))]
+pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: BookSaveRequest = call.json().await?;
+    let (path, mut wish, place) = asked.wish()?;
+    wish.version = if_match(&call)?.or(wish.version);
+    let verdict: Verdict = service.save_book(&call.user()?.user_id, &path, wish, place).await?;
+    let (record, applied) = judge(&call, verdict)?;
+    let version = record.version;
+    let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
+    tag(&mut response, Some(version));
+    Ok(response)
+}
+
+/// How far one is in a book
+#[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
+    responses(
+        (status = 200, description = "What is known", body = BookProgressAnswer),
+        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: nothing is there, and nothing is remembered")))]
+pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
+    let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
+    let version = record.as_ref().map(|record| record.version);
+    let progress = record.map(|record| BookProgress::new(record, true));
+    let mut response = reply::json(&BookProgressAnswer { progress });
+    tag(&mut response, version);
+    Ok(response)
+}
+
+/// Put a book back to nothing
+#[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
+    responses(
+        (status = 200, description = "Nothing is remembered any more", body = BookResetAnswer),
+        (status = 403, description = "`FORBIDDEN`: outside the library roots")))]
+pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
+    let (audiobook_path, deleted) = service.reset_book(&call.user()?.user_id, call.media_path()?).await?;
+    Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
+}
+
+/// What was read to one, last first
+#[utoipa::path(get, path = "/api/stream/audiobook/history",
+    params(
+        ("limit" = Option<usize>, Query, description = "Records of a page: 1 to 200, 20 unless given"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("status" = Option<String>, Query, description = "all, in_progress or completed"),
+    ),
+    responses((status = 200, description = "Each with `available`: whether the book is there", body = BookHistoryAnswer)))]
+pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
+    let limit = limit(&call)?;
+    let page = service.books.history(&call.user()?.user_id, filter(&call)?, call.query("cursor")?, limit)?;
+    let available = service.available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let listed = page.records.into_iter().zip(available);
+    let history = listed
+        .map(|(record, there)| BookProgress { available: Some(there), ..BookProgress::new(record, true) })
+        .collect();
+    Ok(reply::json(&BookHistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
+}
+
+impl BookSaveRequest {
+    fn wish(self) -> Result<(String, Wish, BookPlace)> {
+        let within = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
+            Some(value) if !(low..=high).contains(&value) => {
+                Err(Error::field(field, format!("must be a number from {low} to {high}")))
+            }
+            value => Ok(value),
+        };
+        let optional = |field, value: Option<f64>| value.map(|value| request::seconds(field, value)).transpose();
+        let place = BookPlace {
+            chapter_index: self.chapter_index,
+            chapter_position_seconds: optional("chapterPositionSeconds", self.chapter_position_seconds)?,
+            playback_rate: within("playbackRate", self.playback_rate, 0.25, 4.0)?,
+            percentage: within("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
+        };
+        let wish = Wish {
+            title: request::title(self.title)?,
+            position_seconds: Some(request::seconds("positionSeconds", self.position_seconds)?),
+            duration_seconds: optional("durationSeconds", self.duration_seconds)?,
+            completed: self.completed,
+            player: self.player.map(request::player).transpose()?,
+            device_id: self.device_id.map(request::device).transpose()?,
+            client_updated_at: self.client_updated_at.as_deref().map(request::time).transpose()?,
+            version: self.version,
+            ..Wish::default()
+        };
+        Ok((self.audiobook_path, wish, place))
+    }
+}
+
+impl BookProgress {
+    pub fn new(record: Record, applied: bool) -> Self {
+        let percentage = record.percentage();
+        let (chapter_index, within, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |place| {
+            (place.chapter_index, place.chapter_position_seconds, place.playback_rate)
+        });
+        Self {
+            audiobook_path: record.path,
+            media_id: record.media_id,
+            title: record.title,
+            chapter_index,
+            chapter_position_seconds: round_ms(within),
+            position_seconds: round_ms(record.position_seconds),
+            duration_seconds: round_ms(record.duration_seconds),
+            progress_percentage: percentage,
+            playback_rate,
+            completed: record.completed,
+            last_watched_at: instant(record.last_watched_at),
+            updated_at: instant(record.updated_at),
+            version: record.version,
+            applied,
+            available: None,
+        }
+    }
+}
+
+impl BookAnswer {
+    fn new(book: Book, progress: Option<Record>) -> Self {
+        let chapter = |(index, chapter): (usize, &crate::service::audiobook::Chapter)| BookChapter {
+            index,
+            title: chapter.title.clone(),
+            start_seconds: round_ms(chapter.start_seconds),
+            end_seconds: round_ms(chapter.end_seconds),
+            file_index: chapter.part,
+            file_start_seconds: round_ms(chapter.start_seconds - book.parts[chapter.part].start_seconds),
+        };
+        let chapters = book.chapters.iter().enumerate().map(chapter).collect();
+        let file = |part: crate::service::audiobook::Part| BookFile {
+            direct_url: format!("/api/stream/file?path={}", utf8_percent_encode(&part.path, QUERY)),
+            path: part.path,
+            mime_type: part.mime_type,
+            start_seconds: round_ms(part.start_seconds),
+            duration_seconds: round_ms(part.duration_seconds),
+        };
+        Self {
+            audiobook_path: book.item.path,
+            media_id: book.item.media_id,
+            title: book.item.title,
+            duration_seconds: round_ms(book.duration_seconds),
+            files: book.parts.into_iter().map(file).collect(),
+            chapters,
+            progress: progress.map(|record| BookProgress::new(record, true)),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `GET /api/events`: what happens, as server-sent events (contract section 16).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use warp::Reply;
+use warp::reply::Response;
+
+use super::audiobook::BookProgress;
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::progress::WatchProgress;
+use crate::domain::access::Access;
+use crate::domain::progress::Record;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::events::{Event, Listener, What};
+
+/// Between two signs of life, so that proxies and clients know the stream stands.
+const PING: Duration = Duration::from_secs(15);
+
+/// Pieces between the server and a slow reader, and how long he may leave them lying.
+const PIPE: usize = 16;
+const STUCK: Duration = Duration::from_secs(30);
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![get("/api/events", Access::User).to(service, events)]
+}
+
+/// What happens, as it happens: `progress.updated`, `progress.deleted`, `library.changed`, and `resync` for a listener
+/// that missed something
+#[utoipa::path(get, path = "/api/events",
+    params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` seen: what came after it is sent first")),
+    responses(
+        (status = 200, description = "Server-sent events, a comment each 15 s", body = String, content_type = "text/event-stream"),
+        (status = 503, description = "`SERVER_BUSY`: too many listen")))]
+pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
+    let run = service.events.run.clone();
+    let user = call.user()?.user_id.clone();
+    let last = call.header("last-event-id");
+    let (after, foreign) = match last.map(|last| last.strip_prefix(&*run).and_then(|rest| rest.strip_prefix('-'))) {
+        None => (None, false),
+        Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
+    };
+    let listener = service.events.listen(&user, after);
+    let mut listener = listener.ok_or_else(|| Error::new(Code::ServerBusy, "too many listen").with_retry_after(30))?;
+    let (pipe, mut heard) = mpsc::channel(PIPE);
+    let hello = if foreign || listener.gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
+    let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
+    tokio::spawn(async move {
+        let mut text = hello.to_owned();
+        // A login that was revoked hears no more.
+        while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
+            let sent = tokio::time::timeout(STUCK, pipe.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                return;
+            }
+            text = tokio::select! {
+                next = next(&mut listener, &run) => match next {
+                    Some(next) => next,
+                    None => return,
+                },
+                () = pipe.closed() => return,
+            };
+        }
+    });
+    let body = stream::poll_fn(move |context| heard.poll_recv(context));
+    let mut response = warp::reply::stream(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// The next piece of the stream; None when the server stops.
+async fn next(listener: &mut Listener, run: &str) -> Option<String> {
+    if let Some(event) = listener.missed.pop_front() {
+        return Some(text(&event, run));
+    }
+    let deadline = tokio::time::sleep(PING);
+    tokio::pin!(deadline);
+    loop {
+        let told = tokio::select! {
+            told = listener.receiver.recv() => told,
+            () = &mut deadline => return Some(": still here\n\n".to_owned()),
+        };
+        match told {
+            Ok(event) if event.is_for(&listener.user_id) => return Some(text(&event, run)),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return Some("event: resync\ndata: {}\n\n".to_owned()),
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}
+
+fn text(event: &Event, run: &str) -> String {
+    let user = event.user_id.as_deref().unwrap_or_default();
+    let (name, data) = match &event.what {
+        What::Progress(record) if record.reset => (
+            "progress.deleted",
+            json!({"mediaPath": record.path, "mediaId": record.media_id, "version": record.version}),
+        ),
+        What::Progress(record) if record.book.is_some() => {
+            ("progress.updated", json!({"audiobook": BookProgress::new(Record::clone(record), true)}))
+        }
+        What::Progress(record) => {
+            ("progress.updated", json!({"progress": WatchProgress::new(user, Record::clone(record), true)}))
+        }
+        What::Library { folders } => ("library.changed", json!({"folders": folders})),
+    };
+    // JSON holds no line end, so a piece of data is one line.
+    format!("id: {run}-{}\nevent: {name}\ndata: {data}\n\n", event.id)
+}

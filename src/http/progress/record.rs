@@ -1,0 +1,108 @@
+//! A watch-progress record as it is sent.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::domain::progress::{Past, Record};
+use crate::domain::time::{instant, round_ms};
+
+/// How far one user is in one item (contract section 2).
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchProgress {
+    id: String,
+    user_id: String,
+    /// Identity by content: renaming and moving the file change nothing.
+    media_id: String,
+    media_path: String,
+    media_type: &'static str,
+    title: String,
+    position_seconds: f64,
+    /// 0 when unknown.
+    duration_seconds: f64,
+    progress_percentage: f64,
+    completed: bool,
+    player: String,
+    device_id: Option<String>,
+    audio_stream_index: Option<u32>,
+    subtitle_stream_index: Option<u32>,
+    /// Where to begin again: 0 when done, hardly begun, or at the end titles.
+    resume_position_seconds: f64,
+    play_count: u32,
+    ever_completed: bool,
+    #[schema(format = DateTime)]
+    completed_at: Option<String>,
+    #[schema(format = DateTime)]
+    first_watched_at: String,
+    #[schema(format = DateTime)]
+    last_watched_at: String,
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// Counts the changes.
+    version: u64,
+    /// Positions that a stray return to the start threw away, newest first.
+    position_history: Vec<PastPosition>,
+    /// Whether the save that is answered here is in it.
+    applied: bool,
+    /// In lists: whether the file is there now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<bool>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PastPosition {
+    position_seconds: f64,
+    #[schema(format = DateTime)]
+    at: String,
+}
+
+impl WatchProgress {
+    pub fn new(user_id: &str, record: Record, applied: bool) -> Self {
+        let resume = record.resume_seconds();
+        Self {
+            id: id("wp", user_id, &record.media_id),
+            user_id: user_id.to_owned(),
+            progress_percentage: record.percentage(),
+            media_id: record.media_id,
+            media_path: record.path,
+            media_type: record.media_type.name(),
+            title: record.title,
+            position_seconds: round_ms(record.position_seconds),
+            duration_seconds: round_ms(record.duration_seconds),
+            completed: record.completed,
+            player: record.player,
+            device_id: record.device_id,
+            audio_stream_index: record.audio_stream_index,
+            subtitle_stream_index: record.subtitle_stream_index,
+            resume_position_seconds: round_ms(resume),
+            play_count: record.play_count,
+            ever_completed: record.ever_completed,
+            completed_at: record.completed_at.map(instant),
+            first_watched_at: instant(record.first_watched_at),
+            last_watched_at: instant(record.last_watched_at),
+            updated_at: instant(record.updated_at),
+            version: record.version,
+            position_history: record.past.into_iter().map(PastPosition::from).collect(),
+            applied,
+            available: None,
+        }
+    }
+
+    /// The same in a list.
+    pub fn listed(self, available: bool) -> Self {
+        Self { available: Some(available), ..self }
+    }
+}
+
+impl From<Past> for PastPosition {
+    fn from(past: Past) -> Self {
+        Self { position_seconds: round_ms(past.position_seconds), at: instant(past.at) }
+    }
+}
+
+/// A name for a record that is the same whenever it is asked for.
+pub fn id(prefix: &str, user_id: &str, media_id: &str) -> String {
+    let hash = blake3::hash(format!("{user_id}/{media_id}").as_bytes()).to_hex();
+    format!("{prefix}_{}", &hash[..16])
+}

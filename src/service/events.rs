@@ -1,0 +1,134 @@
+//! What happens, told to whoever listens: bounded, and never waited for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::broadcast;
+
+use crate::domain::progress::Record;
+
+/// Events a listener may be behind before it is told that it missed some.
+const BEHIND: usize = 256;
+
+/// Events kept for listeners that come back.
+const KEPT: usize = 256;
+
+/// Listeners at once, of one user and in all.
+const LISTENERS_PER_USER: usize = 16;
+const LISTENERS: usize = 512;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Grows by one with every event since the start of the server.
+    pub id: u64,
+    /// Whom it concerns; None for everybody.
+    pub user_id: Option<String>,
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A record changed; one that was reset says so.
+    Progress(Box<Record>),
+    /// Files came, went or changed in these folders.
+    Library { folders: Vec<String> },
+}
+
+/// Where events are told and heard.
+pub struct Events {
+    /// Of this run of the server: ids of another run mean nothing here.
+    pub run: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// None once the server stops.
+    told: Option<broadcast::Sender<Arc<Event>>>,
+    last: u64,
+    kept: VecDeque<Arc<Event>>,
+    listeners: HashMap<String, usize>,
+}
+
+/// One who listens.
+pub struct Listener {
+    pub user_id: String,
+    /// Events that were told before, and that the listener has not seen.
+    pub missed: VecDeque<Arc<Event>>,
+    /// Whether there were more than were kept.
+    pub gap: bool,
+    pub receiver: broadcast::Receiver<Arc<Event>>,
+    events: Arc<Events>,
+}
+
+impl Events {
+    /// `run` names this run of the server.
+    pub fn new(run: String) -> Arc<Self> {
+        let told = Some(broadcast::channel(BEHIND).0);
+        let state = State { told, last: 0, kept: VecDeque::new(), listeners: HashMap::new() };
+        Arc::new(Self { run, state: Mutex::new(state) })
+    }
+
+    /// Tells `user_id`, or everybody.
+    pub fn tell(&self, user_id: Option<&str>, what: What) {
+        let mut state = self.state();
+        state.last += 1;
+        let event = Arc::new(Event { id: state.last, user_id: user_id.map(str::to_owned), what });
+        if state.kept.len() == KEPT {
+            state.kept.pop_front();
+        }
+        state.kept.push_back(event.clone());
+        // Sent under the lock, so that nobody hears twice or misses what falls between. Nobody may be listening.
+        let _ = state.told.as_ref().map(|told| told.send(event));
+    }
+
+    /// Ends every listener: the server stops.
+    pub fn close(&self) {
+        self.state().told = None;
+    }
+
+    /// Listens as a user, from behind the event `after` of this run, or from now. None when too many do, and when the server
+    /// stops.
+    pub fn listen(self: &Arc<Self>, user_id: &str, after: Option<u64>) -> Option<Listener> {
+        let mut state = self.state();
+        let receiver = state.told.as_ref()?.subscribe();
+        let all: usize = state.listeners.values().sum();
+        if all >= LISTENERS || state.listeners.get(user_id).is_some_and(|theirs| *theirs >= LISTENERS_PER_USER) {
+            return None;
+        }
+        *state.listeners.entry(user_id.to_owned()).or_default() += 1;
+        let oldest = state.kept.front().map_or(state.last + 1, |event| event.id);
+        let after = after.unwrap_or(state.last);
+        let missed = state.kept.iter().filter(|event| event.id > after && event.is_for(user_id)).cloned().collect();
+        Some(Listener {
+            user_id: user_id.to_owned(),
+            missed,
+            gap: after > state.last || after + 1 < oldest,
+            receiver,
+            events: self.clone(),
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Event {
+    pub fn is_for(&self, user_id: &str) -> bool {
+        self.user_id.as_deref().is_none_or(|whom| whom == user_id)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.events.state();
+        if let Some(theirs) = state.listeners.get_mut(&self.user_id) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                state.listeners.remove(&self.user_id);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What one user has begun, newest first: in memory, so that a list costs what it shows and not what there is.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::domain::progress::{MediaType, Record, Status};
+use crate::error::{Error, Result};
+
+/// Which records a list shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    pub media_type: Option<MediaType>,
+    pub status: Option<Status>,
+}
+
+/// Newest first, then by path; the id settles the rest.
+type Order = (Reverse<i64>, Arc<str>, Arc<str>);
+
+/// One record as lists know it.
+#[derive(Clone, Debug)]
+struct Row {
+    path: Arc<str>,
+    watched_ms: i64,
+    size_bytes: u64,
+    kind: (MediaType, Status),
+}
+
+/// One user's records.
+#[derive(Debug, Default)]
+pub struct Index {
+    rows: HashMap<Arc<str>, Row>,
+    recent: BTreeMap<Order, (MediaType, Status)>,
+    by_path: HashMap<Arc<str>, Arc<str>>,
+    counts: HashMap<(MediaType, Status), usize>,
+}
+
+/// Ids of one page, and where the next one begins.
+pub struct Found {
+    pub ids: Vec<Arc<str>>,
+    pub total: usize,
+    pub next_cursor: Option<String>,
+}
+
+impl Index {
+    /// Takes a record in, in place of what was known of its item.
+    pub fn put(&mut self, record: &Record) {
+        self.remove(&record.media_id);
+        if record.reset {
+            return;
+        }
+        let (id, path): (Arc<str>, Arc<str>) = (record.media_id.as_str().into(), record.path.as_str().into());
+        let kind = (record.media_type, record.status());
+        let row = Row {
+            path: path.clone(),
+            watched_ms: record.last_watched_at.as_millisecond(),
+            size_bytes: record.size_bytes,
+            kind,
+        };
+        self.recent.insert((Reverse(row.watched_ms), path.clone(), id.clone()), kind);
+        self.by_path.insert(path, id.clone());
+        *self.counts.entry(kind).or_default() += 1;
+        self.rows.insert(id, row);
+    }
+
+    /// Forgets an item.
+    pub fn remove(&mut self, id: &str) {
+        let Some((id, row)) = self.rows.remove_entry(id) else { return };
+        if self.by_path.get(&row.path) == Some(&id) {
+            self.by_path.remove(&row.path);
+        }
+        self.recent.remove(&(Reverse(row.watched_ms), row.path, id));
+        if let Some(count) = self.counts.get_mut(&row.kind) {
+            *count -= 1;
+        }
+    }
+
+    /// The item that was seen last at a path.
+    pub fn at(&self, path: &str) -> Option<&Arc<str>> {
+        self.by_path.get(path)
+    }
+
+    /// Where every item was seen last, with its size.
+    pub fn places(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, u64)> {
+        self.rows.iter().map(|(id, row)| (id, &row.path, row.size_bytes))
+    }
+
+    /// A page of at most `limit`.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for a cursor that is none.
+    pub fn page(&self, filter: Filter, cursor: Option<&str>, limit: usize) -> Result<Found> {
+        let begin = match cursor {
+            Some(cursor) => Bound::Excluded(read(cursor)?),
+            None => Bound::Unbounded,
+        };
+        let fits = |kind: &(MediaType, Status)| {
+            filter.media_type.is_none_or(|wanted| wanted == kind.0) && filter.status.is_none_or(|w| w == kind.1)
+        };
+        let rows = self.recent.range((begin, Bound::Unbounded)).filter(|(_, kind)| fits(kind));
+        let mut page: Vec<&Order> = rows.map(|(order, _)| order).take(limit + 1).collect();
+        let more = page.len() > limit;
+        page.truncate(limit);
+        Ok(Found {
+            total: self.counts.iter().filter(|(kind, _)| fits(kind)).map(|(_, count)| count).sum(),
+            next_cursor: page.last().filter(|_| more).map(|last| write(last)),
+            ids: page.into_iter().map(|(_, _, id)| id.clone()).collect(),
+        })
+    }
+}
+
+fn write((Reverse(watched_ms), path, id): &Order) -> String {
+    BASE64URL_NOPAD.encode(format!("{watched_ms} {id} {path}").as_bytes())
+}
+
+fn read(cursor: &str) -> Result<Order> {
+    let invalid = || Error::field("cursor", "is not one this server handed out");
+    let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.ok_or_else(invalid)?;
+    let mut parts = text.splitn(3, ' ');
+    let (Some(ms), Some(id), Some(path)) = (parts.next(), parts.next(), parts.next()) else { return Err(invalid()) };
+    Ok((Reverse(ms.parse().map_err(|_| invalid())?), path.into(), id.into()))
+}

@@ -1,0 +1,226 @@
+//! How far everybody is: saved durably, listed from memory, told to whoever listens.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::domain::progress::{self, Record, Save, Verdict};
+use crate::error::Result;
+use crate::service::clock::Clock;
+use crate::service::events::{Events, What};
+use crate::store::{Store, Tree};
+
+mod index;
+mod next_up;
+mod watch;
+
+pub use index::Filter;
+pub use next_up::{NextUp, follows};
+pub use watch::{Item, Wish, stem};
+
+use index::Index;
+
+/// Records of different items may change at once; those of one item wait for each other.
+const LANES: usize = 64;
+
+/// How long a reset is remembered against devices that come late.
+const REMEMBER_RESET: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// One page of a list.
+pub struct Page {
+    pub records: Vec<Record>,
+    pub total: usize,
+    pub next_cursor: Option<String>,
+}
+
+/// Keeper of the records of one kind: what is watched, or what is read to one.
+pub struct Progress {
+    store: Store,
+    clock: Clock,
+    tree: Tree,
+    events: Arc<Events>,
+    users: RwLock<HashMap<String, Index>>,
+    lanes: Vec<tokio::sync::Mutex<()>>,
+}
+
+impl Progress {
+    /// Reads what there is.
+    ///
+    /// # Errors
+    /// `INTERNAL` naming the record that cannot be read.
+    pub fn open(store: Store, tree: Tree, clock: Clock, events: Arc<Events>) -> Result<Self> {
+        let mut users: HashMap<String, Index> = HashMap::new();
+        store.each(tree, |key, record: Record| {
+            if let Some((user, _)) = key.split_once('/') {
+                users.entry(user.to_owned()).or_default().put(&record);
+            }
+        })?;
+        let lanes = (0..LANES).map(|_| tokio::sync::Mutex::default()).collect();
+        Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes })
+    }
+
+    /// A user's record of an item; None when it was never begun, or put back.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a record that cannot be read.
+    pub fn of(&self, user_id: &str, media_id: &str) -> Result<Option<Record>> {
+        Ok(self.stored(user_id, media_id)?.filter(|record| !record.reset))
+    }
+
+    /// A user's record of the item that was seen last at a path: for a path where nothing is any more.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn at(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
+        let id = self.read().get(user_id).and_then(|index| index.at(path).cloned());
+        id.map_or(Ok(None), |id| self.of(user_id, &id))
+    }
+
+    /// Decides over a save and writes it down; it is durable when this returns. `make` sees what stands.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL` when it could not be made durable; `INTERNAL` when what stands cannot be read.
+    pub async fn save(
+        &self,
+        user_id: &str,
+        media_id: &str,
+        make: impl FnOnce(Option<&Record>) -> Save,
+    ) -> Result<Verdict> {
+        let _lane = self.lane(user_id, media_id).lock().await;
+        let stored = self.stored(user_id, media_id)?;
+        let seen = stored.as_ref().filter(|record| !record.reset);
+        let verdict = progress::save(stored.as_ref(), make(seen), self.now());
+        if let Verdict::Applied(record) = &verdict {
+            self.write_down(user_id, record).await?;
+        }
+        Ok(verdict)
+    }
+
+    /// Puts a record back to nothing, durably; tells whether there was one.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub async fn reset(&self, user_id: &str, media_id: &str) -> Result<bool> {
+        let _lane = self.lane(user_id, media_id).lock().await;
+        let Some(record) = self.of(user_id, media_id)? else { return Ok(false) };
+        self.write_down(user_id, &record.reset(self.now())).await?;
+        Ok(true)
+    }
+
+    /// A page of what a user has begun, watched last first, then by path.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for a cursor that is none; `INTERNAL` for a record that cannot be read.
+    pub fn history(&self, user_id: &str, filter: Filter, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let found = match self.read().get(user_id) {
+            Some(index) => index.page(filter, cursor, limit)?,
+            None => Index::default().page(filter, cursor, limit)?,
+        };
+        let records = found.ids.iter().map(|id| self.of(user_id, id)).collect::<Result<Vec<_>>>()?;
+        Ok(Page {
+            records: records.into_iter().flatten().collect(),
+            total: found.total,
+            next_cursor: found.next_cursor,
+        })
+    }
+
+    /// Goes on under another content what a user has begun: the item at this path was changed.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub async fn carry(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
+        let _lane = self.lane(user_id, to).lock().await;
+        if self.of(user_id, to)?.is_some() {
+            return Ok(());
+        }
+        let Some(record) = self.of(user_id, from)? else { return Ok(()) };
+        self.write_down(user_id, &Record { media_id: to.to_owned(), ..record }).await?;
+        self.store.delete(self.tree, &key(user_id, from)).await?;
+        if let Some(index) = self.write().get_mut(user_id) {
+            index.remove(from);
+        }
+        Ok(())
+    }
+
+    /// Every item somebody has begun: its id, where it was seen last, its size.
+    pub fn places(&self) -> HashSet<(Arc<str>, Arc<str>, u64)> {
+        let users = self.read();
+        let places = users.values().flat_map(Index::places);
+        places.map(|(id, path, size)| (id.clone(), path.clone(), size)).collect()
+    }
+
+    /// Notes where an item lies now, for everybody who has begun it.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub async fn moved(&self, media_id: &str, path: &str) -> Result<()> {
+        let users: Vec<String> = self.read().keys().cloned().collect();
+        for user in users {
+            let _lane = self.lane(&user, media_id).lock().await;
+            if let Some(record) = self.of(&user, media_id)?.filter(|record| record.path != path) {
+                // The version stays: no device changed anything.
+                self.write_down(&user, &Record { path: path.to_owned(), ..record }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets old resets and what belonged to users who are gone.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub async fn tidy(&self, is_user: impl Fn(&str) -> bool) -> Result<()> {
+        let old = self.now() - REMEMBER_RESET;
+        let mut surplus = Vec::new();
+        self.store.each(self.tree, |key, record: Record| {
+            let user = key.split_once('/').map_or("", |(user, _)| user);
+            if !is_user(user) || (record.reset && record.updated_at < old) {
+                surplus.push(key.to_owned());
+            }
+        })?;
+        for key in surplus {
+            self.store.delete(self.tree, &key).await?;
+        }
+        self.write().retain(|user, _| is_user(user));
+        Ok(())
+    }
+
+    fn stored(&self, user_id: &str, media_id: &str) -> Result<Option<Record>> {
+        self.store.get(self.tree, &key(user_id, media_id))
+    }
+
+    /// The caller holds the item's lane.
+    async fn write_down(&self, user_id: &str, record: &Record) -> Result<()> {
+        self.store.put(self.tree, &key(user_id, &record.media_id), record).await?;
+        self.write().entry(user_id.to_owned()).or_default().put(record);
+        self.events.tell(Some(user_id), What::Progress(Box::new(record.clone())));
+        Ok(())
+    }
+
+    /// Now, as exact as the wire: a device that sends back what it was told is not older than that.
+    fn now(&self) -> Timestamp {
+        let now = self.clock.now();
+        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+    }
+
+    fn lane(&self, user_id: &str, media_id: &str) -> &tokio::sync::Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        (user_id, media_id).hash(&mut hasher);
+        &self.lanes[(hasher.finish() % LANES as u64) as usize]
+    }
+
+    // A panic while the lock was held leaves at worst one record out of a list until it changes again.
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Index>> {
+        self.users.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Index>> {
+        self.users.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(user_id: &str, media_id: &str) -> String {
+    format!("{user_id}/{media_id}")
+}

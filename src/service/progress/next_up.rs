@@ -1,0 +1,111 @@
+//! What comes next: the file behind the one that was watched to its end.
+
+use std::collections::HashSet;
+
+use crate::domain::library::natural;
+use crate::domain::progress::{Record, Status};
+use crate::error::{Code, Result};
+use crate::service::Service;
+use crate::service::listing::{Is, MAX_LIMIT};
+
+use super::{Filter, watch::stem};
+
+/// Folders looked at for one answer.
+const MAX_FOLDERS: usize = 100;
+
+/// A file to go on with.
+pub struct NextUp {
+    pub path: String,
+    pub title: String,
+    /// The one watched before.
+    pub after: Record,
+    /// How far it was begun already.
+    pub begun: Option<Record>,
+}
+
+impl Service {
+    /// The next file of every folder in which a user watched one to its end, the folder watched last first. A file that
+    /// was watched already is passed over; at the end of a folder there is nothing.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a record that cannot be read.
+    pub async fn next_up(&self, user_id: &str, limit: usize) -> Result<Vec<NextUp>> {
+        let filter = Filter { status: Some(Status::Completed), ..Filter::default() };
+        let (mut found, mut seen, mut cursor) = (Vec::new(), HashSet::new(), None);
+        loop {
+            let page = self.progress.history(user_id, filter, cursor.as_deref(), 200)?;
+            for record in page.records {
+                let folder = record.path.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
+                if seen.len() >= MAX_FOLDERS || found.len() >= limit {
+                    return Ok(found);
+                }
+                if seen.insert(folder.clone())
+                    && let Some(next) = self.next_in(user_id, &folder, record).await?
+                {
+                    found.push(next);
+                }
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn next_in(&self, user_id: &str, folder: &str, after: Record) -> Result<Option<NextUp>> {
+        let mut files: Vec<String> = match self.library.list(folder, MAX_LIMIT, None).await {
+            Ok(listing) => {
+                let media = listing.entries.into_iter().filter(|entry| matches!(entry.is, Is::Media { .. }));
+                media.map(|entry| entry.path).filter(|path| follows(&after.path, path)).collect()
+            }
+            // A folder that went away, or whose disk sleeps, has nothing next.
+            Err(fault) if fault.code != Code::Internal => return Ok(None),
+            Err(fault) => return Err(fault),
+        };
+        files.sort_by(|a, b| natural(a, b));
+        for path in files {
+            let begun = match self.progress.at(user_id, &path)? {
+                Some(record) => Some(record),
+                None => match self.watched(user_id, &path).await {
+                    Ok(begun) => begun,
+                    Err(_) => continue,
+                },
+            };
+            if begun.as_ref().is_none_or(|record| !record.completed) {
+                return Ok(Some(NextUp { title: stem(&path).to_owned(), path, after, begun }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a file of the same folder can be the next part of what another one belongs to: it comes later, and what
+/// stands before the first number is the same. So a folder of episodes is a row, and one of unlike films is none.
+pub fn follows(this: &str, other: &str) -> bool {
+    let head = |path: &str| -> String {
+        let head: String = stem(path).chars().take_while(|c| !c.is_ascii_digit()).collect();
+        let numbered = head.len() < stem(path).len();
+        if numbered { head.to_lowercase() } else { String::new() }
+    };
+    natural(this, other).is_lt() && head(this) == head(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn episodes_follow_each_other_and_unlike_films_do_not() {
+        for (this, other, is) in [
+            ("/s/Show S01E01 Pilot.mkv", "/s/Show S01E02 More.mkv", true),
+            ("/s/Show S01E02.mkv", "/s/Show S01E10.mkv", true),
+            ("/s/Show S01E02.mkv", "/s/Show S01E01.mkv", false),
+            ("/s/Show S01E02.mkv", "/s/Show S01E02.mkv", false),
+            ("/s/01 - Intro.mp3", "/s/02 - First.mp3", true),
+            ("/f/Alien (1979).mkv", "/f/Brazil (1985).mkv", false),
+            ("/f/a.mkv", "/f/b.mkv", true),
+        ] {
+            assert_eq!(follows(this, other), is, "{this} -> {other}");
+        }
+    }
+}

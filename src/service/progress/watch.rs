@@ -1,0 +1,192 @@
+//! Use cases around a request path: which item it is, and what a save of it means.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Progress;
+use crate::domain::library::Located;
+use crate::domain::progress::{MediaType, Place, Record, Save, Verdict};
+use crate::engine::folder::Target;
+use crate::engine::source::Source;
+use crate::error::{Code, Result};
+use crate::service::Service;
+
+/// One item of the library, by content.
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub media_id: String,
+    pub path: String,
+    /// What it is called when nobody says.
+    pub title: String,
+    /// 0 for a folder.
+    pub size_bytes: u64,
+    /// None when nobody has looked yet.
+    pub duration_seconds: Option<f64>,
+}
+
+/// What a device wants to have saved; what it leaves out is taken from what stands.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    pub media_type: MediaType,
+    pub title: Option<String>,
+    /// None for the end.
+    pub position_seconds: Option<f64>,
+    pub duration_seconds: Option<f64>,
+    pub completed: Option<bool>,
+    pub player: Option<String>,
+    pub device_id: Option<String>,
+    pub audio_stream_index: Option<u32>,
+    pub subtitle_stream_index: Option<u32>,
+    pub book: Option<Place>,
+    pub marks_watched: bool,
+    pub client_updated_at: Option<Timestamp>,
+    pub version: Option<u64>,
+}
+
+impl Wish {
+    pub(in crate::service) fn save(self, item: &Item, stored: Option<&Record>) -> Save {
+        let known = stored.map(|record| record.duration_seconds).filter(|duration| *duration > 0.0);
+        let duration = self.duration_seconds.filter(|duration| *duration > 0.0).or(known).or(item.duration_seconds);
+        let duration = duration.unwrap_or(0.0);
+        let position = self.position_seconds.unwrap_or(duration);
+        Save {
+            media_id: item.media_id.clone(),
+            path: item.path.clone(),
+            size_bytes: item.size_bytes,
+            media_type: self.media_type,
+            title: self.title.or_else(|| Some(stored?.title.clone())).unwrap_or_else(|| item.title.clone()),
+            position_seconds: if duration > 0.0 { position.min(duration) } else { position },
+            duration_seconds: duration,
+            completed: self.completed,
+            player: self.player.unwrap_or_else(|| "unknown".to_owned()),
+            device_id: self.device_id,
+            audio_stream_index: self.audio_stream_index.or_else(|| stored?.audio_stream_index),
+            subtitle_stream_index: self.subtitle_stream_index.or_else(|| stored?.subtitle_stream_index),
+            book: self.book,
+            marks_watched: self.marks_watched,
+            client_updated_at: self.client_updated_at,
+            version: self.version,
+        }
+    }
+}
+
+/// A file's name without its extension.
+pub fn stem(path: &str) -> &str {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+impl Service {
+    /// Saves how far a user is in a file.
+    ///
+    /// # Errors
+    /// Those of opening the file; `STORAGE_FULL`.
+    pub async fn save_watched(&self, user_id: &str, path: &str, wish: Wish) -> Result<Verdict> {
+        let source = self.library.open(path).await?;
+        let mut item = self.item(&source).await?;
+        if wish.duration_seconds.is_none_or(|duration| duration == 0.0) {
+            let known = self.progress.of(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
+            if !known {
+                // A file that cannot be probed can still be remembered.
+                item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
+            }
+        }
+        self.progress.save(user_id, &item.media_id.clone(), |stored| wish.save(&item, stored)).await
+    }
+
+    /// How far a user is in a file, whatever became of it.
+    ///
+    /// # Errors
+    /// Those of opening the file, when nothing is remembered of its path either.
+    pub async fn watched(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
+        match self.library.open(path).await {
+            Ok(source) => self.watched_of(user_id, &source).await,
+            Err(fault) if fault.code == Code::NotFound => {
+                self.progress.at(user_id, &self.spelled(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// How far a user is in a file that is open.
+    ///
+    /// # Errors
+    /// `SOURCE_READ_FAILED`.
+    pub async fn watched_of(&self, user_id: &str, source: &Arc<Source>) -> Result<Option<Record>> {
+        let item = self.item(source).await?;
+        Ok(self.progress.of(user_id, &item.media_id)?.map(|record| Record { path: item.path, ..record }))
+    }
+
+    /// Puts a file back to nothing; gives its path as it is kept, and whether there was anything.
+    ///
+    /// # Errors
+    /// Those of opening the file, save that it need not be there; `STORAGE_FULL`.
+    pub async fn reset_watched(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
+        let spelled = self.spelled(path)?.path;
+        let id = match self.library.open(path).await {
+            Ok(source) => Some(self.media.fingerprint(&source).await?),
+            Err(fault) if fault.code == Code::NotFound => {
+                self.progress.at(user_id, &spelled)?.map(|record| record.media_id)
+            }
+            Err(fault) => return Err(fault),
+        };
+        let deleted = match id {
+            Some(id) => self.progress.reset(user_id, &id).await?,
+            None => false,
+        };
+        Ok((spelled, deleted))
+    }
+
+    /// Which of these paths lead to something now. A disk that does not answer counts as one that is not there.
+    pub async fn available(&self, paths: Vec<String>) -> Vec<bool> {
+        let mut available = vec![false; paths.len()];
+        let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
+        for (index, path) in paths.into_iter().enumerate() {
+            if let Ok(located) = self.roots.locate(&path) {
+                by_root[located.root].push((index, path));
+            }
+        }
+        let looks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
+            let roots = self.roots.clone();
+            let look = move || {
+                let there = |path: &str| matches!(roots.look(path), Some(Target::File { .. } | Target::Folder));
+                Ok(paths.into_iter().filter(|(_, path)| there(path)).map(|(index, _)| index).collect::<Vec<_>>())
+            };
+            self.library.within_deadline(root, look)
+        });
+        for found in futures_util::future::join_all(looks).await {
+            for index in found.unwrap_or_default() {
+                available[index] = true;
+            }
+        }
+        available
+    }
+
+    pub(in crate::service) async fn item(&self, source: &Arc<Source>) -> Result<Item> {
+        Ok(Item {
+            media_id: self.media.fingerprint(source).await?,
+            path: source.path.clone(),
+            title: stem(&source.path).to_owned(),
+            size_bytes: source.len,
+            duration_seconds: None,
+        })
+    }
+
+    pub(in crate::service) fn spelled(&self, path: &str) -> Result<Located> {
+        self.roots.locate(path)
+    }
+
+    /// Forgets what belonged to users who are gone, and resets that are old.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`.
+    pub async fn tidy_progress(&self) -> Result<()> {
+        let users: std::collections::HashSet<String> = self.accounts.users().into_iter().map(|user| user.id).collect();
+        let kept: [&Progress; 2] = [&self.progress, &self.books];
+        for kept in kept {
+            kept.tidy(|id| users.contains(id)).await?;
+        }
+        Ok(())
+    }
+}

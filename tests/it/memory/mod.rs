@@ -1,0 +1,45 @@
+//! What is remembered: progress, history, books, events.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::kit::answer::success;
+use crate::kit::{Server, film};
+
+mod audiobook;
+mod events;
+mod history;
+mod progress;
+
+/// A small film; its content differs with `seed`.
+fn small_film(folder: &Path, name: &str, seed: u32) -> PathBuf {
+    let path = folder.join(name);
+    let picture = format!("testsrc2=s=64x64:r=5:d=1,drawbox=x={seed}:y=2:w=9:h=9:c=white");
+    film::make(&path, &["-f lavfi -i", &picture, "-c:v libx264 -preset ultrafast"]);
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn query(route: &str, path: &Path) -> String {
+    format!("{route}?{}", serde_urlencoded::to_string([("path", text(path))]).unwrap())
+}
+
+/// Saves a position; gives the record.
+async fn save(server: &Server, path: &Path, position: f64, more: Value) -> Value {
+    let mut body = json!({"mediaPath": path, "positionSeconds": position, "durationSeconds": 5400});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    success(server.post("/api/stream/progress", &body).send().await.unwrap(), 200).await
+}
+
+async fn get(server: &Server, target: &str) -> Value {
+    success(server.get(target).send().await.unwrap(), 200).await
+}
+
+async fn delete(server: &Server, target: &str) -> Value {
+    let request = server.ask(reqwest::Method::DELETE, target).bearer_auth(&server.token);
+    success(request.send().await.unwrap(), 200).await
+}

@@ -22,8 +22,8 @@ pub(super) struct StartBody {
     /// `none`, `embedded`, `external` or `burn`; default `embedded` with a `subtitleStreamIndex`, else `none`.
     subtitle_mode: Option<String>,
     subtitle_stream_index: Option<u32>,
-    /// A text subtitle file of the library, for `external` and `burn`; absent with `external` = the first, by name, of
-    /// those beside the item.
+    /// A text subtitle file of the library, for `external` and `burn`; absent with `external` = the default one of those
+    /// beside the item, else the first that is neither forced nor for the hearing impaired.
     subtitle_path: Option<String>,
     force_transcode: Option<bool>,
     #[schema(value_type = Option<Object>)]

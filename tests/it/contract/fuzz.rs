@@ -6,13 +6,15 @@ use hearthcast::http::endpoints;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::kit;
+use crate::kit::{self, film, play};
 
 /// Requests sent. More find more; these take a few seconds.
 const REQUESTS: usize = 400;
+const WISHES: u32 = 300;
 
 /// A value as it may stand in a target: plain, odd, encoded, broken.
 fn value() -> impl Strategy<Value = String> {
@@ -147,4 +149,115 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
             assert!(body["code"].is_string() && body["error"].is_string() && body["requestId"].is_string(), "{answer}");
         }
     }
+}
+
+/// Any JSON at all; numbers and words that mean something to somebody among it.
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        prop_oneof![Just(-1.0), Just(0.0), Just(0.5), Just(1.0), Just(8.0), Just(1e-300), Just(1e308), Just(-0.0)]
+            .prop_map(Value::from),
+        prop_oneof![Just(0_u64), Just(1), Just(2), Just(255), Just(1 << 32), Just(u64::MAX)].prop_map(Value::from),
+        prop_oneof!["[ -~]{0,8}", Just("h264".to_owned()), Just("mp4".to_owned()), Just("240p".to_owned())]
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        let name = prop::sample::select(vec![
+            "containers",
+            "video",
+            "audio",
+            "codec",
+            "maxWidth",
+            "maxHeight",
+            "maxFps",
+            "bitDepths",
+            "profiles",
+            "hdr",
+            "maxLevel",
+            "maxChannels",
+            "subtitles",
+            "resolution",
+            "maxBitrateKbps",
+            "videoCodec",
+            "x",
+        ]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((name, inner), 0..5).prop_map(|fields| Value::Object(
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            )),
+        ]
+    })
+}
+
+/// Mostly one of `fitting`, at times anything.
+fn mostly(fitting: Vec<Value>) -> impl Strategy<Value = Value> {
+    prop_oneof![7 => prop::sample::select(fitting), 1 => json()]
+}
+
+fn object(fields: Vec<(&'static str, Value)>) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// A wish whose fields mostly have the right form, and now and then values on the edge of sense.
+fn wish() -> impl Strategy<Value = Value> {
+    let numbers = || vec![json!(0), json!(1), json!(8), json!(u32::MAX), json!(null)];
+    let picture = prop_oneof![
+        (Just("codec"), mostly(vec![json!("h264"), json!("hevc"), json!("")])),
+        (Just("maxWidth"), mostly(numbers())),
+        (Just("maxFps"), mostly(vec![json!(0), json!(1e-300), json!(1e308), json!(-1)])),
+        (Just("bitDepths"), mostly(vec![json!([]), json!([8, 255])])),
+        (Just("maxLevel"), mostly(vec![json!(1e308), json!(-1), json!(4.1)])),
+    ];
+    let picture = prop::collection::vec(picture, 0..4).prop_map(|fields| {
+        let mut picture = object(fields);
+        picture.as_object_mut().expect("an object").entry("codec").or_insert(json!("h264"));
+        json!([picture])
+    });
+    let device = prop_oneof![
+        (Just("containers"), mostly(vec![json!([]), json!(["mkv"]), json!(["mp4", ""])])),
+        (Just("video"), picture),
+        (Just("audio"), mostly(vec![json!([]), json!([{"codec": "aac", "maxChannels": 0}])])),
+        (Just("maxBitrateKbps"), mostly(numbers())),
+    ];
+    let profile = prop_oneof![
+        (Just("resolution"), mostly(vec![json!("240p"), json!("2160p"), json!("original")])),
+        (Just("maxBitrateKbps"), mostly(numbers())),
+        (Just("maxAudioChannels"), mostly(numbers())),
+    ];
+    let objects = prop_oneof![
+        (Just("deviceProfile"), prop::collection::vec(device, 0..4).prop_map(object)),
+        (Just("profile"), prop::collection::vec(profile, 0..3).prop_map(object)),
+    ];
+    let plain = prop_oneof![
+        (Just("audioStreamIndex"), mostly(vec![json!(1), json!(1), json!(null), json!(2)])),
+        (Just("subtitleMode"), mostly(vec![json!("none"), json!("embedded"), json!("burn"), json!("external")])),
+        (Just("subtitlePath"), mostly(vec![json!("/etc/passwd"), json!("a.srt"), json!(null)])),
+        (Just("startPositionSeconds"), mostly(vec![json!(0), json!(0.5), json!(-0.0), json!(1e-300)])),
+        (Just("forceTranscode"), mostly(vec![json!(true), json!(false)])),
+    ];
+    prop::collection::vec(prop_oneof![objects, plain], 1..5).prop_map(object)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wish_is_answered_with_a_fault_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mkv");
+    film::flash_and_beep(&path, 1, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac");
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 8).await;
+    let query = serde_urlencoded::to_string([("path", path.to_str().unwrap())]).unwrap();
+    let mut runner = TestRunner::deterministic();
+    let mut taken = 0;
+    for _ in 0..WISHES {
+        let wish = wish().new_tree(&mut runner).unwrap().current();
+        let info = server.post(&format!("/api/stream/info/full?{query}"), &wish).send().await.unwrap();
+        assert!(matches!(info.status().as_u16(), 200 | 400), "{} to {wish}", info.text().await.unwrap());
+        let (status, started) = play::start(&server, &path, wish.clone()).await;
+        assert!((200..500).contains(&status), "{started} to {wish}");
+        assert!(status == 200 || started["code"].is_string() && started["error"].is_string(), "{started} to {wish}");
+        taken += u32::from(status == 200);
+        play::stop(&server, &started).await;
+    }
+    assert!(taken > WISHES / 4, "only {taken} of {WISHES} were taken: nothing behind the first look was tried");
 }

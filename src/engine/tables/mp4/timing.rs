@@ -1,7 +1,7 @@
 //! From a track's own times to ticks of the file's clock: edit list and composition offsets as ffmpeg takes them.
 //!
-//! Held against ffmpeg's packets by tests. Where the two rules of its own matter: negative composition offsets move every
-//! picture later, and a video with an edit list whose first picture would be late is moved to its edit's begin.
+//! Held against ffmpeg's packets by tests. It has two rules of its own: where composition offsets are negative everything
+//! is decoded so much earlier, and a video whose first picture would come late in its edit list is moved to the begin.
 
 use super::super::Refusal;
 use super::super::bytes::Short;
@@ -16,8 +16,8 @@ pub struct Timing {
     edit: Option<Edit>,
     /// Samples come from fragments.
     pub(super) fragmented: bool,
-    /// Units that every picture is shown later, so that none is shown before it is decoded.
-    delay: i64,
+    /// Units that everything is decoded earlier, so that nothing is shown before.
+    lead: i64,
     /// Units that everything is earlier.
     advance: i64,
 }
@@ -39,12 +39,12 @@ impl Timing {
 
     /// When a time of the track is shown; ticks of the file's own clock.
     pub fn shown(&self, time: i64) -> i64 {
-        self.ticks(time.saturating_add(self.delay))
+        self.ticks(time)
     }
 
     /// The same for decoding times.
     pub fn decoded(&self, dts: i64) -> i64 {
-        self.ticks(dts)
+        self.ticks(dts.saturating_sub(self.lead))
     }
 
     fn ticks(&self, time: i64) -> i64 {
@@ -70,9 +70,9 @@ impl Timing {
 
     /// Sets the rules for pictures: `least_shift` of all composition offsets, `first` of all times they are shown at.
     pub(super) fn reorder(&mut self, least_shift: i32, first: i64) {
-        self.delay = i64::from(least_shift).min(0).saturating_neg();
+        self.lead = i64::from(least_shift).min(0).saturating_neg();
         if let Some(edit) = self.edit.filter(|_| !self.fragmented) {
-            self.advance = first.saturating_add(self.delay).saturating_sub(edit.from).max(0);
+            self.advance = first.saturating_sub(edit.from).max(0);
         }
     }
 }

@@ -14,6 +14,7 @@ mod accounts;
 mod config;
 mod demo;
 mod doctor;
+mod export;
 mod keys;
 mod openapi;
 mod probe;
@@ -56,6 +57,10 @@ enum Command {
     Demo(demo::Demo),
     /// Look whether everything is here that playing needs.
     Doctor(doctor::Doctor),
+    /// Print the whole state as JSON lines; the server must not be running.
+    Export(export::Export),
+    /// Make a state of exported JSON lines.
+    Import(export::Import),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -97,6 +102,8 @@ pub fn main() -> ExitCode {
         Some(Command::Openapi) => openapi::print(),
         Some(Command::Demo(demo)) => demo.run(),
         Some(Command::Doctor(doctor)) => doctor.run(),
+        Some(Command::Export(export)) => export.run(),
+        Some(Command::Import(import)) => import.run(),
         Some(Command::Config(config)) => config.run(),
         None => Err(Cli::command().render_help().to_string()),
     };

@@ -1,9 +1,9 @@
 #![doc = include_str!("README.md")]
 #![allow(clippy::disallowed_methods, reason = "the state folder is the program's own")]
 
-use std::fs::{self, File};
-use std::path::Path;
-use std::sync::Arc;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use serde::Serialize;
@@ -13,44 +13,23 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::{Code, Error, Result};
 
 mod commit;
+mod export;
+mod index;
+mod journal;
 mod lock;
+mod migrate;
+mod quarantine;
 mod record;
+mod recover;
 pub mod secret;
+mod tree;
 
+pub use export::import;
 use lock::Lock;
+pub use tree::Tree;
 
-/// Memory sled may use for pages, bytes. Its own default is 1 GiB.
-const CACHE_BYTES: u64 = 32 << 20;
-
-/// Layout of the records below; a state folder of a newer layout is refused, never guessed at.
-const FORMAT: u32 = 1;
-
-macro_rules! trees {
-    ($($name:ident $text:literal),+ $(,)?) => {
-        /// What is kept, one tree each.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Tree { $($name),+ }
-
-        impl Tree {
-            const ALL: &[Tree] = &[$(Tree::$name),+];
-
-            /// The name on disk.
-            const fn name(self) -> &'static str {
-                match self { $(Tree::$name => $text),+ }
-            }
-        }
-    };
-}
-
-trees! {
-    Meta "meta",
-    Users "users",
-    Logins "logins",
-    Probes "probes",
-    Indexes "indexes",
-    Progress "progress",
-    Books "books",
-}
+/// Disk space left alone unless configured, bytes: for sled, for other programs, and for what frees space.
+pub const RESERVE_BYTES: u64 = 32 << 20;
 
 /// The state of one server. Cheap to clone; the last clone closes it.
 #[derive(Clone)]
@@ -59,9 +38,11 @@ pub struct Store {
 }
 
 struct Inner {
-    trees: Vec<sled::Tree>,
+    dir: PathBuf,
+    reserve: u64,
+    index: commit::Shared,
     /// Taken on drop, which ends the committer.
-    waiting: Option<mpsc::Sender<oneshot::Sender<commit::Outcome>>>,
+    waiting: Option<mpsc::Sender<commit::Change>>,
     committer: Option<JoinHandle<()>>,
     /// Held as long as the database is open.
     _lock: Lock,
@@ -73,33 +54,21 @@ impl Store {
     /// # Errors
     /// `CONFLICT` when another process has it open; `INTERNAL` naming what cannot be opened.
     pub fn open(dir: &Path) -> Result<Self> {
-        make_private(dir)?;
-        let lock = Lock::take(dir)?;
-        let folder = dir.join("db");
-        let open = || {
-            let db = sled::Config::new().path(&folder).cache_capacity(CACHE_BYTES).flush_every_ms(None).open()?;
-            let trees = Tree::ALL.iter().map(|tree| db.open_tree(tree.name())).collect::<sled::Result<Vec<_>>>()?;
-            sled::Result::Ok((db, trees))
-        };
-        let (db, trees) = open().map_err(|cause| unusable(&folder, cause))?;
-        let file = File::open(folder.join("db")).map_err(|cause| unusable(&folder, cause))?;
-        let (waiting, committer) = commit::start(db, file).map_err(|cause| unusable(&folder, cause))?;
-        let store =
-            Self { inner: Arc::new(Inner { trees, waiting: Some(waiting), committer: Some(committer), _lock: lock }) };
-        store.check_format(&folder)?;
-        Ok(store)
+        Self::open_with(dir, RESERVE_BYTES)
     }
 
-    fn check_format(&self, folder: &Path) -> Result<()> {
-        match self.get::<u32>(Tree::Meta, "format")? {
-            Some(FORMAT) => Ok(()),
-            Some(other) => {
-                let cause = format!("it was written by another version (layout {other}, this program reads {FORMAT})");
-                Err(unusable(folder, cause))
-            }
-            // It becomes durable with the first record that is.
-            None => self.insert(Tree::Meta, "format", &FORMAT),
-        }
+    /// The same; writes are refused while fewer than `reserve` bytes are free on the disk.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(dir: &Path, reserve: u64) -> Result<Self> {
+        make_private(dir)?;
+        let lock = Lock::take(dir)?;
+        let opened = recover::open(dir)?;
+        let (index, waiting, committer) =
+            commit::start(dir.to_owned(), opened, reserve).map_err(|cause| unusable(dir, cause))?;
+        let (waiting, committer) = (Some(waiting), Some(committer));
+        Ok(Self { inner: Arc::new(Inner { dir: dir.to_owned(), reserve, index, waiting, committer, _lock: lock }) })
     }
 
     /// One record.
@@ -107,20 +76,21 @@ impl Store {
     /// # Errors
     /// `INTERNAL` for a record that is damaged or cannot be read: it is never passed over as missing.
     pub fn get<T: DeserializeOwned>(&self, tree: Tree, key: &str) -> Result<Option<T>> {
-        let stored = self.tree(tree).get(key).map_err(|cause| damaged(tree, key, cause))?;
+        let stored = self.tree(tree)?.get(key).map_err(|cause| damaged(tree, key, cause))?;
         stored
             .map(|stored| record::open(tree.name(), key, &stored))
             .transpose()
             .map_err(|cause| damaged(tree, key, cause))
     }
 
-    /// Writes one record; it is on disk when this returns.
+    /// Writes one record; it is on disk when this returns. One that can be found again is only written.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when it could not be made durable.
+    /// `STORAGE_FULL` when it could not be made durable: then it may or may not be there after a restart, and what was
+    /// there before is not half.
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        self.insert(tree, key, value)?;
-        self.commit().await
+        let json = record::json(value).map_err(Error::internal)?;
+        self.change(tree, key, Some(json)).await.map(drop)
     }
 
     /// Removes one record, durably; tells whether it was there.
@@ -128,11 +98,11 @@ impl Store {
     /// # Errors
     /// `STORAGE_FULL` when that could not be made durable.
     pub async fn delete(&self, tree: Tree, key: &str) -> Result<bool> {
-        let was_there = self.tree(tree).remove(key).map_err(not_durable)?.is_some();
-        if was_there {
-            self.commit().await?;
+        let there = self.tree(tree)?.contains_key(key).map_err(|cause| damaged(tree, key, cause))?;
+        if !there {
+            return Ok(false);
         }
-        Ok(was_there)
+        self.change(tree, key, None).await
     }
 
     /// All records of a tree, by key.
@@ -150,7 +120,7 @@ impl Store {
     /// # Errors
     /// As [`Self::get`], for the first record that cannot be read.
     pub fn each<T: DeserializeOwned>(&self, tree: Tree, mut show: impl FnMut(&str, T)) -> Result<()> {
-        for entry in self.tree(tree).iter() {
+        for entry in self.tree(tree)?.iter() {
             let (key, stored) = entry.map_err(|cause| damaged(tree, "?", cause))?;
             let key = String::from_utf8_lossy(&key);
             show(&key, record::open(tree.name(), &key, &stored).map_err(|cause| damaged(tree, &key, cause))?);
@@ -158,21 +128,32 @@ impl Store {
         Ok(())
     }
 
-    fn tree(&self, tree: Tree) -> &sled::Tree {
-        &self.inner.trees[tree as usize]
+    fn tree(&self, tree: Tree) -> Result<sled::Tree> {
+        let index = self.inner.index.read().unwrap_or_else(PoisonError::into_inner);
+        let index = index.as_ref().ok_or_else(|| Error::internal("the index is being opened again"))?;
+        Ok(index.tree(tree).clone())
     }
 
-    fn insert<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let sealed = record::seal(tree.name(), key, value).map_err(Error::internal)?;
-        self.tree(tree).insert(key, sealed).map(drop).map_err(not_durable)
-    }
-
-    /// Waits until everything inserted so far is on disk.
-    async fn commit(&self) -> Result<()> {
+    /// Hands a change to the committer, and waits until it is durable.
+    async fn change(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
+        if !tree.journaled() {
+            return self.change_unjournaled(tree, key, json);
+        }
         let (done, outcome) = oneshot::channel();
         let waiting = self.inner.waiting.as_ref().expect("the committer runs as long as the store is open");
-        waiting.send(done).await.map_err(|_| not_durable("the committer has stopped"))?;
+        let change = commit::Change { tree, key: key.to_owned(), json, done };
+        waiting.send(change).await.map_err(|_| not_durable("the committer has stopped"))?;
         outcome.await.map_err(|_| not_durable("the committer has stopped"))?.map_err(not_durable)
+    }
+
+    /// What can be found again goes straight into the index.
+    fn change_unjournaled(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
+        if commit::free_bytes(&self.inner.dir) < self.inner.reserve {
+            return Err(not_durable("the disk is nearly full"));
+        }
+        let index = self.inner.index.read().unwrap_or_else(PoisonError::into_inner);
+        let index = index.as_ref().ok_or_else(|| not_durable("the index is being opened again"))?;
+        index.set(tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_durable)
     }
 }
 

@@ -1,36 +1,55 @@
-//! One record on disk: a checksum, then JSON.
+//! One record on disk: a checksum, the number of the change that wrote it, then JSON.
 //!
-//! The checksum (16 bytes of BLAKE3) covers tree, key and value, so that neither a flipped bit nor a value that ended up
-//! under another key is taken for data. sled's own checksums cover pages, and it skips pages that fail them.
+//! The checksum (16 bytes of BLAKE3) covers tree, key, number and value, so that neither a flipped bit nor a value that
+//! ended up under another key is taken for data. sled's own checksums cover pages, and it skips pages that fail them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-const CHECKSUM: usize = 16;
+/// Bytes of a checksum.
+pub const CHECKSUM: usize = 16;
 
-fn checksum(tree: &str, key: &str, json: &[u8]) -> [u8; CHECKSUM] {
+/// Bytes before the JSON.
+const HEAD: usize = CHECKSUM + 8;
+
+pub type Checksum = [u8; CHECKSUM];
+
+/// Over all that a record is. A removal has no JSON, which no value has.
+pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
-    for part in [tree.as_bytes(), key.as_bytes(), json] {
+    for part in [tree.as_bytes(), key.as_bytes(), &number.to_le_bytes(), json] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
     hasher.finalize().as_bytes()[..CHECKSUM].try_into().expect("BLAKE3 gives 32 bytes")
 }
 
+/// A value as text.
+pub fn json<T: Serialize>(value: &T) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(value)
+}
+
 /// A value as it is stored.
-pub fn seal<T: Serialize>(tree: &str, key: &str, value: &T) -> serde_json::Result<Vec<u8>> {
-    let mut sealed = vec![0; CHECKSUM];
-    serde_json::to_writer(&mut sealed, value)?;
-    let sum = checksum(tree, key, &sealed[CHECKSUM..]);
-    sealed[..CHECKSUM].copy_from_slice(&sum);
-    Ok(sealed)
+pub fn seal(tree: &str, key: &str, number: u64, json: &[u8]) -> Vec<u8> {
+    let mut sealed = Vec::with_capacity(HEAD + json.len());
+    sealed.extend_from_slice(&checksum(tree, key, number, json));
+    sealed.extend_from_slice(&number.to_le_bytes());
+    sealed.extend_from_slice(json);
+    sealed
+}
+
+/// Number and JSON of a stored record, or what is wrong with it.
+pub fn verify<'a>(tree: &str, key: &str, sealed: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
+    let (head, json) = sealed.split_at_checked(HEAD).ok_or("it is cut short")?;
+    let number = u64::from_le_bytes(head[CHECKSUM..].try_into().expect("8 bytes"));
+    if head[..CHECKSUM] != checksum(tree, key, number, json) {
+        return Err("its checksum does not fit".to_owned());
+    }
+    Ok((number, json))
 }
 
 /// The value of a stored record, or what is wrong with it.
 pub fn open<T: DeserializeOwned>(tree: &str, key: &str, sealed: &[u8]) -> Result<T, String> {
-    let (sum, json) = sealed.split_at_checked(CHECKSUM).ok_or("it is cut short")?;
-    if sum != checksum(tree, key, json) {
-        return Err("its checksum does not fit".to_owned());
-    }
+    let (_, json) = verify(tree, key, sealed)?;
     serde_json::from_slice(json).map_err(|cause| cause.to_string())
 }

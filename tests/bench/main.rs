@@ -4,14 +4,30 @@
 
 /// A large cached file, beside nginx.
 mod bytes;
+/// Kill -9 and damage, two hundred times.
+mod kept;
+/// What the tests of the server know of killing it.
+#[path = "../it/kit/kill.rs"]
+mod kill;
 /// Media info, beside ffprobe.
 mod probe;
+#[path = "../it/kit/program.rs"]
+#[allow(dead_code, reason = "the tests need more of it")]
+mod program;
+/// Saves, reads and lists of progress, beside SQLite.
+mod progress;
 /// A session's start and speed, beside the ffmpeg command line.
 mod session;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 3] = [("bytes", bytes::run), ("probe", probe::run), ("session", session::run)];
+    let rows: [(&str, fn()); 5] = [
+        ("bytes", bytes::run),
+        ("probe", probe::run),
+        ("session", session::run),
+        ("progress", progress::run),
+        ("kept", kept::run),
+    ];
     for (name, run) in rows {
         if asked.is_empty() || asked.iter().any(|row| row == name) {
             run();

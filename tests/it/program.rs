@@ -87,6 +87,25 @@ async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
 }
 
 #[tokio::test]
+async fn the_state_moves_to_another_machine_as_lines_of_text() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    done(here.path(), &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\n").await;
+    let token = done(here.path(), &["token", "new", "--user", "ada"], "").await.trim().to_owned();
+    let lines = done(here.path(), &["export"], "").await;
+    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
+    let half = &lines[..lines.trim_end().rfind('\n').unwrap()];
+    assert!(refused(there.path(), &["import"], half).await.contains("it was cut"));
+    done(there.path(), &["import"], &lines).await;
+    assert!(refused(there.path(), &["import"], &lines).await.contains("--replace"));
+    done(there.path(), &["import", "--replace"], &lines).await;
+    let (child, base) = serve(there.path()).await;
+    let me = reqwest::Client::new().get(format!("{base}/api/auth/me")).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(me.status(), 200, "who was signed in is signed in");
+    assert!(refused(there.path(), &["export"], "").await.contains("in use by a running hearthcast"));
+    stop(child).await;
+}
+
+#[tokio::test]
 async fn a_fresh_server_shows_a_set_up_code_and_stops_while_a_client_waits() {
     let dir = tempfile::tempdir().unwrap();
     let (child, base) = serve(dir.path()).await;

@@ -4,6 +4,7 @@
 pub mod answer;
 pub mod film;
 pub mod hear;
+pub mod kill;
 pub mod play;
 pub mod program;
 pub mod schema;

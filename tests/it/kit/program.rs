@@ -20,36 +20,49 @@ pub struct Program {
     pub client: reqwest::Client,
     child: Child,
     folder: TempDir,
+    roots: Vec<PathBuf>,
+    settings: Vec<(String, String)>,
 }
 
 impl Program {
     /// Starts it over library roots, with settings as `HEARTHCAST_…` variables.
     pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
+        Self::begin(roots, settings, None).await
+    }
+
+    /// The same with a limit on the size of every file it writes, bytes; a write beyond it fails.
+    pub async fn start_limited(roots: &[&Path], settings: &[(&str, &str)], bytes: u64) -> Self {
+        Self::begin(roots, settings, Some(bytes)).await
+    }
+
+    async fn begin(roots: &[&Path], settings: &[(&str, &str)], file_limit: Option<u64>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (state, cache, scratch) =
             (folder.path().join("state"), folder.path().join("cache"), folder.path().join("scratch"));
         std::fs::create_dir(&scratch).expect("a fresh folder");
         let token = token(&state, &cache).await;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
-        command
-            .env_clear()
-            .envs(["PATH", "HOME", "LD_LIBRARY_PATH"].iter().filter_map(|&n| Some((n, std::env::var_os(n)?))));
-        command.env("TMPDIR", &scratch).env("HEARTHCAST_CACHE", &cache).envs(settings.iter().copied());
-        command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(&state);
-        for root in roots {
-            command.arg("--root").arg(root);
-        }
-        let log = std::fs::File::create(folder.path().join("log")).expect("a fresh file");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
-        let mut child = command.spawn().expect("the program starts");
-        let stdout = child.stdout.take().expect("stdout is piped");
-        let listening = tokio::task::spawn_blocking(move || {
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            lines.into_iter().find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
-        });
-        let listening = tokio::time::timeout(Duration::from_secs(30), listening).await;
-        let base = listening.expect("it listens within 30 s").expect("no panic").expect("it says where it listens");
-        Self { base, token, client: reqwest::Client::new(), child, folder }
+        let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
+        let settings: Vec<(String, String)> =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (child, base) = spawn(folder.path(), &roots, &settings, file_limit).await;
+        Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings }
+    }
+
+    /// The same as after [`Self::kill`]: over the state that is there.
+    pub async fn restart(&mut self) {
+        self.kill();
+        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, None).await;
+        self.client = reqwest::Client::new();
+    }
+
+    /// Ends it without a word, as a power cut would.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
     }
 
     /// A request with the user's token; `target` is path and query, already encoded.
@@ -129,6 +142,46 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts the program over a folder with `state`, `cache` and `scratch`; gives where it listens.
+async fn spawn(
+    folder: &Path,
+    roots: &[PathBuf],
+    settings: &[(String, String)],
+    file_limit: Option<u64>,
+) -> (Child, String) {
+    let program = env!("CARGO_BIN_EXE_hearthcast");
+    let mut command = match file_limit {
+        None => Command::new(program),
+        Some(bytes) => {
+            // The signal of a write beyond the limit would end the program; ignored, the write fails. 512-byte blocks.
+            let mut command = Command::new("sh");
+            let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", bytes / 512);
+            command.args(["-c", &limited, program]);
+            command
+        }
+    };
+    command
+        .env_clear()
+        .envs(["PATH", "HOME", "LD_LIBRARY_PATH"].iter().filter_map(|&n| Some((n, std::env::var_os(n)?))));
+    let settings = settings.iter().map(|(name, value)| (name, value));
+    command.env("TMPDIR", folder.join("scratch")).env("HEARTHCAST_CACHE", folder.join("cache")).envs(settings);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(folder.join("state"));
+    for root in roots {
+        command.arg("--root").arg(root);
+    }
+    let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).expect("a log");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+    let mut child = command.spawn().expect("the program starts");
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let listening = tokio::task::spawn_blocking(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        lines.into_iter().find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+    });
+    let listening = tokio::time::timeout(Duration::from_secs(30), listening).await;
+    let base = listening.expect("it listens within 30 s").expect("no panic").expect("it says where it listens");
+    (child, base)
 }
 
 /// Makes a user before the program opens its state.

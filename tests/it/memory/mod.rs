@@ -10,6 +10,7 @@ use crate::kit::{Server, film};
 mod audiobook;
 mod events;
 mod history;
+mod kept;
 mod progress;
 
 /// A small film; its content differs with `seed`.

@@ -1,0 +1,59 @@
+//! `hearthcast export` and `hearthcast import`: the whole state as JSON lines.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Outcome, Place, told};
+use crate::store::{self, Store};
+
+#[derive(Args)]
+pub struct Export {
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+pub struct Import {
+    /// The exported lines; standard input when absent.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Put it in place of a state that is there (which is kept in `damaged/`).
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Export {
+    pub fn run(self) -> Outcome {
+        let config = self.place.load()?;
+        if stdout().is_terminal() {
+            return Err("this prints password hashes and signing keys: send it to a file".to_owned());
+        }
+        let exported = Store::open(&config.state)
+            .and_then(|store| store.export(&config.state, BufWriter::new(stdout().lock())))
+            .map_err(told)?;
+        eprintln!("{exported} records");
+        Ok(())
+    }
+}
+
+impl Import {
+    pub fn run(self) -> Outcome {
+        let config = self.place.load()?;
+        let imported = match &self.file {
+            #[allow(clippy::disallowed_methods, reason = "the operator named the file")]
+            Some(path) => match File::open(path) {
+                Ok(file) => store::import(&config.state, BufReader::new(file), self.replace),
+                Err(cause) => return Err(format!("{}: {cause}", path.display())),
+            },
+            None => store::import(&config.state, stdin().lock(), self.replace),
+        };
+        let imported = imported.map_err(told)?;
+        eprintln!("{imported} records");
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The whole state as JSON lines: out, and into a state folder again.
+//!
+//! The first line says what it is, the last one how many records came before it, so that a text that was cut is not taken
+//! for a whole one.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::journal::{self, Draft};
+use super::lock::Lock;
+use super::tree::Tree;
+use super::{Store, make_private, quarantine, secret, unusable};
+use crate::error::{Code, Error, Result};
+
+/// Layout of the lines.
+const LAYOUT: u32 = 1;
+
+/// Longest line read, bytes.
+const MAX_LINE: u64 = 16 << 20;
+
+/// Files of the state folder that belong to the state.
+const FILES: [&str; 1] = ["signing-keys"];
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Begin { hearthcast: String, layout: u32 },
+    Record { tree: String, key: String, value: Value },
+    File { file: String, text: String },
+    End { records: u64 },
+}
+
+impl Store {
+    /// Writes everything that cannot be found again. It holds password hashes and signing keys.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a record that cannot be read and for a text that cannot be written.
+    pub fn export(&self, dir: &Path, mut to: impl Write) -> Result<u64> {
+        let mut records = 0;
+        let mut line = |line: &Line| {
+            serde_json::to_writer(&mut to, line).map_err(Error::internal)?;
+            to.write_all(b"\n").map_err(Error::internal)
+        };
+        line(&Line::Begin { hearthcast: env!("CARGO_PKG_VERSION").to_owned(), layout: LAYOUT })?;
+        for tree in Tree::kept() {
+            let mut outcome = Ok(());
+            self.each(tree, |key, value: Value| {
+                if outcome.is_ok() {
+                    records += 1;
+                    outcome = line(&Line::Record { tree: tree.name().to_owned(), key: key.to_owned(), value });
+                }
+            })?;
+            outcome?;
+        }
+        for file in FILES {
+            if let Some(text) = secret::read(&dir.join(file)).map_err(|cause| unusable(&dir.join(file), cause))? {
+                line(&Line::File { file: file.to_owned(), text })?;
+            }
+        }
+        line(&Line::End { records })?;
+        to.flush().map_err(Error::internal)?;
+        Ok(records)
+    }
+}
+
+/// Makes a state of exported lines; gives how many records it has. Nothing is changed unless all of them are good.
+///
+/// # Errors
+/// `CONFLICT` when a server runs on `dir`, or when there is a state already and `replace` is not said; `BAD_REQUEST`
+/// naming the line that is wrong.
+pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
+    make_private(dir)?;
+    let _lock = Lock::take(dir)?;
+    let failed = |cause: std::io::Error| unusable(dir, cause);
+    let known = match journal::read(&dir.join("journal")) {
+        Ok(known) => known.is_some_and(|known| known.slots.values().any(|slot| !slot.gone)),
+        Err(_) => true,
+    };
+    if (known || dir.join("db").exists() && !dir.join("journal").exists()) && !replace {
+        let message = format!("{} holds a state already: say --replace to put this one in its place", dir.display());
+        return Err(Error::new(Code::Conflict, message));
+    }
+    let mut draft = Draft::begin(dir).map_err(failed)?;
+    let (mut records, mut files, mut ended) = (0, Vec::new(), false);
+    let wrong = |at: usize, why: String| Error::new(Code::BadRequest, format!("line {}: {why}", at + 1));
+    for (at, line) in Lines(from).enumerate() {
+        let line = line.map_err(|cause| wrong(at, cause.to_string()))?;
+        let read: Line = serde_json::from_str(&line).map_err(|_| wrong(at, "is no line of an export".to_owned()))?;
+        match read {
+            _ if ended => return Err(wrong(at, "stands behind the end".to_owned())),
+            Line::Begin { layout, .. } if at == 0 && layout == LAYOUT => {}
+            _ if at == 0 => return Err(wrong(at, "is not the beginning of an export this version reads".to_owned())),
+            Line::Begin { .. } => return Err(wrong(at, "begins a second export".to_owned())),
+            Line::Record { tree, key, value } => {
+                let tree = Tree::named(&tree).filter(|tree| tree.journaled());
+                let tree = tree.ok_or_else(|| wrong(at, "names a tree this version does not know".to_owned()))?;
+                let json = serde_json::to_vec(&value).map_err(Error::internal)?;
+                records += 1;
+                draft.add(tree, &key, records, &json).map_err(failed)?;
+            }
+            Line::File { file, text } if FILES.contains(&file.as_str()) => files.push((file, text)),
+            Line::File { .. } => return Err(wrong(at, "names a file that belongs to no state".to_owned())),
+            Line::End { records: said } if said == records => ended = true,
+            Line::End { records: said } => return Err(wrong(at, format!("{said} records were said, {records} came"))),
+        }
+    }
+    if !ended {
+        return Err(Error::new(Code::BadRequest, "the export has no end: it was cut"));
+    }
+    if dir.join("journal").exists() {
+        quarantine::keep(dir, "journal").map_err(failed)?;
+    }
+    if dir.join("db").exists() {
+        quarantine::away(dir, "db").map_err(failed)?;
+    }
+    for (file, text) in files {
+        secret::write(&dir.join(file), &text).map_err(failed)?;
+    }
+    draft.finish(dir).map_err(failed)?;
+    Ok(records)
+}
+
+/// Lines of bounded length.
+struct Lines<R>(R);
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = std::io::Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = String::new();
+        match std::io::Read::take(&mut self.0, MAX_LINE).read_line(&mut line) {
+            Ok(0) => None,
+            Ok(len) if len as u64 == MAX_LINE => Some(Err(std::io::Error::other("is too long"))),
+            Ok(_) => Some(Ok(line)),
+            Err(cause) => Some(Err(cause)),
+        }
+    }
+}

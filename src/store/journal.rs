@@ -1,0 +1,349 @@
+//! The journal: every change, one line each, in the order they were made. What stands in it is the truth; sled is an
+//! index that can be made again from it.
+//!
+//! A line is `checksum TAB number TAB tree TAB key TAB value LF`: checksum in hex, key and value as JSON (which holds no
+//! raw tab and no raw line end), the value empty for a removal. The first line names the layout. Text, so that a person
+//! can read what happened, and so that a line behind a damaged one is found by the next line end.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::record;
+use super::tree::Tree;
+
+/// Layout of what is kept; raised when an older program could not read it.
+pub const LAYOUT: u32 = 2;
+
+/// The first word of a journal.
+const NAME: &str = "hearthcast-journal";
+
+/// Longest line, bytes: anything longer is damage.
+const MAX_LINE: u64 = 16 << 20;
+
+/// Disk space taken ahead, bytes, so that a write does not run out in its middle.
+const AHEAD: u64 = 1 << 20;
+
+/// One change.
+#[derive(Debug, PartialEq)]
+pub struct Entry<'a> {
+    pub number: u64,
+    pub tree: Tree,
+    pub key: Cow<'a, str>,
+    /// None for a removal.
+    pub json: Option<&'a [u8]>,
+}
+
+/// Where the last change of a key stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slot {
+    pub number: u64,
+    pub offset: u64,
+    pub len: u32,
+    /// A removal.
+    pub gone: bool,
+}
+
+/// What a journal says.
+#[derive(Debug, Default)]
+pub struct Reading {
+    pub slots: HashMap<(Tree, String), Slot>,
+    /// The number of the last change.
+    pub last: u64,
+    /// Bytes that are good: behind them stands the beginning of a line that was never finished.
+    pub end: u64,
+    /// Where lines are damaged.
+    pub faults: Vec<u64>,
+}
+
+/// Why a journal cannot be read at all.
+#[derive(Debug)]
+pub enum Unreadable {
+    System(io::Error),
+    /// Written by a newer program.
+    Newer(u32),
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(cause: io::Error) -> Self {
+        Self::System(cause)
+    }
+}
+
+pub fn header(layout: u32) -> String {
+    let sum = record::checksum(NAME, "", layout.into(), &[]);
+    format!("{NAME}\t{layout}\t{}\n", HEXLOWER.encode(&sum))
+}
+
+/// Appends one change to a text.
+pub fn write(into: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) {
+    let value = json.unwrap_or_default();
+    let sum = record::checksum(tree.name(), key, number, value);
+    let key = serde_json::to_string(key).expect("a text is JSON");
+    into.extend_from_slice(HEXLOWER.encode(&sum).as_bytes());
+    into.extend_from_slice(format!("\t{number}\t{}\t{key}\t", tree.name()).as_bytes());
+    into.extend_from_slice(value);
+    into.push(b'\n');
+}
+
+/// Reads one line, without its end; None for one that is damaged. A tree this program does not know gives no entry.
+pub fn entry(line: &[u8]) -> Option<Option<Entry<'_>>> {
+    let mut parts = line.splitn(5, |byte| *byte == b'\t');
+    let sum = HEXLOWER.decode(parts.next()?).ok()?;
+    let number = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    let tree = std::str::from_utf8(parts.next()?).ok()?;
+    let key: Cow<'_, str> = serde_json::from_slice(parts.next()?).ok().map(|Key(key)| key)?;
+    let value = parts.next()?;
+    if sum != record::checksum(tree, &key, number, value) {
+        return None;
+    }
+    let json = (!value.is_empty()).then_some(value);
+    Some(Tree::named(tree).map(|tree| Entry { number, tree, key, json }))
+}
+
+#[derive(serde::Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Reads a journal; None when there is none.
+///
+/// # Errors
+/// A newer layout, or what the system says.
+pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(cause.into()),
+    };
+    let mut lines = BufReader::with_capacity(256 * 1024, file);
+    let mut reading = Reading::default();
+    let mut line = Vec::new();
+    let mut at = 0;
+    loop {
+        line.clear();
+        let len = (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line)? as u64;
+        if len == 0 {
+            break;
+        }
+        let whole = line.last() == Some(&b'\n');
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let torn = !whole && len < MAX_LINE || text.iter().all(|byte| *byte == 0);
+        if torn {
+            // Never finished, so never acknowledged; unless more follows.
+            if lines.fill_buf()?.is_empty() {
+                break;
+            }
+            reading.faults.push(at);
+        } else if at == 0 {
+            head(text, &mut reading)?;
+        } else {
+            match entry(text) {
+                None => reading.faults.push(at),
+                Some(None) => tracing::warn!(at, "the journal holds a tree this version does not know"),
+                Some(Some(entry)) => {
+                    reading.last = reading.last.max(entry.number);
+                    let slot = Slot { number: entry.number, offset: at, len: len as u32, gone: entry.json.is_none() };
+                    let known = reading.slots.entry((entry.tree, entry.key.into_owned())).or_insert(slot);
+                    if known.number <= slot.number {
+                        *known = slot;
+                    }
+                }
+            }
+        }
+        at += len;
+        reading.end = at;
+    }
+    Ok(Some(reading))
+}
+
+fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
+    let layout = std::str::from_utf8(text).ok().and_then(|text| text.split('\t').nth(1)?.parse().ok());
+    // A layout is believed only when the whole line is as it was written.
+    let layout = layout.filter(|layout| header(*layout).trim_end().as_bytes() == text);
+    match layout {
+        Some(layout) if layout > LAYOUT => Err(Unreadable::Newer(layout)),
+        Some(LAYOUT) => Ok(()),
+        _ => {
+            reading.faults.push(0);
+            Ok(())
+        }
+    }
+}
+
+/// The JSON of a change read again where it stands; None when it is not there any more.
+pub fn reread(file: &File, slot: Slot) -> Option<Vec<u8>> {
+    let mut line = vec![0; slot.len as usize];
+    file.read_exact_at(&mut line, slot.offset).ok()?;
+    let entry = entry(line.strip_suffix(b"\n")?)??;
+    (entry.number == slot.number).then(|| entry.json.map(<[u8]>::to_vec))?
+}
+
+/// A journal being written, whole, beside the one in use.
+pub struct Draft {
+    file: BufWriter<File>,
+    path: PathBuf,
+    line: Vec<u8>,
+    pub bytes: u64,
+}
+
+impl Draft {
+    pub fn begin(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("journal.new");
+        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
+        let mut file = BufWriter::with_capacity(256 * 1024, file);
+        let head = header(LAYOUT);
+        file.write_all(head.as_bytes())?;
+        Ok(Self { file, path, line: Vec::new(), bytes: head.len() as u64 })
+    }
+
+    pub fn add(&mut self, tree: Tree, key: &str, number: u64, json: &[u8]) -> io::Result<()> {
+        self.line.clear();
+        write(&mut self.line, tree, key, number, Some(json));
+        self.bytes += self.line.len() as u64;
+        self.file.write_all(&self.line)
+    }
+
+    /// Puts it in place of the journal, durably.
+    pub fn finish(self, dir: &Path) -> io::Result<()> {
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        std::fs::rename(&self.path, dir.join("journal"))?;
+        File::open(dir)?.sync_all()
+    }
+}
+
+/// The journal as it is appended to.
+pub struct Appender {
+    file: File,
+    /// Bytes that count; behind them may lie what a failed write left.
+    pub len: u64,
+    allocated: u64,
+    /// Set when a failed write could not be taken back: nothing more is written then.
+    broken: bool,
+}
+
+impl Appender {
+    /// Opens a journal whose first `end` bytes are good, and cuts what lies behind them.
+    pub fn open(dir: &Path, end: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).append(true).open(dir.join("journal"))?;
+        if file.metadata()?.len() != end {
+            file.set_len(end)?;
+            file.sync_all()?;
+        }
+        Ok(Self { file, len: end, allocated: end, broken: false })
+    }
+
+    /// Appends lines and waits until they are on the disk. After an error none of them counts.
+    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.broken {
+            return Err(io::Error::other("the journal could not be mended after a failed write: start again"));
+        }
+        self.take_ahead(lines.len() as u64)?;
+        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
+        match written {
+            Ok(()) => {
+                self.len += lines.len() as u64;
+                Ok(())
+            }
+            Err(cause) => {
+                let back = self.file.set_len(self.len).and_then(|()| self.file.sync_data());
+                self.broken = back.is_err();
+                self.allocated = self.len;
+                Err(cause)
+            }
+        }
+    }
+
+    /// Takes disk space before it is needed.
+    fn take_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        if self.len + bytes <= self.allocated {
+            return Ok(());
+        }
+        let more = bytes + AHEAD;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, more) {
+            Ok(()) => {
+                self.allocated = self.len + more;
+                Ok(())
+            }
+            // A file system that cannot: the write itself will tell.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => Ok(()),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: u64, key: &str, json: Option<&str>) -> Vec<u8> {
+        let mut line = Vec::new();
+        write(&mut line, Tree::Users, key, number, json.map(str::as_bytes));
+        line
+    }
+
+    fn read_text(text: &[u8]) -> Reading {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        std::fs::write(&path, text).unwrap();
+        read(&path).unwrap().unwrap()
+    }
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        for (key, json) in [("u_1", Some(r#"{"name":"a\tb\n"}"#)), ("tab\there \"quoted\" \u{1f600}\n", None)] {
+            let text = line(7, key, json);
+            let read = entry(text.strip_suffix(b"\n").unwrap()).unwrap().unwrap();
+            assert_eq!((read.number, &*read.key, read.json), (7, key, json.map(str::as_bytes)));
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed_and_no_other_line_is_lost() {
+        let lines = [line(1, "a", Some("1")), line(2, "b", Some("[2]")), line(3, "a", None), line(4, "c", Some("4"))];
+        let text = [header(LAYOUT).into_bytes(), lines.concat()].concat();
+        let whole = read_text(&text);
+        assert!(whole.faults.is_empty());
+        assert_eq!((whole.last, whole.end, whole.slots.len()), (4, text.len() as u64, 3));
+        assert!(whole.slots[&(Tree::Users, "a".to_owned())].gone);
+        for at in 0..text.len() - 1 {
+            let ahead = at < header(LAYOUT).len();
+            for bit in 0..8 {
+                let mut text = text.clone();
+                text[at] ^= 1 << bit;
+                let read = read_text(&text);
+                assert!(!read.faults.is_empty(), "byte {at} bit {bit}");
+                let good = read.slots.values().filter(|slot| whole.slots.values().any(|known| known == *slot)).count();
+                assert!(good >= if ahead { 2 } else { 1 }, "byte {at} bit {bit}: the others are read");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_never_finished_is_no_damage() {
+        let text = [header(LAYOUT).into_bytes(), line(1, "a", Some("1")), line(2, "b", Some("2"))].concat();
+        let begin = text.len() - line(2, "b", Some("2")).len();
+        for end in begin..text.len() {
+            let read = read_text(&text[..end]);
+            assert_eq!((read.faults.len(), read.last, read.end), (0, 1, begin as u64), "cut at {end}");
+        }
+        let zeros = [&text[..], &[0; 100]].concat();
+        assert_eq!(read_text(&zeros).end, text.len() as u64);
+        let between = [&text[..], &[0; 100], b"\n", &line(3, "c", Some("3"))].concat();
+        assert_eq!((read_text(&between).faults.len(), read_text(&between).last), (1, 3));
+    }
+
+    #[test]
+    fn a_newer_layout_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        std::fs::write(&path, header(LAYOUT + 1)).unwrap();
+        assert!(matches!(read(&path), Err(Unreadable::Newer(newer)) if newer == LAYOUT + 1));
+    }
+}

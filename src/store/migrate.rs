@@ -1,0 +1,79 @@
+//! From older layouts to this one, one step each.
+//!
+//! A step makes the new files beside the old ones and puts them in place at its end, so that one that was cut off begins
+//! anew at the next start.
+
+use std::fs;
+use std::path::Path;
+
+use super::index::Index;
+use super::journal::Draft;
+use super::tree::Tree;
+use super::{quarantine, unusable};
+use crate::error::Result;
+
+/// Layout 1 (until November 2026): sled alone, a record being 16 bytes of checksum over tree, key and value, and JSON.
+/// Gives false when there is no state of that layout.
+pub fn from_layout_1(dir: &Path, folder: &Path) -> Result<bool> {
+    let Ok(index) = Index::open(folder) else { return Ok(false) };
+    let layout = index.tree(Tree::Meta).get("format").ok().flatten();
+    if layout.and_then(|sealed| v1(Tree::Meta, "format", &sealed).map(<[u8]>::to_vec)).as_deref() != Some(b"1") {
+        return Ok(false);
+    }
+    let failed = |cause: std::io::Error| unusable(dir, cause);
+    let mut draft = Draft::begin(dir).map_err(failed)?;
+    let (mut number, mut damaged) = (0, Vec::new());
+    for tree in Tree::kept() {
+        for entry in index.tree(tree).iter() {
+            let (key, sealed) = entry.map_err(|cause| unusable(folder, cause))?;
+            let key = String::from_utf8_lossy(&key);
+            match v1(tree, &key, &sealed) {
+                Some(json) => {
+                    number += 1;
+                    draft.add(tree, &key, number, json).map_err(failed)?;
+                }
+                None => damaged.push(format!("{}/{key}", tree.name())),
+            }
+        }
+    }
+    drop(index);
+    draft.finish(dir).map_err(failed)?;
+    if damaged.is_empty() {
+        fs::remove_dir_all(folder).map_err(failed)?;
+    } else {
+        let kept = quarantine::away(dir, "db").map_err(failed)?;
+        let records = damaged.join(" ");
+        tracing::error!(records, kept = %kept.display(), "records of the old layout are damaged and left out");
+    }
+    tracing::info!(records = number, "the state was brought to layout 2");
+    Ok(true)
+}
+
+/// Tells a program that only knows layout 1 that this is not it.
+pub fn mark(index: &Index) {
+    let layout = super::journal::LAYOUT.to_string();
+    let mut sealed = v1_checksum(Tree::Meta, "format", layout.as_bytes()).to_vec();
+    sealed.extend_from_slice(layout.as_bytes());
+    // Only a courtesy: such a program could not read the records anyway.
+    let _ = index.tree(Tree::Meta).insert("format", sealed);
+}
+
+/// The JSON of a record of layout 1.
+fn v1<'a>(tree: Tree, key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
+    let (sum, json) = sealed.split_at_checked(16)?;
+    (*sum == v1_checksum(tree, key, json)).then_some(json)
+}
+
+fn v1_checksum(tree: Tree, key: &str, json: &[u8]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for part in [tree.name().as_bytes(), key.as_bytes(), json] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().as_bytes()[..16].try_into().expect("BLAKE3 gives 32 bytes")
+}
+
+#[cfg(test)]
+pub fn seal_v1(tree: Tree, key: &str, json: &[u8]) -> Vec<u8> {
+    [&v1_checksum(tree, key, json)[..], json].concat()
+}

@@ -1,0 +1,35 @@
+//! Where damaged files go: nothing that cannot be read is thrown away before somebody has seen it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Damaged things kept; the oldest goes first.
+const KEPT: usize = 4;
+
+/// Moves a file or folder of the state to `damaged/`; gives its new place.
+pub fn away(dir: &Path, name: &str) -> io::Result<PathBuf> {
+    let to = place(dir, name)?;
+    fs::rename(dir.join(name), &to)?;
+    Ok(to)
+}
+
+/// Keeps a file as it is now in `damaged/`, while another is put in its place.
+pub fn keep(dir: &Path, name: &str) -> io::Result<PathBuf> {
+    let to = place(dir, name)?;
+    fs::hard_link(dir.join(name), &to).or_else(|_| fs::copy(dir.join(name), &to).map(drop))?;
+    Ok(to)
+}
+
+fn place(dir: &Path, name: &str) -> io::Result<PathBuf> {
+    let folder = dir.join("damaged");
+    fs::create_dir_all(&folder)?;
+    let mut kept: Vec<PathBuf> = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    kept.sort();
+    for old in &kept[..kept.len().saturating_sub(KEPT - 1)] {
+        let _ = if old.is_dir() { fs::remove_dir_all(old) } else { fs::remove_file(old) };
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(folder.join(format!("{:013}-{name}", now.as_millis())))
+}

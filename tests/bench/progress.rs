@@ -1,0 +1,250 @@
+//! Saves that are on the disk when they are answered, reads, and the first page of a long history; beside SQLite
+//! (WAL, synchronous=FULL, driven by Python) on the same disk in turns.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::library::Root;
+use hearthcast::domain::progress::{MediaType, Save};
+use hearthcast::service::Service;
+use hearthcast::service::progress::Filter;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+const RECORDS: usize = 100_000;
+const WRITERS: usize = 32;
+const SPAN: Duration = Duration::from_secs(3);
+const ROUNDS: usize = 3;
+
+/// Saves a second and the 99th percentile in ms.
+#[derive(Clone, Copy)]
+struct Rate {
+    saves: f64,
+    p99_ms: f64,
+}
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let films = films(folder.path(), WRITERS);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let service = open(folder.path());
+        let filled = Instant::now();
+        fill(&service).await;
+        println!("{RECORDS} records written in {:.1} s", filled.elapsed().as_secs_f64());
+        let (mut bare, mut http, mut alone, mut grouped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            bare.push(bare_saves(&service).await);
+            http.push(http_saves(&service, &films).await);
+            alone.push(sqlite(folder.path(), 1));
+            grouped.push(sqlite(folder.path(), WRITERS));
+        }
+        println!("| {WRITERS} writers | durable saves/s | p99, ms | / SQLite | / SQLite, {WRITERS} a transaction |\n|---|---|---|---|---|");
+        let (alone, grouped) = (median(&alone), median(&grouped));
+        for (name, rate) in [("store", median(&bare)), ("over HTTP", median(&http)), ("SQLite", alone), ("SQLite, grouped", grouped)] {
+            let (one, many) = (rate.saves / alone.saves, rate.saves / grouped.saves);
+            println!("| {name} | {:.0} | {:.2} | {one:.2} | {many:.2} |", rate.saves, rate.p99_ms);
+        }
+        let (read, page) = (reads(&service), pages(&service));
+        println!("| read | p50 {:.4} ms | p99 {:.4} ms |", read.0, read.1);
+        println!("| first page of {RECORDS} | p50 {:.3} ms | p99 {:.3} ms |", page.0, page.1);
+        drop(service);
+        let began = Instant::now();
+        let service = open(folder.path());
+        println!("| opening {RECORDS} records | {:.2} s |", began.elapsed().as_secs_f64());
+        drop(service);
+    });
+}
+
+/// Small films that differ in content.
+pub fn films(folder: &Path, count: usize) -> Vec<PathBuf> {
+    let first = folder.join("film.mp4");
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=5:d=1", "-c:v", "libx264"])
+        .arg(&first)
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+    let bytes = std::fs::read(&first).expect("it was made");
+    let film = |n: usize| {
+        let path = folder.join(format!("film-{n}.mp4"));
+        // A box of free space at the end makes it another content.
+        let padding = [&[0, 0, 0, 16][..], b"free", &(n as u64).to_be_bytes()].concat();
+        std::fs::write(&path, [&bytes[..], &padding].concat()).expect("written");
+        path
+    };
+    (0..count).map(film).collect()
+}
+
+fn open(folder: &Path) -> Arc<Service> {
+    let mut config = Config::new(folder.join("state"), folder.join("cache"));
+    config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
+    Service::open(config).expect("the service opens")
+}
+
+fn save(n: usize, position: f64) -> Save {
+    Save {
+        media_id: format!("f_{n:032x}"),
+        path: format!("/library/shows/A Show of Some Length/Season 01/A Show of Some Length S01E{n:06} Title.mkv"),
+        size_bytes: 4_000_000_000,
+        media_type: MediaType::Video,
+        title: format!("A Show of Some Length S01E{n:06} Title"),
+        position_seconds: position,
+        duration_seconds: 5400.0,
+        completed: Some(false),
+        player: "web".into(),
+        device_id: None,
+        audio_stream_index: None,
+        subtitle_stream_index: None,
+        book: None,
+        marks_watched: false,
+        client_updated_at: None,
+        version: None,
+    }
+}
+
+async fn put(service: &Service, n: usize, position: f64) {
+    let save = save(n, position);
+    let id = save.media_id.clone();
+    service.progress.save("u_1", &id, |_| save).await.expect("saved");
+}
+
+async fn fill(service: &Arc<Service>) {
+    let writers = (0..256).map(|w| {
+        let service = service.clone();
+        tokio::spawn(async move {
+            for n in (w..RECORDS).step_by(256) {
+                put(&service, n, 100.0).await;
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("no panic");
+    }
+}
+
+async fn bare_saves(service: &Arc<Service>) -> Rate {
+    rate(|w, n| {
+        let service = service.clone();
+        async move { put(&service, (w + WRITERS * n) % RECORDS, n as f64).await }
+    })
+    .await
+}
+
+async fn http_saves(service: &Arc<Service>, films: &[PathBuf]) -> Rate {
+    let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}/api/stream/progress", listener.local_addr().expect("bound"));
+    let server = tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, std::future::pending()));
+    let client = reqwest::Client::new();
+    let rate = rate(|w, n| {
+        let request = client.post(&url).bearer_auth(&token);
+        let request = request.json(&json!({"mediaPath": films[w], "positionSeconds": n, "durationSeconds": 1_000_000}));
+        async move {
+            let answer = request.send().await.expect("an answer");
+            assert_eq!(answer.status(), 200);
+            answer.bytes().await.expect("a body");
+        }
+    })
+    .await;
+    server.abort();
+    rate
+}
+
+async fn rate<F, W>(work: W) -> Rate
+where
+    W: Fn(usize, usize) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let until = Instant::now() + SPAN;
+    let began = Instant::now();
+    let writers = (0..WRITERS).map(|w| {
+        let work = &work;
+        async move {
+            let mut times = Vec::new();
+            let mut n = 0;
+            while Instant::now() < until {
+                let asked = Instant::now();
+                work(w, n).await;
+                times.push(asked.elapsed());
+                n += 1;
+            }
+            times
+        }
+    });
+    let times: Vec<Duration> = futures_util::future::join_all(writers).await.concat();
+    let saves = times.len() as f64 / began.elapsed().as_secs_f64();
+    Rate { saves, p99_ms: share(times, 0.99) }
+}
+
+fn reads(service: &Service) -> (f64, f64) {
+    let times: Vec<Duration> = (0..20_000)
+        .map(|n| {
+            let id = format!("f_{:032x}", n * 7919 % RECORDS);
+            let began = Instant::now();
+            assert!(service.progress.of("u_1", &id).expect("read").is_some());
+            began.elapsed()
+        })
+        .collect();
+    (share(times.clone(), 0.5), share(times, 0.99))
+}
+
+fn pages(service: &Service) -> (f64, f64) {
+    let times: Vec<Duration> = (0..500)
+        .map(|_| {
+            let began = Instant::now();
+            let page = service.progress.history("u_1", Filter::default(), None, 20).expect("a page");
+            assert_eq!((page.records.len(), page.total), (20, RECORDS));
+            began.elapsed()
+        })
+        .collect();
+    (share(times.clone(), 0.5), share(times, 0.99))
+}
+
+/// One writer into SQLite, `group` saves a transaction; the 99th percentile is of a transaction.
+fn sqlite(folder: &Path, group: usize) -> Rate {
+    const SCRIPT: &str = r#"
+import json, os, sqlite3, sys, time
+path, group, span = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+db = sqlite3.connect(path, isolation_level=None)
+db.execute("PRAGMA journal_mode=WAL"); db.execute("PRAGMA synchronous=FULL")
+db.execute("CREATE TABLE IF NOT EXISTS progress (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+value = json.dumps({"path": "/library/shows/A Show/Season 01/x.mkv", "title": "x" * 380})
+times, n, begun = [], 0, time.perf_counter()
+while time.perf_counter() - begun < span:
+    at = time.perf_counter()
+    db.execute("BEGIN IMMEDIATE")
+    for _ in range(group):
+        n += 1
+        db.execute("INSERT INTO progress VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                   ("u_1/f_%032x" % (n * 7919 % 100000), value + str(n)))
+    db.execute("COMMIT")
+    times.append(time.perf_counter() - at)
+times.sort()
+print(n / (time.perf_counter() - begun), times[int((len(times) - 1) * 0.99)] * 1000)
+"#;
+    let output = Command::new("python3")
+        .args(["-c", SCRIPT])
+        .arg(folder.join("peer.sqlite"))
+        .args([group.to_string(), SPAN.as_secs_f64().to_string()])
+        .output()
+        .expect("python3 runs");
+    let text = String::from_utf8(output.stdout).expect("plain text");
+    let mut numbers = text.split_whitespace().map(|number| number.parse().expect("a number"));
+    Rate { saves: numbers.next().expect("a rate"), p99_ms: numbers.next().expect("a time") }
+}
+
+fn median(rates: &[Rate]) -> Rate {
+    let mut rates = rates.to_vec();
+    rates.sort_by(|a, b| a.saves.total_cmp(&b.saves));
+    rates[rates.len() / 2]
+}
+
+/// The time below which this share of them lies, ms.
+fn share(mut times: Vec<Duration>, share: f64) -> f64 {
+    times.sort();
+    times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0
+}

@@ -1,0 +1,71 @@
+//! What survives: kill -9, damage, a full disk; and the state taken out and in.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::small_film;
+use crate::kit::kill;
+use crate::kit::program::Program;
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_kill_9_and_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 40 + n)).collect();
+    let seen = kill::rounds(&[folder.path()], &films, 5).await;
+    assert!(seen.mended > 0, "damage is noticed, and said: {seen:?}");
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_in_truth_is_507_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 60 + n)).collect();
+    // No file may grow beyond 3 MiB: what a full disk does to a write, without a disk.
+    let mut program = Program::start_limited(&[folder.path()], &[], 3 << 20).await;
+    let url = format!("{}/api/stream/progress", program.base);
+    let mut told = vec![0; films.len()];
+    let mut refused = 0;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for position in 1.. {
+        assert!(Instant::now() < deadline, "it fills up within a minute");
+        let saves = (0..64).map(|n| {
+            let body = json!({"mediaPath": films[n % 8], "positionSeconds": position, "durationSeconds": 1e6,
+                "title": "x".repeat(512), "deviceId": "y".repeat(128)});
+            let request = program.client.post(&url).bearer_auth(&program.token).json(&body);
+            async move {
+                let answer = request.send().await.unwrap();
+                (n % 8, answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+            }
+        });
+        for (film, status, answer) in futures_util::future::join_all(saves).await {
+            match status {
+                200 => told[film] = answer["version"].as_u64().unwrap().max(told[film]),
+                507 => {
+                    assert_eq!(answer["code"], "STORAGE_FULL");
+                    refused += 1;
+                }
+                other => panic!("{other}: {answer}"),
+            }
+        }
+        if refused > 200 {
+            break;
+        }
+    }
+    assert!(told.iter().all(|version| *version > 1), "it worked before: {told:?}");
+    let versions = async |program: &Program| {
+        let mut versions = Vec::new();
+        for film in &films {
+            let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
+            let answer = program.get(&format!("/api/stream/progress?{query}")).send().await.unwrap();
+            assert_eq!(answer.status(), 200, "reading goes on: {}", program.log());
+            versions.push(answer.json::<Value>().await.unwrap()["progress"]["version"].as_u64().unwrap());
+        }
+        versions
+    };
+    assert!(versions(&program).await.iter().zip(&told).all(|(stands, told)| stands >= told));
+    program.kill();
+    program.restart().await;
+    let stand = versions(&program).await;
+    assert!(stand.iter().zip(&told).all(|(stands, told)| stands >= told), "{stand:?} after {told:?} were acknowledged");
+}

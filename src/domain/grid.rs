@@ -12,12 +12,71 @@ use super::time::{FrameRate, seconds, ticks};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "cut")]
 pub enum Grid {
-    /// Encoded video: a fixed number of frames.
-    Frames { rate: FrameRate, per_segment: u32, total: u64 },
+    /// Encoded video: a fixed number of frames, the first two segments in halves.
+    Frames(Frames),
     /// Copied video: the source's own keyframes, merged to a least length. `bounds` ends with the item's end.
     Keyframes { bounds: Arc<[i64]> },
     /// No video: a fixed step.
     Steps { step: i64, end: i64 },
+}
+
+/// Full segments that are cut in halves at the start of an item. A viewer waits for half as long, and an encoder that is
+/// just faster than life fills the buffer before the first full segment is due; every later bound stays where it was.
+const HALVED: u64 = 2;
+
+/// A grid of frames at a constant rate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frames {
+    pub rate: FrameRate,
+    /// Frames of a full segment.
+    pub per_segment: u32,
+    /// Frames of the item.
+    pub total: u64,
+}
+
+impl Frames {
+    /// Frames of the first half of a halved segment; None when a segment is a single frame.
+    fn half(&self) -> Option<u64> {
+        (self.per_segment > 1).then(|| u64::from(self.per_segment).div_ceil(2))
+    }
+
+    /// The first frame of segment `k`; the number of frames behind the last one.
+    pub fn first(&self, k: usize) -> u64 {
+        let (k, per_segment) = (k as u64, u64::from(self.per_segment));
+        let frame = match self.half() {
+            Some(half) if k < 2 * HALVED => k / 2 * per_segment + k % 2 * half,
+            Some(_) => (k - HALVED) * per_segment,
+            None => k * per_segment,
+        };
+        frame.min(self.total)
+    }
+
+    /// The segment that holds a frame of the item.
+    pub fn segment(&self, frame: u64) -> usize {
+        let full = frame / u64::from(self.per_segment);
+        let segment = match self.half() {
+            Some(half) if full < HALVED => 2 * full + u64::from(frame % u64::from(self.per_segment) >= half),
+            Some(_) => full + HALVED,
+            None => full,
+        };
+        segment as usize
+    }
+
+    /// How many segments there are.
+    pub fn len(&self) -> usize {
+        self.segment(self.total - 1) + 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The segments at whose start an encoder that counts `per_segment` frames must be told to begin anew, when it
+    /// begins with segment `first`.
+    pub fn told(&self, first: usize) -> std::ops::Range<usize> {
+        let last = if self.half().is_some() { (2 * HALVED) as usize } else { 0 };
+        first + 1..last.min(self.len() - 1) + 1
+    }
 }
 
 impl Grid {
@@ -25,7 +84,7 @@ impl Grid {
     pub fn frames(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
         let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
         let total = rate.frame_near(ticks(duration_seconds)).max(1);
-        Self::Frames { rate, per_segment, total }
+        Self::Frames(Frames { rate, per_segment, total })
     }
 
     /// The keyframes at least `segment_seconds` apart; a last piece under 0.3 s joins the one before.
@@ -54,7 +113,7 @@ impl Grid {
     /// How many segments there are; at least one.
     pub fn len(&self) -> usize {
         match self {
-            Self::Frames { per_segment, total, .. } => total.div_ceil(u64::from(*per_segment)) as usize,
+            Self::Frames(frames) => frames.len(),
             Self::Keyframes { bounds } => bounds.len() - 1,
             Self::Steps { step, end } => (end + step - 1).div_euclid(*step) as usize,
         }
@@ -67,9 +126,7 @@ impl Grid {
     /// Where segment `k` begins, ticks; for `k == len()` the end of the item.
     pub fn start(&self, k: usize) -> i64 {
         match self {
-            Self::Frames { rate, per_segment, total } => {
-                rate.ticks_of((k as u64 * u64::from(*per_segment)).min(*total))
-            }
+            Self::Frames(frames) => frames.rate.ticks_of(frames.first(k)),
             Self::Keyframes { bounds } => bounds[k.min(bounds.len() - 1)],
             Self::Steps { step, end } => (step * k as i64).min(*end),
         }
@@ -139,6 +196,26 @@ mod tests {
                 prop_assert_eq!(grid.at(grid.start(k + 1) - 1), k);
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn every_frame_lies_in_the_segment_that_begins_before_it(per_segment in 1u32..200, total in 1u64..2000) {
+            let frames = Frames { rate: FrameRate { num: 25, den: 1 }, per_segment, total };
+            prop_assert_eq!(frames.first(frames.len()), total);
+            for frame in 0..total {
+                let k = frames.segment(frame);
+                prop_assert!(frames.first(k) <= frame && frame < frames.first(k + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_two_segments_come_in_halves_and_move_no_later_bound() {
+        let Grid::Frames(frames) = Grid::frames(FrameRate { num: 25, den: 1 }, 2.0, 9.0) else { unreachable!() };
+        let firsts: Vec<u64> = (0..=frames.len()).map(|k| frames.first(k)).collect();
+        assert_eq!(firsts, [0, 25, 50, 75, 100, 150, 200, 225]);
+        assert_eq!((frames.told(0), frames.told(2), frames.told(4)), (1..5, 3..5, 5..5));
     }
 
     #[test]

@@ -235,16 +235,20 @@ mod tests {
         #EXT-X-PLAYLIST-TYPE:VOD
         #EXT-X-INDEPENDENT-SEGMENTS
         #EXT-X-START:TIME-OFFSET=4.250,PRECISE=YES
-        #EXTINF:2.002000,
-        v0-00000.ts?st=g
-        #EXTINF:2.002000,
-        v0-00001.ts?st=g
-        #EXTINF:2.002000,
-        v0-00002.ts?st=g
-        #EXTINF:2.002000,
-        v0-00003.ts?st=g
         #EXTINF:1.001000,
+        v0-00000.ts?st=g
+        #EXTINF:1.001000,
+        v0-00001.ts?st=g
+        #EXTINF:1.001000,
+        v0-00002.ts?st=g
+        #EXTINF:1.001000,
+        v0-00003.ts?st=g
+        #EXTINF:2.002000,
         v0-00004.ts?st=g
+        #EXTINF:2.002000,
+        v0-00005.ts?st=g
+        #EXTINF:1.001000,
+        v0-00006.ts?st=g
         #EXT-X-ENDLIST
         ");
     }

@@ -219,12 +219,12 @@ impl Cutter {
         lane.left = header.total;
         let grid = &*self.cut.grid;
         match grid {
-            Grid::Frames { rate, per_segment, total } => {
+            Grid::Frames(frames) => {
+                let rate = frames.rate;
                 let frame = if at < -rate.ticks_of(1) / 2 { None } else { Some(rate.frame_near(at)) };
-                let segment =
-                    frame.filter(|frame| frame < total).map(|frame| (frame / u64::from(*per_segment)) as usize);
+                let segment = frame.filter(|frame| *frame < frames.total).map(|frame| frames.segment(frame));
                 let segment_or_end = match frame {
-                    Some(frame) if frame >= *total => grid.len(),
+                    Some(frame) if frame >= frames.total => grid.len(),
                     _ => segment.unwrap_or(0),
                 };
                 lane.frames = if segment == lane.current { lane.frames + 1 } else { 1 };
@@ -232,8 +232,7 @@ impl Cutter {
                 lane.past = lane.past.max(segment_or_end);
                 lane.past_when_whole = lane.past;
                 if let Some(segment) = segment {
-                    let planned = u64::from(*per_segment).min(total - segment as u64 * u64::from(*per_segment));
-                    if lane.frames == planned {
+                    if lane.frames == frames.first(segment + 1) - frames.first(segment) {
                         lane.past_when_whole = lane.past.max(segment + 1);
                     }
                 }

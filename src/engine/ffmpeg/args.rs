@@ -194,7 +194,7 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
         }
         Some(VideoPlan::Encode(plan)) => plan,
     };
-    let Grid::Frames { rate, per_segment, .. } = ask.grid else {
+    let Grid::Frames(frames) = ask.grid else {
         return Err(RunError::Internal("encoded video needs a grid of frames".into()));
     };
     let (first_chain, last_chain) = picture(ask, plan)?;
@@ -221,8 +221,15 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
             args.pair("-map", format!("0:{}", plan.stream)).pair("-filter:v", join(&chain));
         }
     }
-    args.pair("-r", format!("{}/{}", rate.num, rate.den));
-    encoder(args, plan, *per_segment)
+    args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));
+    encoder(args, plan, frames.per_segment)?;
+    // A hair early, for the encoder compares rounded times: what counts is the first frame at or behind it.
+    let told = frames.told(ask.first).map(|k| format!("{:.6}", seconds(ask.grid.start(k)) - 0.001));
+    let told: Vec<String> = told.collect();
+    if !told.is_empty() {
+        args.pair("-force_key_frames", told.join(","));
+    }
+    Ok(())
 }
 
 /// A pixel aspect that may stand in the container alone, where a transport stream would lose it.
@@ -247,7 +254,7 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
     chain.push(format!("fps=fps={rate}:start_time={start:.6}"));
     // Not by -frames:v, which ends the sound with the picture.
     let frames = match ask.grid {
-        Grid::Frames { per_segment, total, .. } => total.saturating_sub(ask.first as u64 * u64::from(*per_segment)),
+        Grid::Frames(frames) => frames.total - frames.first(ask.first),
         _ => 0,
     };
     chain.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
@@ -302,7 +309,9 @@ fn encoder(args: &mut Args, plan: &EncodeVideo, per_segment: u32) -> Result<(), 
         "h264_nvenc" => {
             args.add("-c:v h264_nvenc -preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0").add(&cut)
         }
-        "h264_qsv" => args.add("-c:v h264_qsv -preset veryfast -global_quality 23 -idr_interval 0 -bf 0").add(&cut),
+        "h264_qsv" => {
+            args.add("-c:v h264_qsv -preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0").add(&cut)
+        }
         "h264_vaapi" => args.add("-c:v h264_vaapi -rc_mode VBR -bf 0").add(&cut).pair("-b:v", format!("{ceiling}k")),
         "h264_amf" => args.add("-c:v h264_amf -quality speed -bf 0").add(&cut).pair("-b:v", format!("{ceiling}k")),
         other => return Err(RunError::Encoder(format!("no settings for encoder {other}"))),

@@ -109,7 +109,7 @@ async fn a_run_stops_ahead_of_its_reader_and_goes_on_when_it_is_followed() {
     let lease = bench.lease(240);
     lease.segment(0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(bench.fake.made(), 11, "the segment asked for, and 20 s beyond its start");
+    assert_eq!(bench.fake.made(), 13, "the segment asked for, and 20 s beyond its start");
     assert_eq!(lease.progress().borrow().activity, Activity::Ahead);
     lease.segment(5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;

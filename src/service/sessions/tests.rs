@@ -103,8 +103,8 @@ async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
     assert!(!session.ready(Duration::from_millis(900)).await.unwrap());
     assert_eq!(session.status().state, State::Starting);
     assert!(session.ready(Duration::from_millis(200)).await.unwrap());
-    assert_eq!(bench.fake.starts(), [25]);
-    session.segment(25).await.unwrap();
+    assert_eq!(bench.fake.starts(), [27]);
+    session.segment(27).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +182,7 @@ async fn a_segment_that_does_not_come_is_a_timeout_and_the_session_lives_on() {
     assert_eq!((late.code, late.retry_after), (Code::SegmentTimeout, Some(2)));
     assert!(session.ready(Duration::from_secs(1)).await.unwrap());
     session.segment(0).await.unwrap();
-    assert_eq!(session.segment(100).await.unwrap_err().code, Code::AssetNotFound);
+    assert_eq!(session.segment(102).await.unwrap_err().code, Code::AssetNotFound);
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,7 +90,7 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
     let parsed = m3u8_rs::parse_media_playlist_res(media.as_bytes()).unwrap();
     assert!(parsed.end_list);
     assert!(media.contains("#EXT-X-START:TIME-OFFSET=3.000,PRECISE=YES"), "{media}");
-    assert_eq!(parsed.segments.len(), 4);
+    assert_eq!(parsed.segments.len(), 6);
     assert!(parsed.segments.iter().all(|segment| segment.uri.contains(".ts?st=")));
     // A segment is named, typed, validated and kept.
     let segment = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
     assert_eq!(status["diagnostics"]["encoder"], "libx264");
     assert_eq!(status["diagnostics"]["decoder"], "mpeg2video");
     assert_eq!(status["diagnostics"]["pipeline"], "ffmpeg");
-    assert_eq!(status["diagnostics"]["segmentsReady"], 4);
+    assert_eq!(status["diagnostics"]["segmentsReady"], 6);
     assert_eq!(status["diagnostics"]["producedSeconds"], 7.0);
 }
 
@@ -397,7 +397,7 @@ fn packets(bytes: &[u8]) -> Vec<(String, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn segments_fetched_in_any_order_are_the_segments_fetched_in_order() {
     let folder = library(20);
-    let orders: [&[usize]; 2] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[7, 2, 9, 0, 5, 3, 8, 1, 6, 4]];
+    let orders: [&[usize]; 2] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], &[7, 2, 9, 0, 11, 5, 3, 8, 10, 1, 6, 4]];
     let mut fetched = Vec::new();
     for order in orders {
         let server = kit::server(&[folder.path()]).await;

@@ -92,12 +92,12 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let copy = Some(VideoPlan::Copy { stream: 0 });
     let copied = Some(AudioPlan::Copy { stream: 1 });
     let mp4 = plain(Container::Mp4);
-    insta::assert_snapshot!("encode", golden(&mp4, encode(|_| ()), AAC, &frames(), 7));
+    insta::assert_snapshot!("encode", golden(&mp4, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("encode_from_the_start", golden(&mp4, encode(|_| ()), AAC, &frames(), 0));
     let ts = media(Container::MpegTs, 1.4, Color::default());
     insta::assert_snapshot!(
         "encode_interlaced_ts",
-        golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 7)
+        golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
     );
     insta::assert_snapshot!("copy_both", golden(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
     insta::assert_snapshot!("copy_video_encode_audio", golden(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
@@ -119,9 +119,9 @@ fn every_kind_of_run_has_its_golden_arguments() {
         )
     );
     let bitmap = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 3, bitmap: true }));
-    insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 7));
+    insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let text = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false }));
-    insta::assert_snapshot!("text_drawn", golden(&plain(Container::Matroska), text, AAC, &frames(), 7));
+    insta::assert_snapshot!("text_drawn", golden(&plain(Container::Matroska), text, AAC, &frames(), 9));
 }
 
 #[test]

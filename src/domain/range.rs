@@ -43,10 +43,12 @@ enum Spec {
 /// allows a server to ignore them, no player sends them, and a multipart answer could be made to cost far more than
 /// the file. A malformed set and an unknown unit are ignored too. Numbers too large for 64 bits lie past every end.
 pub fn wanted(header: &str, len: u64) -> Wanted {
-    let Some(specs) = parse(header) else { return Wanted::Whole };
+    let Some(set) = set(header) else { return Wanted::Whole };
     let mut spans: Vec<Span> = Vec::new();
-    let mut empty_suffix = false;
-    for spec in specs {
+    let (mut some, mut empty_suffix) = (false, false);
+    for (index, element) in elements(set).enumerate() {
+        let Some(spec) = spec(element).filter(|_| index < MAX_RANGES) else { return Wanted::Whole };
+        some = true;
         match spec {
             Spec::From(first) | Spec::Between(first, _) if first >= len => {}
             Spec::From(first) => spans.push(Span { first, last: len - 1 }),
@@ -60,7 +62,7 @@ pub fn wanted(header: &str, len: u64) -> Wanted {
     spans.sort_unstable_by_key(|span| span.first);
     let mut spans = spans.into_iter();
     let Some(mut joined) = spans.next() else {
-        return if empty_suffix { Wanted::Whole } else { Wanted::Unsatisfiable };
+        return if some && !empty_suffix { Wanted::Unsatisfiable } else { Wanted::Whole };
     };
     for span in spans {
         if span.first > joined.last.saturating_add(1) {
@@ -71,32 +73,30 @@ pub fn wanted(header: &str, len: u64) -> Wanted {
     Wanted::Part(joined)
 }
 
-/// None where the header is to be ignored.
-fn parse(header: &str) -> Option<Vec<Spec>> {
+/// What stands behind the unit; None for a unit other than bytes.
+fn set(header: &str) -> Option<&str> {
     let (unit, set) = header.split_once('=')?;
-    if !unit.trim().eq_ignore_ascii_case("bytes") {
-        return None;
-    }
-    let mut specs = Vec::new();
-    for element in set.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
-    {
-        if specs.len() == MAX_RANGES {
-            return None;
-        }
-        let (first, last) = element.split_once('-')?;
-        specs.push(match (first, last) {
-            ("", count) => Spec::Last(number(count)?),
-            (first, "") => Spec::From(number(first)?),
-            (first, last) => {
-                let (first, last) = (number(first)?, number(last)?);
-                if first > last {
-                    return None;
-                }
-                Spec::Between(first, last)
+    unit.trim().eq_ignore_ascii_case("bytes").then_some(set)
+}
+
+fn elements(set: &str) -> impl Iterator<Item = &str> {
+    set.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
+}
+
+/// None where the whole header is to be ignored.
+fn spec(element: &str) -> Option<Spec> {
+    let (first, last) = element.split_once('-')?;
+    Some(match (first, last) {
+        ("", count) => Spec::Last(number(count)?),
+        (first, "") => Spec::From(number(first)?),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return None;
             }
-        });
-    }
-    (!specs.is_empty()).then_some(specs)
+            Spec::Between(first, last)
+        }
+    })
 }
 
 /// Digits only; what overflows is as large as can be.

@@ -3,6 +3,7 @@
 //! A request path becomes a file descriptor beneath its root in one `openat2` call; that descriptor is what is served,
 //! probed and transcoded. Nothing else in the program opens request data.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -51,6 +52,7 @@ pub struct Source {
     /// Whether the kernel answers for this file without asking a network: only then may it be asked inline.
     pub local: bool,
     fingerprint: OnceLock<String>,
+    made_of_it: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Roots {
@@ -119,6 +121,7 @@ impl Roots {
             inode: (meta.dev(), meta.ino()),
             file,
             fingerprint: OnceLock::new(),
+            made_of_it: OnceLock::new(),
         })
     }
 
@@ -306,6 +309,12 @@ impl Source {
     /// The name without folders.
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// What a room above made of this file once, for as long as it is open; there is one such thing.
+    pub fn made_once<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> &T {
+        let made = self.made_of_it.get_or_init(|| Box::new(make(self)));
+        made.downcast_ref().expect("only one kind of thing is made of a file")
     }
 
     /// Strong validator (RFC 9110 section 8.8.3): changes whenever inode, length or modification time do.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use data_encoding::BASE64URL_NOPAD;
 use futures_util::StreamExt;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use serde::de::DeserializeOwned;
 
 use super::upload::{Upload, too_large};
@@ -17,16 +18,47 @@ use crate::error::{Code, Error, Result};
 /// How long a client may take to send a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What the accept loop knows of a request; it rides in the request's extensions.
+/// What the accept loop knows of a request.
 #[derive(Clone, Debug)]
 pub struct Context {
-    pub request_id: Arc<str>,
+    pub request_id: RequestId,
     pub remote: IpAddr,
 }
 
 impl Default for Context {
     fn default() -> Self {
-        Self { request_id: "-".into(), remote: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+        Self { request_id: RequestId(HeaderValue::from_static("-")), remote: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    }
+}
+
+/// What the accept loop hands on beside the request itself; it rides in the request's extensions. The headers are taken
+/// out of the request, for they are many and filters clone what they give.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub context: Context,
+    pub headers: Arc<HeaderMap>,
+}
+
+/// The name of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
+#[derive(Clone, Debug)]
+pub struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// From a connection's random bytes and the number of the request on it.
+    pub fn new(connection: [u8; 8], count: u32) -> Self {
+        let (mut raw, mut text) = ([0; 12], [0; 16]);
+        raw[..8].copy_from_slice(&connection);
+        raw[8..].copy_from_slice(&count.to_be_bytes());
+        BASE64URL_NOPAD.encode_mut(&raw, &mut text);
+        Self(HeaderValue::from_bytes(&text).expect("base64 is visible ASCII"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().expect("made of visible ASCII")
+    }
+
+    pub fn header(&self) -> &HeaderValue {
+        &self.0
     }
 }
 
@@ -38,9 +70,9 @@ pub struct Call {
     pub path: String,
     /// Decoded values of the template's `{…}` parts, in order.
     pub params: Vec<String>,
-    pub headers: HeaderMap,
+    pub headers: Arc<HeaderMap>,
     /// Present on every route but public ones.
-    pub principal: Option<Principal>,
+    pub principal: Option<Arc<Principal>>,
     pub(super) query: Vec<(String, String)>,
     pub(super) body: Upload,
     pub(super) body_limit: u64,
@@ -68,7 +100,7 @@ impl Call {
     /// # Errors
     /// `UNAUTHORIZED` on a public route without a token.
     pub fn user(&self) -> Result<&Principal> {
-        self.principal.as_ref().ok_or_else(|| Error::new(Code::Unauthorized, "sign in first"))
+        self.principal.as_deref().ok_or_else(|| Error::new(Code::Unauthorized, "sign in first"))
     }
 
     /// A header as text.

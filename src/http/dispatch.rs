@@ -41,7 +41,7 @@ pub struct Request {
     pub method: Method,
     pub path: String,
     pub query: String,
-    pub headers: HeaderMap,
+    pub headers: Arc<HeaderMap>,
     pub context: Context,
     pub body: Upload,
 }
@@ -73,9 +73,6 @@ impl Dispatch {
         let headers = response.headers_mut();
         headers.insert(API_VERSION.0, API_VERSION.1);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        if let Ok(id) = HeaderValue::from_str(&context.request_id) {
-            headers.insert("x-request-id", id);
-        }
         self.cors.mark(origin, headers);
         log(&context, &method, route, response.status(), started);
         response
@@ -173,7 +170,7 @@ async fn run(endpoint: &Endpoint, call: Call) -> Result<Response> {
             }
             Err(_) => {
                 let late = format!("no answer within {} s", DEADLINE.as_secs());
-                tracing::warn!(request.id = %context.request_id, "{late}");
+                tracing::warn!(request.id = context.request_id.as_str(), "{late}");
                 Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
             }
         }
@@ -188,7 +185,7 @@ async fn run(endpoint: &Endpoint, call: Call) -> Result<Response> {
 /// One line per request: what changes something or was refused for its credentials at `info`, our faults at `warn`, the
 /// many reads of a playing screen at `debug`. Never a path or a query: they hold names and grants.
 fn log(context: &Context, method: &Method, route: &str, status: StatusCode, started: Instant) {
-    let (id, method, status) = (&*context.request_id, method.as_str(), status.as_u16());
+    let (id, method, status) = (context.request_id.as_str(), method.as_str(), status.as_u16());
     let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
     match status {
         500.. => tracing::warn!(request.id = id, method, route, status, duration_ms, "answered"),

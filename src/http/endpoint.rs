@@ -84,7 +84,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// `UNAUTHORIZED`, `TOKEN_EXPIRED`, `FORBIDDEN`, `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
-    pub(super) fn admit(&self, service: &Service, call: &Call) -> Result<Option<Principal>> {
+    pub(super) fn admit(&self, service: &Service, call: &Call) -> Result<Option<Arc<Principal>>> {
         if self.access == Access::Public {
             // Nobody is kept out of a public route by a stale token.
             return Ok(bearer(call).ok().flatten().and_then(|token| service.accounts.authenticate(token).ok()));

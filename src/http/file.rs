@@ -1,13 +1,14 @@
 //! `GET /api/stream/file`: the bytes of a media file, whole or in part.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue,
-    LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+    LAST_MODIFIED,
 };
 use http::{HeaderMap, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -82,15 +83,15 @@ struct Asked<'a> {
 
 /// None when the file turned out shorter than it was.
 async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -> Result<Option<Response>> {
-    let etag = source.etag();
-    let validators = Validators::new(&etag, source.modified);
+    let face = source.made_once(Face::of);
+    let validators = Validators::new(&face.etag, source.modified);
     match validators.evaluate(asked.headers) {
         Outcome::Proceed => {}
         Outcome::Failed => return Err(Error::new(Code::PreconditionFailed, "the file is not in the state named")),
         Outcome::NotModified => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            describe(response.headers_mut(), &source, &etag);
+            *response.headers_mut() = face.headers();
             return Ok(Some(response));
         }
     }
@@ -110,17 +111,14 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -
     let Some(mut response) = body(service, asked.method, &source, offset, len).await? else { return Ok(None) };
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    describe(headers, &source, &etag);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(source.mime()));
+    *headers = face.headers();
+    headers.insert(CONTENT_TYPE, face.content_type.clone());
     headers.insert(CONTENT_LENGTH, len.into());
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if let Ok(value) = HeaderValue::from_str(&disposition(source.file_name())) {
-        headers.insert(CONTENT_DISPOSITION, value);
+    if let Some(disposition) = &face.disposition {
+        headers.insert(CONTENT_DISPOSITION, disposition.clone());
     }
-    if let Some(Span { first, last }) = span
-        && let Ok(value) = HeaderValue::from_str(&format!("bytes {first}-{last}/{}", source.len))
-    {
-        headers.insert(CONTENT_RANGE, value);
+    if let Some(span) = span {
+        headers.insert(CONTENT_RANGE, content_range(span, source.len));
     }
     Ok(Some(response))
 }
@@ -184,20 +182,58 @@ impl Drop for Lent {
     }
 }
 
-/// What 200, 206 and 304 alike must carry (RFC 9110 section 15.4.5).
-fn describe(headers: &mut HeaderMap, source: &Source, etag: &str) {
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    if let Ok(value) = HeaderValue::from_str(etag) {
-        headers.insert(ETAG, value);
+/// What the answers about one file have in common, put into words once.
+struct Face {
+    etag: String,
+    etag_header: Option<HeaderValue>,
+    last_modified: Option<(SystemTime, HeaderValue)>,
+    content_type: HeaderValue,
+    disposition: Option<HeaderValue>,
+}
+
+/// Room for the headers of an answer, those that the dispatch adds included.
+const HEADERS: usize = 16;
+
+impl Face {
+    fn of(source: &Source) -> Self {
+        let etag = source.etag();
+        let dated = source.modified >= SystemTime::UNIX_EPOCH;
+        let date = dated.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
+        Self {
+            etag_header: HeaderValue::from_str(&etag).ok(),
+            etag,
+            last_modified: date.map(|date| (source.modified, date)),
+            content_type: HeaderValue::from_static(source.mime()),
+            disposition: HeaderValue::from_str(&disposition(source.file_name())).ok(),
+        }
     }
-    // A date in the future must not be sent (section 8.8.2.1).
-    if source.modified >= SystemTime::UNIX_EPOCH
-        && source.modified <= SystemTime::now()
-        && let Ok(value) = HeaderValue::from_str(&httpdate::fmt_http_date(source.modified))
-    {
-        headers.insert(LAST_MODIFIED, value);
+
+    /// What 200, 206 and 304 alike must carry (RFC 9110 section 15.4.5).
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(HEADERS);
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        if let Some(etag) = &self.etag_header {
+            headers.insert(ETAG, etag.clone());
+        }
+        // A date in the future must not be sent (section 8.8.2.1).
+        if let Some((modified, date)) = &self.last_modified
+            && *modified <= SystemTime::now()
+        {
+            headers.insert(LAST_MODIFIED, date.clone());
+        }
+        headers
     }
+}
+
+/// `bytes first-last/length`, written on the stack: every seek of every player has one.
+fn content_range(span: Span, len: u64) -> HeaderValue {
+    // Three numbers of 20 digits at most.
+    let mut text = [0; 72];
+    let mut rest = &mut text[..];
+    write!(rest, "bytes {}-{}/{len}", span.first, span.last).expect("three numbers fit");
+    let written = 72 - rest.len();
+    HeaderValue::from_bytes(&text[..written]).expect("digits and spaces are visible ASCII")
 }
 
 /// `inline` with the name twice: as ASCII for old clients and exactly (RFC 6266, RFC 8187).

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::path::FullPath;
@@ -36,7 +35,7 @@ mod web;
 mod wire;
 mod workers;
 
-use call::Context;
+use call::Arrival;
 use dispatch::{Dispatch, Request};
 use endpoint::Endpoint;
 use upload::Upload;
@@ -64,18 +63,17 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     .collect()
 }
 
-/// All routes as one filter that never rejects.
+/// All routes as one filter that never rejects a request with its [`Arrival`].
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
     let dispatch = Arc::new(Dispatch::new(service, endpoints(service)));
     warp::method()
         .and(warp::path::full())
         .and(warp::query::raw().or(warp::any().map(String::new)).unify())
-        .and(warp::header::headers_cloned())
-        .and(warp::ext::optional::<Context>())
+        .and(warp::ext::get::<Arrival>())
         .and(warp::body::stream())
-        .then(move |method, path: FullPath, query, headers: HeaderMap, context: Option<Context>, body| {
-            let body = Upload::new(&headers, body);
-            let (path, context) = (path.as_str().to_owned(), context.unwrap_or_default());
+        .then(move |method, path: FullPath, query, arrival: Arrival, body| {
+            let Arrival { context, headers } = arrival;
+            let (path, body) = (path.as_str().to_owned(), Upload::new(&headers, body));
             dispatch.clone().answer(Request { method, path, query, headers, context, body })
         })
         .boxed()

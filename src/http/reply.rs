@@ -45,11 +45,12 @@ pub fn empty() -> Response {
 /// The one shape of every error: `{error, code, details?, requestId}`.
 pub fn error(error: Error, context: &Context) -> Response {
     if error.code == Code::Internal {
-        tracing::error!(request.id = %context.request_id, cause = error.cause.as_deref(), "request failed");
+        tracing::error!(request.id = context.request_id.as_str(), cause = error.cause.as_deref(), "request failed");
     } else if let Some(cause) = &error.cause {
-        tracing::info!(request.id = %context.request_id, code = error.code.as_str(), cause, "request refused");
+        tracing::info!(request.id = context.request_id.as_str(), code = error.code.as_str(), cause, "request refused");
     }
-    let mut body = json!({"error": error.message, "code": error.code.as_str(), "requestId": &*context.request_id});
+    let mut body =
+        json!({"error": error.message, "code": error.code.as_str(), "requestId": context.request_id.as_str()});
     if let Some(details) = error.details {
         body["details"] = details;
     }

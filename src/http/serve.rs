@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use data_encoding::BASE64URL_NOPAD;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -19,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::body::Outgoing;
-use super::call::Context;
+use super::call::{Arrival, Context, RequestId};
 use super::reply;
 use super::wire::{Runs, Wire};
 use crate::error::{Code, Error};
@@ -37,6 +36,8 @@ const MAX_TARGET_BYTES: usize = 16 * 1024;
 
 /// Header bytes of a request at most. (Lines: 100, by hyper.)
 const MAX_HEADER_BYTES: usize = 16 * 1024;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What hyper reads of a head before it refuses it.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -81,12 +82,12 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
         // One draw of random bytes a connection, and a count: a system call less for every range.
         let (connection_id, answered) = (random::<8>(), AtomicU32::new(0));
         let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
-            let count = answered.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-            let request_id: Arc<str> = BASE64URL_NOPAD.encode(&[&connection_id[..], &count].concat()).into();
+            let request_id = RequestId::new(connection_id, answered.fetch_add(1, Ordering::Relaxed));
             let context = Context { request_id: request_id.clone(), remote: remote.ip() };
             let refused = too_large(&request).map(|error| reply::error(error, &context));
             let routed = refused.is_none().then(|| {
-                request.extensions_mut().insert(context);
+                let headers = Arc::new(std::mem::take(request.headers_mut()));
+                request.extensions_mut().insert(Arrival { context, headers });
                 routes.call(request)
             });
             let runs = queue.clone();
@@ -96,9 +97,7 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
                     (None, Some(routed)) => routed.await?,
                     (None, None) => unreachable!("a request is refused or routed"),
                 };
-                if let Ok(id) = HeaderValue::from_str(&request_id) {
-                    response.headers_mut().insert("x-request-id", id);
-                }
+                response.headers_mut().insert(X_REQUEST_ID, request_id.header().clone());
                 Ok::<_, Infallible>(Outgoing::of(response, runs))
             }
         });

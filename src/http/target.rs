@@ -29,6 +29,9 @@ pub fn exactness(template: &str) -> usize {
 /// `BAD_REQUEST` for a `%` without two hex digits, and for what is not UTF-8.
 pub fn decode(raw: &str) -> Result<String> {
     let malformed = || Error::new(Code::BadRequest, "the address has a % without two hex digits behind it");
+    if !raw.contains('%') {
+        return Ok(raw.to_owned());
+    }
     let mut rest = raw.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         let hex = rest.get(at + 1..at + 3).ok_or_else(malformed)?;
@@ -37,8 +40,10 @@ pub fn decode(raw: &str) -> Result<String> {
         }
         rest = &rest[at + 3..];
     }
-    let text = percent_decode_str(raw).decode_utf8();
-    text.map(|text| text.into_owned()).map_err(|_| Error::new(Code::BadRequest, "the address is not UTF-8"))
+    // Room for all of it at once: the decoder does not tell how long its text will be.
+    let mut text = Vec::with_capacity(raw.len());
+    text.extend(percent_decode_str(raw));
+    String::from_utf8(text).map_err(|_| Error::new(Code::BadRequest, "the address is not UTF-8"))
 }
 
 /// The parameters of a query, `+` meaning a space.
@@ -49,7 +54,7 @@ pub fn query(raw: &str) -> Result<Vec<(String, String)>> {
     let mut parameters: Vec<(String, String)> = Vec::new();
     for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?);
+        let (name, value) = (form_decode(name)?, form_decode(value)?);
         if parameters.iter().any(|(known, _)| *known == name) {
             return Err(Error::new(Code::BadRequest, format!("{name} is given twice")));
         }
@@ -59,6 +64,10 @@ pub fn query(raw: &str) -> Result<Vec<(String, String)>> {
         parameters.push((name, value));
     }
     Ok(parameters)
+}
+
+fn form_decode(raw: &str) -> Result<String> {
+    if raw.contains('+') { decode(&raw.replace('+', " ")) } else { decode(raw) }
 }
 
 /// Parameters of one query; no route takes as many.

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, ready};
@@ -173,9 +174,9 @@ impl hyper::rt::Read for Wire {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         // The head of a request is small: a fixed piece on the stack saves the unsafe cast to tokio's buffer.
-        let mut piece = [0; 8 * 1024];
+        let mut piece = [const { MaybeUninit::uninit() }; 8 * 1024];
         let most = piece.len().min(buffer.remaining());
-        let mut read = ReadBuf::new(&mut piece[..most]);
+        let mut read = ReadBuf::uninit(&mut piece[..most]);
         ready!(Pin::new(&mut self.get_mut().socket).poll_read(context, &mut read))?;
         buffer.put_slice(read.filled());
         Poll::Ready(Ok(()))

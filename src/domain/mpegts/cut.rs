@@ -231,10 +231,10 @@ impl Cutter {
                 lane.current = segment;
                 lane.past = lane.past.max(segment_or_end);
                 lane.past_when_whole = lane.past;
-                if let Some(segment) = segment {
-                    if lane.frames == frames.first(segment + 1) - frames.first(segment) {
-                        lane.past_when_whole = lane.past.max(segment + 1);
-                    }
+                if let Some(segment) = segment
+                    && lane.frames == frames.first(segment + 1) - frames.first(segment)
+                {
+                    lane.past_when_whole = lane.past.max(segment + 1);
                 }
             }
             Grid::Keyframes { .. } | Grid::Steps { .. } => {

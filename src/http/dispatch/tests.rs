@@ -16,7 +16,7 @@ fn service() -> (Arc<Service>, TempDir) {
 
 async fn ask(dispatch: &Arc<Dispatch>, method: Method, path: &str) -> (u16, serde_json::Value) {
     let nothing = futures_util::stream::empty::<Result<bytes::Bytes, warp::Error>>();
-    let headers = HeaderMap::new();
+    let headers = Arc::new(HeaderMap::new());
     let request = Request {
         method,
         path: path.to_owned(),

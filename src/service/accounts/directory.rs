@@ -23,7 +23,8 @@ pub fn token_hash(token: &str) -> TokenHash {
 #[derive(Debug)]
 pub struct Device {
     pub login: Login,
-    pub principal: Principal,
+    /// Shared with every request under way.
+    pub principal: Arc<Principal>,
     /// Unix seconds; written without a lock on every request.
     last_seen: AtomicI64,
     /// What the store knows.
@@ -39,7 +40,7 @@ impl Device {
             role: user.role,
             login_id: login.id.clone(),
         };
-        Arc::new(Self { login, principal, last_seen: seen.into(), stored_seen: seen.into() })
+        Arc::new(Self { login, principal: Arc::new(principal), last_seen: seen.into(), stored_seen: seen.into() })
     }
 
     pub fn last_seen(&self) -> Timestamp {

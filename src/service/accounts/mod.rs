@@ -1,7 +1,7 @@
 //! Users, their logins on devices, and signed grants.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::Timestamp;
 
@@ -112,7 +112,7 @@ impl Accounts {
     ///
     /// # Errors
     /// `UNAUTHORIZED` for an unknown token, `TOKEN_EXPIRED` for a known one past its time.
-    pub fn authenticate(&self, token: &str) -> Result<Principal> {
+    pub fn authenticate(&self, token: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
         let hash = token_hash(token);
         let directory = self.read();
@@ -133,7 +133,7 @@ impl Accounts {
     ///
     /// # Errors
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
-    pub fn redeem(&self, resource: &str, grant: &str) -> Result<Principal> {
+    pub fn redeem(&self, resource: &str, grant: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
         let invalid = || Error::new(Code::SignatureInvalid, "the signature does not cover this resource");
         let subject = signing::verify(&self.keys, resource, grant, now).map_err(|refusal| match refusal {

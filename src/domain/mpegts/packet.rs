@@ -27,6 +27,11 @@ impl<'a> Packet<'a> {
         self.0[1] & 0x80 != 0
     }
 
+    /// The payload is encrypted.
+    pub fn scrambled(self) -> bool {
+        self.0[3] & 0xc0 != 0
+    }
+
     pub fn counter(self) -> u8 {
         self.0[3] & 0x0f
     }

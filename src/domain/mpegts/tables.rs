@@ -36,17 +36,33 @@ pub struct Entry {
     pub descriptors: Vec<u8>,
 }
 
-/// The entries of the PMT section that begins in this payload; None when it is no whole, sound PMT in one packet.
-pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
+/// The PIDs of the programme maps that a PAT beginning in this payload names; None when it is no whole, sound PAT in one
+/// packet, or one of several sections.
+pub fn parse_pat(payload: &[u8]) -> Option<Vec<u16>> {
+    let section = section(payload, 0)?;
+    if section.get(6..8)? != [0, 0] {
+        return None;
+    }
+    let programmes = section.get(8..section.len().checked_sub(4)?)?.as_chunks::<4>().0;
+    // Number 0 is the network's own table.
+    let programmes = programmes.iter().filter(|entry| entry[..2] != [0, 0]);
+    Some(programmes.map(|entry| u16::from_be_bytes([entry[2] & 0x1f, entry[3]])).collect())
+}
+
+/// The section with this table id that begins in this payload, its CRC included and right.
+fn section(payload: &[u8], table: u8) -> Option<&[u8]> {
     let section = payload.get(1 + usize::from(*payload.first()?)..)?;
-    if *section.first()? != 2 {
+    if *section.first()? != table {
         return None;
     }
     let length = usize::from(u16::from_be_bytes([section.get(1)? & 0x0f, *section.get(2)?]));
     let section = section.get(..3 + length)?;
-    if crc(section) != 0 {
-        return None;
-    }
+    (crc(section) == 0).then_some(section)
+}
+
+/// The entries of the PMT section that begins in this payload; None when it is no whole, sound PMT in one packet.
+pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
+    let section = section(payload, 2)?;
     let mut rest = section.get(12..section.len().checked_sub(4)?)?;
     rest = rest.get(usize::from(u16::from_be_bytes([section[10] & 0x0f, section[11]]))..)?;
     let mut entries = Vec::new();
@@ -121,6 +137,7 @@ mod tests {
         ];
         let packet = pmt(&entries);
         assert_eq!(parse_pmt(&packet[4..]).unwrap(), entries);
+        assert_eq!(parse_pat(&pat()[4..]).unwrap(), [PMT_PID]);
     }
 
     proptest! {
@@ -134,7 +151,7 @@ mod tests {
                 .map(|&size| Entry { pid: 65, stream_type: 15, descriptors: vec![0; size] })
                 .collect();
             prop_assert_eq!(parse_pmt(&pmt(&entries)[4..]).unwrap().len(), entries.len().min(8));
-            let _ = parse_pmt(&bytes);
+            let _ = (parse_pmt(&bytes), parse_pat(&bytes));
         }
     }
 }

@@ -57,6 +57,7 @@ pub fn heard(container: Container, bytes: &[u8]) -> Option<Heard> {
             (len, blocks * 1024, HERTZ[usize::from(bytes[2] >> 2 & 0xf)])
         }
         Container::Mp3 => mpeg(bytes)?,
+        Container::Ac3 | Container::Eac3 => dolby(bytes)?,
         _ => return None,
     };
     Some(Heard { bytes, seconds: f64::from(samples) / f64::from(hertz) })
@@ -143,6 +144,20 @@ fn ac3(bytes: &[u8]) -> Option<usize> {
             }
         }
         11..=16 => Some(((usize::from(head[2] & 7) << 8 | usize::from(head[3])) + 1) * 2),
+        _ => None,
+    }
+}
+
+/// Bytes, samples, samples a second of an AC-3 or E-AC-3 frame at a full rate.
+fn dolby(bytes: &[u8]) -> Option<(usize, u32, u32)> {
+    let len = ac3(bytes)?;
+    let (kind, codes) = (bytes[2] >> 6, bytes[4]);
+    let hertz = *[48_000, 44_100, 32_000].get(usize::from(codes >> 6))?;
+    match bytes[5] >> 3 {
+        0..=8 => Some((len, 1536, hertz)),
+        // A dependent substream sounds together with the frame before.
+        11.. if kind == 1 => Some((len, 0, hertz)),
+        11.. => Some((len, [1, 2, 3, 6][usize::from(codes >> 4 & 3)] * 256, hertz)),
         _ => None,
     }
 }

@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 
 use super::Held;
 use super::outline::Unsure;
+use super::seen::Seen;
+use crate::domain::media::Color;
 use crate::engine::source::Source;
 
 const THREADS: usize = 2;
@@ -41,27 +43,6 @@ const FORBIDDEN: [&str; 16] = [
     "rtmp2src",
     "giosrc",
 ];
-
-/// One stream as the demuxer names it and the decoder sees it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    /// The container's track number.
-    pub key: u64,
-    /// Media type of the caps, e.g. `video/x-h264`.
-    pub caps: String,
-    pub profile: Option<String>,
-    pub level: Option<String>,
-    pub width: u32,
-    pub height: u32,
-    pub sample_aspect: Option<(u32, u32)>,
-    pub bit_depth: Option<u32>,
-    pub chroma: Option<String>,
-    pub interlaced: bool,
-    pub colorimetry: Option<String>,
-    pub channels: u32,
-    pub sample_rate: u32,
-    pub mpeg_layer: Option<i32>,
-}
 
 struct Question {
     source: Arc<Source>,
@@ -162,13 +143,13 @@ fn seen(stream: &pbutils::DiscovererStreamInfo) -> Result<Seen, Unsure> {
     let mut seen = Seen { key: key.ok_or(Unsure("a stream id of another form"))?, ..Seen::default() };
     let caps = stream.caps().ok_or(Unsure("a stream without caps"))?;
     let fields = caps.structure(0).ok_or(Unsure("a stream without caps"))?;
-    seen.caps = fields.name().to_string();
     let text = |name: &str| fields.get::<String>(name).ok();
-    (seen.profile, seen.level, seen.colorimetry, seen.chroma) =
-        (text("profile"), text("level"), text("colorimetry"), text("chroma-format"));
+    (seen.level, seen.chroma) = (text("level"), text("chroma-format"));
+    seen.codec = codec(fields.name(), fields.get::<i32>("layer").ok());
+    seen.profile = text("profile").map(|name| profile_name(seen.codec.unwrap_or_default(), &name));
+    seen.color = color(text("colorimetry").as_deref())?;
     seen.bit_depth = fields.get::<u32>("bit-depth-luma").ok();
     seen.interlaced = text("interlace-mode").is_some_and(|mode| mode != "progressive");
-    seen.mpeg_layer = fields.get::<i32>("layer").ok();
     if let Some(video) = stream.downcast_ref::<pbutils::DiscovererVideoInfo>() {
         (seen.width, seen.height) = (video.width(), video.height());
         seen.interlaced |= video.is_interlaced();
@@ -183,4 +164,68 @@ fn seen(stream: &pbutils::DiscovererStreamInfo) -> Result<Seen, Unsure> {
         (seen.channels, seen.sample_rate) = (audio.channels(), audio.sample_rate());
     }
     Ok(seen)
+}
+
+/// ffmpeg's name for a media type.
+fn codec(caps: &str, mpeg_layer: Option<i32>) -> Option<&'static str> {
+    Some(match caps {
+        "video/x-h264" => "h264",
+        "video/x-h265" => "hevc",
+        "video/x-vp8" => "vp8",
+        "video/x-vp9" => "vp9",
+        "video/x-av1" => "av1",
+        "audio/mpeg" if mpeg_layer == Some(3) => "mp3",
+        "audio/mpeg" if mpeg_layer.is_none() => "aac",
+        "audio/x-ac3" => "ac3",
+        "audio/x-eac3" => "eac3",
+        "audio/x-opus" => "opus",
+        "audio/x-vorbis" => "vorbis",
+        "audio/x-flac" => "flac",
+        _ => return None,
+    })
+}
+
+/// GStreamer's profile names as ffmpeg writes them.
+fn profile_name(codec: &str, name: &str) -> String {
+    match (codec, name) {
+        ("h264", "high-4:4:4") => "high-4:4:4-predictive".into(),
+        ("vp9", number) if number.len() == 1 => format!("profile-{number}"),
+        ("aac", "he-aac-v1") => "he-aac".into(),
+        ("aac", "he-aac-v2") => "he-aacv2".into(),
+        _ => name.to_owned(),
+    }
+}
+
+/// A colorimetry string by name or as `range:matrix:transfer:primaries`. Wide gamuts are left to ffprobe.
+fn color(text: Option<&str>) -> Result<Color, Unsure> {
+    let named = |primaries: &str, transfer: &str, matrix: &str, range: &str| Color {
+        primaries: Some(primaries.into()),
+        transfer: Some(transfer.into()),
+        matrix: Some(matrix.into()),
+        range: Some(range.into()),
+    };
+    match text {
+        None => Ok(Color::default()),
+        Some("bt709") => Ok(named("bt709", "bt709", "bt709", "limited")),
+        Some("bt601") => Ok(named("smpte170m", "smpte170m", "smpte170m", "limited")),
+        Some(text) => {
+            let numbers: Vec<u8> = text.split(':').filter_map(|part| part.parse().ok()).collect();
+            let [range, matrix, transfer, primaries] = numbers[..] else { return Err(Unsure("unusual colours")) };
+            let name = |table: &[(u8, &str)], number: u8| match number {
+                0 => Ok(None),
+                _ => table
+                    .iter()
+                    .find(|(known, _)| *known == number)
+                    .map(|(_, name)| Some((*name).to_owned()))
+                    .ok_or(Unsure("unusual colours")),
+            };
+            // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
+            Ok(Color {
+                range: name(&[(1, "full"), (2, "limited")], range)?,
+                matrix: name(&[(3, "bt709"), (4, "smpte170m")], matrix)?,
+                transfer: name(&[(5, "bt709"), (16, "smpte170m")], transfer)?,
+                primaries: name(&[(1, "bt709"), (3, "bt470bg"), (4, "smpte170m")], primaries)?,
+            })
+        }
+    }
 }

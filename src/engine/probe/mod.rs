@@ -19,9 +19,11 @@ mod discover;
 mod ffprobe;
 mod matroska;
 mod mp4;
+mod mpegts;
 mod outline;
 mod quick;
 mod report;
+mod seen;
 
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -3,9 +3,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Tools, cut, matroska, mp4, quick, thorough};
+use super::{Tools, cut, matroska, mp4, mpegts, quick, thorough};
 use crate::domain::library::Root;
-use crate::domain::media::Container;
+use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, Source};
 
 fn make(path: &Path, more: &[&str]) {
@@ -38,7 +38,8 @@ fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
     make(&folder.path().join("good.mp4"), &["-movflags", "faststart"]);
     make(&folder.path().join("good.mkv"), &[]);
     let mut state = 0x9e37_79b9_7f4a_7c15;
-    for name in ["good.mp4", "good.mkv"] {
+    make(&folder.path().join("good.ts"), &[]);
+    for name in ["good.mp4", "good.mkv", "good.ts"] {
         let good = std::fs::read(folder.path().join(name)).unwrap();
         let header = good.len().min(4096) as u64;
         for _ in 0..400 {
@@ -54,6 +55,7 @@ fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
             let source = open(folder.path(), "bad");
             let begun = Instant::now();
             let _ = (mp4::read(&source).is_ok(), matroska::read(&source, false).is_ok());
+            let _ = mpegts::read(&source).is_ok();
             let _ = (matroska::last_timestamp(&source), matroska::promised_end(&source));
             let _ = (cut::share_present(&source, Container::Mp4), cut::share_present(&source, Container::Webm));
             assert!(begun.elapsed() < Duration::from_secs(2), "{name}: {:?}", begun.elapsed());
@@ -65,22 +67,28 @@ fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
 async fn both_ways_agree_on_a_plain_film() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new("ffmpeg"));
-    for (name, more) in
-        [("a.mp4", &["-metadata:s:a:0", "language=fre"][..]), ("a.mkv", &["-disposition:a:0", "forced"])]
-    {
+    for (name, more) in [
+        ("a.mp4", &["-metadata:s:a:0", "language=fre"][..]),
+        ("a.mkv", &["-disposition:a:0", "forced"]),
+        ("a.ts", &["-metadata:s:a:0", "language=fre", "-b:a", "32k"]),
+        ("b.ts", &["-c:a", "ac3", "-ac", "6", "-profile:v", "baseline"]),
+        ("c.ts", &["-c:a", "eac3", "-mpegts_flags", "system_b", "-r", "24000/1001", "-bf", "3"]),
+        ("d.ts", &["-c:a", "libmp3lame", "-ac", "2", "-vf", "setsar=4/3", "-color_range", "pc"]),
+        ("e.ts", &["-c:a", "mp2", "-colorspace", "bt709", "-color_trc", "bt709", "-color_primaries", "bt709"]),
+        ("f.ts", &["-c:a", "ac3", "-map", "1:a", "-map", "0:v", "-map", "1:a", "-output_ts_offset", "40000"]),
+    ] {
         make(&folder.path().join(name), more);
         let source = Arc::new(open(folder.path(), name));
         let by_us = quick(&tools, &source, Box::new(())).await.unwrap();
         let by_ffprobe = thorough(&tools, &source).await.unwrap();
-        let strip = |media: &crate::domain::media::Media| {
-            let flags = |s: &crate::domain::media::Stream| {
-                (s.index, s.codec.clone(), s.codec_string.clone(), s.language.clone(), s.default, s.forced)
-            };
-            (media.container, media.mime_type.clone(), media.streams.iter().map(flags).collect::<Vec<_>>())
+        let strip = |media: &Media| {
+            let plain = |stream: &Stream| Stream { bitrate_kbps: None, ..stream.clone() };
+            (media.container, media.mime_type.clone(), media.streams.iter().map(plain).collect::<Vec<_>>())
         };
         assert_eq!(strip(&by_us), strip(&by_ffprobe), "{name}");
-        let seconds = |media: &crate::domain::media::Media| media.duration_seconds.unwrap();
+        let seconds = |media: &Media| media.duration_seconds.unwrap();
         assert!((seconds(&by_us) - seconds(&by_ffprobe)).abs() < 0.1, "{name}");
+        assert!((by_us.start_seconds - by_ffprobe.start_seconds).abs() < 0.02, "{name}");
     }
 }
 

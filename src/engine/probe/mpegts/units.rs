@@ -1,0 +1,82 @@
+//! PES packets out of a window on the file.
+
+use std::collections::BTreeMap;
+
+use super::super::outline::Unsure;
+use crate::domain::mpegts::packet::{LEN, Packet};
+use crate::domain::mpegts::pes;
+use crate::engine::source::Source;
+
+/// Longest header of a PES packet, and so most of its beginning that is put together to read it.
+const HEADER: usize = 9 + 255;
+
+/// Whole packets of the file, every one in step.
+pub(super) struct Window {
+    bytes: Vec<u8>,
+    /// Per PID the numbers of its packets with payload.
+    lanes: BTreeMap<u16, Vec<u32>>,
+}
+
+impl Window {
+    /// `first` and `count` in packets.
+    pub(super) fn read(source: &Source, first: u64, count: u64) -> Result<Self, Unsure> {
+        let mut bytes = vec![0; count as usize * LEN];
+        let filled = source.read_blocking(&mut bytes, first * LEN as u64).map_err(|_| Unsure("unreadable"))?;
+        if filled < bytes.len() {
+            return Err(Unsure("shorter than it was"));
+        }
+        let mut lanes: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+        for (number, packet) in bytes.as_chunks::<LEN>().0.iter().enumerate() {
+            let packet = Packet::new(packet).ok_or(Unsure("packets of another length"))?;
+            if packet.damaged() || packet.scrambled() {
+                return Err(Unsure("damaged or scrambled packets"));
+            }
+            if packet.payload_at().is_some() {
+                lanes.entry(packet.pid()).or_default().push(number as u32);
+            }
+        }
+        Ok(Self { bytes, lanes })
+    }
+
+    /// The packets of a PID that carry something.
+    pub(super) fn packets(&self, pid: u16) -> impl Iterator<Item = Packet<'_>> + Clone {
+        let packets = self.bytes.as_chunks::<LEN>().0;
+        let lane = self.lanes.get(&pid).map_or(&[][..], Vec::as_slice);
+        lane.iter().filter_map(|number| Packet::new(packets.get(*number as usize)?))
+    }
+
+    /// The PES packets that begin here on a PID, each up to `most` bytes with its header; a last one of which not even
+    /// the header is there is left out.
+    fn units(&self, pid: u16, most: usize) -> impl Iterator<Item = (pes::Header, Vec<u8>)> {
+        let mut packets = self.packets(pid).skip_while(|packet| !packet.starts_unit()).peekable();
+        std::iter::from_fn(move || {
+            let mut bytes = packets.next()?.payload().to_vec();
+            while let Some(packet) = packets.next_if(|packet| !packet.starts_unit()) {
+                if bytes.len() < most {
+                    bytes.extend_from_slice(packet.payload());
+                }
+            }
+            Some(bytes)
+        })
+        .filter_map(|bytes| Some((pes::parse(&bytes)?, bytes)))
+    }
+
+    /// When they are presented and decoded (90 kHz, 33 bits); None for one that does not say.
+    pub(super) fn times(&self, pid: u16) -> impl Iterator<Item = Option<(i64, i64)>> {
+        self.units(pid, HEADER).map(|(header, _)| header.pts.zip(header.dts))
+    }
+
+    /// What they carry; the last may be cut short by the window.
+    pub(super) fn payloads(&self, pid: u16) -> impl Iterator<Item = Vec<u8>> {
+        self.units(pid, usize::MAX).map(|(header, bytes)| {
+            let end = header.total.unwrap_or(bytes.len()).min(bytes.len());
+            bytes.get(header.header..end).unwrap_or_default().to_vec()
+        })
+    }
+
+    /// PIDs on which a PES packet begins.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u16> {
+        let begins = |packet: Packet| packet.starts_unit() && packet.payload().starts_with(&[0, 0, 1]);
+        self.lanes.keys().copied().filter(move |pid| self.packets(*pid).any(begins))
+    }
+}

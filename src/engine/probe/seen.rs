@@ -1,0 +1,21 @@
+//! One stream as a decoder sees it, in ffmpeg's words.
+
+use crate::domain::media::Color;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// The container's own number of the stream.
+    pub key: u64,
+    pub codec: Option<&'static str>,
+    pub profile: Option<String>,
+    pub level: Option<String>,
+    pub width: u32,
+    pub height: u32,
+    pub sample_aspect: Option<(u32, u32)>,
+    pub bit_depth: Option<u32>,
+    pub chroma: Option<String>,
+    pub interlaced: bool,
+    pub color: Color,
+    pub channels: u32,
+    pub sample_rate: u32,
+}

@@ -29,6 +29,8 @@ pub struct Ask<'a> {
     pub input: &'a str,
     /// `/proc/self/fd/…` of the subtitle to draw: ASS text, or the bitmap sidecar.
     pub burn: Option<&'a str>,
+    /// `/proc/self/fd/…` of the sound as a bare AMR stream, where it had to be taken out of the item.
+    pub sound: Option<&'a str>,
     pub abilities: Abilities,
 }
 
@@ -53,6 +55,10 @@ pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
     if let (Some(path), Some(Burn::Sidecar { bitmap: true, .. })) = (ask.burn, burn(ask)) {
         args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska -i").push(format!("file:{path}"));
     }
+    if let Some(path) = ask.sound {
+        seek(&mut args, ask);
+        args.add("-protocol_whitelist file -f amr -i").push(format!("file:{path}"));
+    }
     args.add("-map_metadata -1 -map_chapters -1 -sn -dn");
     video(&mut args, ask)?;
     audio(&mut args, ask);
@@ -70,6 +76,15 @@ pub fn stream_pass(media: &Media, stream: u32, input: &str) -> Vec<String> {
     args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -mpegts_copyts 1");
     args.pair("-mpegts_pmt_start_pid", PMT_PID).pair("-streamid", format!("0:{VIDEO_PID}"));
     args.add("-f mpegts pipe:1");
+    args.0
+}
+
+/// The arguments that copy one AMR track into a bare stream.
+pub(super) fn bare_sound(media: &Media, stream: u32, input: &str) -> Vec<String> {
+    let mut args = Args::default();
+    args.add("-nostdin -hide_banner -v error");
+    file(&mut args, media, input);
+    args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1 -f amr pipe:1");
     args.0
 }
 
@@ -107,6 +122,11 @@ fn burn<'a>(ask: &Ask<'a>) -> Option<&'a Burn> {
 }
 
 fn input(args: &mut Args, ask: &Ask) {
+    seek(args, ask);
+    file(args, ask.media, ask.input);
+}
+
+fn seek(args: &mut Args, ask: &Ask) {
     if ask.first > 0 {
         let at = seconds(ask.grid.start(ask.first)) - margin(ask);
         if at > 0.0 {
@@ -114,7 +134,6 @@ fn input(args: &mut Args, ask: &Ask) {
             args.pair("-ss", format!("{:.6}", at + ask.media.start_seconds));
         }
     }
-    file(args, ask.media, ask.input);
 }
 
 /// The item itself, its times moved so that source time 0 is 0.
@@ -345,14 +364,21 @@ fn audio(args: &mut Args, ask: &Ask) {
         8 => "7.1",
         _ => "stereo",
     };
-    // Gaps over 30 ms are filled with silence (or overlaps cut) so that sound stays with the picture; at the start the
+    // The rate first and alone: `first_pts` counts in samples of what goes in (measured), so that sound of another rate
+    // than 48 kHz came late by as much as the preroll is longer in it. Gaps over 30 ms are filled with silence (or overlaps cut) so that sound stays with the picture; at the start the
     // first sample is put exactly on the grid. Fewer channels: surround at -6 dB, and never above full scale. The sample
     // count then is the clock, so that silence behind the end of the track has times too.
     let chain = format!(
-        "aresample=osr=48000:async=1:min_hard_comp=0.03:first_pts={start}:surround_mix_level=0.5:rematrix_maxval=1,\
+        "aresample=osr=48000,\
+         aresample=async=1:min_hard_comp=0.03:first_pts={start}:surround_mix_level=0.5:rematrix_maxval=1,\
          aformat=sample_fmts=fltp:channel_layouts={layout},apad=whole_len={length},asetpts=N+({start})"
     );
-    args.pair("-map", format!("0:{stream}")).pair("-filter:a", chain);
+    let sidecar = matches!(burn(ask), Some(Burn::Sidecar { bitmap: true, .. }));
+    args.pair(
+        "-map",
+        if ask.sound.is_some() { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") },
+    );
+    args.pair("-filter:a", chain);
     args.add("-c:a aac").pair("-b:a", format!("{}k", kbps.max(32)));
 }
 

@@ -6,6 +6,7 @@ pub mod args;
 pub mod run;
 pub mod spawn;
 mod text;
+mod unpack;
 
 pub use run::Ffmpeg;
 

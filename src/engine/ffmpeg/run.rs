@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::args::{Abilities, Ask, arguments};
 use super::spawn::{Exit, Inherited, Limits, spawn};
 use super::text::Texts;
+use super::unpack;
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::time::TICKS_PER_SECOND;
@@ -29,7 +30,7 @@ const BUDGET_BYTES: usize = 256 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever the arguments change what comes out.
-const ARGUMENTS_VERSION: u32 = 2;
+const ARGUMENTS_VERSION: u32 = 3;
 
 /// The ffmpeg of this machine.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ impl Ffmpeg {
         Ok(Self { version, program: program.to_owned(), abilities, texts: Arc::default() })
     }
 
-    fn arguments(&self, job: &Job, burn: Option<&str>) -> Result<Vec<String>, RunError> {
+    fn arguments(&self, job: &Job, burn: Option<&str>, sound: Option<&str>) -> Result<Vec<String>, RunError> {
         arguments(&Ask {
             media: &job.media,
             rendition: &job.rendition,
@@ -77,6 +78,7 @@ impl Ffmpeg {
             first: job.first,
             input: &job.source.proc_path(),
             burn,
+            sound,
             abilities: self.abilities,
         })
     }
@@ -104,7 +106,7 @@ impl Transcoder for Ffmpeg {
             return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
         }
         // Refuses at once what cannot be made, before anything is taken out of the file.
-        self.arguments(&job, Some("/proc/self/fd/0"))?;
+        self.arguments(&job, Some("/proc/self/fd/0"), None)?;
         let (run, segments, gate) = Run::channel(through);
         tokio::spawn(Work { ffmpeg: self.clone(), job, segments, gate }.run());
         Ok(run)
@@ -132,9 +134,17 @@ impl Work {
             () = self.segments.closed() => return Ok(()),
             drawn = self.drawn() => drawn?,
         };
-        let path = drawn.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
-        let args = self.ffmpeg.arguments(&self.job, path.as_deref())?;
-        let inherit = std::iter::once(self.job.source.clone() as Inherited).chain(drawn).collect();
+        let sound = match unpack::needed(&self.job.media, &self.job.rendition) {
+            None => None,
+            Some(stream) => tokio::select! {
+                () = self.segments.closed() => return Ok(()),
+                sound = unpack::unpacked(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(sound?) as Inherited),
+            },
+        };
+        let path =
+            |file: &Option<Inherited>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
+        let args = self.ffmpeg.arguments(&self.job, path(&drawn).as_deref(), path(&sound).as_deref())?;
+        let inherit = std::iter::once(self.job.source.clone() as Inherited).chain(drawn).chain(sound).collect();
         let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
         let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
         let mut cutter = Cutter::new(cut(&self.job));

@@ -44,6 +44,8 @@ async fn flash_and_beep_stay_together() {
         ("a.ts", Container::MpegTs, "-c:v mpeg2video -q:v 3 -c:a mp2"),
         ("a.webm", Container::Webm, "-c:v libvpx -deadline realtime -cpu-used 8 -b:v 1M -c:a libvorbis"),
         ("a.avi", Container::Avi, "-c:v mpeg4 -q:v 3 -bf 0 -c:a mp3"),
+        ("cd.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 100 -ar 44100 -c:a flac"),
+        ("telephone.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 100 -ar 8000 -ac 1 -c:a flac"),
     ] {
         let bench = Bench::encoding(name, container, 5, made_by);
         let whole = bench.write("whole.ts", &bench.all().await);

@@ -1,7 +1,8 @@
 //! Golden argument vectors, one per kind of run.
 
+use super::super::unpack;
 use super::*;
-use crate::domain::media::{Color, Stream, Tags, Video};
+use crate::domain::media::{Audio, Color, Stream, Tags, Video};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
@@ -69,7 +70,9 @@ fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, gri
     let rendition = Rendition { video, audio };
     let abilities = Abilities { tone_map: true, text: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
-    let ask = Ask { media, rendition: &rendition, grid, first, input, burn, abilities };
+    // A sound that has to be taken out of the item first, and lies in memory.
+    let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
+    let ask = Ask { media, rendition: &rendition, grid, first, input, burn, sound, abilities };
     let mut lines = String::new();
     for word in arguments(&ask).unwrap() {
         let option = word.starts_with('-') && word.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
@@ -120,6 +123,11 @@ fn every_kind_of_run_has_its_golden_arguments() {
     );
     let bitmap = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 3, bitmap: true }));
     insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
+    let mut telephone = plain(Container::Mp4);
+    let amr = Audio { channels: 1, channel_layout: None, sample_rate: 8000, bit_depth: None, commentary: false };
+    let amr = Stream { index: 1, codec: "amr_nb".into(), kind: StreamKind::Audio(amr), ..telephone.streams[0].clone() };
+    telephone.streams.push(amr);
+    insta::assert_snapshot!("amr_unpacked", golden(&telephone, encode(|_| ()), AAC, &frames(), 9));
     let text = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false }));
     insta::assert_snapshot!("text_drawn", golden(&plain(Container::Matroska), text, AAC, &frames(), 9));
 }
@@ -131,7 +139,16 @@ fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
         let rendition = Rendition { video: encode(change), audio: None };
         let (grid, input) = (frames(), "/proc/self/fd/9");
         let abilities = Abilities::default();
-        let ask = Ask { media: &media, rendition: &rendition, grid: &grid, first: 0, input, burn: Some(""), abilities };
+        let ask = Ask {
+            media: &media,
+            rendition: &rendition,
+            grid: &grid,
+            first: 0,
+            input,
+            burn: Some(""),
+            sound: None,
+            abilities,
+        };
         arguments(&ask).unwrap_err().to_string()
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));

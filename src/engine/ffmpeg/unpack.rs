@@ -1,0 +1,52 @@
+//! Sound of which ffmpeg decodes a part only, taken out of its file first.
+//!
+//! mp4 and 3GP files of telephones keep several AMR frames in one sample, up to a second's worth. ffmpeg 5.1 decodes the
+//! first of them and throws the others away (measured: 22 of 766 frames of a clip). Its own demuxer of bare AMR takes
+//! the frames one by one, so the track is copied into memory as such a stream and read from there.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::MemfdFlags;
+use tokio::io::AsyncReadExt;
+
+use super::args;
+use super::spawn::{Limits, spawn};
+use crate::domain::media::{Container, Media};
+use crate::domain::plan::{AudioPlan, Rendition};
+use crate::engine::{Job, RunError};
+
+/// Most bytes of such a track: eleven hours at the highest rate of AMR wide band.
+const MOST: usize = 128 << 20;
+
+/// How long it may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The stream that must be unpacked before it is encoded.
+pub(super) fn needed(media: &Media, rendition: &Rendition) -> Option<u32> {
+    let Some(AudioPlan::Encode { stream, .. }) = rendition.audio else { return None };
+    let codec = media.stream(stream)?.codec.as_str();
+    (media.container == Container::Mp4 && matches!(codec, "amr_nb" | "amr_wb")).then_some(stream)
+}
+
+/// The track as a bare stream in memory.
+pub(super) async fn unpacked(program: &Path, job: &Job, stream: u32) -> Result<File, RunError> {
+    let failed = |what: &str, cause: &dyn std::fmt::Display| RunError::Internal(format!("{what}: {cause}"));
+    let work = async {
+        let arguments = args::bare_sound(&job.media, stream, &job.source.proc_path());
+        let child = spawn(program, arguments, vec![job.source.clone()], Limits::PROBE).await;
+        let mut child = child.map_err(|cause| failed("ffmpeg does not start", &cause))?;
+        let mut bytes = Vec::new();
+        let read = (&mut child.stdout).take(MOST as u64).read_to_end(&mut bytes).await;
+        read.map_err(|cause| failed("reading from ffmpeg", &cause))?;
+        let memory = || -> std::io::Result<File> {
+            let mut file = File::from(rustix::fs::memfd_create("sound", MemfdFlags::CLOEXEC)?);
+            file.write_all(&bytes)?;
+            Ok(file)
+        };
+        memory().map_err(|cause| failed("the sound could not be kept", &cause))
+    };
+    tokio::time::timeout(PATIENCE, work).await.map_err(|_| RunError::Stalled(PATIENCE.as_secs()))?
+}

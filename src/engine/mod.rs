@@ -9,6 +9,7 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
+pub mod changes;
 #[cfg(test)]
 mod damaged;
 pub mod elements;

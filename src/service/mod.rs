@@ -21,6 +21,7 @@ pub mod runs;
 pub mod sessions;
 pub mod sidecars;
 pub mod subtitles;
+pub mod watching;
 pub mod workers;
 
 use accounts::Accounts;

@@ -12,6 +12,7 @@ mod events;
 mod history;
 mod kept;
 mod progress;
+mod watched;
 
 /// A small film; its content differs with `seed`.
 fn small_film(folder: &Path, name: &str, seed: u32) -> PathBuf {

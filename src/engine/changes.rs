@@ -1,0 +1,116 @@
+//! Folders watched by the kernel (inotify): which of them changed. It tells nothing of what others do on a network mount,
+//! and the kernel bounds how many there may be, so who asks must look for himself now and then.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::OFlags;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+
+use super::source::Roots;
+
+/// Bytes of events read at once.
+const BUFFER: usize = 16 * 1024;
+
+/// Watched folders.
+pub struct Watch {
+    queue: AsyncFd<OwnedFd>,
+    folders: HashMap<i32, String>,
+    /// The kernel allows no more.
+    full: bool,
+}
+
+/// What changed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// These folders.
+    Folders(BTreeSet<String>),
+    /// More than the kernel could say.
+    Everything,
+}
+
+impl Watch {
+    /// Begins to watch nothing. Must be called inside the runtime.
+    ///
+    /// # Errors
+    /// What the system says; often that this user has too many watches of its kind.
+    pub fn new() -> io::Result<Self> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        // SAFETY: the descriptor is open, is given away here, and is closed only with the one it is given to.
+        let queue = unsafe { AsyncFd::register(queue)? };
+        Ok(Self { queue, folders: HashMap::new(), full: false })
+    }
+
+    /// Watches one folder of the library too. Blocks on the file system for a moment. Once the kernel allows no more,
+    /// this is said in the log and nothing further is tried.
+    pub fn add(&mut self, roots: &Roots, path: &str) {
+        if self.full {
+            return;
+        }
+        let Ok(located) = roots.locate(path) else { return };
+        let Ok(folder) = roots.open_beneath(&located, OFlags::PATH | OFlags::DIRECTORY) else { return };
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ONLYDIR;
+        // By its descriptor, so that what is watched is what was opened beneath the root.
+        let by_descriptor = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        match inotify::add_watch(self.queue.get_ref(), by_descriptor.as_str(), flags) {
+            Ok(id) => {
+                self.folders.insert(id, path.to_owned());
+            }
+            Err(Errno::NOSPC) => {
+                self.full = true;
+                let watched = self.folders.len();
+                tracing::warn!(
+                    watched,
+                    "no more folders can be watched (fs.inotify.max_user_watches): changes elsewhere are seen later"
+                );
+            }
+            Err(cause) => tracing::debug!(media.path = path, %cause, "a folder cannot be watched"),
+        }
+    }
+
+    /// Waits for changes.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn changed(&mut self) -> io::Result<Changed> {
+        loop {
+            let mut ready = self.queue.readable().await?;
+            let mut folders = BTreeSet::new();
+            let mut gone = Vec::new();
+            let mut buffer = [MaybeUninit::uninit(); BUFFER];
+            let mut events = Reader::new(self.queue.get_ref(), &mut buffer);
+            loop {
+                match events.next() {
+                    Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => return Ok(Changed::Everything),
+                    Ok(event) => {
+                        folders.extend(self.folders.get(&event.wd()).cloned());
+                        // The folder itself went away; its number may be given to another one.
+                        if event.events().contains(ReadFlags::IGNORED) {
+                            gone.push(event.wd());
+                        }
+                    }
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR) => {}
+                    Err(cause) => return Err(cause.into()),
+                }
+            }
+            ready.clear_ready();
+            drop(ready);
+            for id in gone {
+                self.folders.remove(&id);
+            }
+            if !folders.is_empty() {
+                return Ok(Changed::Folders(folders));
+            }
+        }
+    }
+}

@@ -118,6 +118,11 @@ pub trait Transcoder: Send + Sync {
     /// Whatever changes the bytes it makes besides the rendition; part of every segment's key.
     fn version(&self) -> &str;
 
+    /// Whether a run started elsewhere gives its first segment as soon as a run that is there already.
+    fn starts_at_once(&self) -> bool {
+        false
+    }
+
     /// Starts a run at `job.first`, free to work up to and with `through`. Must be called inside a tokio runtime.
     fn start(&self, job: Job, through: usize) -> Result<Run, RunError>;
 }

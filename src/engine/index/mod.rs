@@ -12,6 +12,7 @@ use super::RunError;
 use super::source::Source;
 use super::tables::Refusal;
 use super::tables::bytes::{Disk, ReadAt};
+use super::tables::matroska::{self, Cue, Film, Layout};
 use super::tables::mp4::{Movie, Track};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::ticks;
@@ -89,7 +90,9 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
                 if container == Container::Mp4 {
                     of_track(&disk, start, &Movie::read(&disk)?.track(stream)?)
                 } else {
-                    from_table(&disk, start, mkv::table(&disk, stream)?)
+                    let film = Film::read(&disk)?;
+                    let track = film.track(stream)?;
+                    of_cues(&disk, start, film.layout, &track, &film.cues(track.number)?)
                 }
             });
             match read.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
@@ -110,6 +113,17 @@ fn cannot(why: String) -> RunError {
 /// The index of an mp4 track, and the sample of every keyframe; `start` is the file's first timestamp in ticks.
 pub(super) fn of_track(file: &(impl ReadAt + ?Sized), start: i64, track: &Track) -> Result<(Index, Vec<u32>), Refusal> {
     from_table(file, start, mp4::table(track)?)
+}
+
+/// The index of a Matroska track by its cues, and the cue of every keyframe.
+pub(super) fn of_cues(
+    file: &(impl ReadAt + ?Sized),
+    start: i64,
+    layout: Layout,
+    track: &matroska::Track,
+    cues: &[Cue],
+) -> Result<(Index, Vec<u32>), Refusal> {
+    from_table(file, start, mkv::table(file, layout, track, cues)?)
 }
 
 /// Keeps the candidates that are IDR pictures.

@@ -5,6 +5,12 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::engine::damaged::{Dice, damage, film};
 
+fn mkv(bytes: &[u8]) -> Result<Table, Refusal> {
+    let film = Film::read(bytes)?;
+    let track = film.track(0)?;
+    mkv::table(bytes, film.layout, &track, &film.cues(track.number)?)
+}
+
 fn mp4(bytes: &[u8]) -> Result<Table, Refusal> {
     mp4::table(&Movie::read(bytes)?.track(0)?)
 }
@@ -20,7 +26,7 @@ fn damaged_tables_are_answered_soon_and_without_panic() {
     for (name, more, container) in films {
         let sound = film(name, "", more);
         let read = |bytes: &[u8]| {
-            let table = if container == Container::Mp4 { mp4(bytes) } else { mkv::table(bytes, 0) };
+            let table = if container == Container::Mp4 { mp4(bytes) } else { mkv(bytes) };
             table.and_then(|table| from_table(bytes, 0, table)).map(|(index, _)| index)
         };
         assert_eq!(read(&sound).unwrap().keyframes.len(), 8, "{name}");

@@ -37,6 +37,13 @@ impl Adts {
         Ok(Self { profile: object as u8 - 1, frequency, channels })
     }
 
+    /// Samples a second of the core.
+    pub(super) fn rate(self) -> Option<i64> {
+        const RATES: [i64; 13] =
+            [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
+        RATES.get(usize::from(self.frequency)).copied()
+    }
+
     /// Writes one frame; false when it is none that a header can tell of.
     pub(super) fn write(self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         out.clear();

@@ -1,5 +1,6 @@
 //! H.264 samples as a byte stream (ITU-T H.264 annex B), in the form ffmpeg gives them.
 
+use super::sps::reorder_depth;
 use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::{Cursor, Short};
 
@@ -36,6 +37,14 @@ impl Avc {
         let count = cursor.u8()?;
         let pps = units(&mut cursor, count)?;
         Ok(Self { length, sps, pps })
+    }
+
+    /// How many pictures are held back to show them in order; None where that is not said.
+    pub(super) fn reorder_depth(&self) -> Option<usize> {
+        // Several sets may say different things.
+        let mut starts = self.sps.windows(4).filter(|four| four == &[0, 0, 0, 1]);
+        let only = starts.next().is_some() && starts.next().is_none();
+        reorder_depth(self.sps.get(4..).filter(|_| only)?)
     }
 
     /// Writes one sample: a delimiter where it has none, parameter sets before an IDR picture that comes without. False

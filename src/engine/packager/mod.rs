@@ -1,6 +1,6 @@
-//! Copied H.264 and AAC of mp4 files as segments, without a pipeline and without a process.
+//! Copied H.264 and AAC of mp4 and Matroska files as segments, without a pipeline and without a process.
 //!
-//! The tables are read when a session is planned, and any segment is built from byte ranges of the open file in a few
+//! The tables are read when a session is planned (of Matroska the cues, for it has no others), and any segment is built from byte ranges of the open file in a few
 //! milliseconds, on its own: the run only waits for its gate. Times and bytes of every packet are those of
 //! `ffmpeg -c copy` (held by tests); what this cannot do exactly so is left to ffmpeg, with the reason.
 
@@ -17,8 +17,11 @@ use crate::domain::media::{Container, Media};
 
 mod aac;
 mod avc;
+mod matroska;
+mod mp4;
 mod package;
 mod pieces;
+mod sps;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +42,7 @@ pub async fn open(
     audio: Option<u32>,
 ) -> Result<Package, String> {
     let codec = |stream: u32| media.stream(stream).map_or("nothing", |stream| stream.codec.as_str());
-    if media.container != Container::Mp4 {
+    if !matches!((media.container, video), (Container::Mp4, _) | (Container::Matroska, Some(_))) {
         return Err(format!("{} is not packaged", media.container.as_str()));
     }
     for (stream, wanted) in [(video, "h264"), (audio, "aac")] {
@@ -52,8 +55,11 @@ pub async fn open(
     {
         return Err("its pixel aspect may stand in the container alone".into());
     }
-    let (held, start) = (source.clone(), media.start_seconds);
-    let reading = tokio::task::spawn_blocking(move || Package::read(&Disk(&held.file), video, audio, start));
+    let (held, start, container) = (source.clone(), media.start_seconds, media.container);
+    let reading = tokio::task::spawn_blocking(move || match (container, video) {
+        (Container::Matroska, Some(video)) => Package::matroska(&Disk(&held.file), video, audio, start),
+        _ => Package::mp4(&Disk(&held.file), video, audio, start),
+    });
     let read = tokio::time::timeout(DEADLINE, reading).await.map_err(|_| "reading its tables takes too long")?;
     read.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.why().to_owned())
 }
@@ -69,6 +75,10 @@ impl Transcoder for Packager {
 
     fn version(&self) -> &str {
         "1"
+    }
+
+    fn starts_at_once(&self) -> bool {
+        true
     }
 
     fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {

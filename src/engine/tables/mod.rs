@@ -4,6 +4,7 @@
 //! stand on the same tables.
 
 pub mod bytes;
+pub mod matroska;
 pub mod mp4;
 
 /// Why tables are of no use.

@@ -235,7 +235,13 @@ impl Owner {
     }
 
     fn reach(&self) -> usize {
-        if self.work.rendition.encodes_video() { REACH_ENCODE } else { REACH_COPY }
+        if self.transcoder.starts_at_once() {
+            0
+        } else if self.work.rendition.encodes_video() {
+            REACH_ENCODE
+        } else {
+            REACH_COPY
+        }
     }
 
     fn is_asked(&self, run: &Active) -> bool {

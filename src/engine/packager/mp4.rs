@@ -1,0 +1,127 @@
+//! The tables of an mp4 file's tracks, and what a segment takes of them.
+
+use super::aac::Adts;
+use super::avc::Avc;
+use super::package::Item;
+use crate::domain::grid::Grid;
+use crate::domain::mpegts::cut::PRIMING;
+use crate::domain::mpegts::tables::Track as Lane;
+use crate::engine::RunError;
+use crate::engine::index::{self, Index};
+use crate::engine::tables::Refusal;
+use crate::engine::tables::bytes::ReadAt;
+use crate::engine::tables::mp4::{Description, Sample, Track};
+
+/// The picture and where it may be cut.
+#[derive(Debug)]
+pub(super) struct Picture {
+    track: Track,
+    /// The samples of the index's keyframes.
+    numbers: Vec<u32>,
+}
+
+/// The sound.
+#[derive(Debug)]
+pub(super) struct Sound {
+    track: Track,
+}
+
+impl Picture {
+    pub(super) fn read(file: &(impl ReadAt + ?Sized), track: Track, start: i64) -> Result<(Self, Avc, Index), Refusal> {
+        let Description::Avc(record) = &track.description else {
+            return Err(Refusal::Unread("its pictures are no H.264"));
+        };
+        let avc = Avc::read(record)?;
+        let (index, numbers) = index::of_track(file, start, &track)?;
+        let timing = &track.timing;
+        // Such pictures ffmpeg decodes but does not show, and how many of them depends on what lies around them.
+        if timing.shown(track.span.earliest) < timing.begin() {
+            return Err(Refusal::Unread("pictures lie before its edit"));
+        }
+        if timing.end().is_some_and(|end| timing.shown(track.span.latest) >= end) {
+            return Err(Refusal::Unread("pictures lie behind its edit"));
+        }
+        steady(&track)?;
+        if !numbers.is_sorted() {
+            return Err(Refusal::Unread("its keyframes are out of order"));
+        }
+        Ok((Self { track, numbers }, avc, index))
+    }
+
+    /// The pictures of a segment: from its keyframe to the next segment's.
+    pub(super) fn items(
+        &self,
+        index: &Index,
+        grid: &Grid,
+        number: usize,
+        start: i64,
+    ) -> Result<impl Iterator<Item = Item>, RunError> {
+        let sample = |segment: usize| -> Result<u32, RunError> {
+            if segment == 0 {
+                return Ok(0);
+            }
+            if segment >= grid.len() {
+                return Ok(self.track.samples.len());
+            }
+            let found = index.keyframes.binary_search(&grid.start(segment)).ok();
+            let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
+            found.and_then(|at| self.numbers.get(at).copied()).ok_or_else(missing)
+        };
+        let (first, behind) = (sample(number)?, sample(number + 1)?);
+        let samples = self.track.samples.walk(first).take_while(move |sample| sample.number < behind);
+        let timing = self.track.timing;
+        Ok(samples.filter(|sample| sample.size > 0).map(move |sample| Item {
+            lane: Lane::Video,
+            offset: sample.offset,
+            size: sample.size,
+            dts: timing.decoded(sample.dts) - start,
+            pts: timing.shown(sample.time()) - start,
+            keyframe: self.numbers.binary_search(&sample.number).is_ok(),
+        }))
+    }
+}
+
+impl Sound {
+    pub(super) fn read(track: Track) -> Result<(Self, Adts), Refusal> {
+        let Description::Aac(config) = &track.description else {
+            return Err(Refusal::Unread("its sound is no AAC"));
+        };
+        let adts = Adts::read(config)?;
+        if track.samples.is_reordered() {
+            return Err(Refusal::Unread("its sound has composition offsets"));
+        }
+        if track.span.first.is_none() {
+            return Err(Refusal::Unread("it has no sound"));
+        }
+        steady(&track)?;
+        Ok((Self { track }, adts))
+    }
+
+    /// The frames that begin in a segment; encoder priming belongs to the first. What begins behind the edit is padding,
+    /// which ffmpeg leaves out.
+    pub(super) fn items(&self, grid: &Grid, number: usize, start: i64) -> impl Iterator<Item = Item> {
+        let timing = self.track.timing;
+        let from = if number == 0 { 1 - PRIMING } else { grid.start(number) };
+        let to = timing.end().map_or(i64::MAX, |end| end - start).min(grid.start(number + 1));
+        let at = move |sample: &Sample| timing.decoded(sample.dts) - start;
+        let first = self.track.samples.find(|dts| timing.decoded(dts) - start >= from);
+        let samples = self.track.samples.walk(first).take_while(move |sample| at(sample) < to);
+        samples.filter(|sample| sample.size > 0).map(move |sample| Item {
+            lane: Lane::Audio,
+            offset: sample.offset,
+            size: sample.size,
+            dts: at(&sample),
+            pts: at(&sample),
+            keyframe: false,
+        })
+    }
+}
+
+/// Every sample must have a time of its own in ticks: ffmpeg moves those that have not.
+fn steady(track: &Track) -> Result<(), Refusal> {
+    if track.timing.decoded(i64::from(track.span.step)) > track.timing.decoded(0) {
+        Ok(())
+    } else {
+        Err(Refusal::Unread("samples share a time"))
+    }
+}

@@ -1,0 +1,95 @@
+//! Blocks of clusters, found by their headers alone.
+
+use super::CLUSTER;
+use super::ebml::{header, number, vint};
+use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
+
+const CLUSTER_TIME: u32 = 0xe7;
+const SIMPLE_BLOCK: u32 = 0xa3;
+const BLOCK_GROUP: u32 = 0xa0;
+const BLOCK: u32 = 0xa1;
+
+/// Bytes read of every element: its header and a block's.
+const HEAD: usize = 32;
+
+/// How the clusters of a file lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Of the segment.
+    pub(super) body: u64,
+    pub(super) end: u64,
+    /// Nanoseconds a unit of time.
+    pub scale: u64,
+    /// The first cluster, from the segment's body.
+    pub first: u64,
+}
+
+/// One block, its bytes untouched.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub track: u64,
+    /// Units of the timestamp scale.
+    pub time: i64,
+    /// Where what follows its header is.
+    pub offset: u64,
+    pub size: u64,
+    /// The lacing bits of its flags; 0: it holds one frame.
+    pub lacing: u8,
+}
+
+impl Layout {
+    /// Units of the timestamp scale as ticks of the file's own clock.
+    pub fn ticks(&self, time: i64) -> i64 {
+        let numerator = i128::from(time) * i128::from(self.scale) * i128::from(TICKS_PER_SECOND);
+        let ticks = (numerator * 2 + 1_000_000_000).div_euclid(2_000_000_000);
+        ticks.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64
+    }
+
+    /// Calls `each` for every block from a cluster on (from the segment's body), until it says no or the file ends; false
+    /// when that took more than `steps` elements.
+    pub fn walk(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        cluster: u64,
+        steps: usize,
+        mut each: impl FnMut(Block) -> bool,
+    ) -> Result<bool, Short> {
+        let mut at = self.body.checked_add(cluster).ok_or(Short)?;
+        let end = self.end.min(file.len());
+        let mut time = 0i64;
+        for _ in 0..steps {
+            if at >= end {
+                return Ok(true);
+            }
+            let mut head = [0; HEAD];
+            let read = file.read_at(&mut head, at);
+            let mut cursor = Cursor(&head[..read]);
+            let found = header(&mut cursor, at)?;
+            at = match found.id {
+                // Goes into clusters and groups; unknown sizes need no special case then.
+                CLUSTER | BLOCK_GROUP => found.body,
+                CLUSTER_TIME => {
+                    let size = found.size.filter(|&size| size <= 8).ok_or(Short)?;
+                    time = i64::try_from(number(cursor.take(size as usize)?)).map_err(|_| Short)?;
+                    found.end()
+                }
+                SIMPLE_BLOCK | BLOCK => {
+                    let before = cursor.0.len();
+                    let track = vint(&mut cursor)?.ok_or(Short)?;
+                    let offset = i64::from(cursor.u16()? as i16);
+                    let lacing = cursor.u8()? & 0x06;
+                    let header = (before - cursor.0.len()) as u64;
+                    let size = found.size.ok_or(Short)?.saturating_sub(header);
+                    let time = time.saturating_add(offset);
+                    if !each(Block { track, time, offset: found.body + header, size, lacing }) {
+                        return Ok(true);
+                    }
+                    found.end()
+                }
+                _ => found.end(),
+            };
+        }
+        Ok(false)
+    }
+}

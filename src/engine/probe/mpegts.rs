@@ -41,8 +41,17 @@ const LEAST_PLAUSIBLE_BPS: f64 = 2_000.0;
 pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
     let packets = source.len / LEN as u64;
     let (map, head) = beginning(source, packets)?;
-    let lanes = map.listed.iter().map(|listed| Lane::begun(&head, listed)).collect::<Result<Vec<_>, _>>()?;
-    if !lanes.iter().any(|lane| lane.track.kind == Kind::Video) {
+    let (mut tracks, mut seen, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, listed) in map.listed.iter().enumerate() {
+        let mut track = listed.track(index as u32);
+        if listed.is_played() {
+            let (lane, saw) = Lane::begun(&head, listed, &mut track)?;
+            lanes.push(lane);
+            seen.push(saw);
+        }
+        tracks.push(track);
+    }
+    if !tracks.iter().any(|track| track.kind == Kind::Video) {
         return Err(Unsure("no picture"));
     }
     let start = lanes.iter().map(|lane| lane.first).min().ok_or(Unsure("no streams"))?;
@@ -62,11 +71,6 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
     let plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= LEAST_PLAUSIBLE_BPS;
     if end <= start || !plausible {
         return Err(Unsure("no believable length"));
-    }
-    let (mut tracks, mut seen) = (Vec::new(), Vec::new());
-    for lane in lanes {
-        tracks.push(Track { index: tracks.len() as u32, ..lane.track });
-        seen.push(lane.seen);
     }
     let outline = Outline {
         container: Container::MpegTs,
@@ -117,42 +121,41 @@ fn ending(source: &Source, packets: u64, lanes: &[Lane]) -> Result<i64, Unsure> 
     Err(Unsure("a stream ends early"))
 }
 
-/// One stream of the map, with what its length is counted from.
+/// A stream of pictures or sound: what the length is counted from.
 struct Lane {
     pid: u16,
-    track: Track,
-    seen: Seen,
+    codec: &'static str,
     first: i64,
-    /// How long a picture lasts, ticks; 0 for what is no picture.
-    picture: i64,
+    /// How long a picture lasts, ticks; None for sound.
+    picture: Option<i64>,
 }
 
 impl Lane {
-    fn begun(head: &Window, listed: &Listed) -> Result<Self, Unsure> {
-        let times: Option<Vec<(i64, i64)>> = head.times(listed.pid).collect();
+    /// Looks at the beginning of a stream, and completes its track.
+    fn begun(head: &Window, listed: &Listed, track: &mut Track) -> Result<(Self, Seen), Unsure> {
+        let pid = listed.pid;
+        let times: Option<Vec<(i64, i64)>> = head.times(pid).collect();
         let times = times.ok_or(Unsure("packets without times"))?;
         let (first, _) = *times.first().ok_or(Unsure("an empty stream"))?;
-        let key = u64::from(listed.pid);
-        let (kind, codec, language) = (listed.kind, listed.codec, listed.language.clone());
-        let mut track = Track { key, kind, codec, language, ..Track::default() };
-        let mut seen;
-        let mut picture = 0;
-        if kind == Kind::Video {
+        let (mut seen, picture);
+        if track.kind == Kind::Video {
             if times.iter().any(|(pts, _)| *pts < first) {
                 return Err(Unsure("pictures before the first"));
             }
-            let nal = picture::parameters(head.payloads(listed.pid))?;
-            let stated;
-            (seen, stated) = picture::seen(&nal)?;
+            let nal = picture::parameters(head.payloads(pid))?;
+            let (saw, stated) = picture::seen(&nal)?;
+            let (rate, length) = rate::of(times.iter().map(|(_, dts)| *dts), stated)?;
             track.config = [&[0, 0, 1], &nal[..]].concat();
-            (track.frame_rate, picture) = rate::of(times.iter().map(|(_, dts)| *dts), stated)?;
+            track.frame_rate = Some(rate);
+            (seen, picture) = (saw, Some(length));
         } else {
-            let payload = head.payloads(listed.pid).next().unwrap_or_default();
+            let payload = head.payloads(pid).next().unwrap_or_default();
             seen = sound::seen(listed.codec, &payload).ok_or(Unsure("sound of another kind"))?;
             track.codec = seen.codec.unwrap_or(listed.codec);
+            picture = None;
         }
-        seen.key = key;
-        Ok(Self { pid: listed.pid, track, seen, first, picture })
+        seen.key = track.key;
+        Ok((Self { pid, codec: track.codec, first, picture }, seen))
     }
 
     /// Where the stream ends by what this window shows of it; None when it shows nothing.
@@ -160,11 +163,11 @@ impl Lane {
         let times: Option<Vec<(i64, i64)>> = window.times(self.pid).collect();
         let times = times.ok_or(Unsure("packets without times"))?;
         let Some((last, _)) = times.iter().max() else { return Ok(None) };
-        if self.track.kind == Kind::Video {
-            return Ok(Some(last + self.picture));
+        if let Some(picture) = self.picture {
+            return Ok(Some(last + picture));
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
-        let length = sound::seconds(self.track.codec, &payload).ok_or(Unsure("a last packet of another kind"))?;
+        let length = sound::seconds(self.codec, &payload).ok_or(Unsure("a last packet of another kind"))?;
         Ok(Some(last + ticks(length)))
     }
 }

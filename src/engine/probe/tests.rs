@@ -149,3 +149,33 @@ async fn fragments_without_a_stated_duration_are_measured() {
     assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
     assert!(media.seekable);
 }
+
+#[test]
+fn transport_streams_that_are_not_plain_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let maps = ["-map", "0:v", "-map", "1:a"];
+    for (name, more) in [
+        ("plain.ts", &[][..]),
+        ("programmes.ts", &[&maps[..], &["-program", "st=0", "-program", "st=1"]].concat()),
+        ("interlaced.ts", &["-flags", "+ildct+ilme", "-x264-params", "tff=1"]),
+        ("wraps.ts", &["-output_ts_offset", "95442"]),
+        ("timed.m2ts", &[]),
+        ("mpeg2.ts", &["-c:v", "mpeg2video"]),
+        ("sound.ts", &["-vn"]),
+    ] {
+        make(&folder.path().join(name), more);
+        let read = mpegts::read(&open(folder.path(), name));
+        let plain = read.is_ok_and(|(_, seen)| seen.iter().all(|seen| !seen.interlaced));
+        assert_eq!(plain, name == "plain.ts", "{name}");
+    }
+    let plain = std::fs::read(folder.path().join("plain.ts")).unwrap();
+    let middle = plain.len() / 188 / 2 * 188;
+    for (name, bytes) in [
+        ("twice", [&plain[..], &plain].concat()),
+        ("late", plain[middle..].to_vec()),
+        ("slipped", [&plain[..middle], &[0; 100], &plain[middle..]].concat()),
+    ] {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        assert!(mpegts::read(&open(folder.path(), name)).is_err(), "{name}");
+    }
+}

@@ -12,7 +12,7 @@ const SURE: f64 = 0.0002;
 
 /// The rate and how long a picture lasts, ticks. `stated` is the rate by the pictures' own headers: believed where the
 /// clock is too coarse to tell and does not say otherwise.
-pub(super) fn of(times: impl Iterator<Item = i64>, stated: Option<f64>) -> Result<(Option<FrameRate>, i64), Unsure> {
+pub(super) fn of(times: impl Iterator<Item = i64>, stated: Option<f64>) -> Result<(FrameRate, i64), Unsure> {
     let times: Vec<i64> = times.collect();
     let (&[first, ..], &[.., last]) = (&times[..], &times[..]) else { return Err(Unsure("no pictures")) };
     let span = (last - first) as f64;
@@ -27,7 +27,7 @@ pub(super) fn of(times: impl Iterator<Item = i64>, stated: Option<f64>) -> Resul
     let near = |rate: &f64| (rate / measured - 1.0).abs() <= doubt.max(SURE);
     let meant = if doubt <= SURE { Some(measured) } else { stated.filter(near) };
     let rate = meant.and_then(usual_rate).ok_or(Unsure("an unusual rate of pictures"))?;
-    Ok((Some(rate), mean.round() as i64))
+    Ok((rate, mean.round() as i64))
 }
 
 #[cfg(test)]
@@ -39,10 +39,10 @@ mod tests {
     fn a_coarse_clock_needs_the_headers() {
         let film = FrameRate { num: 24_000, den: 1001 };
         let exact = (0..12).map(|n| film.ticks_of(n));
-        assert_eq!(of(exact, None), Ok((Some(film), 3754)));
+        assert_eq!(of(exact, None), Ok((film, 3754)));
         let coarse = |count| (0..count).map(move |n| (film.ticks_of(n) + 45) / 90 * 90);
         assert!(of(coarse(24), None).is_err());
-        assert_eq!(of(coarse(24), Some(24_000.0 / 1001.0)).unwrap().0, Some(film));
+        assert_eq!(of(coarse(24), Some(24_000.0 / 1001.0)).unwrap().0, film);
         assert!(of(coarse(24), Some(25.0)).is_err(), "the clock says otherwise");
     }
 

@@ -10,8 +10,10 @@ use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
+use crate::domain::time::instant;
 use crate::error::Result;
 use crate::service::Service;
+use crate::service::sessions::{Sessions, told};
 use crate::service::workers::Workers;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -45,7 +47,9 @@ pub struct LocalView {
     rejected_encoders: Vec<RejectedView>,
     max_concurrent_jobs: usize,
     active_job_count: usize,
+    /// Requests that wait for a segment to be made. Sessions are not queued: one too many is refused.
     queue_length: usize,
+    /// The last producer that failed, whether or not another took over.
     last_error: Option<ErrorView>,
     pipelines: PipelinesView,
     transcoder: TranscoderView,
@@ -106,10 +110,11 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
     responses((status = 200, description = "what this server can encode with", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&view(service.transcoder.view().await, service.sessions.active_jobs())))
+    Ok(reply::json(&view(service.transcoder.view().await, &service.sessions)))
 }
 
-fn view(workers: Workers, active_jobs: usize) -> WorkersView {
+fn view(workers: Workers, sessions: &Sessions) -> WorkersView {
+    let standing = sessions.standing();
     let report = &workers.transcoder;
     let available = !report.proven.is_empty();
     let fallback = match available {
@@ -141,9 +146,11 @@ fn view(workers: Workers, active_jobs: usize) -> WorkersView {
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
         max_concurrent_jobs: workers.max_concurrent_jobs,
-        active_job_count: active_jobs,
-        queue_length: 0,
-        last_error: None,
+        active_job_count: sessions.active_jobs(),
+        queue_length: standing.waiting(),
+        last_error: standing
+            .last_fault()
+            .map(|(at, error)| ErrorView { message: told(&error).to_owned(), at: instant(at) }),
         pipelines: PipelinesView { native: "gstreamer", version: workers.gstreamer_version },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
         fallback,

@@ -173,3 +173,43 @@ async fn sweep(open: Weak<Mutex<HashMap<String, Opened>>>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::domain::library::Root;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_disk_is_told_within_the_deadline_and_holds_up_no_other() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let root = |(n, folder): (usize, &tempfile::TempDir)| Root { id: format!("r{n}"), path: folder.path().into() };
+        let library = Library::new(Arc::new(Roots::open(folders.iter().enumerate().map(root).collect()).unwrap()));
+        let mut disk = Vec::new();
+        // One more than there are threads for: the last waits for a thread alone.
+        let stuck = (0..=LANES_PER_ROOT).map(|_| {
+            let (let_go, held) = mpsc::channel::<()>();
+            disk.push(let_go);
+            library.within_deadline(0, move || Ok(held.recv().is_err()))
+        });
+        let stuck = futures_util::future::join_all(stuck.collect::<Vec<_>>());
+        let passing = async {
+            // Time stands while a thread works, so that it has to be moved by hand.
+            library.within_deadline(1, || Ok(())).await.expect("another root is not held up");
+            tokio::time::advance(STORAGE_DEADLINE + Duration::from_secs(1)).await;
+        };
+        let (answers, ()) = tokio::join!(stuck, passing);
+        assert_eq!(answers.len(), LANES_PER_ROOT + 1);
+        for answer in answers {
+            assert_eq!(answer.unwrap_err().code, Code::StorageTimeout);
+        }
+        // The threads are still held: whoever comes now waits for one, and no longer than the deadline.
+        let (late, ()) = tokio::join!(library.within_deadline(0, || Ok(())), async {
+            tokio::time::advance(STORAGE_DEADLINE + Duration::from_secs(1)).await;
+        });
+        assert_eq!(late.unwrap_err().code, Code::StorageTimeout);
+        drop(disk);
+        library.within_deadline(0, || Ok(())).await.expect("the disk is back");
+    }
+}

@@ -4,9 +4,11 @@
 //! dropped the owner ends, and its producers with it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -82,9 +84,49 @@ pub struct Progress {
     pub failure: Option<RunError>,
 }
 
+/// How the runs of the program fare, all together.
+#[derive(Debug, Default)]
+pub struct Standing {
+    /// Requests that wait for their segment.
+    waiting: AtomicUsize,
+    /// The last producer that failed.
+    fault: Mutex<Option<(Timestamp, RunError)>>,
+}
+
+impl Standing {
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub fn last_fault(&self) -> Option<(Timestamp, RunError)> {
+        lock(&self.fault).clone()
+    }
+
+    fn failed(&self, error: &RunError) {
+        *lock(&self.fault) = Some((Timestamp::now(), error.clone()));
+    }
+}
+
+/// Counts a request for as long as it waits, dropped ones too.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// All runs of the program.
 pub struct Runs {
     segments: Segments,
+    standing: Arc<Standing>,
     slots: Arc<Semaphore>,
     max_jobs: usize,
     lines: Mutex<HashMap<Arc<str>, Weak<Line>>>,
@@ -98,6 +140,7 @@ struct Line {
     name: Arc<str>,
     commands: mpsc::Sender<Command>,
     progress: watch::Receiver<Progress>,
+    standing: Arc<Standing>,
     /// The right to encode; given up when all is made.
     slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
     _hold: Hold,
@@ -118,6 +161,7 @@ impl Runs {
     pub fn new(segments: Segments, max_jobs: usize) -> Self {
         Self {
             segments,
+            standing: Arc::default(),
             slots: Arc::new(Semaphore::new(max_jobs)),
             max_jobs,
             lines: Mutex::default(),
@@ -129,6 +173,10 @@ impl Runs {
     /// Encodes that hold one of the `max_jobs` places.
     pub fn active_jobs(&self) -> usize {
         self.max_jobs - self.slots.available_permits()
+    }
+
+    pub fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// Joins the readers of a rendition, or begins it by `transcoder`. Copied video takes no place among the encodes.
@@ -149,8 +197,9 @@ impl Runs {
         }
         let slots = Arc::new(Mutex::new(slots));
         let (commands, inbox) = mpsc::channel(64);
+        let places = (slots.clone(), self.slots.clone());
         let (owner, progress) =
-            Owner::new(transcoder, self.segments.clone(), name.clone(), work, slots.clone(), self.slots.clone());
+            Owner::new(transcoder, self.segments.clone(), name.clone(), work, places, self.standing.clone());
         let mut stop = self.stop.subscribe();
         let mut owners = lock(&self.owners);
         while owners.try_join_next().is_some() {}
@@ -165,6 +214,7 @@ impl Runs {
             name: name.clone(),
             commands,
             progress,
+            standing: self.standing.clone(),
             slots,
             _hold: self.segments.hold(&name),
         });
@@ -201,6 +251,7 @@ impl Lease {
             let failure = self.line.progress.borrow().failure.clone();
             failure.unwrap_or_else(|| RunError::Internal("the run was ended".into()))
         };
+        let _waits = Waits::new(&self.line.standing.waiting);
         let (reply, answer) = oneshot::channel();
         let command = Command { index, reader: Arc::downgrade(&self.reader), reply };
         self.line.commands.send(command).await.map_err(|_| gone())?;

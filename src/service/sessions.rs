@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::planner::Plan;
-use super::runs::Runs;
+use super::runs::{Runs, Standing};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Transcoder;
@@ -90,6 +90,11 @@ impl Sessions {
                 housekeeping: OnceLock::new(),
             }),
         })
+    }
+
+    /// How the runs behind the sessions fare.
+    pub fn standing(&self) -> &Standing {
+        self.inner.runs.standing()
     }
 
     /// Encodes under way.

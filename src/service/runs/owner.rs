@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Activity, Progress, Reader, Work, lock};
+use super::{Activity, Progress, Reader, Standing, Work, lock};
 use crate::domain::time::seconds;
 use crate::engine::segments::{Segments, Stored};
 use crate::engine::{Run, RunError, Segment, Transcoder};
@@ -74,6 +74,7 @@ pub(super) struct Owner {
     work: Work,
     slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
     free_slots: Arc<Semaphore>,
+    standing: Arc<Standing>,
     progress: watch::Sender<Progress>,
     runs: Vec<Active>,
     /// Where each reader was last, by the address of its identity.
@@ -92,8 +93,8 @@ impl Owner {
         segments: Segments,
         name: Arc<str>,
         work: Work,
-        slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
-        free_slots: Arc<Semaphore>,
+        (slots, free_slots): (Arc<Mutex<Vec<OwnedSemaphorePermit>>>, Arc<Semaphore>),
+        standing: Arc<Standing>,
     ) -> (Self, watch::Receiver<Progress>) {
         let (progress, seen) = watch::channel(Progress::default());
         let end = work.grid.len();
@@ -104,6 +105,7 @@ impl Owner {
             work,
             slots,
             free_slots,
+            standing,
             progress,
             runs: Vec::new(),
             readers: HashMap::new(),
@@ -186,6 +188,7 @@ impl Owner {
     /// The first fault costs a restart where the run was; the second in a row, or a changed source, ends the work.
     fn fault(&mut self, at: usize, error: RunError) {
         let active = self.runs.remove(at);
+        self.standing.failed(&error);
         self.faults += 1;
         let last = self.faults > 1 || matches!(error, RunError::SourceChanged);
         tracing::warn!(rendition = &*self.name, segment = active.next, %error, given_up = last, "run failed");
@@ -386,6 +389,7 @@ impl Owner {
                 true
             }
             Err(error) => {
+                self.standing.failed(&error);
                 self.fail(error);
                 false
             }

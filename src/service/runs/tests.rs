@@ -185,6 +185,8 @@ async fn a_run_that_dies_is_restarted_where_it_was() {
         lease.segment(index).await.unwrap();
     }
     assert_eq!(bench.fake.starts(), [0, 7]);
+    let (_, fault) = bench.runs.standing().last_fault().expect("it is remembered though nobody noticed");
+    assert!(matches!(fault, RunError::Encoder(_)), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +209,18 @@ async fn a_run_that_says_nothing_is_given_up() {
     let bench = bench(Fake::taking(Duration::from_secs(1000)), 1);
     let lease = bench.lease(240);
     let began = tokio::time::Instant::now();
-    assert!(matches!(lease.segment(0).await, Err(RunError::Stalled(30))));
+    let standing = bench.runs.standing();
+    assert_eq!((standing.waiting(), standing.last_fault().is_some()), (0, false));
+    let given_up = async {
+        tokio::join!(lease.segment(0), lease.segment(1), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(standing.waiting(), 2);
+        })
+    };
+    let (first, second, ()) = given_up.await;
+    assert!(matches!((first, second), (Err(RunError::Stalled(30)), Err(RunError::Stalled(30)))));
+    assert_eq!(standing.waiting(), 0);
+    assert!(matches!(standing.last_fault(), Some((_, RunError::Stalled(30)))));
     assert_eq!(began.elapsed().as_secs(), 60, "one restart, then the end");
 }
 

@@ -27,7 +27,8 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         ("format" = Option<String>, Query, description = "`vtt` (default), `srt` or `ass`; `ass` only of ASS"),
     ),
     responses(
-        (status = 200, description = "the subtitle as UTF-8 text", content_type = "text/vtt", body = String),
+        (status = 200, description = "the subtitle as UTF-8 text",
+            content((String = "text/vtt"), (String = "application/x-subrip"), (String = "text/x-ssa"))),
         (status = 304, description = "unchanged since the given entity tag"),
         (status = 404, description = "`NOT_FOUND`: no such file, no such subtitle"),
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap, or not available in this format"),

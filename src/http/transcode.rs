@@ -104,7 +104,8 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
         ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
     ),
     responses(
-        (status = 200, description = "the playlist, or `Preparing` as JSON", body = String, content_type = "application/vnd.apple.mpegurl"),
+        (status = 200, description = "the playlist, or how far it is",
+            content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
         (status = 400), (status = 404), (status = 410), (status = 500)
     )
 )]
@@ -142,8 +143,9 @@ fn playlist(text: Bytes) -> Response {
         ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
     ),
     responses(
-        (status = 200, body = Vec<u8>, content_type = "video/mp2t"), (status = 304), (status = 404), (status = 410),
-        (status = 500), (status = 504)
+        (status = 200,
+            content((Vec<u8> = "video/mp2t"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
+        (status = 304), (status = 404), (status = 410), (status = 500), (status = 504)
     )
 )]
 pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {

@@ -96,23 +96,106 @@ async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
 
 /// Asks, and holds the answer against the document.
 async fn holds(server: &Server, token: &str, method: &str, path: &str, query: &str, body: Option<Value>) -> Value {
+    holds_at(server, token, method, path, &format!("{path}{query}"), body).await.1
+}
+
+/// The same for an address made from the template `path`; the status as well, and null for what is no JSON.
+async fn holds_at(
+    server: &Server,
+    token: &str,
+    method: &str,
+    path: &str,
+    address: &str,
+    body: Option<Value>,
+) -> (u16, Value) {
     let operation = &openapi::document()["paths"][path][method];
     assert!(operation.is_object(), "{method} {path}");
-    let request = server.ask(method.to_uppercase().parse().unwrap(), &format!("{path}{query}")).bearer_auth(token);
+    let request = server.ask(method.to_uppercase().parse().unwrap(), address).bearer_auth(token);
     let request = if let Some(body) = body { request.json(&body) } else { request };
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
     let described = operation["responses"].get(status.to_string()).unwrap_or(&operation["responses"]["default"]);
-    let text = answer.text().await.unwrap();
-    let Some(schema) = described["content"]["application/json"].get("schema") else {
-        assert!(text.is_empty(), "{method} {path} {status}: {text} has no schema");
-        return Value::Null;
+    let kind = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap().to_owned();
+    let text = answer.bytes().await.unwrap();
+    let Some(content) = described["content"].get(&kind) else {
+        assert!(text.is_empty(), "{method} {address} {status}: {kind} is not described");
+        return (status, Value::Null);
     };
+    if kind != "application/json" {
+        assert!(!text.is_empty(), "{method} {address} {status}: nothing came");
+        return (status, Value::Null);
+    }
     let value: Value =
-        serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{method} {path}: {fault} in {text:?}"));
-    let faults = schema::faults(openapi::document(), schema, &value);
-    assert!(faults.is_empty(), "{method} {path}{query} {status}: {faults:#?}\n{value:#}");
-    value
+        serde_json::from_slice(&text).unwrap_or_else(|fault| panic!("{method} {address}: {fault} in {text:?}"));
+    let faults = schema::faults(openapi::document(), &content["schema"], &value);
+    assert!(faults.is_empty(), "{method} {address} {status}: {faults:#?}\n{value:#}");
+    (status, value)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_sessions_and_subtitles_fit_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mkv");
+    film::flash_and_beep(&path, 3, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 25 -c:a ac3");
+    std::fs::write(folder.path().join("a.de.srt"), "1\n00:00:00,500 --> 00:00:01,500\nhello\n").unwrap();
+    // Time for a busy machine: what is held here is the form.
+    let patient = std::time::Duration::from_secs(60);
+    let server = kit::server_with(&[folder.path()], |config| config.limits.probe_deadline = patient).await;
+    let token = server.token.clone();
+    let ask = async |method: &str, path: &str, address: &str, body: Option<Value>| {
+        holds_at(&server, &token, method, path, address, body).await
+    };
+    let start = "/api/stream/transcode/start";
+    let wish = json!({"mediaPath": path, "subtitleMode": "external"});
+    let (status, started) = ask("post", start, start, Some(wish)).await;
+    assert_eq!(status, 200, "{started}");
+    let own = format!("/api/stream/transcode/{}", started["sessionId"].as_str().unwrap());
+    let session = "/api/stream/transcode/{sessionId}";
+    for (template, tail, expected) in [
+        ("/index.m3u8", "/index.m3u8?wait=0", 200),
+        ("/index.m3u8", "/index.m3u8", 200),
+        ("/index.m3u8", "/index.m3u8?wait=x", 400),
+        ("/{asset}", "/v0.m3u8", 200),
+        ("/{asset}", "/v0-00001.ts", 200),
+        ("/{asset}", "/s0.m3u8", 200),
+        ("/{asset}", "/s0-00000.vtt", 200),
+        ("/{asset}", "/v0-99999.ts", 404),
+        ("/status", "/status", 200),
+    ] {
+        let (status, said) = ask("get", &format!("{session}{template}"), &format!("{own}{tail}"), None).await;
+        assert_eq!(status, expected, "{tail}: {said}");
+    }
+    for expected in [true, false] {
+        let (status, said) = ask("post", &format!("{session}/stop"), &format!("{own}/stop"), None).await;
+        assert_eq!((status, &said["stopped"]), (200, &json!(expected)));
+    }
+    assert_eq!(ask("delete", session, &own, None).await.0, 200);
+    assert_eq!(ask("delete", session, "/api/stream/transcode/ts_0", None).await.0, 404);
+    assert_eq!(ask("get", &format!("{session}/{{asset}}"), &format!("{own}/v0.m3u8"), None).await.0, 410);
+    assert_eq!(ask("get", &format!("{session}/status"), &format!("{own}/status"), None).await.0, 200);
+
+    let device = json!({"containers": ["mkv"], "video": [{"codec": "h264"}], "audio": [{"codec": "ac3"}]});
+    let (status, direct) = ask("post", start, start, Some(json!({"mediaPath": path, "deviceProfile": device}))).await;
+    assert_eq!((status, &direct["playbackMode"]), (200, &json!("direct")), "{direct}");
+    let srt = folder.path().join("a.de.srt");
+    for (body, expected) in [
+        (json!({}), 400),
+        (json!({"mediaPath": path, "audioStreamIndex": 7}), 400),
+        (json!({"mediaPath": "/etc/passwd"}), 403),
+        (json!({"mediaPath": folder.path().join("none.mkv")}), 404),
+        (json!({"mediaPath": srt}), 415),
+    ] {
+        assert_eq!(ask("post", start, start, Some(body.clone())).await.0, expected, "{body}");
+    }
+    let subtitle = "/api/stream/subtitle";
+    let media = percent(path.to_str().unwrap());
+    for (query, expected) in
+        [("id=x0", 200), ("id=x0&format=srt", 200), ("id=x7", 404), ("id=x0&format=ass", 415), ("format=vtt", 400)]
+    {
+        let (status, said) = ask("get", subtitle, &format!("{subtitle}?path={media}&{query}"), None).await;
+        assert_eq!(status, expected, "{query}: {said}");
+    }
 }
 
 #[tokio::test]

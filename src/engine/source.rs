@@ -225,18 +225,18 @@ impl Source {
 
     /// Whether the open file still is what it was and still has a name. Asks the file system.
     pub fn is_unchanged(&self) -> bool {
-        rustix::fs::fstat(&self.file).is_ok_and(|now| now.st_nlink > 0 && self.is_state(&now))
+        rustix::fs::fstat(&self.file).is_ok_and(|now| {
+            let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            now.st_nlink > 0
+                && now.st_size as u64 == self.len
+                && (now.st_mtime as u64, now.st_mtime_nsec as u32) == (modified.as_secs(), modified.subsec_nanos())
+        })
     }
 
     /// Whether the open file still holds what it held, with a name or without. Asks the file system.
     pub fn holds_the_same(&self) -> bool {
-        rustix::fs::fstat(&self.file).is_ok_and(|now| self.is_state(&now))
-    }
-
-    fn is_state(&self, now: &rustix::fs::Stat) -> bool {
-        let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        now.st_size as u64 == self.len
-            && (now.st_mtime as u64, now.st_mtime_nsec as u32) == (modified.as_secs(), modified.subsec_nanos())
+        let same = |now: std::fs::Metadata| now.len() == self.len && now.modified().is_ok_and(|at| at == self.modified);
+        self.file.metadata().is_ok_and(same)
     }
 
     /// Whether another opening led to the same file in the same state.

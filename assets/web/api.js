@@ -78,6 +78,9 @@ export const browse = (path, cursor) =>
 export const info = (path, signal) => json("GET", "/api/stream/info/full", { query: { path }, signal });
 export const start = (wish, signal) => json("POST", "/api/stream/transcode/start", { body: wish, signal });
 export const status = ({ sessionId }) => json("GET", `/api/stream/transcode/${encodeURIComponent(sessionId)}/status`);
+/** Saves how far one is in a file; `leaving` while the page goes away. */
+export const saveProgress = (how, leaving) =>
+  request("POST", "/api/stream/progress", { body: how, keepalive: leaving });
 export const text = async (url, signal) => (await request("GET", url, { signal })).text();
 
 /**

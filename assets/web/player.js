@@ -22,6 +22,7 @@ class Player {
     this.wish = { audio: null, burn: null, resolution: "original", force: false };
     this.turn = 0;
     this.revived = 0;
+    this.noted = -Infinity;
     this.session = null;
     this.letGo = () => {};
     this.title = h("h1", {}, stem(path.split("/").at(-1)));
@@ -44,7 +45,7 @@ class Player {
       const info = await api.info(this.path, this.abort.signal);
       if (info.tags?.title) this.title.textContent = info.tags.title;
       this.show(info);
-      await this.begin(0);
+      await this.begin(info.watchProgress?.resumePositionSeconds ?? 0);
     } catch (error) {
       this.fail(error);
     }
@@ -58,6 +59,10 @@ class Player {
     for (const name of ["playing", "pause", "error"]) {
       this.media.addEventListener(name, () => this.frame.classList.remove("waiting"));
     }
+    this.media.addEventListener("timeupdate", () => this.note());
+    this.media.addEventListener("pause", () => this.note({ now: true }));
+    this.media.addEventListener("ended", () => this.note({ now: true, completed: true }));
+    this.kind = picture ? "video" : "audio";
     this.frame.classList.toggle("sound", !picture);
     this.frame.replaceChildren(...(picture ? [this.media] : [h("img", { src: "/web/logo.svg", alt: "" }), this.media]));
 
@@ -126,6 +131,18 @@ class Player {
     }
   }
 
+  /** Tells the server how far this is: every ten seconds, and at once where it may be the last word. */
+  note({ now = false, completed = false, leaving = false } = {}) {
+    const { currentTime, duration, seeking, readyState } = this.media;
+    const at = performance.now();
+    if (!api.signedIn() || seeking || readyState < 2 || currentTime <= 0 || !(duration > 0)) return;
+    if (!now && at - this.noted < 10_000) return;
+    this.noted = at;
+    const known = Number.isFinite(duration) ? { durationSeconds: duration } : {};
+    const how = { mediaPath: this.path, mediaType: this.kind, positionSeconds: currentTime, completed, player: "web", ...known };
+    api.saveProgress(how, leaving).catch(() => {}); // Nobody watches to hear that it was not noted.
+  }
+
   change(wish) {
     Object.assign(this.wish, wish);
     this.begin(this.media.currentTime);
@@ -192,6 +209,7 @@ class Player {
     this.turn += 1;
     this.abort.abort();
     document.removeEventListener("keydown", this.onkey);
+    if (this.media) this.note({ now: true, completed: this.media.ended, leaving: how?.leaving });
     this.letGo(); // First, so that nothing is asked of a session that has ended.
     this.end(how);
   }

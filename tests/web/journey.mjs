@@ -152,6 +152,18 @@ async function journey() {
     assert.ok(!wide, "the page must not scroll sideways on a phone");
   });
 
+  await step("13-goes-on-where-it-was", async () => {
+    await page.evaluate(() => { document.querySelector("video").currentTime = 20; });
+    await playing("video", 20);
+    const saves = () => asked.filter((line) => /^POST .*\/api\/stream\/progress$/.test(line)).length;
+    const before = saves();
+    await page.evaluate(() => document.querySelector("video").pause());
+    await until("the page told how far it is", () => saves() > before);
+    await page.reload();
+    await playing("video", 19.9);
+    assert.ok((await position("video")) < 29, "a reload goes on where it was");
+  });
+
   report();
   const foreign = asked.filter((line) => !line.includes(` ${server.base}/`) && !line.includes(` blob:${server.base}/`));
   assert.deepEqual(foreign, [], "nothing may be asked of anybody else");

@@ -2,8 +2,10 @@
 
 pub mod access;
 pub mod account;
+pub mod channel;
 pub mod codec;
 pub mod grid;
+pub mod guide;
 pub mod library;
 pub mod media;
 pub mod mpegts;
@@ -12,6 +14,7 @@ pub mod playback;
 pub mod playlist;
 pub mod progress;
 pub mod range;
+pub mod schedule;
 pub mod session;
 pub mod signing;
 pub mod sniff;

@@ -45,6 +45,10 @@ pub fn post(path: &'static str, access: Access) -> Unmounted {
     unmounted(Method::POST, path, access)
 }
 
+pub fn patch(path: &'static str, access: Access) -> Unmounted {
+    unmounted(Method::PATCH, path, access)
+}
+
 pub fn delete(path: &'static str, access: Access) -> Unmounted {
     unmounted(Method::DELETE, path, access)
 }

@@ -22,6 +22,7 @@ mod file;
 mod health;
 pub mod info;
 mod library;
+mod livetv;
 pub mod openapi;
 pub mod progress;
 pub mod reply;
@@ -51,6 +52,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         subtitle::endpoints(service),
         progress::endpoints(service),
         audiobook::endpoints(service),
+        livetv::endpoints(service),
         events::endpoints(service),
         workers::endpoints(service),
         web::endpoints(service),

@@ -14,21 +14,30 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::{
-    audiobook, auth, events, file, health, info, library, progress, reply, subtitle, transcode, users, workers,
+    audiobook, auth, events, file, health, info, library, livetv, progress, reply, subtitle, transcode, users, workers,
 };
 use crate::domain::access::Access;
 use crate::error::{Code, Result};
 use crate::service::Service;
 
 /// Everything anybody may ask. There is no media byte among it.
-pub const PUBLIC: [&str; 5] =
-    ["/api/health", "/api/openapi.json", "/api/auth/status", "/api/auth/setup", "/api/auth/login"];
+pub const PUBLIC: [&str; 6] = [
+    "/api/health",
+    "/api/openapi.json",
+    "/api/auth/status",
+    "/api/auth/setup",
+    "/api/auth/login",
+    "/api/livetv/logos/{id}",
+];
 
 /// What a signed grant (`st`) opens as well as a token does: media bytes, for players that cannot send a header.
 const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/stream/transcode/{sessionId}"];
 
 /// What only an admin may ask.
 const ADMIN: [&str; 1] = ["/api/users"];
+
+/// What anybody signed in may look at, and only an admin may change.
+const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -53,6 +62,16 @@ const ADMIN: [&str; 1] = ["/api/users"];
         info::info_full,
         info::info_full_for_device,
         library::browse,
+        livetv::add,
+        livetv::change,
+        livetv::channel,
+        livetv::channels,
+        livetv::guide::epg,
+        livetv::guide::now,
+        livetv::logo::logo,
+        livetv::preview,
+        livetv::preview_change,
+        livetv::remove,
         openapi,
         progress::history,
         progress::mark_watched,
@@ -123,8 +142,8 @@ pub fn text() -> &'static str {
     &TEXT
 }
 
-/// The access class a documented path has.
-pub fn access(path: &str) -> Access {
+/// The access class a documented path has for a method, in either case.
+pub fn access(method: &str, path: &str) -> Access {
     let within = |list: &[&str]| {
         list.iter().any(|known| path == *known || path.strip_prefix(known).is_some_and(|rest| rest.starts_with('/')))
     };
@@ -132,6 +151,7 @@ pub fn access(path: &str) -> Access {
         _ if PUBLIC.contains(&path) => Access::Public,
         _ if within(&GRANTED) => Access::Granted,
         _ if within(&ADMIN) => Access::Admin,
+        _ if within(&KEPT_BY_ADMINS) && !method.eq_ignore_ascii_case("get") => Access::Admin,
         _ => Access::User,
     }
 }
@@ -166,7 +186,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
     operation.insert("tags".to_owned(), json!([tag(path)]));
     operation.insert(
         "security".to_owned(),
-        match access(path) {
+        match access(method, path) {
             Access::Public => json!([]),
             Access::User | Access::Admin => json!([{"bearer": []}]),
             Access::Granted => json!([{"bearer": []}, {"grant": []}]),
@@ -200,6 +220,7 @@ fn tag(path: &str) -> &'static str {
         ("/api/auth", "Accounts"),
         ("/api/users", "Accounts"),
         ("/api/library", "Library"),
+        ("/api/livetv", "Live TV"),
         ("/api/stream", "Streaming"),
     ];
     groups.iter().find(|(prefix, _)| path.starts_with(prefix)).map_or("Server", |(_, tag)| tag)

@@ -9,6 +9,7 @@ use crate::store::{Store, Tree};
 
 pub mod accounts;
 pub mod audiobook;
+pub mod channels;
 pub mod clock;
 pub mod events;
 pub mod library;
@@ -26,6 +27,7 @@ pub mod workers;
 
 use accounts::Accounts;
 use audiobook::FolderBooks;
+use channels::Channels;
 use clock::Clock;
 use events::Events;
 use library::Library;
@@ -54,6 +56,7 @@ pub struct Service {
     /// What is read to one.
     pub books: Progress,
     pub folders: FolderBooks,
+    pub channels: Channels,
 }
 
 impl Service {
@@ -75,6 +78,7 @@ impl Service {
             progress: kept(Tree::Progress)?,
             books: kept(Tree::Books)?,
             folders: FolderBooks::default(),
+            channels: Channels::open(store.clone())?,
             events,
             media,
             store,

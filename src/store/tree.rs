@@ -30,6 +30,8 @@ trees! {
     Indexes "indexes" false,
     Progress "progress" true,
     Books "books" true,
+    Channels "channels" true,
+    Revisions "revisions" true,
 }
 
 impl Tree {

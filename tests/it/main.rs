@@ -19,6 +19,8 @@ mod journeys;
 mod kit;
 /// The library over HTTP: paths, folders, bytes.
 mod library;
+/// Channels out of the library, and their guide.
+mod livetv;
 /// What is remembered: progress, history, books, events, and what survives.
 mod memory;
 /// Media info and the play decision, over made files and over the corpus.

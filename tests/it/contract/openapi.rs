@@ -61,7 +61,7 @@ async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
         }
         assert_eq!(
             endpoint.access,
-            openapi::access(endpoint.path),
+            openapi::access(endpoint.method.as_str(), endpoint.path),
             "{} {}: see src/http/openapi.rs",
             endpoint.method,
             endpoint.path
@@ -227,6 +227,9 @@ async fn real_answers_fit_the_document() {
         ("get", "/api/stream/audiobook", &media),
         ("get", "/api/stream/audiobook/progress", &media),
         ("get", "/api/stream/audiobook/history", ""),
+        ("get", "/api/livetv/channels", ""),
+        ("get", "/api/livetv/epg", ""),
+        ("get", "/api/livetv/now", "?channelId=1"),
         // Refusals have a schema too.
         ("get", "/api/stream/info/full", "?path=relative"),
         ("get", "/api/library", "?path=/etc"),
@@ -240,6 +243,9 @@ async fn real_answers_fit_the_document() {
     holds(&server, &ada, "post", "/api/stream/progress/watched", "", Some(saved)).await;
     let saved = json!({"audiobookPath": path, "positionSeconds": 0.5});
     holds(&server, &ada, "post", "/api/stream/audiobook/progress", "", Some(saved)).await;
+    let channel = json!({"name": "A", "items": [{"path": path}]});
+    holds(&server, &ada, "post", "/api/livetv/channels/preview", "", Some(channel.clone())).await;
+    holds(&server, &ada, "post", "/api/livetv/channels", "", Some(channel)).await;
     for (method, path, query) in asked {
         holds(&server, &ada, method, path, query, None).await;
     }

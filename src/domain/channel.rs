@@ -1,0 +1,139 @@
+//! A channel: what it is called and where it stands, beside what it airs.
+
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::schedule::{Definition, Mode};
+use crate::error::{Error, Result};
+
+/// Highest channel number.
+pub const MAX_NUMBER: u32 = 99_999;
+
+/// Longest name, characters.
+const MAX_NAME: usize = 100;
+
+/// Longest text of the others, bytes.
+const MAX_TEXT: usize = 2048;
+
+/// What of a channel changes nothing of what it airs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Face {
+    pub name: String,
+    pub number: u32,
+    pub enabled: bool,
+    /// Kept ready although nobody watches.
+    pub always_on: bool,
+    pub category: String,
+    pub description: String,
+    /// None for a drawn one.
+    pub logo_url: Option<String>,
+    /// An IANA name.
+    pub timezone: String,
+}
+
+/// Items as they were asked for: what a folder holds is looked up when a revision is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    pub path: String,
+    /// Of a folder: with the folders in it.
+    pub recursive: bool,
+    pub title: Option<String>,
+    /// 1 to 100.
+    pub weight: u32,
+}
+
+/// One channel with everything it aired of late, airs and will air.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Never used twice.
+    pub id: u32,
+    /// What players know it by, whatever becomes of its name and number.
+    pub tvg_id: String,
+    pub face: Face,
+    pub asks: Vec<Ask>,
+    pub seed: u64,
+    pub mode: Mode,
+    /// Grows by one with every change.
+    pub version: u32,
+    pub definition: Definition,
+}
+
+impl Face {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` naming the first field that cannot stand.
+    pub fn check(&self) -> Result<()> {
+        let characters = self.name.chars().count();
+        if characters == 0 || characters > MAX_NAME || self.name.trim().is_empty() {
+            return Err(Error::field("name", format!("must have 1 to {MAX_NAME} characters")));
+        }
+        let texts = [("name", &self.name), ("category", &self.category)];
+        for (field, text) in texts {
+            if text.chars().any(char::is_control) {
+                return Err(Error::field(field, "must not hold control characters"));
+            }
+        }
+        let logo = self.logo_url.as_deref().unwrap_or("/");
+        for (field, text) in
+            [("category", self.category.as_str()), ("description", &self.description), ("logoUrl", logo)]
+        {
+            if text.len() > MAX_TEXT {
+                return Err(Error::field(field, format!("must not be longer than {MAX_TEXT} bytes")));
+            }
+        }
+        if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
+            || logo.chars().any(|c| c.is_control() || c.is_whitespace())
+        {
+            return Err(Error::field("logoUrl", "must be a path of this server or an http address"));
+        }
+        if !(1..=MAX_NUMBER).contains(&self.number) {
+            return Err(Error::field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
+        }
+        match TimeZone::get(&self.timezone) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn face() -> Face {
+        Face {
+            name: "80s Action".into(),
+            number: 12,
+            enabled: true,
+            always_on: false,
+            category: String::new(),
+            description: String::new(),
+            logo_url: None,
+            timezone: "Europe/Berlin".into(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_stand_is_named() {
+        assert!(face().check().is_ok());
+        assert!(Face { name: "ö".repeat(100), logo_url: Some("/assets/12.png".into()), ..face() }.check().is_ok());
+        let wrong = [
+            ("name", Face { name: String::new(), ..face() }),
+            ("name", Face { name: " ".into(), ..face() }),
+            ("name", Face { name: "a\nb".into(), ..face() }),
+            ("name", Face { name: "ö".repeat(101), ..face() }),
+            ("number", Face { number: 0, ..face() }),
+            ("number", Face { number: 100_000, ..face() }),
+            ("category", Face { category: "a\u{7}".into(), ..face() }),
+            ("description", Face { description: "a".repeat(2049), ..face() }),
+            ("logoUrl", Face { logo_url: Some("javascript:alert(1)".into()), ..face() }),
+            ("logoUrl", Face { logo_url: Some("/a b".into()), ..face() }),
+            ("timezone", Face { timezone: "Mars/Olympus".into(), ..face() }),
+        ];
+        for (field, face) in wrong {
+            let fault = face.check().unwrap_err();
+            assert_eq!(fault.details.unwrap()["fields"][0]["field"], field, "{}", fault.message);
+        }
+    }
+}

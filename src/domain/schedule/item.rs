@@ -1,0 +1,37 @@
+//! One thing a channel airs, as it was when the revision was made.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One file of a revision, its length frozen: a file that changes later does not move what comes behind it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Of the path, and of how often that came before: the same in every revision.
+    pub id: u64,
+    pub path: String,
+    pub title: String,
+    /// Above zero.
+    pub duration_ms: i64,
+    /// 1 to 100; what `weighted` goes by.
+    pub weight: u32,
+}
+
+impl Item {
+    /// What the item is an episode of: the folder it lies in.
+    pub fn show(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+}
+
+/// Gives items their ids.
+pub fn itemize(items: &mut [Item]) {
+    let mut seen: HashMap<String, u64> = HashMap::new();
+    for item in items {
+        let before = seen.entry(item.path.clone()).or_default();
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(item.path.as_bytes()).update(&before.to_le_bytes());
+        item.id = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
+        *before += 1;
+    }
+}

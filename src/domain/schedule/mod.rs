@@ -1,0 +1,103 @@
+//! What a channel airs at any instant: a pure function of its definition.
+//!
+//! A definition is a list of immutable revisions. Each runs through whole cycles of fixed length, whatever their order, so
+//! that any instant is found by division and nothing is counted up. Times are milliseconds since 1970.
+
+use serde::{Deserialize, Serialize};
+
+mod item;
+mod order;
+mod revise;
+mod walk;
+
+pub use item::{Item, itemize};
+pub use order::MAX_SLOTS;
+pub use revise::Wanted;
+pub use walk::Walk;
+
+/// In which order items are aired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// As listed.
+    Sequential,
+    /// Each once in a cycle, each cycle in an order of its own.
+    Shuffle,
+    /// Shows mixed, the episodes of each show in order. A show is what lies in one folder.
+    ShuffleInOrder,
+    /// Drawn; an item may come again before another was on.
+    Random,
+    /// Each as often in a cycle as it weighs, spread over it.
+    Weighted,
+}
+
+/// What is on, and from when to when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Programme {
+    /// Index into the definition's revisions.
+    pub revision: usize,
+    /// Index into that revision's items.
+    pub item: usize,
+    /// Grows by one with every programme of the channel; never used twice.
+    pub ordinal: u64,
+    pub start_ms: i64,
+    pub end_ms: i64,
+}
+
+/// What is aired from an instant on, until the next revision begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Revision {
+    /// Grows by one with every change that was made, from 1.
+    pub number: u32,
+    pub start_ms: i64,
+    /// The ordinal of its first programme.
+    pub first_ordinal: u64,
+    pub seed: u64,
+    pub mode: Mode,
+    /// What was left of the cycle that ran when this began, as indices of items; aired first.
+    pub head: Vec<u32>,
+    /// The number of the first whole cycle behind the head.
+    pub cycle: u64,
+    pub items: Vec<Item>,
+}
+
+/// All revisions, by their start; no two start together, and each has items.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Definition {
+    pub revisions: Vec<Revision>,
+}
+
+impl Definition {
+    /// What is on at an instant; None before the channel's first.
+    pub fn programme(&self, at_ms: i64) -> Option<Programme> {
+        Walk::at(self, at_ms).next()
+    }
+
+    /// All programmes that are on between two instants, the one on at the first included, from the channel's first on.
+    pub fn programmes(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Programme> {
+        let first = self.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
+        Walk::at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
+    }
+
+    pub fn item(&self, programme: &Programme) -> &Item {
+        &self.revisions[programme.revision].items[programme.item]
+    }
+
+    /// Index of the revision in force at an instant.
+    fn in_force(&self, at_ms: i64) -> Option<usize> {
+        self.revisions.partition_point(|revision| revision.start_ms <= at_ms).checked_sub(1)
+    }
+
+    fn end_of(&self, revision: usize) -> i64 {
+        self.revisions.get(revision + 1).map_or(i64::MAX, |next| next.start_ms)
+    }
+}
+
+impl Revision {
+    fn length_of(&self, order: &[u32]) -> i64 {
+        order.iter().map(|index| self.items[*index as usize].duration_ms).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

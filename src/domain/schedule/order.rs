@@ -1,0 +1,145 @@
+//! In which order a cycle airs its items. Fixed for ever: what is aired when depends on every line here.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Item, Mode, Revision};
+
+/// Programmes of one cycle at most.
+pub const MAX_SLOTS: usize = 20_000;
+
+/// How often `random` airs each item in a cycle; bounds how long one may stay away.
+const DRAWS: usize = 4;
+
+/// No item comes back within so many others across a cycle's end, or a third of all if that is less.
+const APART: usize = 20;
+
+impl Revision {
+    /// Indices of the items of one cycle as they are aired. Every cycle has the same items, so the same length.
+    pub fn order(&self, cycle: u64) -> Vec<u32> {
+        let items = &self.items;
+        match self.mode {
+            Mode::Sequential => (0..items.len() as u32).collect(),
+            Mode::Shuffle => {
+                let raw = self.ranked(cycle);
+                apart(raw, &self.ranked(cycle.wrapping_sub(1)))
+            }
+            Mode::ShuffleInOrder => in_order(self.ranked(cycle), items),
+            Mode::Random | Mode::Weighted => {
+                let raw = self.drawn(cycle);
+                let before = self.drawn(cycle.wrapping_sub(1));
+                unrepeated(raw, before.last().copied())
+            }
+        }
+    }
+
+    /// How often a cycle airs an item.
+    pub fn copies(&self, item: &Item) -> usize {
+        match self.mode {
+            Mode::Sequential | Mode::Shuffle | Mode::ShuffleInOrder => 1,
+            Mode::Random => DRAWS,
+            Mode::Weighted => item.weight as usize,
+        }
+    }
+
+    /// Programmes of one cycle.
+    pub fn slots(&self) -> u64 {
+        self.items.iter().map(|item| self.copies(item) as u64).sum()
+    }
+
+    /// Length of one cycle.
+    pub fn cycle_ms(&self) -> i64 {
+        self.items.iter().map(|item| self.copies(item) as i64 * item.duration_ms).sum()
+    }
+
+    /// Items by a hash of their own: another item more or less leaves all others in their order.
+    fn ranked(&self, cycle: u64) -> Vec<u32> {
+        let mut ranked: Vec<(u64, u64, u32)> =
+            (0u32..).zip(&self.items).map(|(index, item)| (mix(self.seed, cycle, item.id), item.id, index)).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, _, index)| index).collect()
+    }
+
+    /// Every copy of every item by a hash of its own; `weighted` keeps each within its share of the cycle.
+    fn drawn(&self, cycle: u64) -> Vec<u32> {
+        let spread = self.mode == Mode::Weighted;
+        let mut drawn: Vec<(u64, u64, u32)> = Vec::new();
+        for (index, item) in (0u32..).zip(&self.items) {
+            let copies = self.copies(item) as u64;
+            for copy in 0..copies {
+                let id = mix(item.id, copy, 0);
+                let hash = mix(self.seed, cycle, id);
+                let share = u64::MAX / copies;
+                let rank = if spread { copy * share + hash / copies } else { hash };
+                drawn.push((rank, id, index));
+            }
+        }
+        drawn.sort_unstable();
+        drawn.into_iter().map(|(_, _, index)| index).collect()
+    }
+}
+
+/// 64 bits of three, well mixed: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over each in turn.
+fn mix(seed: u64, cycle: u64, id: u64) -> u64 {
+    [cycle, id].into_iter().fold(finish(seed), |state, part| finish(state ^ finish(part)))
+}
+
+fn finish(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Moves what ended the cycle before out of the beginning of this one. The last third is never touched, so that this
+/// needs to know the raw order of the cycle before only.
+fn apart(raw: Vec<u32>, before: &[u32]) -> Vec<u32> {
+    let gap = APART.min(raw.len() / 3);
+    let recent: HashSet<u32> = before[before.len() - gap..].iter().copied().collect();
+    let (front, tail) = raw.split_at(raw.len() - gap);
+    let mut fresh: Vec<u32> = front.iter().copied().filter(|index| !recent.contains(index)).take(gap).collect();
+    let first: HashSet<u32> = fresh.iter().copied().collect();
+    fresh.extend(front.iter().filter(|index| !first.contains(index)));
+    fresh.extend(tail);
+    fresh
+}
+
+/// Leaves each show the places it has, and fills them with its episodes as listed.
+fn in_order(raw: Vec<u32>, items: &[Item]) -> Vec<u32> {
+    let mut episodes: HashMap<&str, Vec<u32>> = HashMap::new();
+    for (index, item) in items.iter().enumerate().rev() {
+        episodes.entry(item.show()).or_default().push(index as u32);
+    }
+    let next = |index: u32| episodes.get_mut(items[index as usize].show()).and_then(Vec::pop);
+    raw.into_iter().filter_map(next).collect()
+}
+
+/// Takes neighbours that are the same apart where others can stand between. The last place is never touched, so that the
+/// next cycle needs to know the raw order of this one only.
+fn unrepeated(mut list: Vec<u32>, before: Option<u32>) -> Vec<u32> {
+    let end = list.len().saturating_sub(1);
+    let mut previous = before;
+    for at in 0..end {
+        if previous == Some(list[at])
+            && let Some(other) = (at + 1..end).find(|other| list[*other] != list[at])
+        {
+            list.swap(at, other);
+        }
+        previous = Some(list[at]);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mix_is_fixed_for_ever() {
+        assert_eq!(mix(0, 0, 0), GOLDEN[0]);
+        assert_eq!(mix(42, 7, 0x0123_4567_89ab_cdef), GOLDEN[1]);
+        assert_eq!(mix(u64::MAX, u64::MAX, 1), GOLDEN[2]);
+    }
+
+    /// Of an independent reckoning.
+    const GOLDEN: [u64; 3] = [0xe220_a839_7b1d_cdaf, 0xb478_25b9_accf_a342, 0xd300_120a_5ea3_5cac];
+}

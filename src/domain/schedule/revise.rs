@@ -1,0 +1,99 @@
+//! A change of what a channel airs: another revision, and nothing else.
+
+use std::collections::HashSet;
+
+use super::{Definition, Item, Mode, Revision, Walk};
+
+/// What a channel is to air.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    pub seed: u64,
+    pub mode: Mode,
+    /// Some, each longer than nothing.
+    pub items: Vec<Item>,
+}
+
+impl Definition {
+    /// A channel that begins.
+    pub fn new(start_ms: i64, wanted: Wanted) -> Self {
+        let Wanted { seed, mode, items } = wanted;
+        let first = Revision { number: 1, start_ms, first_ordinal: 0, seed, mode, head: Vec::new(), cycle: 0, items };
+        Self { revisions: vec![first] }
+    }
+
+    /// Whether this is what is aired, or will be.
+    pub fn airs(&self, wanted: &Wanted) -> bool {
+        self.revisions
+            .last()
+            .is_some_and(|last| last.seed == wanted.seed && last.mode == wanted.mode && last.items == wanted.items)
+    }
+
+    /// Airs something else from an instant on. What was to begin at or behind it never does; what the cycle under way still
+    /// holds is aired first where the order stays of one kind.
+    #[must_use]
+    pub fn revised(&self, at_ms: i64, wanted: Wanted) -> Self {
+        let mut revisions = self.revisions.clone();
+        let number = revisions.last().map_or(0, |last| last.number) + 1;
+        let Some(in_force) = self.in_force(at_ms - 1) else {
+            // Not on air yet: it begins when it was to begin.
+            let start_ms = self.revisions.first().map_or(at_ms, |first| first.start_ms);
+            let mut fresh = Self::new(start_ms, wanted);
+            fresh.revisions[0].number = number;
+            return fresh;
+        };
+        let before = &self.revisions[in_force];
+        let walk = Walk::at(self, at_ms - 1);
+        let (rest, cycle) = walk.rest();
+        let ordinal = Walk::at(self, at_ms - 1).next().map_or(0, |last| last.ordinal + 1);
+        let Wanted { seed, mode, items } = wanted;
+        let first_ordinal = ordinal;
+        let mut next = Revision {
+            number,
+            start_ms: at_ms,
+            first_ordinal,
+            seed,
+            mode,
+            head: Vec::new(),
+            cycle: cycle.wrapping_add(1),
+            items,
+        };
+        if before.mode == mode && before.seed == seed {
+            next.head = head(before, rest, cycle, &next);
+        }
+        revisions.truncate(in_force + 1);
+        revisions.push(next);
+        Self { revisions }
+    }
+
+    /// Without what ended before an instant.
+    #[must_use]
+    pub fn without_before(mut self, at_ms: i64) -> Self {
+        if let Some(first) = self.in_force(at_ms) {
+            self.revisions.drain(..first);
+        }
+        self
+    }
+}
+
+/// What of the running cycle the next revision still owes.
+fn head(before: &Revision, rest: &[u32], cycle: u64, next: &Revision) -> Vec<u32> {
+    let left: HashSet<u64> = rest.iter().map(|index| before.items[*index as usize].id).collect();
+    match next.mode {
+        Mode::Shuffle | Mode::ShuffleInOrder => {
+            let aired = |id: &u64| !left.contains(id);
+            let known: HashSet<u64> = before.items.iter().map(|item| item.id).filter(aired).collect();
+            let mut head = next.order(cycle);
+            head.retain(|index| !known.contains(&next.items[*index as usize].id));
+            head
+        }
+        Mode::Sequential => {
+            // Behind the last item aired that is still listed.
+            let listed = |id: u64| next.items.iter().position(|item| item.id == id);
+            let aired = before.items.iter().rev().filter(|item| !left.contains(&item.id));
+            let last = aired.filter_map(|item| listed(item.id)).next();
+            (last.map_or(0, |last| last as u32 + 1)..next.items.len() as u32).collect()
+        }
+        // Draws are no round that could be owed the rest of.
+        Mode::Random | Mode::Weighted => Vec::new(),
+    }
+}

@@ -1,0 +1,96 @@
+//! From one programme to the next.
+
+use super::{Definition, Programme};
+
+/// Programmes one after the other, from any instant on, without end.
+pub struct Walk<'a> {
+    definition: &'a Definition,
+    revision: usize,
+    /// None in the head.
+    cycle: Option<u64>,
+    /// Of the head or of the cycle, as indices of items.
+    order: Vec<u32>,
+    /// Place in the order of what comes next.
+    at: usize,
+    ordinal: u64,
+    /// When it starts; None when there is nothing.
+    start_ms: Option<i64>,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins with what is on at an instant; empty before the channel's first.
+    pub fn at(definition: &'a Definition, at_ms: i64) -> Self {
+        let mut walk =
+            Self { definition, revision: 0, cycle: None, order: Vec::new(), at: 0, ordinal: 0, start_ms: None };
+        if let Some(revision) = definition.in_force(at_ms) {
+            walk.seek(revision, at_ms);
+        }
+        walk
+    }
+
+    fn seek(&mut self, revision: usize, at_ms: i64) {
+        let it = &self.definition.revisions[revision];
+        let (cycle_ms, head_ms) = (it.cycle_ms(), it.length_of(&it.head));
+        if cycle_ms <= 0 {
+            self.start_ms = None;
+            return;
+        }
+        let into = at_ms - it.start_ms;
+        self.revision = revision;
+        let mut left = if into < head_ms {
+            (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, it.head.clone());
+            into
+        } else {
+            let cycles = ((into - head_ms) / cycle_ms) as u64;
+            self.ordinal = it.first_ordinal + it.head.len() as u64 + cycles * it.slots();
+            self.cycle = Some(it.cycle.wrapping_add(cycles));
+            self.order = it.order(it.cycle.wrapping_add(cycles));
+            (into - head_ms) % cycle_ms
+        };
+        self.at = 0;
+        while let Some(index) = self.order.get(self.at) {
+            let length = it.items[*index as usize].duration_ms;
+            if left < length {
+                break;
+            }
+            left -= length;
+            self.at += 1;
+        }
+        self.ordinal += self.at as u64;
+        self.start_ms = Some(at_ms - left);
+    }
+
+    /// What the cycle under way still holds behind the next programme, and that cycle's number; for the revision that
+    /// follows.
+    pub(super) fn rest(&self) -> (&[u32], u64) {
+        let it = &self.definition.revisions[self.revision];
+        let cycle = self.cycle.unwrap_or_else(|| it.cycle.wrapping_sub(1));
+        (self.order.get(self.at + 1..).unwrap_or_default(), cycle)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Programme;
+
+    fn next(&mut self) -> Option<Programme> {
+        let start_ms = self.start_ms?;
+        let it = &self.definition.revisions[self.revision];
+        let item = *self.order.get(self.at)? as usize;
+        let revision_end = self.definition.end_of(self.revision);
+        let end_ms = start_ms.saturating_add(it.items[item].duration_ms).min(revision_end);
+        let programme = Programme { revision: self.revision, item, ordinal: self.ordinal, start_ms, end_ms };
+        self.start_ms = Some(end_ms);
+        self.ordinal += 1;
+        self.at += 1;
+        if end_ms == revision_end {
+            match self.revision + 1 < self.definition.revisions.len() {
+                true => self.seek(self.revision + 1, end_ms),
+                false => self.start_ms = None,
+            }
+        } else if self.at == self.order.len() {
+            let cycle = self.cycle.map_or(it.cycle, |cycle| cycle.wrapping_add(1));
+            (self.cycle, self.order, self.at) = (Some(cycle), it.order(cycle), 0);
+        }
+        Some(programme)
+    }
+}

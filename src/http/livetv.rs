@@ -1,0 +1,243 @@
+//! `/api/livetv/channels`: the channels there are (contract sections 8 and 9).
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION};
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, delete, get, patch, post};
+use super::reply;
+use crate::domain::access::{Access, Role};
+use crate::domain::channel::Channel;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::channels::Apply;
+
+pub(super) mod guide;
+pub(super) mod logo;
+mod request;
+mod view;
+
+use guide::GuideEntry;
+use request::ChannelRequest;
+use view::ChannelView;
+
+/// Largest description of a channel, bytes (contract section 16).
+const MAX_BODY: u64 = 1 << 20;
+
+/// How far a preview looks ahead, and how many programmes it shows at most.
+const PREVIEW_MS: i64 = 24 * 3600 * 1000;
+const PREVIEW_ENTRIES: usize = 500;
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/livetv/channels", Access::User).to(service, channels),
+        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY).to(service, add),
+        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview),
+        get("/api/livetv/channels/{id}", Access::User).to(service, channel),
+        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY).to(service, change),
+        delete("/api/livetv/channels/{id}", Access::Admin).to(service, remove),
+        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview_change),
+        get("/api/livetv/epg", Access::User).to(service, guide::epg),
+        get("/api/livetv/now", Access::User).to(service, guide::now),
+        get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
+    ]
+}
+
+/// All channels.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChannelsAnswer {
+    channels: Vec<ChannelView>,
+}
+
+/// One channel.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChannelAnswer {
+    channel: ChannelView,
+}
+
+/// A channel that is gone.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChannelGone {
+    channel_id: u32,
+    deleted: bool,
+}
+
+/// What a channel would be, and what it would air for a day.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PreviewAnswer {
+    channel: ChannelView,
+    entries: Vec<GuideEntry>,
+}
+
+/// All channels, by number
+#[utoipa::path(get, path = "/api/livetv/channels",
+    params(
+        ("enabled" = Option<String>, Query, description = "`true`, `false` or `all`; admins alone see those that are not. `all` for them when absent"),
+        ("category" = Option<String>, Query, description = "Only those of this category"),
+    ),
+    responses((status = 200, description = "Each with what is on and what comes next", body = ChannelsAnswer)))]
+pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
+    let admin = call.user()?.role == Role::Admin;
+    let enabled = match call.query("enabled")? {
+        None | Some("all") => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => return Err(Error::field("enabled", "must be true, false or all")),
+    };
+    let category = call.query("category")?;
+    let now = service.clock.now();
+    let listed = service.channels.all().into_iter().filter(|channel| {
+        (admin || channel.face.enabled)
+            && enabled.is_none_or(|enabled| channel.face.enabled == enabled)
+            && category.is_none_or(|category| channel.face.category == category)
+    });
+    Ok(reply::json(&ChannelsAnswer { channels: listed.map(|channel| ChannelView::new(&channel, now)).collect() }))
+}
+
+/// One channel
+#[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "To admins with what it is made of", body = ChannelAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = seen(&service, &call, id(&call)?)?;
+    let mut view = ChannelView::new(&channel, service.clock.now());
+    if call.user()?.role == Role::Admin {
+        view = view.with_items(&channel);
+    }
+    Ok(reply::json(&ChannelAnswer { channel: view }))
+}
+
+/// Make a channel out of the library
+#[utoipa::path(post, path = "/api/livetv/channels", request_body = ChannelRequest,
+    params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
+    responses(
+        (status = 201, description = "Made", body = ChannelAnswer),
+        (status = 400, description = "`VALIDATION_ERROR`, `INVALID_PATH`"),
+        (status = 403, description = "`FORBIDDEN`: a path outside the library roots, or no admin"),
+        (status = 404, description = "`NOT_FOUND`: no such item"),
+        (status = 409, description = "`CONFLICT`: the number is taken"),
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`")))]
+pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: ChannelRequest = call.json().await?;
+    let change = asked.creation(skip_invalid(&call)?)?;
+    let channel = service.add_channel(change).await?;
+    let view = ChannelView::new(&channel, service.clock.now()).with_items(&channel);
+    let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
+    let location = HeaderValue::try_from(format!("/api/livetv/channels/{}", channel.id)).map_err(Error::internal)?;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// Change a channel
+///
+/// What is on air stays, and what was on air: another order begins at the end of the programme, unless told otherwise.
+#[utoipa::path(patch, path = "/api/livetv/channels/{id}", request_body = ChannelRequest,
+    params(
+        ("id" = u32, Path, description = "As listed"),
+        ("applyAt" = Option<String>, Query, description = "`boundary` (when absent), `now`, or an instant: the end of the programme that is on then"),
+        ("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired"),
+    ),
+    responses(
+        (status = 200, description = "Changed", body = ChannelAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: no such item"),
+        (status = 409, description = "`CONFLICT`: the number is taken"),
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired")))]
+pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let id = id(&call)?;
+    let asked: ChannelRequest = call.json().await?;
+    let change = asked.change(skip_invalid(&call)?, apply(&call)?)?;
+    let channel = service.change_channel(id, change).await?;
+    Ok(reply::json(&ChannelAnswer { channel: ChannelView::new(&channel, service.clock.now()).with_items(&channel) }))
+}
+
+/// Remove a channel; its id is never used again
+#[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "Gone", body = ChannelGone),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel_id = id(&call)?;
+    service.channels.remove(channel_id).await?;
+    Ok(reply::json(&ChannelGone { channel_id, deleted: true }))
+}
+
+/// What a new channel would air; nothing is kept
+#[utoipa::path(post, path = "/api/livetv/channels/preview", request_body = ChannelRequest,
+    params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
+    responses(
+        (status = 200, description = "Its first day", body = PreviewAnswer),
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired")))]
+pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: ChannelRequest = call.json().await?;
+    let change = asked.creation(skip_invalid(&call)?)?;
+    let channel = service.draft_channel(None, &change).await?;
+    Ok(previewed(&channel, service.clock.now()))
+}
+
+/// What a channel would air after a change; nothing is kept
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/preview", request_body = ChannelRequest,
+    params(
+        ("id" = u32, Path, description = "As listed"),
+        ("applyAt" = Option<String>, Query, description = "As for the change itself"),
+        ("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired"),
+    ),
+    responses(
+        (status = 200, description = "The next day", body = PreviewAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub(super) async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let id = id(&call)?;
+    let asked: ChannelRequest = call.json().await?;
+    let change = asked.change(skip_invalid(&call)?, apply(&call)?)?;
+    let before = service.channels.get(id)?;
+    let channel = service.draft_channel(Some(&before), &change).await?;
+    Ok(previewed(&channel, service.clock.now()))
+}
+
+fn previewed(channel: &Channel, now: Timestamp) -> Response {
+    let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
+    let from = now.as_millisecond().max(start);
+    let entries = channel.guide(from, from + PREVIEW_MS).take(PREVIEW_ENTRIES);
+    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now)).collect();
+    reply::json(&PreviewAnswer { channel: ChannelView::new(channel, now).with_items(channel), entries })
+}
+
+/// The channel of the path.
+fn id(call: &Call) -> Result<u32> {
+    let raw = &call.params[0];
+    raw.parse().map_err(|_| Error::new(Code::ChannelNotFound, "there is no such channel"))
+}
+
+/// A channel, unless it is hidden from who asks.
+fn seen(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
+    let channel = service.channels.get(id)?;
+    match channel.face.enabled || call.user()?.role == Role::Admin {
+        true => Ok(channel),
+        false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {id}"))),
+    }
+}
+
+fn skip_invalid(call: &Call) -> Result<bool> {
+    match call.query("skipInvalid")? {
+        None | Some("false" | "0") => Ok(false),
+        Some("true" | "1") => Ok(true),
+        Some(_) => Err(Error::field("skipInvalid", "must be true or false")),
+    }
+}
+
+fn apply(call: &Call) -> Result<Apply> {
+    match call.query("applyAt")? {
+        None | Some("boundary") => Ok(Apply::Boundary),
+        Some("now") => Ok(Apply::Now),
+        Some(text) => {
+            text.parse().map(Apply::At).map_err(|_| Error::field("applyAt", "must be now, boundary or an instant"))
+        }
+    }
+}

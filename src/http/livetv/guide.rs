@@ -1,0 +1,321 @@
+//! `GET /api/livetv/epg` and `/api/livetv/now`: what is on and what comes (contract sections 10 and 11).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use percent_encoding::utf8_percent_encode;
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::Reply;
+use warp::reply::Response;
+
+use super::view::logo_url;
+use crate::domain::access::Role;
+use crate::domain::channel::Channel;
+use crate::domain::guide::Entry;
+use crate::domain::time::{instant, round_ms};
+use crate::error::{Error, Result};
+use crate::http::call::Call;
+use crate::http::conditional::{Outcome, Validators};
+use crate::http::info::QUERY;
+use crate::http::reply;
+use crate::service::Service;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Longest span of one guide.
+const MAX_SPAN_MS: i64 = 14 * 24 * HOUR_MS;
+
+/// Entries written at a time: a guide of any length takes no more memory than these.
+const PIECE: usize = 256;
+
+/// One programme.
+#[derive(Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuideEntry {
+    /// Stays the same in every guide.
+    id: String,
+    channel_id: u32,
+    title: String,
+    description: String,
+    #[schema(format = DateTime)]
+    start: String,
+    #[schema(format = DateTime)]
+    end: String,
+    icon_url: String,
+    subtitle: Option<String>,
+    season: Option<u32>,
+    episode: Option<u32>,
+    year: Option<u32>,
+    categories: Vec<String>,
+    rating: Option<String>,
+    duration_seconds: f64,
+    media_path: String,
+    is_filler: bool,
+    /// On air now.
+    is_live: bool,
+    catchup_url: Option<String>,
+}
+
+/// A guide.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "a description: the real one is written piece by piece")]
+pub struct GuideAnswer {
+    #[schema(format = DateTime)]
+    from: String,
+    #[schema(format = DateTime)]
+    to: String,
+    #[schema(format = DateTime)]
+    generated_at: String,
+    entries: Vec<GuideEntry>,
+}
+
+/// What is on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NowAnswer {
+    channel_id: u32,
+    #[schema(format = DateTime)]
+    server_time: String,
+    /// Null before the channel's first programme.
+    current: Option<OnAir>,
+    next: Option<GuideEntry>,
+}
+
+/// What is on, and where in its file.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OnAir {
+    entry: GuideEntry,
+    media_path: String,
+    offset_seconds: f64,
+    remaining_seconds: f64,
+    direct_url: String,
+}
+
+/// The guide
+#[utoipa::path(get, path = "/api/livetv/epg",
+    params(
+        ("channelId" = Option<u32>, Query, description = "Only this channel"),
+        ("channelIds" = Option<String>, Query, description = "Only these, separated by commas; together with `channelId` all of them"),
+        ("from" = Option<String>, Query, description = "ISO 8601; an hour ago when absent"),
+        ("to" = Option<String>, Query, description = "ISO 8601; 24 h behind `from` when absent, 14 days at most"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
+    ),
+    responses(
+        (status = 200, description = "By channel number, then by start; programmes at both ends are not cut", body = GuideAnswer),
+        (status = 304, description = "The guide that is known still stands")))]
+pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
+    let now = service.clock.now();
+    let from = call.query("from")?.map(|text| time("from", text)).transpose()?;
+    let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
+    let to = call.query("to")?.map(|text| time("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
+    if to <= from {
+        return Err(Error::field("to", "must be later than from"));
+    }
+    if to - from > MAX_SPAN_MS {
+        return Err(Error::field("to", "must not be more than 14 days behind from"));
+    }
+    let channels = asked(&service, &call)?;
+    let etag = etag(&channels, from, to, now);
+    let found = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
+    let mut response = match found {
+        Outcome::NotModified => {
+            let mut response = Response::default();
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        }
+        Outcome::Proceed | Outcome::Failed => {
+            let pieces = Pieces { channels: channels.into_iter(), current: None, from, to, now, state: State::Head };
+            let body = stream::iter(pieces.map(Ok::<_, std::io::Error>));
+            let mut response = warp::reply::stream(body).into_response();
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    // Weak: the instant it was made at is another each time.
+    headers.insert(ETAG, HeaderValue::try_from(format!("W/{etag}")).map_err(Error::internal)?);
+    Ok(response)
+}
+
+/// What is on now, for players that play the file itself
+#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "As listed")),
+    responses(
+        (status = 200, description = "With the place in the file", body = NowAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.query("channelId")?.ok_or_else(|| Error::field("channelId", "is missing"))?;
+    let channel = super::seen(&service, &call, number("channelId", id)?)?;
+    let now = service.clock.now();
+    let at = now.as_millisecond();
+    let mut guide = channel.guide(at, i64::MAX).peekable();
+    let on = guide.next_if(|entry| entry.programme.start_ms <= at);
+    let next = guide.next().map(|entry| GuideEntry::new(&channel, &entry, now));
+    let current = on.map(|on| OnAir {
+        media_path: on.item.path.clone(),
+        offset_seconds: seconds(at - on.programme.start_ms),
+        remaining_seconds: seconds(on.programme.end_ms - at),
+        direct_url: format!("/api/stream/file?path={}", utf8_percent_encode(&on.item.path, QUERY)),
+        entry: GuideEntry::new(&channel, &on, now),
+    });
+    Ok(reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next }))
+}
+
+/// The channels a request names, of those that are shown; all when it names none.
+fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
+    let mut ids: Option<Vec<u32>> = None;
+    for field in ["channelId", "channelIds"] {
+        if let Some(list) = call.query(field)? {
+            let ids = ids.get_or_insert_default();
+            for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+                ids.push(number(field, text)?);
+            }
+        }
+    }
+    let admin = call.user()?.role == Role::Admin;
+    let mut channels = service.channels.all();
+    channels.retain(|channel| match &ids {
+        None => channel.face.enabled,
+        Some(ids) => ids.contains(&channel.id) && (admin || channel.face.enabled),
+    });
+    Ok(channels)
+}
+
+/// An id; one that no channel can have is a number still.
+fn number(field: &str, text: &str) -> Result<u32> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Error::field(field, "must be channel ids"));
+    }
+    Ok(text.parse().unwrap_or(u32::MAX))
+}
+
+/// An instant with any offset, or a day's midnight in UTC.
+fn time(field: &str, text: &str) -> Result<i64> {
+    let day = || Some(text.parse::<Date>().ok()?.at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
+    let whole = (text.len() == "2026-01-01".len()).then(day).flatten();
+    // A `+` of an offset comes as a space when it was not encoded.
+    let instant = whole.or_else(|| text.replace(' ', "+").parse::<Timestamp>().ok());
+    let instant = instant.ok_or_else(|| Error::field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
+    let (first, last) = (-62_000_000_000_000, 250_000_000_000_000);
+    Ok(instant.as_millisecond().clamp(first, last))
+}
+
+/// Names everything the entries depend on: the channels' versions, the span, and what of it is on air.
+fn etag(channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
+    for channel in channels {
+        let on = channel.definition.programme(now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
+        hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
+    }
+    format!("\"g-{}\"", &hasher.finalize().to_hex()[..24])
+}
+
+fn seconds(ms: i64) -> f64 {
+    round_ms(ms as f64 / 1000.0)
+}
+
+fn at(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map(instant).unwrap_or_default()
+}
+
+impl GuideEntry {
+    pub fn new(channel: &Channel, entry: &Entry<'_>, now: Timestamp) -> Self {
+        let (programme, name) = (&entry.programme, entry.name.clone());
+        let category = &channel.face.category;
+        Self {
+            id: format!("{}-{}", channel.id, programme.ordinal),
+            channel_id: channel.id,
+            title: name.title,
+            description: channel.face.description.clone(),
+            start: at(programme.start_ms),
+            end: at(programme.end_ms),
+            icon_url: logo_url(channel),
+            subtitle: name.subtitle,
+            season: name.season,
+            episode: name.episode,
+            year: name.year,
+            categories: if category.is_empty() { Vec::new() } else { vec![category.clone()] },
+            rating: None,
+            duration_seconds: seconds(programme.end_ms - programme.start_ms),
+            media_path: entry.item.path.clone(),
+            is_filler: false,
+            is_live: (programme.start_ms..programme.end_ms).contains(&now.as_millisecond()),
+            catchup_url: None,
+        }
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+}
+
+/// A guide as text, piece by piece.
+struct Pieces {
+    channels: std::vec::IntoIter<Arc<Channel>>,
+    /// The channel that is written, and from where on.
+    current: Option<(Arc<Channel>, i64)>,
+    from: i64,
+    to: i64,
+    now: Timestamp,
+    state: State,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Head,
+    /// Whether no entry was written yet.
+    Entries {
+        first: bool,
+    },
+    Done,
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut text = Vec::new();
+        match self.state {
+            State::Done => return None,
+            State::Head => {
+                let (from, to, made) = (at(self.from), at(self.to), instant(self.now));
+                let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{made}\",\"entries\":[");
+                text.extend_from_slice(head.as_bytes());
+                self.state = State::Entries { first: true };
+            }
+            State::Entries { .. } => {}
+        }
+        let mut written = 0;
+        while written < PIECE {
+            let Some((channel, from)) = self.current.take().or_else(|| Some((self.channels.next()?, self.from))) else {
+                text.extend_from_slice(b"]}");
+                self.state = State::Done;
+                break;
+            };
+            let mut last = None;
+            for entry in channel.guide(from, self.to).take(PIECE - written) {
+                if self.state != (State::Entries { first: true }) {
+                    text.push(b',');
+                }
+                self.state = State::Entries { first: false };
+                serde_json::to_writer(&mut text, &GuideEntry::new(&channel, &entry, self.now))
+                    .expect("an entry is plain data, and memory takes it");
+                last = Some(entry.programme.end_ms);
+                written += 1;
+            }
+            if let Some(end) = last.filter(|end| *end < self.to) {
+                self.current = Some((channel, end));
+            }
+        }
+        Some(text.into())
+    }
+}

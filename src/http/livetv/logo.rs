@@ -1,0 +1,40 @@
+//! `GET /api/livetv/logos/{id}`: a picture for a channel that was given none.
+
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, HeaderValue};
+use warp::reply::Response;
+
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::reply;
+use crate::service::Service;
+
+/// A picture drawn for a channel id
+///
+/// It says nothing of the channel, nor whether there is one: pictures are asked for without a token.
+#[utoipa::path(get, path = "/api/livetv/logos/{id}", params(("id" = u32, Path, description = "A channel id")),
+    responses((status = 200, description = "A screen in a colour of its own", body = String, content_type = "image/svg+xml")))]
+pub async fn logo(_: Arc<Service>, call: Call) -> Result<Response> {
+    let id: u32 = call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "there is no such picture"))?;
+    let mut response = reply::bytes("image/svg+xml", draw(id).into());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=86400"));
+    Ok(response)
+}
+
+/// Where the picture of a channel lies.
+pub fn path(id: u32) -> String {
+    format!("/api/livetv/logos/{id}")
+}
+
+fn draw(id: u32) -> String {
+    // Golden angle: neighbours differ the most.
+    let hue = (f64::from(id) * 137.507_764).rem_euclid(360.0).round();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 256 256\" width=\"256\" height=\"256\">\
+         <rect width=\"256\" height=\"256\" rx=\"40\" fill=\"hsl({hue},55%,34%)\"/>\
+         <rect x=\"48\" y=\"64\" width=\"160\" height=\"108\" rx=\"14\" fill=\"none\" stroke=\"#fff\" stroke-width=\"14\"/>\
+         <path d=\"M112 96v44l38-22z\" fill=\"#fff\"/><path d=\"M88 204h80\" stroke=\"#fff\" stroke-width=\"14\" \
+         stroke-linecap=\"round\"/></svg>"
+    )
+}

@@ -1,0 +1,128 @@
+//! Items of a channel, found and measured.
+
+use futures_util::{FutureExt, StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::domain::channel::Ask;
+use crate::domain::library::{kind_by_name, natural};
+use crate::domain::schedule::{Item, itemize};
+use crate::engine::folder::{Folder, Hint, Target};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::progress::stem;
+
+/// Files of one channel at most, and folders looked into for them.
+const MAX_FILES: usize = 5000;
+const MAX_FOLDERS: usize = 5000;
+
+/// Files looked into at once.
+const LOOKS: usize = 4;
+
+/// What is shorter is no programme, ms.
+const SHORTEST_MS: i64 = 500;
+
+/// Items named in a refusal at most.
+const NAMED: usize = 100;
+
+impl Service {
+    /// Everything that was asked for, in its order, each with its length.
+    ///
+    /// # Errors
+    /// Those of opening a path that was asked for; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or,
+    /// with `skip_invalid`, when all have none; `VALIDATION_ERROR` for none or too many.
+    pub(super) async fn channel_items(&self, asks: &[Ask], skip_invalid: bool) -> Result<Vec<Item>> {
+        let mut found: Vec<(String, &Ask)> = Vec::new();
+        for ask in asks {
+            for path in self.files_of(ask).await? {
+                found.push((path, ask));
+            }
+            if found.len() > MAX_FILES {
+                return Err(Error::field("items", format!("hold more than {MAX_FILES} files")));
+            }
+        }
+        let looks: Vec<_> = found.into_iter().map(|(path, ask)| self.measured(path, ask).boxed()).collect();
+        let looked: Vec<_> = stream::iter(looks).buffered(LOOKS).collect().await;
+        let (mut items, mut faulty) = (Vec::new(), Vec::new());
+        for outcome in looked {
+            match outcome {
+                Ok(item) => items.push(item),
+                Err(fault) => faulty.push(fault),
+            }
+        }
+        if items.is_empty() && faulty.is_empty() {
+            return Err(Error::field("items", "hold no media"));
+        }
+        if !faulty.is_empty() && (!skip_invalid || items.is_empty()) {
+            let message = format!("{} of {} items cannot be aired", faulty.len(), faulty.len() + items.len());
+            faulty.truncate(NAMED);
+            return Err(Error::new(Code::UnplayableMedia, message).with_details(json!({"items": faulty})));
+        }
+        itemize(&mut items);
+        Ok(items)
+    }
+
+    async fn measured(&self, path: String, ask: &Ask) -> Result<Item, Value> {
+        let length = async {
+            let source = self.library.open(&path).await?;
+            Ok::<_, Error>(self.media.probe(&source).await?.duration_seconds)
+        };
+        let faulty = |code: &str, reason: &str| json!({"path": path.as_str(), "code": code, "reason": reason});
+        let seconds = length.await.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
+        let duration_ms = seconds.map_or(0, |seconds| (seconds * 1000.0).round() as i64);
+        if duration_ms < SHORTEST_MS {
+            return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
+        }
+        let title = ask.title.clone().unwrap_or_else(|| stem(&path).to_owned());
+        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path })
+    }
+
+    /// The files an item stands for: itself, or what a folder holds, in natural order.
+    async fn files_of(&self, ask: &Ask) -> Result<Vec<String>> {
+        let named = |fault: Error| {
+            let item = json!({"path": ask.path, "code": fault.code.as_str(), "reason": fault.message});
+            fault.with_details(json!({"items": [item]}))
+        };
+        let located = self.roots.locate(&ask.path).map_err(named)?;
+        let (roots, path, recursive) = (self.roots.clone(), located.path.clone(), ask.recursive);
+        let looking = self.library.within_deadline(located.root, move || match roots.look(&path) {
+            Some(Target::Folder) => {
+                let mut found = Vec::new();
+                let mut folders = vec![path];
+                let mut seen = 0;
+                while let Some(next) = folders.pop() {
+                    within(&roots.open_folder(&next)?, &mut found, recursive.then_some(&mut folders))?;
+                    seen += 1;
+                    if found.len() > MAX_FILES || seen > MAX_FOLDERS {
+                        break;
+                    }
+                }
+                found.sort_by(|a, b| natural(a, b));
+                Ok(found)
+            }
+            // What it is, and whether it may be opened, is told by opening it.
+            _ => roots.open_media(&path).map(|source| vec![source.path]),
+        });
+        looking.await.map_err(named)
+    }
+}
+
+fn within(folder: &Folder<'_>, found: &mut Vec<String>, mut below: Option<&mut Vec<String>>) -> Result<()> {
+    let base = folder.located.path.trim_end_matches('/').to_owned();
+    for (name, hint) in folder.names()? {
+        let media = kind_by_name(&name).is_some();
+        if hint == Hint::File && !media || found.len() > MAX_FILES {
+            continue;
+        }
+        // A link to a folder is not followed: it could lead round in a circle.
+        match (hint, folder.look(&name)) {
+            (_, Some(Target::File { .. })) if media => found.push(format!("{base}/{name}")),
+            (Hint::Folder, Some(Target::Folder)) => {
+                if let Some(below) = &mut below {
+                    below.push(format!("{base}/{name}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

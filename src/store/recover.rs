@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::thread;
 
 use super::index::{Held, Index};
 use super::journal::{self, Appender, Draft, Reading, Slot, Unreadable};
@@ -30,14 +31,20 @@ pub struct Opened {
 pub fn open(dir: &Path) -> Result<Opened> {
     let failed = |cause: io::Error| unusable(dir, cause);
     let folder = dir.join("db");
-    let mut reading = read(dir)?;
-    if reading.is_none() && folder.exists() && migrate::from_layout_1(dir, &folder)? {
-        reading = read(dir)?;
+    if !dir.join("journal").exists() && folder.exists() {
+        migrate::from_layout_1(dir, &folder)?;
     }
     // What was written beside the journal and never put in its place.
     let _ = fs::remove_file(dir.join("journal.new"));
 
-    let (mut index, mut held) = open_index(dir, &folder)?;
+    // Both at once: each is read whole, and neither needs the other for that.
+    let (reading, index) = thread::scope(|scope| {
+        let reading = scope.spawn(|| read(dir));
+        let index = open_index(dir, &folder);
+        (reading.join(), index)
+    });
+    let reading = reading.map_err(|_| unusable(&dir.join("journal"), "reading it panicked"))??;
+    let (mut index, mut held) = index?;
     let had_journal = reading.is_some();
     let mut reading = reading.unwrap_or_default();
     let behind = held.last > reading.last;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::cut::{Cut, Look, Spans};
+
 /// One file of a revision, its length frozen: a file that changes later does not move what comes behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
@@ -15,12 +17,26 @@ pub struct Item {
     pub duration_ms: i64,
     /// 1 to 100; what `weighted` goes by.
     pub weight: u32,
+    #[serde(default)]
+    pub cut: Cut,
+    #[serde(default)]
+    pub look: Look,
 }
 
 impl Item {
     /// What the item is an episode of: the folder it lies in.
     pub fn show(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
+    /// The segments of so much of it as is aired.
+    pub fn spans(&self, aired_ms: i64) -> Spans {
+        self.cut.spans(self.duration_ms, aired_ms)
+    }
+
+    /// How many those are.
+    pub fn segments(&self, aired_ms: i64) -> u64 {
+        if aired_ms == self.duration_ms { self.cut.segments() } else { self.spans(aired_ms).len() as u64 }
     }
 }
 

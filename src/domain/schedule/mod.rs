@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod cut;
 mod item;
 mod order;
 mod revise;
@@ -42,6 +43,10 @@ pub struct Programme {
     pub ordinal: u64,
     pub start_ms: i64,
     pub end_ms: i64,
+    /// The number of its first segment among all of the channel; the next programme's follows its last.
+    pub sequence: u64,
+    /// Changes of picture or sound that players are told of, from the channel's first on and this start included.
+    pub changes: u64,
 }
 
 /// What is aired from an instant on, until the next revision begins.
@@ -52,6 +57,12 @@ pub struct Revision {
     pub start_ms: i64,
     /// The ordinal of its first programme.
     pub first_ordinal: u64,
+    /// The number of its first segment.
+    #[serde(default)]
+    pub first_sequence: u64,
+    /// Changes before it and at its start.
+    #[serde(default)]
+    pub first_change: u64,
     pub seed: u64,
     pub mode: Mode,
     /// What was left of the cycle that ran when this began, as indices of items; aired first.
@@ -96,6 +107,16 @@ impl Definition {
 impl Revision {
     fn length_of(&self, order: &[u32]) -> i64 {
         order.iter().map(|index| self.items[*index as usize].duration_ms).sum()
+    }
+
+    fn segments_of(&self, order: &[u32]) -> u64 {
+        order.iter().map(|index| self.items[*index as usize].cut.segments()).sum()
+    }
+
+    /// Whether its items look different. Then players are told at every start: which neighbours differ depends on the
+    /// order of every cycle, and could not be counted without walking through all of them.
+    fn mixed(&self) -> bool {
+        self.items.windows(2).any(|pair| pair[0].look != pair[1].look)
     }
 }
 

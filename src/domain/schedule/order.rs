@@ -51,6 +51,11 @@ impl Revision {
         self.items.iter().map(|item| self.copies(item) as i64 * item.duration_ms).sum()
     }
 
+    /// Segments of one cycle.
+    pub fn cycle_segments(&self) -> u64 {
+        self.items.iter().map(|item| self.copies(item) as u64 * item.cut.segments()).sum()
+    }
+
     /// Items by a hash of their own: another item more or less leaves all others in their order.
     fn ranked(&self, cycle: u64) -> Vec<u32> {
         let mut ranked: Vec<(u64, u64, u32)> =

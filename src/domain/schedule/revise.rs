@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Definition, Item, Mode, Revision, Walk};
+use super::{Definition, Item, Mode, Programme, Revision, Walk};
 
 /// What a channel is to air.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,20 @@ impl Definition {
     /// A channel that begins.
     pub fn new(start_ms: i64, wanted: Wanted) -> Self {
         let Wanted { seed, mode, items } = wanted;
-        let first = Revision { number: 1, start_ms, first_ordinal: 0, seed, mode, head: Vec::new(), cycle: 0, items };
+        let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
+        let head = Vec::new();
+        let first = Revision {
+            number: 1,
+            start_ms,
+            first_ordinal,
+            first_sequence,
+            first_change,
+            seed,
+            mode,
+            head,
+            cycle: 0,
+            items,
+        };
         Self { revisions: vec![first] }
     }
 
@@ -44,13 +57,18 @@ impl Definition {
         let before = &self.revisions[in_force];
         let walk = Walk::at(self, at_ms - 1);
         let (rest, cycle) = walk.rest();
-        let ordinal = Walk::at(self, at_ms - 1).next().map_or(0, |last| last.ordinal + 1);
+        let last = Walk::at(self, at_ms - 1).next();
+        let first_ordinal = last.map_or(0, |last| last.ordinal + 1);
+        let aired = |last: &Programme| self.item(last).segments(at_ms - last.start_ms);
+        let first_sequence = last.map_or(0, |last| last.sequence + aired(&last));
+        let first_change = last.map_or(0, |last| last.changes + 1);
         let Wanted { seed, mode, items } = wanted;
-        let first_ordinal = ordinal;
         let mut next = Revision {
             number,
             start_ms: at_ms,
             first_ordinal,
+            first_sequence,
+            first_change,
             seed,
             mode,
             head: Vec::new(),

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
+use super::cut::{Cut, Look, steps};
 use super::*;
 
 const MODES: [Mode; 5] = [Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random, Mode::Weighted];
@@ -17,8 +18,13 @@ fn items(count: usize, salt: u64) -> Vec<Item> {
         title: n.to_string(),
         duration_ms: 1_000 + (salt.wrapping_mul(n as u64 + 1) % 7_000_000) as i64,
         weight: 1 + (n as u32 * 7 + salt as u32 % 5) % 9,
+        cut: Cut::default(),
+        look: Look { height: 360 + n as u32 % 2, ..Look::default() },
     };
     let mut items: Vec<Item> = (0..count).map(item).collect();
+    for item in &mut items {
+        item.cut = steps(item.duration_ms as f64 / 1000.0);
+    }
     itemize(&mut items);
     items
 }
@@ -49,6 +55,8 @@ proptest! {
             prop_assert_eq!(definition.programme(on.end_ms - 1), Some(on));
             let next = definition.programme(on.end_ms).unwrap();
             prop_assert_eq!((next.start_ms, next.ordinal), (on.end_ms, on.ordinal + 1));
+            prop_assert_eq!(next.sequence, on.sequence + definition.item(&on).segments(on.end_ms - on.start_ms));
+            prop_assert_eq!(next.changes, on.changes + u64::from(definition.revisions[next.revision].items.len() > 1 || next.revision != on.revision));
             if let Some(before) = definition.programme(on.start_ms - 1) {
                 prop_assert_eq!((before.end_ms, before.ordinal + 1), (on.start_ms, on.ordinal));
             }
@@ -102,6 +110,7 @@ proptest! {
             prop_assert_eq!(known, still.iter().map(|p| edited.item(p).clone()).collect::<Vec<_>>());
             let next = edited.programme(on.end_ms).unwrap();
             prop_assert_eq!((next.start_ms, next.ordinal), (on.end_ms, on.ordinal + 1));
+            prop_assert_eq!(next.sequence, on.sequence + definition.item(&on).cut.segments());
             prop_assert!(edited.revisions.windows(2).all(|pair| pair[0].start_ms < pair[1].start_ms));
             definition = edited;
         }

@@ -13,6 +13,9 @@ pub struct Walk<'a> {
     /// Place in the order of what comes next.
     at: usize,
     ordinal: u64,
+    sequence: u64,
+    /// Whether every start in the revision is a change.
+    mixed: bool,
     /// When it starts; None when there is nothing.
     start_ms: Option<i64>,
 }
@@ -20,8 +23,17 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Begins with what is on at an instant; empty before the channel's first.
     pub fn at(definition: &'a Definition, at_ms: i64) -> Self {
-        let mut walk =
-            Self { definition, revision: 0, cycle: None, order: Vec::new(), at: 0, ordinal: 0, start_ms: None };
+        let mut walk = Self {
+            definition,
+            revision: 0,
+            cycle: None,
+            order: Vec::new(),
+            at: 0,
+            ordinal: 0,
+            sequence: 0,
+            mixed: false,
+            start_ms: None,
+        };
         if let Some(revision) = definition.in_force(at_ms) {
             walk.seek(revision, at_ms);
         }
@@ -37,23 +49,27 @@ impl<'a> Walk<'a> {
         }
         let into = at_ms - it.start_ms;
         self.revision = revision;
+        self.mixed = it.mixed();
         let mut left = if into < head_ms {
             (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, it.head.clone());
+            self.sequence = it.first_sequence;
             into
         } else {
             let cycles = ((into - head_ms) / cycle_ms) as u64;
             self.ordinal = it.first_ordinal + it.head.len() as u64 + cycles * it.slots();
+            self.sequence = it.first_sequence + it.segments_of(&it.head) + cycles * it.cycle_segments();
             self.cycle = Some(it.cycle.wrapping_add(cycles));
             self.order = it.order(it.cycle.wrapping_add(cycles));
             (into - head_ms) % cycle_ms
         };
         self.at = 0;
         while let Some(index) = self.order.get(self.at) {
-            let length = it.items[*index as usize].duration_ms;
-            if left < length {
+            let item = &it.items[*index as usize];
+            if left < item.duration_ms {
                 break;
             }
-            left -= length;
+            left -= item.duration_ms;
+            self.sequence += item.cut.segments();
             self.at += 1;
         }
         self.ordinal += self.at as u64;
@@ -78,8 +94,11 @@ impl Iterator for Walk<'_> {
         let item = *self.order.get(self.at)? as usize;
         let revision_end = self.definition.end_of(self.revision);
         let end_ms = start_ms.saturating_add(it.items[item].duration_ms).min(revision_end);
-        let programme = Programme { revision: self.revision, item, ordinal: self.ordinal, start_ms, end_ms };
+        let (ordinal, sequence) = (self.ordinal, self.sequence);
+        let changes = it.first_change + if self.mixed { ordinal - it.first_ordinal } else { 0 };
+        let programme = Programme { revision: self.revision, item, ordinal, start_ms, end_ms, sequence, changes };
         self.start_ms = Some(end_ms);
+        self.sequence += it.items[item].segments(end_ms - start_ms);
         self.ordinal += 1;
         self.at += 1;
         if end_ms == revision_end {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::Ask;
 use crate::domain::library::{kind_by_name, natural};
+use crate::domain::schedule::cut::{Look, steps};
 use crate::domain::schedule::{Item, itemize};
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Code, Error, Result};
@@ -73,7 +74,8 @@ impl Service {
             return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
         }
         let title = ask.title.clone().unwrap_or_else(|| stem(&path).to_owned());
-        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path })
+        let cut = steps(duration_ms as f64 / 1000.0);
+        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look: Look::default() })
     }
 
     /// The files an item stands for: itself, or what a folder holds, in natural order.

@@ -1,0 +1,239 @@
+//! How an item is cut into segments when it is aired; frozen with its length, so that no file has to be opened to know
+//! what a playlist says.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::grid::{Frames, Grid};
+use crate::domain::time::ticks;
+
+/// Length of the segments of pieces that are no item's, ticks.
+const STEP: i64 = 180_000;
+
+/// A last piece shorter than this joins the one before, ticks.
+const LEAST: i64 = 27_000;
+
+/// The segments of an item that is aired whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "by")]
+pub enum Cut {
+    /// Encoded pictures.
+    Frames(Frames),
+    /// Sound alone.
+    Steps { step: i64, end: i64 },
+    /// Copied pictures, at their keyframes.
+    Keyframes(Keyframes),
+}
+
+/// Bounds of copied segments. Long lists, the same for every channel that airs the file: they are kept once, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keyframes {
+    pub name: String,
+    pub segments: u32,
+    /// Ticks.
+    pub end: i64,
+    /// Ticks, with the item's end as the last. None when they were lost; then segments count as equally long.
+    #[serde(skip)]
+    pub bounds: Option<Arc<[i64]>>,
+}
+
+/// What a picture must have in common with the one before, so that players need not be told of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// Pixels, as coded.
+    pub width: u32,
+    pub height: u32,
+    /// Profile and pixel aspect of what is copied, empty for what is encoded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+}
+
+impl Default for Cut {
+    fn default() -> Self {
+        Self::Steps { step: STEP, end: 1 }
+    }
+}
+
+impl Cut {
+    /// A grid as it is frozen.
+    pub fn of(grid: &Grid) -> Self {
+        match grid {
+            Grid::Frames(frames) => Self::Frames(frames.clone()),
+            Grid::Steps { step, end } => Self::Steps { step: *step, end: *end },
+            Grid::Keyframes { bounds } => Self::Keyframes(Keyframes {
+                name: name(bounds),
+                segments: bounds.len() as u32 - 1,
+                end: grid.end(),
+                bounds: Some(bounds.clone()),
+            }),
+        }
+    }
+
+    pub fn grid(&self) -> Grid {
+        match self {
+            Self::Frames(frames) => Grid::Frames(frames.clone()),
+            Self::Steps { step, end } => Grid::Steps { step: *step, end: *end },
+            Self::Keyframes(Keyframes { bounds: Some(bounds), .. }) => Grid::Keyframes { bounds: bounds.clone() },
+            Self::Keyframes(Keyframes { segments, end, .. }) => {
+                let even = |k: u32| (i128::from(*end) * i128::from(k) / i128::from(*segments.max(&1))) as i64;
+                Grid::Keyframes { bounds: (0..=(*segments).max(1)).map(even).collect() }
+            }
+        }
+    }
+
+    /// Segments of the whole item.
+    pub fn segments(&self) -> u64 {
+        match self {
+            Self::Frames(frames) => frames.len() as u64,
+            Self::Steps { step, end } => ((end + step - 1).div_euclid((*step).max(1))).max(1) as u64,
+            Self::Keyframes(keyframes) => u64::from(keyframes.segments.max(1)),
+        }
+    }
+
+    /// Segments of `aired_ms` of an item that lasts `duration_ms`: its own as far as they fit, then pieces without it.
+    pub fn spans(&self, duration_ms: i64, aired_ms: i64) -> Spans {
+        let (whole, length) = (duration_ms * 90, aired_ms * 90);
+        let grid = self.grid();
+        let own = if aired_ms >= duration_ms {
+            grid.len()
+        } else {
+            let fits = grid.at(length);
+            if grid.start(fits + 1) <= length { fits + 1 } else { fits }
+        };
+        let own_end = if aired_ms >= duration_ms { whole } else { grid.start(own).min(length) };
+        Spans { grid, own, own_end, length }
+    }
+}
+
+/// A name of bounds: the same list has the same one everywhere.
+fn name(bounds: &[i64]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for bound in bounds {
+        hasher.update(&bound.to_le_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// The segments of one programme.
+#[derive(Clone, Debug)]
+pub struct Spans {
+    grid: Grid,
+    /// How many are the item's own.
+    own: usize,
+    own_end: i64,
+    length: i64,
+}
+
+impl Spans {
+    /// How many there are; at least one in any time at all.
+    pub fn len(&self) -> usize {
+        self.own + self.rest()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pieces behind the item's own.
+    fn rest(&self) -> usize {
+        let rest = self.length - self.own_end;
+        let full = rest / STEP;
+        let more = rest - full * STEP;
+        (full + i64::from(more >= LEAST || (full == 0 && more > 0))) as usize
+    }
+
+    /// Whether a segment shows the item.
+    pub fn is_own(&self, k: usize) -> bool {
+        k < self.own
+    }
+
+    /// Where segment `k` begins, ticks from the programme's start; for `k == len()` its end.
+    pub fn start(&self, k: usize) -> i64 {
+        if k >= self.len() {
+            self.length
+        } else if k < self.own {
+            self.grid.start(k)
+        } else {
+            self.own_end + (k - self.own) as i64 * STEP
+        }
+    }
+
+    pub fn end(&self, k: usize) -> i64 {
+        if k + 1 == self.own { self.own_end } else { self.start(k + 1) }
+    }
+
+    /// The segment on air at an instant of the programme, ticks.
+    pub fn at(&self, at: i64) -> usize {
+        if at < self.own_end {
+            return self.grid.at(at).min(self.own.saturating_sub(1));
+        }
+        (self.own + ((at - self.own_end) / STEP) as usize).min(self.len().saturating_sub(1))
+    }
+}
+
+/// The longest segment a programme may have, seconds, rounded as a playlist's target duration is.
+pub fn longest(grid: &Grid) -> u64 {
+    grid.target_duration().max((STEP as u64 + 45_000) / 90_000)
+}
+
+/// A frozen length that fits a cut: milliseconds nearest to its end.
+pub fn duration_ms(grid: &Grid) -> i64 {
+    (grid.end() + 45) / 90
+}
+
+/// As [`duration_ms`], for a length in seconds.
+pub fn steps(seconds: f64) -> Cut {
+    Cut::Steps { step: STEP, end: ticks(seconds).max(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::FrameRate;
+    use proptest::prelude::*;
+
+    fn a_grid() -> impl Strategy<Value = Grid> {
+        prop_oneof![
+            (0.5f64..400.0).prop_map(|end| Grid::frames(FrameRate { num: 24_000, den: 1001 }, 2.0, end)),
+            (0.5f64..400.0).prop_map(|end| Grid::steps(2.0, end)),
+            (prop::collection::vec(1i64..30_000_000, 0..90), 0.5f64..400.0).prop_map(|(mut keys, end)| {
+                keys.sort_unstable();
+                Grid::keyframes(&keys, 2.0, end)
+            }),
+        ]
+    }
+
+    proptest! {
+        /// However much of an item is aired, its segments fill it without gap or overlap.
+        #[test]
+        fn spans_tile_the_programme(grid in a_grid(), part in 0.0f64..1.6) {
+            let cut = Cut::of(&grid);
+            prop_assert_eq!(cut.grid(), grid.clone());
+            prop_assert_eq!(cut.segments(), grid.len() as u64);
+            let duration = duration_ms(&grid);
+            let aired = ((duration as f64 * part) as i64).max(1);
+            let spans = cut.spans(duration, aired);
+            prop_assert!(!spans.is_empty());
+            prop_assert_eq!(spans.start(0), 0);
+            prop_assert_eq!(spans.end(spans.len() - 1), aired * 90);
+            for k in 0..spans.len() {
+                prop_assert!(spans.end(k) > spans.start(k), "{} of {:?}", k, spans);
+                prop_assert_eq!(spans.end(k), spans.start(k + 1));
+                prop_assert_eq!(spans.at(spans.start(k)), k);
+                prop_assert_eq!(spans.at(spans.end(k) - 1), k);
+                prop_assert!(!spans.is_own(k) || spans.start(k) == grid.start(k));
+            }
+            prop_assert_eq!(cut.spans(duration, duration).len() as u64, cut.segments());
+        }
+    }
+
+    #[test]
+    fn lost_bounds_keep_their_count() {
+        let grid = Grid::keyframes(&[200_000, 400_000, 900_000], 2.0, 12.0);
+        let text = serde_json::to_string(&Cut::of(&grid)).unwrap();
+        let lost: Cut = serde_json::from_str(&text).unwrap();
+        assert_eq!(lost.segments(), grid.len() as u64);
+        assert_eq!((lost.grid().len(), lost.grid().end()), (grid.len(), grid.end()));
+    }
+}

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::journal::{self, Draft};
 use super::lock::Lock;
 use super::tree::Tree;
-use super::{Store, make_private, quarantine, secret, unusable};
+use super::{Store, make_private, quarantine, secret, tail, unusable};
 use crate::error::{Code, Error, Result};
 
 /// Layout of the lines.
@@ -99,7 +99,7 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
                 let tree = tree.ok_or_else(|| wrong(at, "names a tree this version does not know".to_owned()))?;
                 let json = serde_json::to_vec(&value).map_err(Error::internal)?;
                 records += 1;
-                draft.add(tree, &key, records, &json).map_err(failed)?;
+                draft.add(tree, &key, records, Some(&json)).map_err(failed)?;
             }
             Line::File { file, text } if FILES.contains(&file.as_str()) => files.push((file, text)),
             Line::File { .. } => return Err(wrong(at, "names a file that belongs to no state".to_owned())),
@@ -113,8 +113,10 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     if dir.join("journal").exists() {
         quarantine::keep(dir, "journal").map_err(failed)?;
     }
-    if dir.join("db").exists() {
-        quarantine::away(dir, "db").map_err(failed)?;
+    for name in ["db", tail::NAME] {
+        if dir.join(name).exists() {
+            quarantine::away(dir, name).map_err(failed)?;
+        }
     }
     for (file, text) in files {
         secret::write(&dir.join(file), &text).map_err(failed)?;

@@ -1,8 +1,9 @@
 //! The index: sled, one tree each. Quick to ask, and made again from the journal when it is damaged.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::record;
 use super::tree::Tree;
@@ -20,6 +21,7 @@ const LAST: &str = "last";
 /// An open index.
 pub struct Index {
     db: sled::Db,
+    folder: PathBuf,
     trees: Vec<sled::Tree>,
 }
 
@@ -45,7 +47,7 @@ impl Index {
             let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
             let db = config.flush_every_ms(Some(FLUSH_EVERY_MS)).open()?;
             let trees = Tree::ALL.iter().map(|tree| db.open_tree(tree.name())).collect::<sled::Result<Vec<_>>>()?;
-            Ok(Self { db, trees })
+            Ok(Self { db, folder: folder.to_owned(), trees })
         })
     }
 
@@ -99,10 +101,26 @@ impl Index {
         held
     }
 
-    /// Waits until its files hold everything. Not a data sync.
-    pub fn flush(&self) -> Result<(), String> {
-        guarded(|| self.db.flush().map(drop))
+    /// Waits until its files hold everything, and the disk holds its files: sled's own flush is no data sync.
+    pub fn sync(&self) -> Result<(), String> {
+        guarded(|| self.db.flush().map(drop))?;
+        synced(&self.folder).map_err(|cause| cause.to_string())
     }
+}
+
+fn synced(folder: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => synced(&entry.path())?,
+            // One that sled took away meanwhile needs no sync.
+            false => match File::open(entry.path()) {
+                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
+                file => file?.sync_data()?,
+            },
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {

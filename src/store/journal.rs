@@ -202,9 +202,9 @@ impl Draft {
         Ok(Self { file, path, line: Vec::new(), bytes: head.len() as u64 })
     }
 
-    pub fn add(&mut self, tree: Tree, key: &str, number: u64, json: &[u8]) -> io::Result<()> {
+    pub fn add(&mut self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> io::Result<()> {
         self.line.clear();
-        write(&mut self.line, tree, key, number, Some(json));
+        write(&mut self.line, tree, key, number, json);
         self.bytes += self.line.len() as u64;
         self.file.write_all(&self.line)
     }
@@ -218,7 +218,7 @@ impl Draft {
     }
 }
 
-/// The journal as it is appended to.
+/// A file of lines as it is appended to.
 pub struct Appender {
     file: File,
     /// Bytes that count; behind them may lie what a failed write left.
@@ -229,9 +229,9 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// Opens a journal whose first `end` bytes are good, and cuts what lies behind them.
-    pub fn open(dir: &Path, end: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).append(true).open(dir.join("journal"))?;
+    /// Opens a file whose first `end` bytes are good, and cuts what lies behind them.
+    pub fn open(path: &Path, end: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).append(true).open(path)?;
         if file.metadata()?.len() != end {
             file.set_len(end)?;
             file.sync_all()?;
@@ -252,12 +252,17 @@ impl Appender {
                 Ok(())
             }
             Err(cause) => {
-                let back = self.file.set_len(self.len).and_then(|()| self.file.sync_data());
-                self.broken = back.is_err();
-                self.allocated = self.len;
+                self.take_back(self.len);
                 Err(cause)
             }
         }
+    }
+
+    /// Cuts what was appended behind `len` bytes: it does not count.
+    pub fn take_back(&mut self, len: u64) {
+        let back = self.file.set_len(len).and_then(|()| self.file.sync_data());
+        self.broken = back.is_err();
+        (self.len, self.allocated) = (len, len);
     }
 
     /// Takes disk space before it is needed.

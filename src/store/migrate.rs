@@ -30,7 +30,7 @@ pub fn from_layout_1(dir: &Path, folder: &Path) -> Result<bool> {
             match v1(tree, &key, &sealed) {
                 Some(json) => {
                     number += 1;
-                    draft.add(tree, &key, number, json).map_err(failed)?;
+                    draft.add(tree, &key, number, Some(json)).map_err(failed)?;
                 }
                 None => damaged.push(format!("{}/{key}", tree.name())),
             }

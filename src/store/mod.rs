@@ -21,7 +21,9 @@ mod migrate;
 mod quarantine;
 mod record;
 mod recover;
+mod rewrite;
 pub mod secret;
+mod tail;
 mod tree;
 
 pub use export::import;

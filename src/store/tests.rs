@@ -239,6 +239,48 @@ async fn flipped_bytes_in_the_journal_are_mended() {
 }
 
 #[tokio::test]
+async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
+    let dir = state();
+    drop(Store::open(dir.path()).unwrap());
+    let early = state();
+    copy(&dir.path().join("db"), early.path());
+    let store = Store::open(dir.path()).unwrap();
+    let mut changed = Vec::new();
+    for n in 0..40_u64 {
+        store.put(Tree::Progress, &format!("u_1/{:02}", n % 16), &n).await.unwrap();
+        if n % 5 == 3 {
+            store.delete(Tree::Progress, &format!("u_1/{:02}", n % 16)).await.unwrap();
+        }
+    }
+    let wanted: Vec<(String, u64)> = store.scan(Tree::Progress).unwrap();
+    for name in ["journal", tail::NAME] {
+        changed.push((name, fs::read(dir.path().join(name)).unwrap()));
+    }
+    drop(store);
+    // An index that knows of none of them: what a crash within its half second leaves.
+    for round in 0..60_u64 {
+        let (hit, crashed) = (round as usize % 2, state());
+        copy(early.path(), &crashed.path().join("db"));
+        for (n, (name, text)) in changed.iter().enumerate() {
+            let mut text = text.clone();
+            for k in 0..3 {
+                let at = (round * 7919 + k * 104_729) as usize % text.len();
+                text[at] ^= u8::from(n == hit) << (round % 8);
+            }
+            if round < 4 && n == hit {
+                text.truncate(text.len() / (2 + round as usize));
+            }
+            if round >= 58 && n == hit {
+                continue;
+            }
+            fs::write(crashed.path().join(name), text).unwrap();
+        }
+        assert_eq!(all(crashed.path()), wanted, "round {round}");
+        assert_eq!(all(crashed.path()), wanted, "round {round}, once more");
+    }
+}
+
+#[tokio::test]
 async fn a_full_disk_refuses_and_loses_nothing() {
     let dir = state();
     let wanted = filled(dir.path()).await;

@@ -4,6 +4,9 @@
 
 /// A large cached file, beside nginx.
 mod bytes;
+/// A disk that fills up.
+#[path = "../it/kit/disk.rs"]
+mod disk;
 /// Kill -9 and damage, two hundred times.
 mod kept;
 /// What the tests of the server know of killing it.

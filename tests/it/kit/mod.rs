@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test needs every helper")]
 
 pub mod answer;
+pub mod disk;
 pub mod film;
 pub mod hear;
 pub mod kill;

@@ -13,6 +13,8 @@ use hearthcast::service::clock::Clock;
 use hearthcast::store::Store;
 use tempfile::TempDir;
 
+use super::disk::Disk;
+
 /// A running `hearthcast serve`. Dropping it kills it.
 pub struct Program {
     pub base: String,
@@ -22,36 +24,60 @@ pub struct Program {
     folder: TempDir,
     roots: Vec<PathBuf>,
     settings: Vec<(String, String)>,
+    launch: Launch,
+}
+
+/// What surrounds the process.
+#[derive(Default)]
+struct Launch {
+    /// Where its state lies instead.
+    disk: Option<Disk>,
+    /// The most any file it writes may hold, bytes; until it starts again.
+    file_limit: Option<u64>,
+    /// Whether a write beyond a limit fails, instead of ending it.
+    outlives_limits: bool,
 }
 
 impl Program {
     /// Starts it over library roots, with settings as `HEARTHCAST_…` variables.
     pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
-        Self::begin(roots, settings, None).await
+        Self::begin(roots, settings, tempfile::tempdir().expect("a temporary folder"), Launch::default()).await
     }
 
     /// The same with a limit on the size of every file it writes, bytes; a write beyond it fails.
     pub async fn start_limited(roots: &[&Path], settings: &[(&str, &str)], bytes: u64) -> Self {
-        Self::begin(roots, settings, Some(bytes)).await
+        let launch = Launch { file_limit: Some(bytes), outlives_limits: true, ..Launch::default() };
+        Self::begin(roots, settings, tempfile::tempdir().expect("a temporary folder"), launch).await
     }
 
-    async fn begin(roots: &[&Path], settings: &[(&str, &str)], file_limit: Option<u64>) -> Self {
+    /// The same over a disk that can be filled: one of its own (None where none can be mounted), or files that can be
+    /// limited while it runs.
+    pub async fn start_fillable(roots: &[&Path], own_disk: bool) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (state, cache, scratch) =
-            (folder.path().join("state"), folder.path().join("cache"), folder.path().join("scratch"));
+        let place = folder.path().join("disk");
+        std::fs::create_dir(&place).expect("a fresh folder");
+        let disk = if own_disk { Some(Disk::over(&place)?) } else { None };
+        let launch = Launch { disk, outlives_limits: true, ..Launch::default() };
+        Some(Self::begin(roots, &[], folder, launch).await)
+    }
+
+    async fn begin(roots: &[&Path], settings: &[(&str, &str)], folder: TempDir, launch: Launch) -> Self {
+        let (cache, scratch) = (folder.path().join("cache"), folder.path().join("scratch"));
+        let state = state(folder.path(), &launch);
         std::fs::create_dir(&scratch).expect("a fresh folder");
         let token = token(&state, &cache).await;
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         let settings: Vec<(String, String)> =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (child, base) = spawn(folder.path(), &roots, &settings, file_limit).await;
-        Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings }
+        let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await;
+        Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings, launch }
     }
 
     /// The same as after [`Self::kill`]: over the state that is there.
     pub async fn restart(&mut self) {
         self.kill();
-        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, None).await;
+        self.launch.file_limit = None;
+        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await;
         self.client = reqwest::Client::new();
     }
 
@@ -62,7 +88,11 @@ impl Program {
     }
 
     pub fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        state(self.folder.path(), &self.launch)
+    }
+
+    pub fn disk(&self) -> Option<&Disk> {
+        self.launch.disk.as_ref()
     }
 
     /// A request with the user's token; `target` is path and query, already encoded.
@@ -144,30 +174,32 @@ impl Drop for Program {
     }
 }
 
+/// Where its state lies, seen from here.
+fn state(folder: &Path, launch: &Launch) -> PathBuf {
+    launch.disk.as_ref().map_or(folder, Disk::outside).join("state")
+}
+
 /// Starts the program over a folder with `state`, `cache` and `scratch`; gives where it listens.
-async fn spawn(
-    folder: &Path,
-    roots: &[PathBuf],
-    settings: &[(String, String)],
-    file_limit: Option<u64>,
-) -> (Child, String) {
+async fn spawn(folder: &Path, roots: &[PathBuf], settings: &[(String, String)], launch: &Launch) -> (Child, String) {
     let program = env!("CARGO_BIN_EXE_hearthcast");
-    let mut command = match file_limit {
-        None => Command::new(program),
-        Some(bytes) => {
-            // The signal of a write beyond the limit would end the program; ignored, the write fails. 512-byte blocks.
-            let mut command = Command::new("sh");
-            let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", bytes / 512);
-            command.args(["-c", &limited, program]);
-            command
-        }
+    let mut command = match &launch.disk {
+        Some(disk) => disk.enter(),
+        None => Command::new("env"),
     };
+    if launch.outlives_limits {
+        // The signal of a write beyond the limit would end the program; ignored, the write fails. 512-byte blocks.
+        let limit = launch.file_limit.map_or(String::new(), |bytes| format!("ulimit -f {};", bytes / 512));
+        command.args(["sh", "-c", &format!("trap '' XFSZ; {limit} exec \"$0\" \"$@\"")]);
+    }
+    command.arg(program);
     command
         .env_clear()
         .envs(["PATH", "HOME", "LD_LIBRARY_PATH"].iter().filter_map(|&n| Some((n, std::env::var_os(n)?))));
     let settings = settings.iter().map(|(name, value)| (name, value));
     command.env("TMPDIR", folder.join("scratch")).env("HEARTHCAST_CACHE", folder.join("cache")).envs(settings);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(folder.join("state"));
+    // Seen from inside, the disk lies where it was mounted.
+    let place = if launch.disk.is_some() { folder.join("disk") } else { folder.to_owned() };
+    command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(place.join("state"));
     for root in roots {
         command.arg("--root").arg(root);
     }

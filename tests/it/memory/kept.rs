@@ -13,8 +13,19 @@ use crate::kit::program::Program;
 async fn what_was_acknowledged_survives_kill_9_and_damage() {
     let folder = tempfile::tempdir().unwrap();
     let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 40 + n)).collect();
-    let seen = kill::rounds(&[folder.path()], &films, 5).await;
+    let seen = kill::rounds(&[folder.path()], &films, 6).await;
     assert!(seen.mended > 0, "damage is noticed, and said: {seen:?}");
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_kill_9_while_the_disk_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 20 + n)).collect();
+    if kill::rounds_with_the_disk_full(&[folder.path()], &films, 3, true).await.is_none() {
+        eprintln!("no disk of its own can be mounted here");
+    }
+    let limited = kill::rounds_with_the_disk_full(&[folder.path()], &films, 3, false).await;
+    assert!(limited.is_some(), "limits need no rights");
 }
 
 #[tokio::test]

@@ -1,0 +1,100 @@
+//! A journal written again: of every record the newest good copy among journal, tail and index.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::index::{Held, Index};
+use super::journal::{self, Draft, Reading, Slot};
+use super::tail;
+use super::tree::Tree;
+
+type Id = (Tree, String);
+
+/// Where the newest copy of a record stands.
+#[derive(Clone, Copy)]
+enum Place {
+    Journal(Slot),
+    Tail(Slot),
+    Index(u64),
+}
+
+impl Place {
+    fn number(self) -> u64 {
+        match self {
+            Self::Journal(slot) | Self::Tail(slot) => slot.number,
+            Self::Index(number) => number,
+        }
+    }
+}
+
+/// Whether the tail knows of a change that the journal should hold and does not.
+pub fn tail_knows_more(reading: &Reading, tail: &Reading) -> bool {
+    tail.slots.iter().any(|(id, slot)| reading.slots.get(id).is_none_or(|known| known.number < slot.number))
+}
+
+/// Writes a journal of the newest good copy of every record.
+pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, held: &Held) -> io::Result<()> {
+    let (old, copy) = (File::open(dir.join("journal")).ok(), File::open(dir.join(tail::NAME)).ok());
+    let again = |file: &Option<File>, slot| file.as_ref().and_then(|file| journal::reread(file, slot));
+    let mut draft = Draft::begin(dir)?;
+    let mut lost = Vec::new();
+    let removed = removed(reading, tail, held);
+    for (id, place) in newest(reading, tail, held) {
+        let (tree, key) = id;
+        let json = match place {
+            Place::Journal(slot) | Place::Tail(slot) if slot.gone => {
+                // An index that has come so far knows it; another must be told.
+                if slot.number > held.last {
+                    draft.add(*tree, key, slot.number, None)?;
+                }
+                continue;
+            }
+            Place::Journal(_) if removed.contains(id) => continue,
+            Place::Journal(slot) => again(&old, slot).map(|json| (slot.number, json)),
+            Place::Tail(slot) => again(&copy, slot).map(|json| (slot.number, json)),
+            Place::Index(_) => None,
+        };
+        match json.or_else(|| index.get(*tree, key)) {
+            Some((number, json)) => draft.add(*tree, key, number, Some(&json))?,
+            None => lost.push(format!("{}/{key}", tree.name())),
+        }
+    }
+    if !lost.is_empty() {
+        tracing::error!(records = %lost.join(" "), "records are lost: nothing holds a copy that can be read");
+    }
+    draft.finish(dir)
+}
+
+fn newest<'a>(reading: &'a Reading, tail: &'a Reading, held: &'a Held) -> HashMap<&'a Id, Place> {
+    let mut newest: HashMap<&Id, Place> = HashMap::with_capacity(reading.slots.len());
+    let journal = reading.slots.iter().map(|(id, slot)| (id, Place::Journal(*slot)));
+    let tail = tail.slots.iter().map(|(id, slot)| (id, Place::Tail(*slot)));
+    let index = held.numbers.iter().map(|(id, number)| (id, Place::Index(*number)));
+    for (id, place) in journal.chain(tail).chain(index) {
+        let known = newest.entry(id).or_insert(place);
+        if known.number() < place.number() {
+            *known = place;
+        }
+    }
+    newest
+}
+
+/// Records of the journal that an index without a fault does not have, though it has later changes: their removal stood
+/// in a damaged line, or in an end that is gone. A damaged line can hide two changes, its own and the next one's whose
+/// line end it swallowed; when more records are missing than can be explained so, the index lost them, and they are kept.
+fn removed<'a>(reading: &'a Reading, tail: &Reading, held: &Held) -> HashSet<&'a Id> {
+    let absent = |(id, slot): &(&Id, &Slot)| {
+        !slot.gone && slot.number <= held.last && !held.numbers.contains_key(*id) && !tail.slots.contains_key(*id)
+    };
+    let missing: HashSet<_> = reading.slots.iter().filter(absent).map(|(id, _)| id).collect();
+    let hidden = 2 * reading.faults.len() as u64 + held.last.saturating_sub(reading.last);
+    if !held.faults.is_empty() || missing.len() as u64 > hidden {
+        return HashSet::new();
+    }
+    for (tree, key) in &missing {
+        tracing::warn!("record {}/{key} is taken as removed: a damaged line hides the change", tree.name());
+    }
+    missing
+}

@@ -98,8 +98,35 @@ impl Face {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use crate::domain::schedule::cut::{Look, steps};
+    use crate::domain::schedule::{Item, Wanted, itemize};
+
+    /// A channel with three films of 40 minutes, from 2026-01-01 on.
+    pub fn channel(id: u32) -> Channel {
+        let item = |title: &str| Item {
+            id: 0,
+            path: format!("/lib/{title}.mkv"),
+            title: title.into(),
+            duration_ms: 2_400_000,
+            weight: 1,
+            cut: steps(2400.0),
+            look: Look::default(),
+        };
+        let mut items: Vec<Item> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
+        itemize(&mut items);
+        Channel {
+            id,
+            tvg_id: format!("ch-{id}.home"),
+            face: Face { name: format!("Channel {id}"), number: id, ..face() },
+            asks: Vec::new(),
+            seed: 1,
+            mode: Mode::Sequential,
+            version: 1,
+            definition: Definition::new(1_767_225_600_000, Wanted { seed: 1, mode: Mode::Sequential, items }),
+        }
+    }
 
     fn face() -> Face {
         Face {

@@ -8,14 +8,14 @@ use crate::domain::schedule::{Item, Programme};
 pub struct Entry<'a> {
     pub programme: Programme,
     pub item: &'a Item,
-    pub name: Name,
+    pub name: Name<'a>,
 }
 
 /// What a title says of what it names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Name {
-    pub title: String,
-    pub subtitle: Option<String>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name<'a> {
+    pub title: &'a str,
+    pub subtitle: Option<&'a str>,
     pub season: Option<u32>,
     pub episode: Option<u32>,
     pub year: Option<u32>,
@@ -33,9 +33,9 @@ impl Channel {
     }
 }
 
-impl Name {
+impl<'a> Name<'a> {
     /// Reads `Show S01E02 Title`, `Title (2020)` and what is neither. A show without a name is called as its folder.
-    pub fn read(text: &str, path: &str) -> Self {
+    pub fn read(text: &'a str, path: &'a str) -> Self {
         let Some((start, end, season, episode)) = marker(text) else {
             let (title, year) = year(text);
             return Self { title, year, ..Self::default() };
@@ -44,7 +44,7 @@ impl Name {
         let folder = || folders.clone().find(|part| !part.is_empty() && !is_season(part)).unwrap_or(text);
         let before = trimmed(&text[..start]);
         let (title, year) = year(if before.is_empty() { folder() } else { before });
-        let subtitle = Some(trimmed(&text[end..]).to_owned()).filter(|subtitle| !subtitle.is_empty());
+        let subtitle = Some(trimmed(&text[end..])).filter(|subtitle| !subtitle.is_empty());
         Self { title, subtitle, season: Some(season), episode: Some(episode), year }
     }
 }
@@ -81,13 +81,11 @@ fn is_season(folder: &str) -> bool {
 }
 
 /// A title without the year behind it.
-fn year(text: &str) -> (String, Option<u32>) {
+fn year(text: &str) -> (&str, Option<u32>) {
     let split = text.trim_end().strip_suffix(')').and_then(|rest| rest.rsplit_once('('));
     match split.map(|(title, digits)| (title.trim(), digits.len(), digits.parse::<u32>())) {
-        Some((title, 4, Ok(year))) if !title.is_empty() && (1870..2200).contains(&year) => {
-            (title.to_owned(), Some(year))
-        }
-        _ => (text.trim().to_owned(), None),
+        Some((title, 4, Ok(year))) if !title.is_empty() && (1870..2200).contains(&year) => (title, Some(year)),
+        _ => (text.trim(), None),
     }
 }
 
@@ -97,11 +95,11 @@ mod tests {
 
     #[test]
     fn titles_say_what_they_name() {
-        let read = |text: &str, path: &str| {
+        fn read<'a>(text: &'a str, path: &'a str) -> (&'a str, &'a str, Option<(u32, u32)>, Option<u32>) {
             let Name { title, subtitle, season, episode, year } = Name::read(text, path);
             (title, subtitle.unwrap_or_default(), season.zip(episode), year)
-        };
-        let name = |title: &str, subtitle: &str, episode, year| (title.to_owned(), subtitle.to_owned(), episode, year);
+        }
+        let name = |title, subtitle, episode, year| (title, subtitle, episode, year);
         let path = "/lib/The Show (1999)/Season 2/x.mkv";
         assert_eq!(read("Example (2020)", path), name("Example", "", None, Some(2020)));
         assert_eq!(read("Show S01E02 - The Door", path), name("Show", "The Door", Some((1, 2)), None));

@@ -18,6 +18,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::channels::Apply;
 
+pub(super) mod export;
 pub(super) mod guide;
 pub(super) mod logo;
 mod request;
@@ -45,6 +46,9 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview_change),
         get("/api/livetv/epg", Access::User).to(service, guide::epg),
         get("/api/livetv/now", Access::User).to(service, guide::now),
+        get("/api/livetv/m3u", Access::User).to(service, export::m3u),
+        get("/api/livetv/xmltv", Access::User).to(service, export::xmltv),
+        get("/api/livetv/xmltv.gz", Access::User).to(service, export::xmltv_gz),
         get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
     ]
 }

@@ -24,6 +24,7 @@ pub mod info;
 mod library;
 mod livetv;
 pub mod openapi;
+mod pieces;
 pub mod progress;
 pub mod reply;
 pub mod serve;

@@ -78,7 +78,7 @@ impl Service {
             progress: kept(Tree::Progress)?,
             books: kept(Tree::Books)?,
             folders: FolderBooks::default(),
-            channels: Channels::open(store.clone())?,
+            channels: Channels::open(store.clone(), clock.clone())?,
             events,
             media,
             store,

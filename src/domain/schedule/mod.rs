@@ -7,14 +7,17 @@ use serde::{Deserialize, Serialize};
 
 pub mod cut;
 mod item;
+mod memo;
 mod order;
 mod revise;
+mod shown;
 mod walk;
 
 pub use item::{Item, itemize};
+pub use memo::Memo;
 pub use order::MAX_SLOTS;
 pub use revise::Wanted;
-pub use walk::Walk;
+pub use walk::{Cursor, Walk};
 
 /// In which order items are aired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +73,8 @@ pub struct Revision {
     /// The number of the first whole cycle behind the head.
     pub cycle: u64,
     pub items: Vec<Item>,
+    #[serde(skip)]
+    pub memo: Memo,
 }
 
 /// All revisions, by their start; no two start together, and each has items.

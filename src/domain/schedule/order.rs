@@ -1,6 +1,6 @@
 //! In which order a cycle airs its items. Fixed for ever: what is aired when depends on every line here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{Item, Mode, Revision};
 
@@ -99,11 +99,20 @@ fn finish(x: u64) -> u64 {
 /// needs to know the raw order of the cycle before only.
 fn apart(raw: Vec<u32>, before: &[u32]) -> Vec<u32> {
     let gap = APART.min(raw.len() / 3);
-    let recent: HashSet<u32> = before[before.len() - gap..].iter().copied().collect();
+    let recent = &before[before.len() - gap..];
     let (front, tail) = raw.split_at(raw.len() - gap);
-    let mut fresh: Vec<u32> = front.iter().copied().filter(|index| !recent.contains(index)).take(gap).collect();
-    let first: HashSet<u32> = fresh.iter().copied().collect();
-    fresh.extend(front.iter().filter(|index| !first.contains(index)));
+    let mut fresh: Vec<u32> = Vec::with_capacity(raw.len());
+    let mut left: Vec<u32> = Vec::with_capacity(3 * gap);
+    let mut rest = front.iter();
+    // At most `gap` of what is looked at is recent: the search is over soon.
+    while fresh.len() < gap
+        && let Some(index) = rest.next()
+    {
+        let to = if recent.contains(index) { &mut left } else { &mut fresh };
+        to.push(*index);
+    }
+    fresh.append(&mut left);
+    fresh.extend(rest);
     fresh.extend(tail);
     fresh
 }

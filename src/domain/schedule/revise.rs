@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Definition, Item, Mode, Programme, Revision, Walk};
+use super::{Definition, Item, Memo, Mode, Programme, Revision, Walk};
 
 /// What a channel is to air.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,7 @@ impl Definition {
             head,
             cycle: 0,
             items,
+            memo: Memo::default(),
         };
         Self { revisions: vec![first] }
     }
@@ -74,6 +75,7 @@ impl Definition {
             head: Vec::new(),
             cycle: cycle.wrapping_add(1),
             items,
+            memo: Memo::default(),
         };
         if before.mode == mode && before.seed == seed {
             next.head = head(before, rest, cycle, &next);

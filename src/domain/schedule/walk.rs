@@ -1,15 +1,17 @@
 //! From one programme to the next.
 
+use std::sync::Arc;
+
 use super::{Definition, Programme};
 
-/// Programmes one after the other, from any instant on, without end.
-pub struct Walk<'a> {
-    definition: &'a Definition,
+/// A place in a channel's programmes: what comes next, and all that is needed to go on from there.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor {
     revision: usize,
     /// None in the head.
     cycle: Option<u64>,
     /// Of the head or of the cycle, as indices of items.
-    order: Vec<u32>,
+    order: Arc<[u32]>,
     /// Place in the order of what comes next.
     at: usize,
     ordinal: u64,
@@ -20,28 +22,24 @@ pub struct Walk<'a> {
     start_ms: Option<i64>,
 }
 
-impl<'a> Walk<'a> {
-    /// Begins with what is on at an instant; empty before the channel's first.
-    pub fn at(definition: &'a Definition, at_ms: i64) -> Self {
-        let mut walk = Self {
-            definition,
-            revision: 0,
-            cycle: None,
-            order: Vec::new(),
-            at: 0,
-            ordinal: 0,
-            sequence: 0,
-            mixed: false,
-            start_ms: None,
-        };
+/// Programmes one after the other, from any instant on, without end.
+pub struct Walk<'a> {
+    definition: &'a Definition,
+    cursor: Cursor,
+}
+
+impl Cursor {
+    /// Stands before what is on at an instant; nothing comes when that lies before the channel's first.
+    pub fn at(definition: &Definition, at_ms: i64) -> Self {
+        let mut cursor = Self::default();
         if let Some(revision) = definition.in_force(at_ms) {
-            walk.seek(revision, at_ms);
+            cursor.seek(definition, revision, at_ms);
         }
-        walk
+        cursor
     }
 
-    fn seek(&mut self, revision: usize, at_ms: i64) {
-        let it = &self.definition.revisions[revision];
+    fn seek(&mut self, definition: &Definition, revision: usize, at_ms: i64) {
+        let it = &definition.revisions[revision];
         let (cycle_ms, head_ms) = (it.cycle_ms(), it.length_of(&it.head));
         if cycle_ms <= 0 {
             self.start_ms = None;
@@ -51,7 +49,7 @@ impl<'a> Walk<'a> {
         self.revision = revision;
         self.mixed = it.mixed();
         let mut left = if into < head_ms {
-            (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, it.head.clone());
+            (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, it.head.as_slice().into());
             self.sequence = it.first_sequence;
             into
         } else {
@@ -59,7 +57,7 @@ impl<'a> Walk<'a> {
             self.ordinal = it.first_ordinal + it.head.len() as u64 + cycles * it.slots();
             self.sequence = it.first_sequence + it.segments_of(&it.head) + cycles * it.cycle_segments();
             self.cycle = Some(it.cycle.wrapping_add(cycles));
-            self.order = it.order(it.cycle.wrapping_add(cycles));
+            self.order = it.order_known(it.cycle.wrapping_add(cycles));
             (into - head_ms) % cycle_ms
         };
         self.at = 0;
@@ -76,23 +74,12 @@ impl<'a> Walk<'a> {
         self.start_ms = Some(at_ms - left);
     }
 
-    /// What the cycle under way still holds behind the next programme, and that cycle's number; for the revision that
-    /// follows.
-    pub(super) fn rest(&self) -> (&[u32], u64) {
-        let it = &self.definition.revisions[self.revision];
-        let cycle = self.cycle.unwrap_or_else(|| it.cycle.wrapping_sub(1));
-        (self.order.get(self.at + 1..).unwrap_or_default(), cycle)
-    }
-}
-
-impl Iterator for Walk<'_> {
-    type Item = Programme;
-
-    fn next(&mut self) -> Option<Programme> {
+    /// Takes what comes next.
+    pub fn next(&mut self, definition: &Definition) -> Option<Programme> {
         let start_ms = self.start_ms?;
-        let it = &self.definition.revisions[self.revision];
+        let it = &definition.revisions[self.revision];
         let item = *self.order.get(self.at)? as usize;
-        let revision_end = self.definition.end_of(self.revision);
+        let revision_end = definition.end_of(self.revision);
         let end_ms = start_ms.saturating_add(it.items[item].duration_ms).min(revision_end);
         let (ordinal, sequence) = (self.ordinal, self.sequence);
         let changes = it.first_change + if self.mixed { ordinal - it.first_ordinal } else { 0 };
@@ -102,14 +89,37 @@ impl Iterator for Walk<'_> {
         self.ordinal += 1;
         self.at += 1;
         if end_ms == revision_end {
-            match self.revision + 1 < self.definition.revisions.len() {
-                true => self.seek(self.revision + 1, end_ms),
+            match self.revision + 1 < definition.revisions.len() {
+                true => self.seek(definition, self.revision + 1, end_ms),
                 false => self.start_ms = None,
             }
         } else if self.at == self.order.len() {
             let cycle = self.cycle.map_or(it.cycle, |cycle| cycle.wrapping_add(1));
-            (self.cycle, self.order, self.at) = (Some(cycle), it.order(cycle), 0);
+            (self.cycle, self.order, self.at) = (Some(cycle), it.order(cycle).into(), 0);
         }
         Some(programme)
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// Begins with what is on at an instant; empty before the channel's first.
+    pub fn at(definition: &'a Definition, at_ms: i64) -> Self {
+        Self { definition, cursor: Cursor::at(definition, at_ms) }
+    }
+
+    /// What the cycle under way still holds behind the next programme, and that cycle's number; for the revision that
+    /// follows.
+    pub(super) fn rest(&self) -> (&[u32], u64) {
+        let Cursor { revision, cycle, order, at, .. } = &self.cursor;
+        let cycle = cycle.unwrap_or_else(|| self.definition.revisions[*revision].cycle.wrapping_sub(1));
+        (order.get(at + 1..).unwrap_or_default(), cycle)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Programme;
+
+    fn next(&mut self) -> Option<Programme> {
+        self.cursor.next(self.definition)
     }
 }

@@ -174,10 +174,7 @@ fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let mut ids: Option<Vec<u32>> = None;
     for field in ["channelId", "channelIds"] {
         if let Some(list) = call.query(field)? {
-            let ids = ids.get_or_insert_default();
-            for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-                ids.push(number(field, text)?);
-            }
+            ids.get_or_insert_default().extend(numbers(field, list)?);
         }
     }
     let admin = call.user()?.role == Role::Admin;
@@ -187,6 +184,11 @@ fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
         Some(ids) => ids.contains(&channel.id) && (admin || channel.face.enabled),
     });
     Ok(channels)
+}
+
+/// Ids, separated by commas.
+pub fn numbers(field: &str, list: &str) -> Result<Vec<u32>> {
+    list.split(',').map(str::trim).filter(|text| !text.is_empty()).map(|text| number(field, text)).collect()
 }
 
 /// An id; one that no channel can have is a number still.
@@ -229,17 +231,17 @@ fn at(ms: i64) -> String {
 
 impl GuideEntry {
     pub fn new(channel: &Channel, entry: &Entry<'_>, now: Timestamp) -> Self {
-        let (programme, name) = (&entry.programme, entry.name.clone());
+        let (programme, name) = (&entry.programme, &entry.name);
         let category = &channel.face.category;
         Self {
             id: format!("{}-{}", channel.id, programme.ordinal),
             channel_id: channel.id,
-            title: name.title,
+            title: name.title.to_owned(),
             description: channel.face.description.clone(),
             start: at(programme.start_ms),
             end: at(programme.end_ms),
             icon_url: logo_url(channel),
-            subtitle: name.subtitle,
+            subtitle: name.subtitle.map(str::to_owned),
             season: name.season,
             episode: name.episode,
             year: name.year,

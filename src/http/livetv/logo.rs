@@ -22,11 +22,6 @@ pub async fn logo(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// Where the picture of a channel lies.
-pub fn path(id: u32) -> String {
-    format!("/api/livetv/logos/{id}")
-}
-
 fn draw(id: u32) -> String {
     // Golden angle: neighbours differ the most.
     let hue = (f64::from(id) * 137.507_764).rem_euclid(360.0).round();

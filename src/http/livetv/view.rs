@@ -5,8 +5,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::guide::GuideEntry;
-use super::{logo, request};
+use super::request;
 use crate::domain::channel::{Ask, Channel};
+use crate::domain::lineup;
 use crate::domain::time::instant;
 
 /// A channel.
@@ -117,5 +118,5 @@ impl ChannelView {
 }
 
 pub fn logo_url(channel: &Channel) -> String {
-    channel.face.logo_url.clone().unwrap_or_else(|| logo::path(channel.id))
+    lineup::logo(channel).into_owned()
 }

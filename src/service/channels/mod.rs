@@ -1,6 +1,7 @@
 //! The channels there are: kept in memory, changed one at a time, on disk before anybody hears of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Revision, Wanted};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random;
+use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
 
 mod items;
@@ -26,7 +28,10 @@ const KEPT_MS: i64 = 14 * 24 * 3600 * 1000;
 /// All channels.
 pub struct Channels {
     store: Store,
+    clock: Clock,
     by_id: RwLock<BTreeMap<u32, Arc<Channel>>>,
+    /// When one was changed last, unix ms; when they were read, before the first change.
+    changed_ms: AtomicI64,
     /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
 }
@@ -93,7 +98,7 @@ impl Channels {
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
-    pub fn open(store: Store) -> Result<Self> {
+    pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut given = Given { id: 0, instance: None };
         let mut by_id = BTreeMap::new();
         for (key, kept) in store.scan::<Kept>(Tree::Channels)? {
@@ -110,7 +115,9 @@ impl Channels {
             let channel = Channel { id, tvg_id: kept.tvg_id, face, asks, seed, mode, version, definition };
             by_id.insert(id, Arc::new(channel));
         }
-        Ok(Self { store, by_id: RwLock::new(by_id), editing: tokio::sync::Mutex::new(given) })
+        let changed_ms = clock.now().as_millisecond().into();
+        let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
+        Ok(Self { store, clock, by_id, changed_ms, editing })
     }
 
     /// All channels, by number.
@@ -118,6 +125,11 @@ impl Channels {
         let mut all: Vec<_> = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_by_key(|channel| channel.face.number);
         all
+    }
+
+    /// When one of them was changed last, unix ms.
+    pub fn changed_ms(&self) -> i64 {
+        self.changed_ms.load(Ordering::Relaxed)
     }
 
     /// # Errors
@@ -137,6 +149,7 @@ impl Channels {
         let gone = Kept { tvg_id: channel.tvg_id.clone(), channel: None };
         self.store.put(Tree::Channels, &channel_key(id), &gone).await?;
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         self.forget(id, channel.definition.revisions.iter().map(|revision| revision.number)).await;
         Ok(())
     }
@@ -174,6 +187,7 @@ impl Channels {
         self.store.put(Tree::Channels, &channel_key(channel.id), &kept).await?;
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
+        self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         self.forget(channel.id, dropped.into_iter()).await;
         Ok(channel)
     }

@@ -230,6 +230,11 @@ async fn real_answers_fit_the_document() {
         ("get", "/api/livetv/channels", ""),
         ("get", "/api/livetv/epg", ""),
         ("get", "/api/livetv/now", "?channelId=1"),
+        ("get", "/api/livetv/m3u", ""),
+        ("get", "/api/livetv/m3u", "?format=m3u8"),
+        ("get", "/api/livetv/xmltv", "?days=1"),
+        ("get", "/api/livetv/xmltv.gz", "?days=1"),
+        ("get", "/api/livetv/xmltv", "?days=99"),
         // Refusals have a schema too.
         ("get", "/api/stream/info/full", "?path=relative"),
         ("get", "/api/library", "?path=/etc"),

@@ -175,7 +175,7 @@ async fn what_is_on_disk_is_what_is_aired() {
     send(&server, Method::DELETE, &format!("{CHANNELS}/{}", gone["id"]), &json!({})).await;
 
     let held = server.service.channels.all();
-    let read = Channels::open(server.service.store.clone()).unwrap().all();
+    let read = Channels::open(server.service.store.clone(), server.service.clock.clone()).unwrap().all();
     assert_eq!((held.len(), read.len()), (1, 1));
     let (held, read) = (&held[0], &read[0]);
     assert_eq!(held.definition, read.definition);

@@ -10,6 +10,7 @@ use crate::kit::answer::{refused, success};
 use crate::kit::{Server, film};
 
 mod channels;
+mod export;
 mod guide;
 
 const CHANNELS: &str = "/api/livetv/channels";

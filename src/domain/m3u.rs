@@ -1,0 +1,81 @@
+//! The lineup as an M3U playlist (contract section 12).
+
+use crate::domain::channel::Channel;
+use crate::domain::lineup::{Naming, absolute, logo};
+
+/// How to write it.
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Address of this server, without a slash at its end.
+    pub base: String,
+    pub naming: Naming,
+    /// The address of the guide that belongs to it.
+    pub guide: String,
+}
+
+/// The first line.
+pub fn head(style: &Style) -> String {
+    let guide = attribute("url-tvg", &style.guide) + &attribute("x-tvg-url", &style.guide);
+    format!("#EXTM3U{guide}\n")
+}
+
+/// The two lines of a channel. `query` is what its link carries, such as a token; without a question mark.
+pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
+    let (face, id) = (&channel.face, style.naming.of(channel));
+    let base = &style.base;
+    let mut line = String::from("#EXTINF:-1");
+    for (name, value) in [
+        ("tvg-id", &*id),
+        ("tvg-chno", &face.number.to_string()),
+        ("tvg-name", &face.name),
+        ("tvg-logo", &absolute(base, logo(channel))),
+        ("group-title", &face.category),
+        ("channel-id", &channel.tvg_id),
+        ("CUID", &channel.tvg_id),
+        ("tvc-stream-vcodec", "h264"),
+        ("tvc-stream-acodec", "aac"),
+    ] {
+        line.push_str(&attribute(name, value));
+    }
+    // Jellyfin takes what stands behind the last comma for the name.
+    let shown: String = face.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let link = format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id);
+    match query {
+        "" => format!("{line},{shown}\n{link}\n"),
+        query => format!("{line},{shown}\n{link}?{query}\n"),
+    }
+}
+
+/// An attribute with a space before it; nothing when it says nothing. There is no way to escape a quote.
+fn attribute(name: &str, value: &str) -> String {
+    let value: String = value.chars().filter(|c| !c.is_control()).map(|c| if c == '"' { '\'' } else { c }).collect();
+    if value.trim().is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::tests::channel;
+
+    #[test]
+    fn names_cannot_break_a_line_or_an_attribute() {
+        let mut hard = channel(12);
+        hard.face.name = "News, \"late\",\u{7} und  spät 🎬".into();
+        hard.face.category = "A\"B\nC".into();
+        hard.face.logo_url = Some("https://art.example/1.png".into());
+        let style = Style { base: "http://tv:8470".into(), naming: Naming::Stable, guide: "http://tv:8470/g".into() };
+        assert_eq!(head(&style), "#EXTM3U url-tvg=\"http://tv:8470/g\" x-tvg-url=\"http://tv:8470/g\"\n");
+        assert_eq!(
+            entry(&hard, &style, "token=t"),
+            "#EXTINF:-1 tvg-id=\"ch-12.home\" tvg-chno=\"12\" tvg-name=\"News, 'late', und  spät 🎬\" \
+             tvg-logo=\"https://art.example/1.png\" group-title=\"A'BC\" channel-id=\"ch-12.home\" \
+             CUID=\"ch-12.home\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",News \"late\" und spät 🎬\n\
+             http://tv:8470/api/livetv/watch/12/live.m3u8?token=t\n"
+        );
+        let plain = entry(&channel(3), &Style { naming: Naming::Number, ..style }, "");
+        assert!(plain.starts_with("#EXTINF:-1 tvg-id=\"3\" tvg-chno=\"3\" tvg-name=\"Channel 3\" "), "{plain}");
+        assert!(plain.contains(" tvg-logo=\"http://tv:8470/api/livetv/logos/3\"") && !plain.contains("group-title"));
+        assert!(plain.ends_with(",Channel 3\nhttp://tv:8470/api/livetv/watch/3/live.m3u8\n"), "{plain}");
+    }
+}

@@ -1,0 +1,43 @@
+//! The order of the cycle that was asked for last: guide, playlist and validators all ask for the one that is on.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Revision;
+
+/// One order, remembered. It is worked out of the revision alone, so copies need none and all are alike.
+#[derive(Default)]
+pub struct Memo(Mutex<Option<(u64, Arc<[u32]>)>>);
+
+impl Revision {
+    /// As [`Revision::order`], remembered until another cycle is asked for.
+    pub(super) fn order_known(&self, cycle: u64) -> Arc<[u32]> {
+        let mut known = self.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((number, order)) = &*known
+            && *number == cycle
+        {
+            return order.clone();
+        }
+        let order: Arc<[u32]> = self.order(cycle).into();
+        *known = Some((cycle, order.clone()));
+        order
+    }
+}
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Memo {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Memo")
+    }
+}

@@ -1,0 +1,36 @@
+//! Which items were on before.
+
+use std::collections::HashSet;
+
+use super::{Definition, Walk};
+
+impl Definition {
+    /// Ids of the items that were on before an instant, as far back as revisions are kept. None when whatever is on from
+    /// there to `to_ms` was on before.
+    pub fn shown_before(&self, from_ms: i64, to_ms: i64) -> Option<HashSet<u64>> {
+        let mut shown = HashSet::new();
+        let mut all_of_last = false;
+        for (number, revision) in self.revisions.iter().enumerate() {
+            if revision.start_ms >= from_ms {
+                // Comes, with items of its own, before the span is over?
+                all_of_last &= revision.start_ms >= to_ms;
+                break;
+            }
+            let end_ms = self.end_of(number).min(from_ms);
+            let round_ms = revision.length_of(&revision.head).saturating_add(revision.cycle_ms());
+            all_of_last = revision.start_ms.saturating_add(round_ms) <= end_ms;
+            if all_of_last {
+                // Most channels: a whole cycle has passed.
+                if number + 1 < self.revisions.len() {
+                    shown.extend(revision.items.iter().map(|item| item.id));
+                }
+                continue;
+            }
+            let aired = Walk::at(self, revision.start_ms).take_while(|programme| programme.start_ms < end_ms);
+            // What is on at the instant itself was not on before for that.
+            let aired = aired.filter(|programme| programme.end_ms <= from_ms);
+            shown.extend(aired.map(|programme| self.item(&programme).id));
+        }
+        if all_of_last { None } else { Some(shown) }
+    }
+}

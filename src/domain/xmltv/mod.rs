@@ -1,0 +1,169 @@
+//! The guide as XMLTV (contract section 13), written straight into bytes, piece by piece.
+//!
+//! What is the same every time an item is aired (title to episode number) is written once for each guide and copied from
+//! then on: a programme costs its two times and a copy.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+
+use crate::domain::channel::Channel;
+use crate::domain::guide::Name;
+use crate::domain::lineup::{Naming, absolute, logo};
+use crate::domain::schedule::{Cursor, Item};
+
+mod text;
+
+use text::{escape, stamp};
+
+/// How to write it.
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Address of this server, without a slash at its end.
+    pub base: String,
+    pub naming: Naming,
+    /// Times with the offset of the channel's own zone; in UTC else.
+    pub local: bool,
+    /// Numbers as `lcn`, which the DTD does not know but Kodi and TVHeadend do.
+    pub lcn: bool,
+}
+
+/// Everything before the channels.
+pub fn head(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE tv SYSTEM \"xmltv.dtd\">\n");
+    let version = env!("CARGO_PKG_VERSION");
+    let tv = format!("<tv source-info-name=\"Hearthcast\" generator-info-name=\"Hearthcast {version}\">\n");
+    out.extend_from_slice(tv.as_bytes());
+}
+
+/// What closes it.
+pub const TAIL: &[u8] = b"</tv>\n";
+
+/// One channel as it is called.
+pub fn channel(out: &mut Vec<u8>, channel: &Channel, style: &Style) {
+    let face = &channel.face;
+    out.extend_from_slice(b"<channel id=\"");
+    escape(out, &style.naming.of(channel));
+    out.extend_from_slice(b"\">");
+    element(out, "display-name", &face.name);
+    element(out, "display-name", &format!("{} {}", face.number, face.name));
+    element(out, "display-name", &face.number.to_string());
+    if style.lcn {
+        element(out, "lcn", &face.number.to_string());
+    }
+    out.extend_from_slice(b"<icon src=\"");
+    escape(out, &absolute(&style.base, logo(channel)));
+    out.extend_from_slice(b"\"/></channel>\n");
+}
+
+/// The programmes of one channel, one after the other.
+pub struct Programmes {
+    channel: Arc<Channel>,
+    cursor: Cursor,
+    to_ms: i64,
+    zone: Option<TimeZone>,
+    id: String,
+    /// Items that were on before; None when that is so of all.
+    shown: Option<HashSet<u64>>,
+    /// What was written of the items of one revision: where it lies in `text`.
+    revision: usize,
+    written: Vec<Option<(usize, usize)>>,
+    text: Vec<u8>,
+}
+
+impl Programmes {
+    /// Those that are on between two instants.
+    pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, style: &Style) -> Self {
+        let definition = &channel.definition;
+        let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
+        Self {
+            cursor: Cursor::at(definition, from_ms.max(first)),
+            to_ms,
+            zone: if style.local { TimeZone::get(&channel.face.timezone).ok() } else { None },
+            id: style.naming.of(&channel).into_owned(),
+            shown: definition.shown_before(from_ms, to_ms),
+            revision: usize::MAX,
+            written: Vec::new(),
+            text: Vec::new(),
+            channel,
+        }
+    }
+
+    /// Writes the next; false when there is none.
+    pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        let definition = &self.channel.definition;
+        let Some(programme) = self.cursor.next(definition).filter(|programme| programme.start_ms < self.to_ms) else {
+            return false;
+        };
+        if programme.revision != self.revision {
+            self.revision = programme.revision;
+            self.text.clear();
+            self.written.clear();
+            self.written.resize(definition.revisions[programme.revision].items.len(), None);
+        }
+        let item = definition.item(&programme);
+        let (from, to) = *self.written[programme.item].get_or_insert_with(|| {
+            let from = self.text.len();
+            describe(&mut self.text, item, &self.id, &self.channel);
+            (from, self.text.len())
+        });
+        out.extend_from_slice(b"<programme start=\"");
+        stamp(out, programme.start_ms, self.zone.as_ref());
+        out.extend_from_slice(b"\" stop=\"");
+        stamp(out, programme.end_ms, self.zone.as_ref());
+        out.extend_from_slice(&self.text[from..to]);
+        let fresh = self.shown.as_mut().is_some_and(|shown| shown.insert(item.id));
+        let end: &[u8] = match fresh {
+            false => b"<previously-shown/></programme>\n",
+            true if Name::read(&item.title, &item.path).episode.is_some() => b"<new/></programme>\n",
+            true => b"<premiere/></programme>\n",
+        };
+        out.extend_from_slice(end);
+        true
+    }
+}
+
+/// What is said of an item whenever it is on, in the order of the DTD.
+fn describe(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Channel) {
+    let name = Name::read(&item.title, &item.path);
+    out.extend_from_slice(b"\" channel=\"");
+    escape(out, id);
+    out.extend_from_slice(b"\">");
+    element(out, "title", name.title);
+    if let Some(subtitle) = name.subtitle {
+        element(out, "sub-title", subtitle);
+    }
+    if !channel.face.description.trim().is_empty() {
+        element(out, "desc", &channel.face.description);
+    }
+    if let Some(year) = name.year {
+        element(out, "date", &year.to_string());
+    }
+    if !channel.face.category.trim().is_empty() {
+        element(out, "category", &channel.face.category);
+    }
+    let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);
+    if let (Some(season), Some(episode)) = (name.season, name.episode) {
+        let _ = write!(out, "<episode-num system=\"onscreen\">S{season:02}E{episode:02}</episode-num>");
+        if season >= 1 && episode >= 1 {
+            // Counted from zero.
+            let (season, episode) = (season - 1, episode - 1);
+            let _ = write!(out, "<episode-num system=\"xmltv_ns\">{season}.{episode}.</episode-num>");
+        }
+    }
+}
+
+fn element(out: &mut Vec<u8>, name: &str, text: &str) {
+    out.push(b'<');
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'>');
+    escape(out, text);
+    out.extend_from_slice(b"</");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'>');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Text and times as XMLTV has them.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Writes text so that it means itself, without the characters XML 1.0 (section 2.2) has no way to write.
+pub fn escape(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        let (instead, long): (&[u8], usize) = match bytes[at] {
+            b'&' => (b"&amp;", 1),
+            b'<' => (b"&lt;", 1),
+            b'>' => (b"&gt;", 1),
+            b'"' => (b"&quot;", 1),
+            // Kept as they are, attributes would turn them into spaces.
+            b'\t' | b'\n' | b'\r' => (b" ", 1),
+            0..=0x1f => (b"", 1),
+            // U+FFFE and U+FFFF.
+            0xef if bytes[at + 1] == 0xbf && bytes[at + 2] >= 0xbe => (b"", 3),
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        out.extend_from_slice(&bytes[from..at]);
+        out.extend_from_slice(instead);
+        at += long;
+        from = at;
+    }
+    out.extend_from_slice(&bytes[from..]);
+}
+
+/// Writes an instant as `YYYYMMDDhhmmss +hhmm`, to the second it lies in.
+pub fn stamp(out: &mut Vec<u8>, at_ms: i64, zone: Option<&TimeZone>) {
+    let second = at_ms.div_euclid(1000);
+    let offset = zone
+        .zip(Timestamp::from_second(second).ok())
+        .map_or(0, |(zone, at)| i64::from(zone.to_offset(at).seconds()) / 60);
+    let local = second + offset * 60;
+    let (day, rest) = (local.div_euclid(86_400), local.rem_euclid(86_400) as u32);
+    let (year, month, date) = civil(day);
+    let mut text = *b"00000000000000 +0000";
+    let mut put = |at: usize, value: u32| {
+        text[at] = b'0' + (value / 10 % 10) as u8;
+        text[at + 1] = b'0' + (value % 10) as u8;
+    };
+    put(0, year / 100);
+    put(2, year % 100);
+    put(4, month);
+    put(6, date);
+    put(8, rest / 3600);
+    put(10, rest / 60 % 60);
+    put(12, rest % 60);
+    let away = offset.unsigned_abs() as u32;
+    put(16, away / 60);
+    put(18, away % 60);
+    if offset < 0 {
+        text[15] = b'-';
+    }
+    out.extend_from_slice(&text);
+}
+
+/// Year, month and day of a day counted from 1970, by the calendar of years that begin in March, so that the day that
+/// may lack is the last.
+fn civil(day: i64) -> (u32, u32, u32) {
+    // Days since 1 March of the year 0; an era is 400 years.
+    let day = (day + 719_468).clamp(0, 3_652_425);
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    ((era * 400 + year + next) as u32, month as u32, date as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let zones = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Australia/Lord_Howe"];
+        let zones = zones.map(|name| TimeZone::get(name).unwrap());
+        // From 1900 to 2200, at steps that meet every hour and both sides of every change.
+        for at in (-2_208_988_800_000..7_258_118_400_000i64).step_by(1_000_003 * 977) {
+            let instant = Timestamp::from_millisecond(at).unwrap();
+            for zone in &zones {
+                let local = zone.to_offset(instant).seconds() % 60 == 0;
+                let expected = instant.to_zoned(zone.clone()).strftime("%Y%m%d%H%M%S %z").to_string();
+                let mut text = Vec::new();
+                stamp(&mut text, at, Some(zone));
+                // Offsets of old had seconds, which XMLTV cannot say.
+                assert!(!local || text == expected.as_bytes(), "{expected} {:?}", String::from_utf8_lossy(&text));
+            }
+        }
+        let mut text = Vec::new();
+        stamp(&mut text, 1_787_508_000_999, None);
+        assert_eq!(text, b"20260823180000 +0000");
+    }
+
+    #[test]
+    fn what_xml_cannot_say_is_left_out() {
+        let mut out = Vec::new();
+        escape(&mut out, "a<b> & \"c\"\u{0}\u{1f}\u{fffe}\u{ffff}\u{fffd}\u{7f}\r\n\tö🎬]]>");
+        assert_eq!(String::from_utf8(out).unwrap(), "a&lt;b&gt; &amp; &quot;c&quot;\u{fffd}\u{7f}   ö🎬]]&gt;");
+    }
+}

@@ -1,0 +1,348 @@
+//! `GET /api/livetv/m3u` and `/api/livetv/xmltv`: the lineup for players elsewhere (contract sections 12 and 13).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue,
+    LAST_MODIFIED, REFERRER_POLICY, VARY,
+};
+use http::{HeaderMap, StatusCode};
+use warp::reply::Response;
+
+use crate::domain::channel::Channel;
+use crate::domain::lineup::Naming;
+use crate::domain::xmltv::Programmes;
+use crate::domain::{m3u, xmltv};
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::conditional::{Outcome, Validators};
+use crate::http::pieces::{self, Gzip, PIECE_BYTES};
+use crate::http::reply;
+use crate::service::Service;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// The lineup as an M3U playlist
+///
+/// Addresses in it begin with `public_base_url`, or else with the address that was asked.
+#[utoipa::path(get, path = "/api/livetv/m3u",
+    params(
+        ("channelIds" = Option<String>, Query, description = "Only these, separated by commas"),
+        ("category" = Option<String>, Query, description = "Only those of this category"),
+        ("tvgId" = Option<String>, Query, description = "What players know channels by: `stable` (when absent), `number` or `name`"),
+        ("format" = Option<String>, Query, description = "`m3u` (when absent) or `m3u8`: the content type"),
+        ("download" = Option<String>, Query, description = "`1`: as a file to keep"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of a playlist that is known"),
+    ),
+    responses(
+        (status = 200, description = "Enabled channels, by number",
+            content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
+        (status = 304, description = "The playlist that is known still stands"),
+        (status = 400, description = "`VALIDATION_ERROR`")))]
+pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
+    let content_type = match call.query("format")? {
+        None | Some("m3u") => "audio/x-mpegurl; charset=utf-8",
+        Some("m3u8") => "application/vnd.apple.mpegurl",
+        Some(_) => return Err(Error::field("format", "must be m3u or m3u8")),
+    };
+    let channels = listed(&service, &call)?;
+    let (base, naming) = (base(&service, &call)?, naming(&call)?);
+    let guide = format!("{base}/api/livetv/xmltv{}", narrowed(&call)?);
+    let style = m3u::Style { base, naming, guide };
+    let mut tag = Tag::new("l");
+    tag.add(format!("{style:?}").as_bytes());
+    channels.iter().for_each(|channel| tag.add_channel(channel));
+    let name = if content_type.starts_with("audio") { "channels.m3u" } else { "channels.m3u8" };
+    let kind = if flag(&call, "download")? { "attachment" } else { "inline" };
+    let mut channels = channels.into_iter();
+    let mut begun = false;
+    let pieces = std::iter::from_fn(move || {
+        let mut text = String::new();
+        if !begun {
+            text.push_str(&m3u::head(&style));
+            begun = true;
+        }
+        while text.len() < PIECE_BYTES
+            && let Some(channel) = channels.next()
+        {
+            text.push_str(&m3u::entry(&channel, &style, ""));
+        }
+        Some(Bytes::from(text)).filter(|text| !text.is_empty())
+    });
+    let mut response =
+        Export { tag, modified: None, packed: false }.answer(&service, &call.headers, content_type, pieces)?;
+    let disposition = HeaderValue::try_from(format!("{kind}; filename=\"{name}\"")).map_err(Error::internal)?;
+    response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
+    Ok(response)
+}
+
+/// The guide as XMLTV
+///
+/// From midnight UTC `prevDays` ago to the midnight that is at least `days` away: it stays the same all day, unless a
+/// channel is changed.
+#[utoipa::path(get, path = "/api/livetv/xmltv",
+    params(
+        ("days" = Option<u32>, Query, description = "How far ahead, 1 to 14; 3 when absent"),
+        ("prevDays" = Option<u32>, Query, description = "How far back, 0 to 7; 1 when absent"),
+        ("channelIds" = Option<String>, Query, description = "Only these, separated by commas"),
+        ("category" = Option<String>, Query, description = "Only those of this category"),
+        ("tvgId" = Option<String>, Query, description = "As for the playlist"),
+        ("tz" = Option<String>, Query, description = "`utc` (when absent), or `local`: times with the offset of each channel's zone"),
+        ("lcn" = Option<String>, Query, description = "`1`: numbers as `lcn` too, which the DTD does not know"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
+    ),
+    responses(
+        (status = 200, description = "Valid by the XMLTV DTD; gzip where it is accepted", body = String, content_type = "application/xml"),
+        (status = 304, description = "The guide that is known still stands"),
+        (status = 400, description = "`VALIDATION_ERROR`")))]
+pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
+    guide(&service, &call, false)
+}
+
+/// The guide as XMLTV, as a file that is compressed
+#[utoipa::path(get, path = "/api/livetv/xmltv.gz",
+    params(
+        ("days" = Option<u32>, Query, description = "As for `/api/livetv/xmltv`; so are the others"),
+        ("prevDays" = Option<u32>, Query),
+        ("channelIds" = Option<String>, Query),
+        ("category" = Option<String>, Query),
+        ("tvgId" = Option<String>, Query),
+        ("tz" = Option<String>, Query),
+        ("lcn" = Option<String>, Query),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
+    ),
+    responses(
+        (status = 200, description = "The same guide", body = Vec<u8>, content_type = "application/gzip"),
+        (status = 304, description = "The guide that is known still stands"),
+        (status = 400, description = "`VALIDATION_ERROR`")))]
+pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
+    guide(&service, &call, true)
+}
+
+fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
+    let days = count(call, "days", 3, 1..=14)?;
+    let back = count(call, "prevDays", 1, 0..=7)?;
+    let local = match call.query("tz")? {
+        None | Some("utc") => false,
+        Some("local") => true,
+        Some(_) => return Err(Error::field("tz", "must be utc or local")),
+    };
+    let style = xmltv::Style { base: base(service, call)?, naming: naming(call)?, local, lcn: flag(call, "lcn")? };
+    let channels = listed(service, call)?;
+    let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
+    let (from, to) = (midnight - back * DAY_MS, midnight + (days + 1) * DAY_MS);
+    let mut tag = Tag::new("x");
+    tag.add(format!("{style:?} {from} {to}").as_bytes());
+    channels.iter().for_each(|channel| tag.add_channel(channel));
+    let modified = service.channels.changed_ms().max(midnight);
+    let pieces = Guide { channels, style, from, to, state: State::Head };
+    let content_type = if packed { "application/gzip" } else { "application/xml; charset=utf-8" };
+    let mut response =
+        Export { tag, modified: Some(modified), packed }.answer(service, &call.headers, content_type, pieces)?;
+    if packed {
+        let name = HeaderValue::from_static("inline; filename=\"xmltv.xml.gz\"");
+        response.headers_mut().insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+/// What an answer is known by, worked out of what it is made of: long before it is made.
+struct Tag {
+    kind: &'static str,
+    hasher: blake3::Hasher,
+}
+
+impl Tag {
+    fn new(kind: &'static str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(env!("CARGO_PKG_VERSION").as_bytes());
+        Self { kind, hasher }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    }
+
+    fn add_channel(&mut self, channel: &Channel) {
+        self.add(channel.tvg_id.as_bytes());
+        self.hasher.update(&channel.version.to_le_bytes());
+    }
+}
+
+/// An answer in pieces, with what says whether it is known already.
+struct Export {
+    tag: Tag,
+    modified: Option<i64>,
+    /// The bytes are a compressed file themselves, whatever the client accepts.
+    packed: bool,
+}
+
+impl Export {
+    fn answer(
+        self,
+        service: &Service,
+        headers: &HeaderMap,
+        content_type: &'static str,
+        pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
+    ) -> Result<Response> {
+        let encoded = !self.packed && pieces::takes_gzip(headers);
+        let suffix = if encoded || self.packed { "-gz" } else { "" };
+        let etag = format!("\"{}-{}{suffix}\"", self.tag.kind, &self.tag.hasher.finalize().to_hex()[..24]);
+        // A date of this very second could be that of another state as well.
+        let now_ms = service.clock.now().as_millisecond();
+        let modified = self.modified.filter(|modified| now_ms - modified > 2000);
+        let modified = modified.and_then(|ms| u64::try_from(ms / 1000).ok());
+        let modified = modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let mut response = match (Validators { etag: &etag, modified }).evaluate(headers) {
+            Outcome::NotModified => {
+                let mut response = reply::empty();
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response
+            }
+            Outcome::Failed => return Err(Error::new(Code::PreconditionFailed, "another state is there")),
+            Outcome::Proceed => {
+                let mut response =
+                    if encoded || self.packed { pieces::stream(Gzip::new(pieces)) } else { pieces::stream(pieces) };
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+                if encoded {
+                    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                }
+                response
+            }
+        };
+        let headers = response.headers_mut();
+        let mut set = |name: HeaderName, value: String| -> Result<()> {
+            headers.insert(name, HeaderValue::try_from(value).map_err(Error::internal)?);
+            Ok(())
+        };
+        set(ETAG, etag)?;
+        set(CACHE_CONTROL, "private, no-cache".to_owned())?;
+        set(REFERRER_POLICY, "no-referrer".to_owned())?;
+        set(VARY, "accept-encoding, host".to_owned())?;
+        if let Some(modified) = modified {
+            set(LAST_MODIFIED, httpdate::fmt_http_date(modified))?;
+        }
+        Ok(response)
+    }
+}
+
+/// The guide, piece by piece.
+struct Guide {
+    channels: Vec<Arc<Channel>>,
+    style: xmltv::Style,
+    from: i64,
+    to: i64,
+    state: State,
+}
+
+enum State {
+    Head,
+    /// Which channel is named next.
+    Channels(usize),
+    /// Which channel's programmes are written, and those of it that are left.
+    Programmes(usize, Option<Box<Programmes>>),
+    Done,
+}
+
+impl Iterator for Guide {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut out = Vec::with_capacity(PIECE_BYTES + 8 * 1024);
+        while out.len() < PIECE_BYTES {
+            match &mut self.state {
+                State::Head => {
+                    xmltv::head(&mut out);
+                    self.state = State::Channels(0);
+                }
+                State::Channels(at) => match self.channels.get(*at) {
+                    Some(channel) => {
+                        xmltv::channel(&mut out, channel, &self.style);
+                        *at += 1;
+                    }
+                    None => self.state = State::Programmes(0, None),
+                },
+                State::Programmes(at, writing) => match (writing.as_mut(), self.channels.get(*at)) {
+                    (Some(programmes), _) => {
+                        while out.len() < PIECE_BYTES {
+                            if !programmes.write(&mut out) {
+                                self.state = State::Programmes(*at + 1, None);
+                                break;
+                            }
+                        }
+                    }
+                    (None, Some(channel)) => {
+                        let programmes = Programmes::new(channel.clone(), self.from, self.to, &self.style);
+                        *writing = Some(Box::new(programmes));
+                    }
+                    (None, None) => {
+                        out.extend_from_slice(xmltv::TAIL);
+                        self.state = State::Done;
+                    }
+                },
+                State::Done => break,
+            }
+        }
+        Some(Bytes::from(out)).filter(|out| !out.is_empty())
+    }
+}
+
+/// The channels that are exported, by number.
+fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
+    let ids = call.query("channelIds")?.map(|list| super::guide::numbers("channelIds", list)).transpose()?;
+    let category = call.query("category")?;
+    let mut channels = service.channels.all();
+    channels.retain(|channel| {
+        channel.face.enabled
+            && ids.as_ref().is_none_or(|ids| ids.contains(&channel.id))
+            && category.is_none_or(|category| channel.face.category == category)
+    });
+    Ok(channels)
+}
+
+/// What a playlist's guide is asked for, so that both name the same channels alike.
+fn narrowed(call: &Call) -> Result<String> {
+    let mut query = String::new();
+    for name in ["channelIds", "category", "tvgId"] {
+        if let Some(value) = call.query(name)? {
+            let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+            query.push_str(&format!("{}{name}={value}", if query.is_empty() { '?' } else { '&' }));
+        }
+    }
+    Ok(query)
+}
+
+fn naming(call: &Call) -> Result<Naming> {
+    let text = call.query("tvgId")?.unwrap_or("stable");
+    Naming::read(text).ok_or_else(|| Error::field("tvgId", "must be stable, number or name"))
+}
+
+/// Where this server is reached: as configured, or as the client did.
+fn base(service: &Service, call: &Call) -> Result<String> {
+    if let Some(base) = &service.config.public_base_url {
+        return Ok(base.trim_end_matches('/').to_owned());
+    }
+    let host = call.header(HOST).filter(|host| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
+    });
+    host.map(|host| format!("http://{host}"))
+        .ok_or_else(|| Error::new(Code::BadRequest, "the Host header is no address"))
+}
+
+fn flag(call: &Call, name: &str) -> Result<bool> {
+    match call.query(name)? {
+        None | Some("" | "0" | "false") => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(_) => Err(Error::field(name, "must be 1 or 0")),
+    }
+}
+
+fn count(call: &Call, name: &str, absent: i64, within: std::ops::RangeInclusive<i64>) -> Result<i64> {
+    let Some(text) = call.query(name)? else { return Ok(absent) };
+    text.parse()
+        .ok()
+        .filter(|value| within.contains(value))
+        .ok_or_else(|| Error::field(name, format!("must be an integer from {} to {}", within.start(), within.end())))
+}

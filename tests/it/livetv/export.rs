@@ -1,0 +1,288 @@
+//! `/api/livetv/m3u` and `/api/livetv/xmltv`.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::time::Duration;
+
+use quick_xml::events::{BytesStart, Event};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{CHANNELS, add, get, send, sounds};
+use crate::kit::answer::{refused, success};
+use crate::kit::{self, Server};
+
+/// A child: its name, whether it must be there, whether it may repeat.
+type Child = (&'static str, bool, bool);
+
+/// What may stand in an element, in this order (xmltv.dtd 0.6).
+const MODEL: [(&str, &[Child]); 3] = [
+    ("tv", &[("channel", false, true), ("programme", false, true)]),
+    ("channel", &[("display-name", true, true), ("icon", false, true), ("url", false, true)]),
+    (
+        "programme",
+        &[
+            ("title", true, true),
+            ("sub-title", false, true),
+            ("desc", false, true),
+            ("credits", false, false),
+            ("date", false, false),
+            ("category", false, true),
+            ("keyword", false, true),
+            ("language", false, false),
+            ("orig-language", false, false),
+            ("length", false, false),
+            ("icon", false, true),
+            ("url", false, true),
+            ("country", false, true),
+            ("episode-num", false, true),
+            ("video", false, false),
+            ("audio", false, false),
+            ("previously-shown", false, false),
+            ("premiere", false, false),
+            ("last-chance", false, false),
+            ("new", false, false),
+        ],
+    ),
+];
+
+/// Attributes of the elements we write, and which of them must be there.
+const ATTRIBUTES: [(&str, &[&str], &[&str]); 6] = [
+    ("tv", &[], &["date", "source-info-url", "source-info-name", "generator-info-name", "generator-info-url"]),
+    ("channel", &["id"], &[]),
+    ("programme", &["start", "channel"], &["stop", "catchup-id"]),
+    ("icon", &["src"], &["width", "height"]),
+    ("length", &["units"], &[]),
+    ("episode-num", &[], &["system"]),
+];
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Element {
+    name: String,
+    attributes: HashMap<String, String>,
+    text: String,
+    children: Vec<Element>,
+}
+
+impl Element {
+    fn of(start: &BytesStart<'_>) -> Self {
+        let attributes = start.attributes().map(|one| {
+            let one = one.unwrap();
+            (String::from_utf8(one.key.0.to_vec()).unwrap(), one.unescape_value().unwrap().into_owned())
+        });
+        Self {
+            name: String::from_utf8(start.name().0.to_vec()).unwrap(),
+            attributes: attributes.collect(),
+            ..Self::default()
+        }
+    }
+
+    fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Element> {
+        let name = name.to_owned();
+        self.children.iter().filter(move |child| child.name == name)
+    }
+
+    fn text_of<'a>(&'a self, name: &str) -> &'a str {
+        self.all(name).next().map_or("", |child| &child.text)
+    }
+}
+
+/// Reads a guide, and holds it against the DTD.
+fn read(text: &str) -> Element {
+    let mut reader = quick_xml::Reader::from_str(text);
+    let mut open = vec![Element::default()];
+    loop {
+        match reader.read_event().unwrap() {
+            Event::Start(start) => open.push(Element::of(&start)),
+            Event::Empty(start) => open.last_mut().unwrap().children.push(Element::of(&start)),
+            Event::End(_) => {
+                let done = open.pop().unwrap();
+                open.last_mut().unwrap().children.push(done);
+            }
+            Event::Text(text) => open.last_mut().unwrap().text.push_str(&text.decode().unwrap()),
+            Event::GeneralRef(name) => {
+                let name = format!("&{};", name.decode().unwrap());
+                open.last_mut().unwrap().text.push_str(&quick_xml::escape::unescape(&name).unwrap());
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(open.len(), 1, "everything is closed");
+    let tv = open[0].children.remove(0);
+    assert_eq!((tv.name.as_str(), open[0].children.len()), ("tv", 0));
+    valid(&tv);
+    tv
+}
+
+fn valid(element: &Element) {
+    let model = MODEL.iter().find(|(name, _)| *name == element.name).map_or(&[][..], |(_, model)| model);
+    let mut at = 0;
+    for child in &element.children {
+        let here = model[at..].iter().position(|(name, ..)| *name == child.name);
+        at += here.unwrap_or_else(|| panic!("{} does not belong here in {element:?}", child.name));
+        let repeats = element.all(&child.name).count() > 1;
+        assert!(model[at].2 || !repeats, "{} is there twice in {element:?}", child.name);
+        valid(child);
+    }
+    for (name, must, _) in model {
+        assert!(!must || element.all(name).next().is_some(), "{name} is missing in {element:?}");
+    }
+    let (_, must, may) = ATTRIBUTES.iter().find(|(name, ..)| *name == element.name).unwrap_or(&("", &[], &[]));
+    assert!(must.iter().all(|name| element.attributes.contains_key(*name)), "{element:?}");
+    assert!(element.attributes.keys().all(|name| must.contains(&&**name) || may.contains(&&**name)), "{element:?}");
+    assert!(element.children.is_empty() || element.text.trim().is_empty(), "{element:?}");
+}
+
+async fn text(server: &Server, target: &str) -> String {
+    let answer = server.get(target).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{target}");
+    answer.text().await.unwrap()
+}
+
+/// Three channels, the last of them off.
+async fn lineup(server: &Server, files: &[std::path::PathBuf]) -> Vec<Value> {
+    let items: Vec<Value> = files.iter().map(|path| json!({"path": path})).collect();
+    let mut made = Vec::new();
+    for (number, name, category, description) in
+        [(20, "Two, \"2\" <&> 🎬", "Kids & Co", "all\nday"), (5, "Five", "", ""), (7, "Off", "Kids & Co", "")]
+    {
+        let body = json!({"name": name, "number": number, "category": category, "enabled": name != "Off",
+            "startAt": "2026-01-01T00:00:00Z", "items": items, "guide": {"description": description}});
+        made.push(add(server, &body).await);
+    }
+    made
+}
+
+#[tokio::test]
+async fn a_playlist_names_every_channel_that_is_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sounds(folder.path(), &[1800]);
+    let server = kit::server(&[folder.path()]).await;
+    let made = lineup(&server, &files).await;
+    let (two, five) = (&made[0], &made[1]);
+    let answer = server.get("/api/livetv/m3u").send().await.unwrap();
+    let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("content-type"), "audio/x-mpegurl; charset=utf-8");
+    assert_eq!(header("content-disposition"), "inline; filename=\"channels.m3u\"");
+    let etag = header("etag");
+    let playlist = answer.text().await.unwrap();
+    let (base, guide) = (&server.base, format!("{}/api/livetv/xmltv", server.base));
+    let id = |channel: &Value| channel["tvgId"].as_str().unwrap().to_owned();
+    let expected = format!(
+        "#EXTM3U url-tvg=\"{guide}\" x-tvg-url=\"{guide}\"\n\
+         #EXTINF:-1 tvg-id=\"{0}\" tvg-chno=\"5\" tvg-name=\"Five\" tvg-logo=\"{base}/api/livetv/logos/{1}\" \
+         channel-id=\"{0}\" CUID=\"{0}\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",Five\n\
+         {base}/api/livetv/watch/{1}/live.m3u8\n\
+         #EXTINF:-1 tvg-id=\"{2}\" tvg-chno=\"20\" tvg-name=\"Two, '2' <&> 🎬\" \
+         tvg-logo=\"{base}/api/livetv/logos/{3}\" group-title=\"Kids & Co\" channel-id=\"{2}\" CUID=\"{2}\" \
+         tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",Two \"2\" <&> 🎬\n\
+         {base}/api/livetv/watch/{3}/live.m3u8\n",
+        id(five),
+        five["id"],
+        id(two),
+        two["id"],
+    );
+    assert_eq!(playlist, expected);
+    let known = server.get("/api/livetv/m3u").header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!((known.status().as_u16(), known.bytes().await.unwrap().len()), (304, 0));
+
+    // Players keep favourites by these, whatever a channel is called.
+    let target = format!("{CHANNELS}/{}", five["id"]);
+    success(send(&server, Method::PATCH, &target, &json!({"name": "Renamed", "number": 99})).await, 200).await;
+    let again = server.get("/api/livetv/m3u").header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!(again.status(), 200);
+    let again = again.text().await.unwrap();
+    assert!(again.contains(&format!("tvg-id=\"{}\" tvg-chno=\"99\" tvg-name=\"Renamed\"", id(five))), "{again}");
+
+    let some = text(&server, "/api/livetv/m3u?category=Kids%20%26%20Co&tvgId=number").await;
+    assert_eq!((some.lines().count(), some.contains("tvg-id=\"20\"")), (3, true), "{some}");
+    assert!(some.contains("url-tvg=\"") && some.contains("xmltv?category=Kids%20%26%20Co&tvgId=number\""), "{some}");
+    assert_eq!(text(&server, "/api/livetv/m3u?channelIds=77").await.lines().count(), 1);
+    let file = server.get("/api/livetv/m3u?format=m3u8&download=1").send().await.unwrap();
+    assert_eq!(file.headers()["content-type"], "application/vnd.apple.mpegurl");
+    assert_eq!(file.headers()["content-disposition"], "attachment; filename=\"channels.m3u8\"");
+    for wrong in ["?channelIds=x", "?tvgId=name2", "?format=pls", "?download=yes"] {
+        refused(server.get(&format!("/api/livetv/m3u{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
+    }
+}
+
+#[tokio::test]
+async fn the_guide_of_players_is_valid_and_says_what_the_other_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sounds(folder.path(), &[1800, 3000, 777]);
+    let server = kit::server(&[folder.path()]).await;
+    server.service.clock.advance(Duration::ZERO);
+    let made = lineup(&server, &files).await;
+    let answer = server.get("/api/livetv/xmltv?days=2&prevDays=0").send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "application/xml; charset=utf-8");
+    assert!(answer.headers().get("content-encoding").is_none());
+    let etag = answer.headers()["etag"].clone();
+    let whole = answer.text().await.unwrap();
+    let tv = read(&whole);
+    let names: Vec<&str> =
+        tv.all("channel").flat_map(|channel| channel.all("display-name")).map(|name| &*name.text).collect();
+    assert_eq!(names, ["Five", "5 Five", "5", "Two, \"2\" <&> 🎬", "20 Two, \"2\" <&> 🎬", "20"]);
+    let ids: Vec<&str> = tv.all("channel").map(|channel| &*channel.attributes["id"]).collect();
+    assert_eq!(ids, [made[1]["tvgId"].as_str().unwrap(), made[0]["tvgId"].as_str().unwrap()]);
+
+    let midnight = server.service.clock.now().as_second() / 86400 * 86400;
+    let at = |second: i64| jiff::Timestamp::from_second(second).unwrap();
+    let span = format!("?from={}&to={}", at(midnight), at(midnight + 3 * 86400));
+    let guide = get(&server, &format!("/api/livetv/epg{span}")).await;
+    let entries = guide["entries"].as_array().unwrap();
+    let programmes: Vec<&Element> = tv.all("programme").collect();
+    assert_eq!(programmes.len(), entries.len());
+    let stamp = |instant: &Value| {
+        let instant: jiff::Timestamp = instant.as_str().unwrap().parse().unwrap();
+        instant.strftime("%Y%m%d%H%M%S +0000").to_string()
+    };
+    for (programme, entry) in programmes.iter().zip(entries) {
+        let channel = made.iter().find(|channel| channel["id"] == entry["channelId"]).unwrap();
+        assert_eq!(programme.attributes["channel"], channel["tvgId"].as_str().unwrap());
+        assert_eq!(programme.attributes["start"], stamp(&entry["start"]), "{entry}");
+        assert_eq!(programme.attributes["stop"], stamp(&entry["end"]), "{entry}");
+        assert_eq!(programme.text_of("title"), entry["title"]);
+        assert_eq!(programme.text_of("desc"), entry["description"].as_str().unwrap().replace('\n', " "));
+        assert!(programme.all("previously-shown").next().is_some(), "on since January: {programme:?}");
+    }
+    let neighbours =
+        programmes.windows(2).filter(|pair| pair[0].attributes["channel"] == pair[1].attributes["channel"]);
+    assert!(neighbours.clone().count() > 100);
+    for pair in neighbours {
+        assert_eq!(pair[0].attributes["stop"], pair[1].attributes["start"], "no gap, no overlap");
+    }
+
+    let known = server.get("/api/livetv/xmltv?days=2&prevDays=0").header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!((known.status().as_u16(), known.bytes().await.unwrap().len()), (304, 0));
+    // Two ways to have it compressed.
+    let packed =
+        server.get("/api/livetv/xmltv?days=2&prevDays=0").header("accept-encoding", "gzip").send().await.unwrap();
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert!(packed.headers()["vary"].to_str().unwrap().contains("accept-encoding"));
+    assert_ne!(packed.headers()["etag"], etag);
+    let file = server.get("/api/livetv/xmltv.gz?days=2&prevDays=0").send().await.unwrap();
+    assert_eq!(file.headers()["content-type"], "application/gzip");
+    assert!(file.headers().get("content-encoding").is_none());
+    for answer in [packed, file] {
+        let (packed, mut text) = (answer.bytes().await.unwrap(), String::new());
+        flate2::read::GzDecoder::new(&*packed).read_to_string(&mut text).unwrap();
+        assert!(text == whole && packed.len() * 4 < whole.len());
+    }
+    // A date will do for those who keep no tags.
+    server.service.clock.advance(Duration::from_secs(3));
+    let target = "/api/livetv/xmltv";
+    let modified = server.get(target).send().await.unwrap().headers()["last-modified"].clone();
+    let known = server.get(target).header("if-modified-since", &modified).send().await.unwrap();
+    assert_eq!(known.status(), 304);
+    let tv = read(&text(&server, "/api/livetv/xmltv?tz=local&tvgId=number&channelIds=1").await);
+    assert_eq!(tv.all("channel").map(|channel| &*channel.attributes["id"]).collect::<Vec<_>>(), ["20"]);
+    let with_numbers = text(&server, "/api/livetv/xmltv?lcn=1").await;
+    assert_eq!(with_numbers.matches("<lcn>").count(), 2);
+    for wrong in ["?days=0", "?days=15", "?prevDays=8", "?prevDays=-1", "?tz=mars", "?lcn=x"] {
+        refused(server.get(&format!("{target}{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
+    }
+    success(send(&server, Method::DELETE, &format!("{CHANNELS}/{}", made[1]["id"]), &json!({})).await, 200).await;
+    let changed = server.get(target).header("if-modified-since", &modified).send().await.unwrap();
+    assert_eq!(changed.status(), 200);
+}

@@ -33,9 +33,9 @@ export class ApiError extends Error {
   }
 }
 
-async function request(method, path, { body, query, keepalive, signal } = {}) {
+async function request(method, path, { body, query, keepalive, signal, extra } = {}) {
   const url = query ? `${path}?${new URLSearchParams(query)}` : path;
-  const headers = {};
+  const headers = { ...extra };
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
@@ -78,10 +78,64 @@ export const browse = (path, cursor) =>
 export const info = (path, signal) => json("GET", "/api/stream/info/full", { query: { path }, signal });
 export const start = (wish, signal) => json("POST", "/api/stream/transcode/start", { body: wish, signal });
 export const status = ({ sessionId }) => json("GET", `/api/stream/transcode/${encodeURIComponent(sessionId)}/status`);
+export const text = async (url, signal) => (await request("GET", url, { signal })).text();
+
 /** Saves how far one is in a file; `leaving` while the page goes away. */
 export const saveProgress = (how, leaving) =>
   request("POST", "/api/stream/progress", { body: how, keepalive: leaving });
-export const text = async (url, signal) => (await request("GET", url, { signal })).text();
+export const forget = (path) => json("DELETE", "/api/stream/progress", { query: { path } });
+export const markWatched = (mediaPath) => json("POST", "/api/stream/progress/watched", { body: { mediaPath } });
+export const history = (query) => json("GET", "/api/stream/history", { query });
+export const nextUp = (limit) => json("GET", "/api/stream/next-up", { query: { limit } });
+/** What happens elsewhere, as a stream. */
+export const events = (last, signal) => request("GET", "/api/events", { signal, extra: last && { "Last-Event-ID": last } });
+
+/** A book on one timeline: a file, or a folder of files. */
+export const book = (path, signal) => json("GET", "/api/stream/audiobook", { query: { path }, signal });
+export const saveBook = (how, leaving) =>
+  request("POST", "/api/stream/audiobook/progress", { body: how, keepalive: leaving });
+export const books = (query) => json("GET", "/api/stream/audiobook/history", { query });
+
+export const channels = (query) => json("GET", "/api/livetv/channels", { query });
+export const channel = (id) => json("GET", `/api/livetv/channels/${id}`);
+export const epg = (query, signal) => json("GET", "/api/livetv/epg", { query, signal });
+export const addChannel = (body) => json("POST", "/api/livetv/channels?skipInvalid=true", { body });
+export const changeChannel = (id, body) => json("PATCH", `/api/livetv/channels/${id}?skipInvalid=true`, { body });
+export const removeChannel = (id) => json("DELETE", `/api/livetv/channels/${id}`);
+export const previewChannel = (body) => json("POST", "/api/livetv/channels/preview?skipInvalid=true", { body });
+
+/**
+ * Tunes in to a channel, waiting until it plays; gives where its playlist is. The answer leads there by itself, and who
+ * may read it stands in the headers.
+ */
+export async function tune(id, query, signal) {
+  for (let tries = 0; tries < 8; tries += 1) {
+    const answer = await request("GET", `/api/livetv/watch/${id}`, { query: { wait: 15, ...query }, signal });
+    const url = new URL(answer.url);
+    if (answer.redirected && url.pathname.endsWith(".m3u8")) {
+      answer.body?.cancel();
+      return `${url.pathname}${url.search}`;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+  throw new ApiError("CHANNEL_UNAVAILABLE", "the channel did not start in time");
+}
+/** Ends a view of a channel. */
+export const untune = (id, watchSession) =>
+  request("DELETE", `/api/livetv/watch/${id}`, { query: { watchSession }, keepalive: true }).catch(() => {});
+/** What players must send with a request of ours. */
+export const authorization = () => (token ? `Bearer ${token}` : null);
+
+export const workers = () => json("GET", "/api/stream/v2-workers");
+export const users = () => json("GET", "/api/users");
+export const addUser = (body) => json("POST", "/api/users", { body });
+export const removeUser = (id) => request("DELETE", `/api/users/${encodeURIComponent(id)}`);
+export const devices = () => json("GET", "/api/auth/sessions");
+export const removeDevice = (id) => request("DELETE", `/api/auth/sessions/${encodeURIComponent(id)}`);
+export const changePassword = (body) => request("POST", "/api/auth/password", { body });
+export const tokens = () => json("GET", "/api/livetv/tokens");
+export const addToken = (body) => json("POST", "/api/livetv/tokens", { body });
+export const removeToken = (id) => request("DELETE", `/api/livetv/tokens/${encodeURIComponent(id)}`);
 
 /**
  * Resolves when a session's playlist can be played: until its first segment is made, which may take a busy machine a

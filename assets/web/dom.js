@@ -1,16 +1,24 @@
 // Elements without markup in strings: nothing from the server is ever read as HTML.
 
-/** An element. `attributes` may hold listeners (`onclick`); children are nodes or texts, empty ones are left out. */
+/**
+ * An element. `attributes` may hold listeners (`onclick`) and `style`, an object of properties (the page's policy allows
+ * no style attribute); children are nodes or texts, empty ones are left out.
+ */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [property, set] of Object.entries(value)) element.style.setProperty(property, set);
     else element.setAttribute(key, value === true ? "" : String(value));
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
+
+/** A button with an icon; its label is read out and shown on hover. */
+export const iconButton = (name, label, onclick, attributes = {}) =>
+  h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick, ...attributes }, icon(name));
 
 /** An icon of a few strokes, drawn in the colour of the text around it. */
 export function icon(name) {
@@ -28,5 +36,27 @@ const ICONS = {
   folder: "M3 7a2 2 0 0 1 2-2h4l2 2h8a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2z",
   video: "M4 5h16v14H4zM10 9l5 3-5 3z",
   audio: "M9 18V6l10-2v12M9 18a2.5 2.5 0 1 1-5 0a2.5 2.5 0 0 1 5 0zM19 16a2.5 2.5 0 1 1-5 0a2.5 2.5 0 0 1 5 0z",
+  book: "M4 5.5A2.5 2.5 0 0 1 6.500 3H20v15H6.500A2.500 2.500 0 0 0 4 20.500zM4 20.500A2.500 2.500 0 0 0 6.500 21H20v-3",
+  tv: "M3 7h18v12H3zM8 3l4 4 4-4M8 22h8",
   back: "M15 5l-7 7 7 7",
+  play: "M7 4.500v15l13-7.500z",
+  pause: "M8 5v14M16 5v14",
+  rewind: "M11 6l-6 6 6 6M19 6l-6 6 6 6",
+  forward: "M13 6l6 6-6 6M5 6l6 6-6 6",
+  previous: "M18 5v14l-10-7zM6 5v14",
+  next: "M6 5v14l10-7zM18 5v14",
+  full: "M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5",
+  list: "M8 6h12M8 12h12M8 18h12M4 6h.01M4 12h.01M4 18h.01",
+  gauge: "M4 19a9 9 0 1 1 16 0M12 15l4-5",
+  undo: "M8 5L4 9l4 4M4 9h10a5 5 0 0 1 0 10h-4",
+  start: "M5 5v14M19 6l-9 6 9 6z",
+  up: "M5 15l7-7 7 7",
+  down: "M5 9l7 7 7-7",
 };
+
+/** A calm colour pair of its own for whatever has no picture, the same for the same name. */
+export function tint(name) {
+  let sum = 7;
+  for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)) % 3600;
+  return { "--hue": String(sum % 360) };
+}

@@ -1,23 +1,33 @@
-// One item on screen: asks how it can be played, plays it, and starts over at the same moment when a choice changes.
+// One file on screen: asks how it can be played, plays it, and starts over at the same moment when a choice changes.
 
 import * as api from "./api.js";
-import { folderLink, stem } from "./browse.js";
-import { h, icon } from "./dom.js";
+import { Controls } from "./controls.js";
+import { h } from "./dom.js";
+import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./source.js";
-import { TEXT, clock, describe, explain } from "./strings.js";
-import { audioChoices, menu, showSubtitle, sizeChoices, subtitleChoices } from "./tracks.js";
+import { TEXT, describe, explain } from "./strings.js";
+import { audioChoices, menu, rateChoices, showSubtitle, sizeChoices, subtitleChoices } from "./tracks.js";
 
-/** Plays the file at `path` in `stage`. Returns what must be called when the view goes. */
-export function play(stage, path) {
-  const player = new Player(stage, path);
+/** What follows is offered so long before the end, seconds. */
+const OFFER = 20;
+const NOTED_EVERY_MS = 10_000;
+
+/** Chapters one may want to skip, by their names. */
+const SKIPPED = /^(intro|opening|recap|credits|ending|outro|vorspann|abspann|rückblick)\b/i;
+
+/** Plays the file at `path` in `stage`. */
+export function play(stage, params) {
+  const at = params.get("at");
+  const player = new Player(stage, params.get("path") ?? "", at === null ? null : Number(at));
   player.open();
-  return (how) => player.close(how);
+  return { leave: (how) => player.close(how), key: (name) => player.key(name) };
 }
 
 class Player {
-  constructor(stage, path) {
+  constructor(stage, path, at) {
     this.path = path;
+    this.at = at;
     this.abort = new AbortController();
     this.wish = { audio: null, burn: null, resolution: "original", force: false };
     this.turn = 0;
@@ -25,27 +35,23 @@ class Player {
     this.noted = -Infinity;
     this.session = null;
     this.letGo = () => {};
-    this.title = h("h1", {}, stem(path.split("/").at(-1)));
-    this.frame = h("div", { class: "frame" }, h("p", { class: "quiet loading" }, TEXT.preparing));
-    this.why = h("p", { class: "quiet why", role: "status" });
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.menus = h("div", { class: "menus" });
-    this.chapters = h("ol", { class: "chapters" });
-    const up = folderLink(path.split("/").slice(0, -1).join("/"));
-    stage.append(
-      h("div", { class: "heading" }, h("a", { class: "back", href: up, "aria-label": "Back to the folder" }, icon("back")), this.title),
-      this.frame, this.notice, this.menus, this.why, this.chapters);
-    document.title = `${this.title.textContent} – Hearthcast`;
-    this.onkey = (event) => this.key(event);
-    document.addEventListener("keydown", this.onkey);
+    this.controls = new Controls({
+      title: stem(nameOf(path)),
+      up: libraryLink(folderOf(path)),
+      upLabel: TEXT.backToFolder,
+      seek: (position) => this.seek(position),
+      stats: () => this.stats(),
+    });
+    stage.replaceChildren(this.controls.element);
+    document.title = `${stem(nameOf(path))} – Hearthcast`;
   }
 
   async open() {
     try {
       const info = await api.info(this.path, this.abort.signal);
-      if (info.tags?.title) this.title.textContent = info.tags.title;
       this.show(info);
-      await this.begin(info.watchProgress?.resumePositionSeconds ?? 0);
+      await this.begin(this.at ?? info.watchProgress?.resumePositionSeconds ?? 0);
+      this.follow();
     } catch (error) {
       this.fail(error);
     }
@@ -54,31 +60,34 @@ class Player {
   /** The element and the choices that fit the item. */
   show(info) {
     const picture = info.tracks.video.length > 0;
-    this.media = h(picture ? "video" : "audio", { controls: true, playsinline: true, preload: "auto" });
-    this.media.addEventListener("waiting", () => this.frame.classList.add("waiting"));
-    for (const name of ["playing", "pause", "error"]) {
-      this.media.addEventListener(name, () => this.frame.classList.remove("waiting"));
-    }
-    this.media.addEventListener("timeupdate", () => this.note());
-    this.media.addEventListener("pause", () => this.note({ now: true }));
-    this.media.addEventListener("ended", () => this.note({ now: true, completed: true }));
+    this.info = info;
     this.kind = picture ? "video" : "audio";
-    this.frame.classList.toggle("sound", !picture);
-    this.frame.replaceChildren(...(picture ? [this.media] : [h("img", { src: "/web/logo.svg", alt: "" }), this.media]));
-
+    this.media = h(this.kind, { playsinline: true, preload: "auto" });
+    this.media.addEventListener("timeupdate", () => this.tick());
+    this.media.addEventListener("pause", () => this.note({ now: true }));
+    this.media.addEventListener("ended", () => {
+      this.note({ now: true, completed: true });
+      if (this.next) location.replace(playLink(this.next.path));
+    });
     const subtitles = subtitleChoices(info);
     const off = { value: "", label: TEXT.off, subtitle: null };
-    this.menus.append(...[
-      menu("Sound", audioChoices(info), ({ value }) => this.change({ audio: value })),
-      picture && menu("Subtitles", [off, ...subtitles], ({ subtitle }) => this.subtitle(subtitle)),
-      picture && menu("Size", sizeChoices(info), ({ value }) => this.change({ resolution: value })),
-    ].filter(Boolean));
+    this.controls.fit({
+      media: this.media,
+      title: info.tags?.title,
+      chapters: info.chapters ?? [],
+      duration: info.probe.durationSeconds,
+      menus: [
+        menu(TEXT.sound, audioChoices(info), ({ value }) => this.change({ audio: value })),
+        picture && menu(TEXT.subtitles, [off, ...subtitles], ({ subtitle }) => this.subtitle(subtitle)),
+        picture && menu(TEXT.size, sizeChoices(info), ({ value }) => this.change({ resolution: value })),
+        menu(TEXT.speed, rateChoices(), ({ value }) => {
+          this.media.defaultPlaybackRate = value;
+          this.media.playbackRate = value;
+        }),
+      ],
+    });
     const forced = subtitles.find(({ chosen }) => chosen);
     if (picture && forced) this.subtitle(forced.subtitle);
-
-    this.chapters.append(...(info.chapters ?? []).map(({ title, startSeconds, index }) => h("li", {},
-      h("button", { class: "chapter", onclick: () => this.seek(startSeconds) },
-        h("span", {}, title ?? `Chapter ${index + 1}`), h("span", { class: "quiet" }, clock(startSeconds))))));
   }
 
   /** Starts playing at `position`, in place of what plays now. */
@@ -86,8 +95,8 @@ class Player {
     const mine = ++this.turn;
     this.letGo();
     this.letGo = () => {};
-    this.notice.hidden = true;
-    this.frame.classList.add("waiting");
+    this.controls.say(null);
+    this.controls.wait(true);
     await this.end(); // Its work must be free before more is asked for.
     if (mine !== this.turn) return;
     const { audio, burn, resolution, force } = this.wish;
@@ -106,7 +115,8 @@ class Player {
         return;
       }
       this.session = answer.sessionId ? answer : null;
-      this.why.textContent = answer.playbackMode === "direct" ? TEXT.direct : describe(answer.decision);
+      this.answer = answer;
+      this.controls.why(answer.playbackMode === "direct" ? TEXT.direct : describe(answer.decision));
       if (answer.sessionId) await api.playable(answer.signedPlaylistUrl, this.abort.signal);
       if (mine !== this.turn) return;
       const letGo = await attach(this.media, answer, position, (failure) => this.recover(failure));
@@ -125,10 +135,31 @@ class Player {
         return await api.start(wish, this.abort.signal);
       } catch (error) {
         if (error.code !== "TRANSCODER_BUSY" || tries === 8) throw error;
-        this.why.textContent = TEXT.busy;
+        this.controls.why(TEXT.busy);
         await new Promise((resolve) => setTimeout(resolve, 1000));
       }
     }
+  }
+
+  /** What follows in the folder: of the same kind, in its order. */
+  async follow() {
+    const page = await api.browse(folderOf(this.path)).catch(() => null);
+    const files = page?.entries.filter(({ mediaKind }) => mediaKind === this.kind) ?? [];
+    const here = files.findIndex(({ path }) => path === this.path);
+    this.next = here >= 0 ? files[here + 1] : null;
+  }
+
+  tick() {
+    this.note();
+    const { currentTime, duration } = this.media;
+    const chapter = this.info.chapters?.find(({ startSeconds, endSeconds }) => startSeconds <= currentTime && currentTime < endSeconds - 1);
+    const skip = chapter?.title && SKIPPED.test(chapter.title) ? chapter : null;
+    const offer = this.next && duration > 2 * OFFER && duration - currentTime < OFFER ? this.next : null;
+    if (offer) {
+      const left = Math.ceil(duration - currentTime);
+      this.controls.offer(`${TEXT.next(stem(offer.name))}, ${TEXT.inSeconds(left)}`, () => location.replace(playLink(offer.path)), "next");
+    } else if (skip) this.controls.offer(TEXT.skip(skip.title), () => this.seek(skip.endSeconds), "skip");
+    else this.controls.offer(null);
   }
 
   /** Tells the server how far this is: every ten seconds, and at once where it may be the last word. */
@@ -136,7 +167,7 @@ class Player {
     const { currentTime, duration, seeking, readyState } = this.media;
     const at = performance.now();
     if (!api.signedIn() || seeking || readyState < 2 || currentTime <= 0 || !(duration > 0)) return;
-    if (!now && at - this.noted < 10_000) return;
+    if (!now && at - this.noted < NOTED_EVERY_MS) return;
     this.noted = at;
     const known = Number.isFinite(duration) ? { durationSeconds: duration } : {};
     const how = { mediaPath: this.path, mediaType: this.kind, positionSeconds: currentTime, completed, player: "web", ...known };
@@ -145,11 +176,18 @@ class Player {
 
   change(wish) {
     Object.assign(this.wish, wish);
-    this.begin(this.media.currentTime);
+    this.begin(this.place());
+  }
+
+  /** Where to begin again: nothing begins at the very end. */
+  place() {
+    const end = this.info.probe.durationSeconds ?? Infinity;
+    return Math.max(0, Math.min(this.media.currentTime, end - 1));
   }
 
   seek(position) {
-    this.media.currentTime = position;
+    if (!this.media) return;
+    this.media.currentTime = Math.max(0, Math.min(position, (this.media.duration || Infinity) - 0.2));
     this.media.play().catch(() => {});
   }
 
@@ -162,7 +200,7 @@ class Player {
 
   /** What plays has failed: tries the next best thing, then says what is wrong. */
   async recover({ kind, detail }) {
-    const position = this.media.currentTime;
+    const position = this.place();
     if (kind === "unsupported" && !this.session && !this.wish.force) {
       this.wish.force = true;
       this.begin(position);
@@ -175,28 +213,33 @@ class Player {
     }
   }
 
-  fail(error) {
-    if (error.name === "AbortError") return;
-    this.frame.classList.remove("waiting");
-    if (!this.media) this.frame.replaceChildren();
-    this.notice.textContent = explain(error);
-    this.notice.hidden = false;
+  /** What plays, in figures. */
+  async stats() {
+    const { media, session, answer, info } = this;
+    if (!media) return [];
+    const frames = media.getVideoPlaybackQuality?.();
+    const ahead = [...Array(media.buffered.length).keys()].map((n) => media.buffered.end(n)).find((end) => end >= media.currentTime);
+    const status = session && (await api.status(session).catch(() => null));
+    const work = status?.diagnostics;
+    return [
+      ["Mode", answer?.playbackMode],
+      ["Picture", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
+      ["File", [info.probe.container, ...info.streams.map(({ codec }) => codec)].join(", ")],
+      ["Buffered", ahead !== undefined && `${Math.round(ahead - media.currentTime)} s`],
+      ["Frames dropped", frames && `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
+      ["Encoder", work?.encoder],
+      ["Speed of converting", work?.speed && `${work.speed.toFixed(1)}×`],
+    ];
   }
 
-  key(event) {
-    if (!this.media || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (event.target.closest?.("input, select, button, a, video, audio")) return;
-    const jump = (seconds) => { this.media.currentTime = Math.max(0, this.media.currentTime + seconds); };
-    const act = {
-      " ": () => (this.media.paused ? this.media.play().catch(() => {}) : this.media.pause()),
-      ArrowLeft: () => jump(-10),
-      ArrowRight: () => jump(10),
-      f: () => (document.fullscreenElement ? document.exitFullscreen() : this.media.requestFullscreen?.()),
-      m: () => { this.media.muted = !this.media.muted; },
-    }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
+  fail(error) {
+    if (error.name === "AbortError") return;
+    this.controls.wait(false);
+    this.controls.say(explain(error));
+  }
+
+  key(name) {
+    return this.controls.key(name);
   }
 
   end(how) {
@@ -208,7 +251,7 @@ class Player {
   close(how) {
     this.turn += 1;
     this.abort.abort();
-    document.removeEventListener("keydown", this.onkey);
+    this.controls.close();
     if (this.media) this.note({ now: true, completed: this.media.ended, leaving: how?.leaving });
     this.letGo(); // First, so that nothing is asked of a session that has ended.
     this.end(how);

@@ -4,7 +4,10 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { TEXT, explain } from "./strings.js";
 
-/** Shows the form that fits: set-up while the server has no admin, else sign-in. `code` comes from a one-time link. */
+/**
+ * Shows the form that fits: set-up while the server has no admin, else sign-in. `code` comes from a one-time link;
+ * `done(fresh)` is called once signed in, `fresh` on a server that was just set up.
+ */
 export async function signIn(view, { code, message, done }) {
   const { setupRequired } = await api.authStatus();
   view.replaceChildren(setupRequired ? setUpForm(code, done) : signInForm(message, done));
@@ -20,7 +23,7 @@ function signInForm(message, done) {
       field("Password", "password", { type: "password", autocomplete: "current-password" })],
     button: "Sign in",
     submit: ({ username, password }) => api.signIn(username, password),
-    done,
+    done: () => done(false),
   });
 }
 
@@ -40,7 +43,7 @@ function setUpForm(code, done) {
       const made = await api.setUp(given.trim(), username, password);
       return made.token ? made : api.signIn(username, password);
     },
-    done,
+    done: () => done(true),
   });
 }
 

@@ -1,9 +1,13 @@
 // Every sentence of the page, and the plain words for what the server names by code.
 
 export const TEXT = {
+  home: "Home",
   library: "Library",
+  guide: "Guide",
+  settings: "Settings",
   loading: "Loading…",
   more: "Show more",
+  again: "Try again",
   empty: "There is nothing to play in this folder.",
   noRoots: "The library has no folders yet. Start the server with --root, or name them in its configuration.",
   signOut: "Sign out",
@@ -14,6 +18,97 @@ export const TEXT = {
   direct: "Playing the file as it is.",
   off: "Off",
   original: "Original",
+  // Home
+  goOn: "Continue watching",
+  nextUp: "Next up",
+  onNow: "On now",
+  books: "Audiobooks",
+  watched: "Watched before",
+  fresh: "Nothing has been watched yet. The library is the place to begin.",
+  toLibrary: "Open the library",
+  gone: "no longer there",
+  left: (time) => `${time} left`,
+  until: (time) => `until ${time}`,
+  then: (title) => `then ${title}`,
+  // Library and file page
+  up: "Up one folder",
+  search: "Search",
+  searchHere: "Search in this folder and below",
+  searching: (folders) => `Searching… ${folders} folders so far`,
+  found: (count) => `${count} found`,
+  foundNone: "Nothing has this in its name.",
+  play: "Play",
+  resume: (time) => `Resume at ${time}`,
+  fromStart: "From the beginning",
+  listen: "Listen",
+  listenFolder: "Listen to this folder as one book",
+  details: "Details",
+  markWatched: "Mark as watched",
+  forget: "Forget where I am",
+  file: "File",
+  tracks: "Tracks",
+  // Playing
+  backToFolder: "Back to the folder",
+  back: "Back",
+  position: "Position",
+  pause: "Pause",
+  rewind: "10 seconds back",
+  forward: "30 seconds on",
+  previousChapter: "Chapter before",
+  nextChapter: "Next chapter",
+  sound: "Sound",
+  subtitles: "Subtitles",
+  size: "Size",
+  speed: "Speed",
+  chapters: "Chapters",
+  chapter: (n) => `Chapter ${n}`,
+  stats: "What plays",
+  full: "Full screen",
+  skip: (title) => `Skip ${title}`,
+  next: (title) => `Next: ${title}`,
+  playNow: "Play now",
+  stay: "Not now",
+  inSeconds: (n) => `in ${n} s`,
+  sleep: "Sleep timer",
+  minutes: (n) => `${n} minutes`,
+  chapterEnd: "End of chapter",
+  undo: (time) => `Back to ${time}`,
+  // Guide and channels
+  noChannels: "There are no channels yet.",
+  makeChannel: "Make a channel",
+  now: "Now",
+  dayBefore: "Day before",
+  dayAfter: "Day after",
+  nothingOn: "No programme",
+  watch: "Watch",
+  startOver: "Start over",
+  live: "Live",
+  channelUp: "Channel up",
+  channelDown: "Channel down",
+  lastChannel: "Last channel",
+  starting: (name) => `Starting ${name}…`,
+  noSuchChannel: (number) => `There is no channel ${number}.`,
+  // Set-up
+  step: (n, of) => `Step ${n} of ${of}`,
+  chooseFolder: "Choose what your first channel shows",
+  chooseFolderWhy: "A channel plays a folder of your library, day and night. More can be made later.",
+  channelName: "Name",
+  skipThis: "Skip this",
+  channelMade: (name) => `${name} is on air.`,
+  // Settings
+  server: "Server",
+  channels: "Channels",
+  users: "Users",
+  devices: "Devices",
+  tokens: "Players and TVs",
+  account: "Password",
+  remove: "Remove",
+  sure: "Really remove?",
+  save: "Save",
+  saved: "Saved.",
+  add: "Add",
+  preview: "Preview 24 hours",
+  onlyAdmins: "Only an admin sees this.",
 };
 
 const ERRORS = {
@@ -36,6 +131,9 @@ const ERRORS = {
   SOURCE_CHANGED: "The file was changed while it played.",
   SESSION_ENDED: "Playback had paused too long and was ended.",
   SESSION_NOT_FOUND: "Playback had paused too long and was ended.",
+  CHANNEL_NOT_FOUND: "There is no such channel.",
+  CHANNEL_UNAVAILABLE: "The channel cannot start at the moment.",
+  STORAGE_FULL: "The server’s disk is full: nothing can be saved.",
   INTERNAL: "Something went wrong in the server. Its log says what.",
 };
 
@@ -109,6 +207,20 @@ export function clock(seconds) {
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
+
+/** What is left of something, in words: 5400 -> "1 h 30 min". */
+export function lasting(seconds) {
+  const minutes = Math.max(1, Math.round(seconds / 60));
+  const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
+  return [hours && `${hours} h`, (rest || !hours) && `${rest} min`].filter(Boolean).join(" ");
+}
+
+/** The time of day of an instant, as people here write it. */
+export const time = (instant) => new Date(instant).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
+/** The day of an instant. */
+export const day = (instant) =>
+  new Date(instant).toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" });
 
 /** 1536000 -> "1.5 MB". */
 export function size(bytes) {

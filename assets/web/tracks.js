@@ -32,6 +32,10 @@ export function subtitleChoices(info) {
   }));
 }
 
+const RATES = [0.5, 0.75, 1, 1.25, 1.5, 2];
+
+export const rateChoices = () => RATES.map((rate) => ({ value: rate, label: `${rate}×`, chosen: rate === 1 }));
+
 /** A labelled menu; null when there is nothing to choose. */
 export function menu(label, choices, onchange) {
   if (choices.length < 2) return null;

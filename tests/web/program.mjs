@@ -1,10 +1,10 @@
 // Starts the program on fresh state and ends it again.
 
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 /** Resolves when `check` gives something; rejects with `what` after `seconds`. */
 export async function until(what, check, seconds = 30) {
@@ -40,12 +40,21 @@ export async function demo(binary) {
     if (exit) throw new Error(`the demo ended: ${JSON.stringify(exit)}\n${said}`);
     return said.match(/http:\S+setup\S+/)?.[0];
   });
+  const media = join(home, ".cache/hearthcast/demo/media");
   return {
     link,
     base: new URL(link).origin,
+    media,
     said: () => said,
     /** Resolves when every sample is made. */
     ready: () => until("the samples are made", () => said.includes("By the Fire"), 90),
+    /** A file of the library drawn or sung by ffmpeg; gives its path. */
+    make(name, args) {
+      const path = join(media, name);
+      mkdirSync(dirname(path), { recursive: true });
+      execFileSync("ffmpeg", ["-nostdin", "-v", "error", "-y", ...args, path]);
+      return path;
+    },
     /** Ends it as systemd would; gives its exit code. */
     async stop() {
       child.kill("SIGTERM");

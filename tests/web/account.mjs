@@ -1,0 +1,33 @@
+// Signing out and in again, and a film on a phone.
+
+import assert from "node:assert/strict";
+import { NAME, PASSWORD } from "./kit.mjs";
+
+export async function account(kit) {
+  const { page, step, playing, faults } = kit;
+  await kit.screen("");
+  await step("signed-out", async () => {
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Welcome back" }).waitFor();
+    await page.getByLabel("Name").fill(NAME);
+    await page.getByLabel("Password").fill("not the password");
+    kit.clean(); // What follows is refused on purpose, and browsers log refusals.
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").filter({ hasText: "do not match" }).waitFor();
+    faults.splice(0, faults.length, ...faults.filter((fault) => !/401/.test(fault)));
+  });
+
+  await page.setViewportSize({ width: 390, height: 844 });
+  await step("phone", async () => {
+    await page.getByLabel("Password").fill(PASSWORD);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("link", { name: "Library" }).click();
+    await page.getByRole("link", { name: /media|demo/i }).click();
+    await page.getByRole("link", { name: "Films" }).click();
+    await page.getByRole("link", { name: /^Ember/ }).click();
+    await playing("video");
+    await kit.fitsSideways();
+  });
+  await page.setViewportSize({ width: 1280, height: 800 });
+  assert.equal(await page.evaluate(() => document.querySelectorAll("style, script:not([src])").length), 0, "nothing inline");
+}

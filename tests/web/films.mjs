@@ -1,0 +1,126 @@
+// The library and films: as they are, converted, with other sound, subtitles; what was begun goes on.
+
+import assert from "node:assert/strict";
+import { until } from "./program.mjs";
+
+export async function films(kit) {
+  const { page, server, asked, step, playing, cue, position, sessions, go, press, choose } = kit;
+  const open = (name) => page.getByRole("link", { name, exact: true }).or(page.getByRole("link", { name: new RegExp(`^${name}.*B$`) })).first().click();
+  const back = async () => {
+    await press("Escape");
+    await page.locator(".entry").first().waitFor();
+  };
+
+  await step("library", async () => {
+    await kit.screen("library");
+    await page.getByRole("link", { name: /media|demo/i }).click();
+    await page.getByRole("link", { name: "Films" }).click();
+    await page.getByRole("link", { name: /^Ember/ }).waitFor();
+    assert.equal(await page.locator(".entry").count(), 3);
+  });
+
+  await step("file", async () => {
+    await page.getByRole("link", { name: "Details: Tides (2026)" }).click();
+    await page.getByText("Is converted while it plays").waitFor();
+    await page.getByText(/ac3 .* English/).waitFor();
+    await page.getByRole("button", { name: "Mark as watched" }).click();
+    await page.getByRole("button", { name: "Forget where I am" }).click();
+    await page.getByRole("button", { name: "Mark as watched" }).waitFor();
+    await page.getByRole("link", { name: "Back to the folder" }).click();
+  });
+
+  await step("film-as-it-is", async () => {
+    await open("Ember");
+    await playing("video");
+    await page.getByText("Playing the file as it is.").waitFor({ state: "attached" });
+    assert.equal(sessions().length, 0, "a direct file needs no session");
+  });
+
+  await step("film-by-remote", async () => {
+    await until("what lies over the picture goes away", () => page.locator(".player.idle").count());
+    const before = await position("video");
+    await press("ArrowRight");
+    await until("a press moves on by 30 s", async () => (await position("video")) >= before + 29);
+    await press("Enter");
+    assert.equal((await kit.focused()).text, "Pause");
+    await press("Enter");
+    await until("it pauses", () => page.evaluate(() => document.querySelector("video").paused));
+    await press("Enter");
+    await playing("video", 20);
+  });
+
+  await step("film-sidecar-subtitle", async () => {
+    await choose("Subtitles", "English");
+    await cue("A fire, and nothing to hurry for.", 3);
+  });
+
+  await step("film-seek-and-figures", async () => {
+    await go("video", 34);
+    await playing("video", 34);
+    await press("i");
+    await page.getByText("Frames dropped").waitFor();
+    await press("i");
+  });
+
+  await step("film-next", async () => {
+    await go("video", 45);
+    await page.getByRole("button", { name: /^Next: Night Train/ }).waitFor();
+    await go("video", 30);
+    await until("the offer goes", async () => (await page.locator(".offer button").count()) === 0);
+  });
+
+  await back();
+  await step("film-sound-converted", async () => {
+    await open("Tides");
+    await playing("video");
+    await page.getByText(/sound converted, because .* its sound format/).waitFor({ state: "attached" });
+    assert.equal(sessions().length, 1);
+  });
+
+  await step("film-other-sound-at-the-same-moment", async () => {
+    await go("video", 30);
+    await playing("video", 30);
+    await choose("Sound", "German · mono");
+    await until("a second session", () => sessions().length === 2);
+    await playing("video", 29);
+    assert.ok((await position("video")) < 45, "another sound track goes on where the first one was");
+  });
+
+  await step("film-embedded-subtitle", async () => {
+    await choose("Subtitles", "German");
+    await cue("Bleib, so lange du magst.", 43);
+  });
+
+  await back();
+  await step("film-all-converted", async () => {
+    await open("Night Train");
+    await playing("video");
+    await page.getByText(/picture converted/).waitFor({ state: "attached" });
+  });
+  await back();
+  await until("every session was stopped", () => {
+    const stops = asked.filter((line) => /^(DELETE|POST) .*\/transcode\/ts_[^/]+(\/stop.*)?$/.test(line));
+    return stops.length >= sessions().length;
+  });
+
+  await step("film-goes-on-where-it-was", async () => {
+    await open("Ember");
+    await playing("video");
+    await go("video", 20);
+    await playing("video", 20);
+    const saves = () => asked.filter((line) => /^POST .*\/api\/stream\/progress$/.test(line)).length;
+    const before = saves();
+    await page.evaluate(() => document.querySelector("video").pause());
+    await until("the page told how far it is", () => saves() > before);
+    await page.reload();
+    await playing("video", 19.9);
+    assert.ok((await position("video")) < 29, "a reload goes on where it was");
+  });
+
+  await step("library-search", async () => {
+    await kit.screen("library");
+    await page.getByRole("searchbox").fill("night");
+    await page.getByRole("link", { name: /^Night Train/ }).waitFor();
+    await page.getByText("1 found").waitFor();
+  });
+}

@@ -1,0 +1,16 @@
+// The first minutes: the account, and the library.
+
+import assert from "node:assert/strict";
+import { NAME, PASSWORD } from "./kit.mjs";
+
+export async function setUp({ page, server, step }) {
+  await step("set-up", async () => {
+    await page.goto(server.link);
+    await page.getByLabel("Name").fill(NAME);
+    await page.getByLabel("Password").fill(PASSWORD);
+    assert.match(await page.getByLabel("Set-up code").inputValue(), /^[a-z0-9-]{20,}$/);
+  });
+  await page.getByRole("button", { name: "Create account" }).click();
+  await page.locator("#menu").waitFor();
+  await server.ready();
+}

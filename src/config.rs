@@ -40,7 +40,7 @@ pub enum Backend {
     /// The best that this version has.
     #[default]
     Auto,
-    /// In process; not in this version.
+    /// GStreamer in this process wherever it can; ffmpeg for what it cannot, and where it fails.
     Gstreamer,
     /// The ffmpeg subprocess.
     Ffmpeg,
@@ -129,9 +129,6 @@ impl Config {
         let mut faults = self.limits.faults();
         if !(1.0..=6.0).contains(&self.segment_seconds) {
             faults.push(format!("segment_seconds is {}, it must be 1 to 6", self.segment_seconds));
-        }
-        if self.backend == Backend::Gstreamer {
-            faults.push("backend is gstreamer, which this version does not have yet: use auto or ffmpeg".to_owned());
         }
         for origin in &self.allowed_origins {
             if !is_origin(origin) {

@@ -1,6 +1,8 @@
-//! Which GStreamer plugins this machine lacks of those that probing and playing rest on.
+//! The GStreamer elements that probing and playing rest on, and those that are never used.
 
+use gstreamer as gst;
 use gstreamer::ElementFactory;
+use gstreamer::prelude::*;
 
 /// One element per plugin package that matters, by Debian's package names.
 const NEEDED: [(&str, &str); 9] = [
@@ -15,6 +17,26 @@ const NEEDED: [(&str, &str); 9] = [
     ("avdec_h264", "gstreamer1.0-libav"),
 ];
 
+/// Elements that open what a file names, or reach for the network. None is ever chosen in this process.
+const FORBIDDEN: [&str; 16] = [
+    "hlsdemux",
+    "hlsdemux2",
+    "dashdemux",
+    "dashdemux2",
+    "mssdemux",
+    "mssdemux2",
+    "sdpdemux",
+    "sdpsrc",
+    "rtspsrc",
+    "rtpbin",
+    "souphttpsrc",
+    "curlhttpsrc",
+    "neonhttpsrc",
+    "rtmpsrc",
+    "rtmp2src",
+    "giosrc",
+];
+
 /// Missing elements with the package that brings each; empty when all is well.
 ///
 /// # Errors
@@ -22,4 +44,21 @@ const NEEDED: [(&str, &str); 9] = [
 pub fn missing() -> Result<Vec<(&'static str, &'static str)>, String> {
     gstreamer::init().map_err(|cause| cause.to_string())?;
     Ok(NEEDED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
+}
+
+/// Takes playlist readers and network sources out of GStreamer's choice, for the whole process: an HLS playlist named
+/// .mp4 made it open the files and addresses inside (measured).
+pub fn forbid() {
+    let registry = gst::Registry::get();
+    for name in FORBIDDEN {
+        if let Some(feature) = registry.lookup_feature(name) {
+            feature.set_rank(gst::Rank::NONE);
+        }
+    }
+    for factory in gst::ElementFactory::factories_with_type(gst::ElementFactoryType::ANY, gst::Rank::MARGINAL) {
+        let class = factory.metadata("klass").unwrap_or_default();
+        if class.contains("Network") || class.contains("Adaptive") {
+            factory.set_rank(gst::Rank::NONE);
+        }
+    }
 }

@@ -15,8 +15,10 @@ mod damaged;
 pub mod elements;
 pub mod encoders;
 pub mod fake;
+pub mod fallback;
 pub mod ffmpeg;
 pub mod folder;
+pub mod gst;
 pub mod index;
 pub mod packager;
 pub mod probe;
@@ -110,7 +112,8 @@ impl Run {
     }
 }
 
-/// A kind of producer: the packager for what is copied out of mp4 files, the ffmpeg subprocess for everything else.
+/// A kind of producer: the packager for what is copied out of mp4 files, GStreamer in process, the ffmpeg subprocess for
+/// everything else.
 pub trait Transcoder: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.
     fn name(&self) -> &'static str;
@@ -121,6 +124,22 @@ pub trait Transcoder: Send + Sync {
     /// Whether a run started elsewhere gives its first segment as soon as a run that is there already.
     fn starts_at_once(&self) -> bool {
         false
+    }
+
+    /// Who makes the next run: another name where it stands in front of several producers.
+    fn at_work(&self) -> &'static str {
+        self.name()
+    }
+
+    /// Hears that a run it started has failed. True when another producer will make the next one, so that this failure
+    /// does not count against the work.
+    fn failed(&self, _error: &RunError) -> bool {
+        false
+    }
+
+    /// The failure for which another producer took over.
+    fn fallen(&self) -> Option<RunError> {
+        None
     }
 
     /// Starts a run at `job.first`, free to work up to and with `through`. Must be called inside a tokio runtime.

@@ -16,6 +16,7 @@ pub mod library;
 pub mod listing;
 pub mod media;
 pub mod planner;
+pub mod producers;
 pub mod progress;
 pub mod quarantine;
 pub mod runs;

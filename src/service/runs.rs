@@ -80,6 +80,10 @@ pub struct Progress {
     pub runs_started: usize,
     /// The segment the last of them began at.
     pub run_from: Option<usize>,
+    /// Who makes the segments; empty before anything was asked for.
+    pub producer: &'static str,
+    /// The failure for which another producer took over.
+    pub fallen: Option<RunError>,
     /// Why the owner gave up.
     pub failure: Option<RunError>,
 }

@@ -1,20 +1,17 @@
 //! Transcode sessions: one viewer's hold on a rendition, from start to stop.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::planner::Plan;
+use super::producers::Producers;
 use super::runs::{Runs, Standing};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Transcoder;
-use crate::engine::ffmpeg::Ffmpeg;
-use crate::engine::packager::Packager;
 use crate::engine::segments::{Budget, Segments};
 use crate::error::{Code, Error, Result};
 
@@ -49,9 +46,7 @@ pub struct Sessions {
 struct Inner {
     runs: Runs,
     segments: Segments,
-    ffmpeg: PathBuf,
-    /// Found at the first start: asking ffmpeg takes a moment.
-    transcoder: OnceCell<Arc<dyn Transcoder>>,
+    producers: Producers,
     per_user: usize,
     patience: Patience,
     book: Mutex<Book>,
@@ -82,8 +77,7 @@ impl Sessions {
             inner: Arc::new(Inner {
                 runs: Runs::new(segments.clone(), limits.concurrent_jobs),
                 segments,
-                ffmpeg: config.ffmpeg.clone(),
-                transcoder: OnceCell::new(),
+                producers: Producers::new(config),
                 per_user: limits.sessions_per_user,
                 patience: Patience { idle: limits.session_idle, segment: limits.segment_wait },
                 book: Mutex::default(),
@@ -109,25 +103,14 @@ impl Sessions {
 
     /// Makes segments by `transcoder` from the first start on, whatever ffmpeg this machine has.
     pub fn produce_by(&self, transcoder: Arc<dyn Transcoder>) {
-        let _ = self.inner.transcoder.set(transcoder);
+        self.inner.producers.set(transcoder);
     }
 
     /// Finds the producer ahead of the first start.
     pub async fn warm(&self) {
-        if let Err(error) = self.transcoder().await {
+        if let Err(error) = self.inner.producers.warm().await {
             tracing::error!(%error, "no session can be made");
         }
-    }
-
-    async fn transcoder(&self) -> Result<Arc<dyn Transcoder>> {
-        let found = self.inner.transcoder.get_or_try_init(|| async {
-            let program = self.inner.ffmpeg.clone();
-            let found = tokio::task::spawn_blocking(move || Ffmpeg::at(&program)).await.map_err(Error::internal)?;
-            let missing =
-                |cause| Error::new(Code::TranscoderUnavailable, "there is no usable ffmpeg").with_cause(cause);
-            Ok::<_, Error>(Arc::new(found.map_err(missing)?) as Arc<dyn Transcoder>)
-        });
-        found.await.cloned()
     }
 
     /// Starts a session by its plan, or hands out the one the same wish started a moment ago.
@@ -135,10 +118,7 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: Plan) -> Result<Arc<Session>> {
-        let transcoder = match plan.work.package {
-            Some(_) => Arc::new(Packager) as Arc<dyn Transcoder>,
-            None => self.transcoder().await?,
-        };
+        let chosen = self.inner.producers.choose(&plan.work).await?;
         self.keep_house();
         let mut book = lock(&self.inner.book);
         if book.closed {
@@ -156,8 +136,8 @@ impl Sessions {
                 .with_retry_after(10)
                 .with_details(serde_json::json!({"active": running, "max": self.inner.per_user})));
         }
-        let producer = transcoder.name();
-        let lease = self.inner.runs.lease(transcoder, plan.work.clone())?;
+        let producer = (chosen.transcoder.name(), chosen.reason);
+        let lease = self.inner.runs.lease(chosen.transcoder, plan.work.clone())?;
         let session = Arc::new(Session::new(&principal.user_id, plan, producer, lease, self.inner.patience));
         tracing::info!(
             session.id = session.id,

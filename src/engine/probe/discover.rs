@@ -24,26 +24,6 @@ const WAITING: usize = 8;
 /// Longer than any file of the corpus by a factor of twenty.
 const PATIENCE: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
 
-/// Elements that open what a file names, or reach for the network. None is ever chosen in this process.
-const FORBIDDEN: [&str; 16] = [
-    "hlsdemux",
-    "hlsdemux2",
-    "dashdemux",
-    "dashdemux2",
-    "mssdemux",
-    "mssdemux2",
-    "sdpdemux",
-    "sdpsrc",
-    "rtspsrc",
-    "rtpbin",
-    "souphttpsrc",
-    "curlhttpsrc",
-    "neonhttpsrc",
-    "rtmpsrc",
-    "rtmp2src",
-    "giosrc",
-];
-
 struct Question {
     source: Arc<Source>,
     held: Held,
@@ -76,7 +56,7 @@ fn queue() -> Option<&'static SyncSender<Question>> {
     QUEUE
         .get_or_init(|| {
             gst::init().ok()?;
-            forbid();
+            crate::engine::elements::forbid();
             let (sender, questions) = sync_channel(WAITING);
             let questions = Arc::new(Mutex::new(questions));
             for place in 0..THREADS {
@@ -89,23 +69,6 @@ fn queue() -> Option<&'static SyncSender<Question>> {
             Some(sender)
         })
         .as_ref()
-}
-
-/// Takes playlist readers and network sources out of GStreamer's choice, for the whole process: an HLS playlist named
-/// .mp4 made it open the files and addresses inside (measured).
-fn forbid() {
-    let registry = gst::Registry::get();
-    for name in FORBIDDEN {
-        if let Some(feature) = registry.lookup_feature(name) {
-            feature.set_rank(gst::Rank::NONE);
-        }
-    }
-    for factory in gst::ElementFactory::factories_with_type(gst::ElementFactoryType::ANY, gst::Rank::MARGINAL) {
-        let class = factory.metadata("klass").unwrap_or_default();
-        if class.contains("Network") || class.contains("Adaptive") {
-            factory.set_rank(gst::Rank::NONE);
-        }
-    }
 }
 
 fn serve(questions: &Mutex<Receiver<Question>>) {

@@ -55,7 +55,11 @@ struct Diagnostics {
     encoder: String,
     /// Codec of the source's picture, or of its sound.
     decoder: Option<String>,
+    /// Who makes the segments: `packager`, `gstreamer` or `ffmpeg`.
     pipeline: &'static str,
+    /// Why this one.
+    pipeline_reason: &'static str,
+    /// Whether another one was chosen first, and failed.
     fallback: bool,
     video: Option<VideoBody>,
     audio: Option<AudioBody>,
@@ -135,11 +139,13 @@ impl Diagnostics {
         });
         let sound_encoder =
             sound.as_ref().filter(|(action, ..)| *action == "encode").map(|(_, codec, _)| codec.clone());
+        let fallen = status.progress.fallen.as_ref();
         Self {
             encoder: encoder.or(sound_encoder).unwrap_or_else(|| "copy".into()),
             decoder: decoder.or_else(|| sound.as_ref().and_then(|(.., stream)| codec(*stream))),
-            pipeline: session.producer,
-            fallback: false,
+            pipeline: if fallen.is_some() { status.progress.producer } else { session.producer.0 },
+            pipeline_reason: fallen.map_or(session.producer.1, told),
+            fallback: fallen.is_some(),
             video: video.map(|action| VideoBody {
                 action,
                 width: size.map(|(width, _)| width),

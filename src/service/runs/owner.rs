@@ -189,7 +189,9 @@ impl Owner {
     fn fault(&mut self, at: usize, error: RunError) {
         let active = self.runs.remove(at);
         self.standing.failed(&error);
-        self.faults += 1;
+        if !self.transcoder.failed(&error) {
+            self.faults += 1;
+        }
         let last = self.faults > 1 || matches!(error, RunError::SourceChanged);
         tracing::warn!(rendition = &*self.name, segment = active.next, %error, given_up = last, "run failed");
         if last && matches!(error, RunError::SourceRead(_)) && active.delivered == 0 && active.next > 0 {
@@ -418,6 +420,8 @@ impl Owner {
             progress.produced_seconds =
                 seconds(self.work.grid.end()) * tally.segments as f64 / self.work.grid.len() as f64;
             progress.speed = self.speed;
+            progress.producer = self.transcoder.at_work();
+            progress.fallen = self.transcoder.fallen();
         });
     }
 }

@@ -8,6 +8,7 @@ use crate::domain::media::{Container, Tags};
 use crate::domain::plan::{EncodeVideo, VideoPlan};
 use crate::domain::time::FrameRate;
 use crate::engine::fake::Fake;
+use crate::engine::fallback::Fallback;
 use crate::engine::segments::Budget;
 use crate::engine::source::Roots;
 
@@ -280,4 +281,33 @@ async fn shutdown_ends_runs_that_are_being_waited_for() {
     });
     assert!(answer.is_err());
     until(|| bench.fake.live() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_producer_takes_over_for_good_and_is_allowed_a_failure_of_its_own() {
+    let bench = bench(second(), 1);
+    let (first, last) = (second(), second());
+    first.fail_at(3, RunError::Encoder("gone".into()));
+    last.fail_at(6, RunError::Decode("once".into()));
+    let fallback = Fallback::new(Arc::new(first.clone()), Arc::new(last.clone()));
+    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240)).unwrap();
+    for index in 0..10 {
+        lease.segment(index).await.unwrap();
+    }
+    assert_eq!(first.starts(), [0]);
+    assert_eq!(last.starts(), [3, 6]);
+    let progress = lease.progress().borrow().clone();
+    assert!(matches!(progress.fallen, Some(RunError::Encoder(_))), "{progress:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_file_is_no_reason_for_another_producer() {
+    let bench = bench(second(), 1);
+    let (first, last) = (second(), second());
+    first.fail_at(1, RunError::SourceChanged);
+    let fallback = Fallback::new(Arc::new(first), Arc::new(last.clone()));
+    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240)).unwrap();
+    lease.segment(0).await.unwrap();
+    assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
+    assert_eq!(last.starts(), [] as [usize; 0]);
 }

@@ -29,7 +29,8 @@ pub struct Session {
     pub user_id: String,
     pub plan: Plan,
     pub started_at: Timestamp,
-    pub producer: &'static str,
+    /// Who was chosen to make its segments, and why.
+    pub producer: (&'static str, &'static str),
     created: Instant,
     patience: Patience,
     access: Mutex<(Instant, Timestamp)>,
@@ -66,7 +67,7 @@ pub(super) struct Patience {
 }
 
 impl Session {
-    pub(super) fn new(user_id: &str, plan: Plan, producer: &'static str, lease: Lease, patience: Patience) -> Self {
+    pub(super) fn new(user_id: &str, plan: Plan, producer: (&'static str, &'static str), lease: Lease, patience: Patience) -> Self {
         Self {
             id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random::<16>())),
             user_id: user_id.to_owned(),

@@ -12,7 +12,10 @@ fn split(packets: &[Seen]) -> (Vec<Seen>, Vec<Seen>) {
 
 #[tokio::test]
 async fn every_frame_lies_on_the_grid_and_joined_segments_decode_without_a_word() {
-    let bench = Bench::encoding("a.mp4", Container::Mp4, 7, X264);
+    on_the_grid(Bench::encoding("a.mp4", Container::Mp4, 7, X264)).await;
+}
+
+pub(super) async fn on_the_grid(bench: Bench) {
     let segments = bench.all().await;
     assert_eq!(segments.iter().map(|segment| segment.index).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     for segment in &segments {
@@ -47,15 +50,20 @@ async fn flash_and_beep_stay_together() {
         ("cd.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 100 -ar 44100 -c:a flac"),
         ("telephone.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 100 -ar 8000 -ac 1 -c:a flac"),
     ] {
-        let bench = Bench::encoding(name, container, 5, made_by);
-        let whole = bench.write("whole.ts", &bench.all().await);
-        assert_eq!(film::complaints(&whole), "", "{name}");
-        let (flashes, beeps) = film::flashes_and_beeps(&whole, 25.0);
-        assert_eq!((flashes.len(), beeps.len()), (5, 5), "{name}: {flashes:?} {beeps:?}");
-        for (second, (flash, beep)) in flashes.iter().zip(&beeps).enumerate() {
-            assert!((flash - beep).abs() < 0.04, "{name}: flash at {flash}, beep at {beep}");
-            assert!((flash - 3600.0 - second as f64).abs() < 0.041, "{name}: flash at {flash}");
-        }
+        together(&Bench::encoding(name, container, 5, made_by), 0.04).await;
+    }
+}
+
+/// Every second a flash and a beep, at most `apart` seconds from each other.
+pub(super) async fn together(bench: &Bench, apart: f64) {
+    let name = bench.source.file_name();
+    let whole = bench.write("whole.ts", &bench.all().await);
+    assert_eq!(film::complaints(&whole), "", "{name}");
+    let (flashes, beeps) = film::flashes_and_beeps(&whole, 25.0);
+    assert_eq!((flashes.len(), beeps.len()), (5, 5), "{name}: {flashes:?} {beeps:?}");
+    for (second, (flash, beep)) in flashes.iter().zip(&beeps).enumerate() {
+        assert!((flash - beep).abs() < apart, "{name}: flash at {flash}, beep at {beep}");
+        assert!((flash - 3600.0 - second as f64).abs() < 0.041, "{name}: flash at {flash}");
     }
 }
 
@@ -66,22 +74,26 @@ async fn segments_are_the_same_in_any_order() {
         ("a.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 100 -bf 3 -c:a ac3"),
         ("a.ts", Container::MpegTs, "-c:v libx264 -preset ultrafast -g 50 -bf 2 -c:a mp2"),
     ] {
-        let bench = Bench::encoding(name, container, 7, made_by);
-        let run_through = bench.all().await;
-        assert_eq!(run_through.len(), 6);
-        for index in [5, 1, 4] {
-            let jumped = bench.one(index).await;
-            assert_eq!(jumped.index, index);
-            let (a, b) = (bench.write("through.ts", [&run_through[index]]), bench.write("jumped.ts", [&jumped]));
-            let times = |path: &Path| {
-                let (video, audio) = split(&film::packets(path));
-                let mut video: Vec<i64> = video.iter().map(|packet| packet.pts).collect();
-                video.sort_unstable();
-                (video, audio.iter().map(|packet| packet.pts).collect::<Vec<_>>())
-            };
-            assert_eq!(times(&a), times(&b), "{name} segment {index}");
-            let psnr = film::psnr(&a, &b);
-            assert!(psnr > 30.0, "{name} segment {index}: pictures differ, {psnr} dB");
-        }
+        in_any_order(&Bench::encoding(name, container, 7, made_by)).await;
+    }
+}
+
+pub(super) async fn in_any_order(bench: &Bench) {
+    let name = bench.source.file_name();
+    let run_through = bench.all().await;
+    assert_eq!(run_through.len(), 6);
+    for index in [5, 1, 4] {
+        let jumped = bench.one(index).await;
+        assert_eq!(jumped.index, index);
+        let (a, b) = (bench.write("through.ts", [&run_through[index]]), bench.write("jumped.ts", [&jumped]));
+        let times = |path: &Path| {
+            let (video, audio) = split(&film::packets(path));
+            let mut video: Vec<i64> = video.iter().map(|packet| packet.pts).collect();
+            video.sort_unstable();
+            (video, audio.iter().map(|packet| packet.pts).collect::<Vec<_>>())
+        };
+        assert_eq!(times(&a), times(&b), "{name} segment {index}");
+        let psnr = film::psnr(&a, &b);
+        assert!(psnr > 30.0, "{name} segment {index}: pictures differ, {psnr} dB");
     }
 }

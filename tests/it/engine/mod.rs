@@ -3,6 +3,7 @@ mod draw;
 mod encode;
 mod index;
 mod life;
+mod native;
 mod package;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::Ffmpeg;
+use hearthcast::engine::gst::Native;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::Source;
 use hearthcast::engine::{Job, Run, RunError, Segment, Transcoder};
@@ -28,6 +30,8 @@ struct Bench {
     source: Arc<Source>,
     media: Arc<Media>,
     ffmpeg: Ffmpeg,
+    /// Who makes the segments; ffmpeg unless told otherwise.
+    producer: Arc<dyn Transcoder>,
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
     package: Option<Arc<Package>>,
@@ -62,15 +66,23 @@ impl Bench {
         });
         let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128 });
         let grid = if video.is_some() { Grid::frames(rate, 2.0, seconds) } else { Grid::steps(2.0, seconds) };
+        let ffmpeg = Ffmpeg::find().unwrap();
         Self {
             source: film::open(path),
             folder,
             media: Arc::new(media),
-            ffmpeg: Ffmpeg::find().unwrap(),
+            producer: Arc::new(ffmpeg.clone()),
+            ffmpeg,
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,
         }
+    }
+
+    /// The same, made by GStreamer in this process.
+    fn natively(mut self) -> Self {
+        self.producer = Arc::new(Native::find().unwrap());
+        self
     }
 
     fn job(&self, first: usize) -> Job {
@@ -86,7 +98,7 @@ impl Bench {
     }
 
     fn start(&self, first: usize, through: usize) -> Run {
-        self.ffmpeg.start(self.job(first), through).unwrap()
+        self.producer.start(self.job(first), through).unwrap()
     }
 
     /// All segments, one run.

@@ -1,0 +1,140 @@
+//! AAC frames for a whole run: one encoder, so that no segment begins with a fresh one.
+//!
+//! Frames are counted, not timed: the encoder's own times carry rounding, and a frame that begins exactly on a cut fell
+//! into one or the other segment (measured). A frame decodes to the samples given one frame before it (the encoder's
+//! delay), and the first four say how the encoder warmed up: they are dropped.
+
+use std::time::Duration;
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+use gstreamer_app as app;
+
+use super::guard::Wake;
+use super::live::{Live, Said};
+use super::sound::{FRAME, RATE};
+use super::text;
+use crate::domain::mpegts::cut::AAC_FRAME;
+use crate::engine::RunError;
+
+/// AAC frames encoded before the first one kept.
+pub(super) const PREROLL: i64 = 4;
+
+/// How many frames of samples the encoder must have beyond the frame that is to come out.
+pub(super) const DELAY: i64 = 4;
+
+/// Frames in front of the encoder at most.
+const QUEUED: u64 = 16;
+
+const ENCODER: &str = include_str!("../../../pipelines/encoders/avenc_aac.launch");
+
+/// The encoder of a run's sound.
+#[derive(Debug)]
+pub(super) struct Aac {
+    live: Live,
+    input: app::AppSrc,
+    out: app::AppSink,
+    /// The frame of samples pushed next, and the AAC frame that comes next.
+    pushed: i64,
+    coming: i64,
+    first: i64,
+}
+
+/// The frame on the grid of 1,920 ticks that is the first to begin at or after `ticks`.
+pub(super) fn frame_at(ticks: i64) -> i64 {
+    -(-ticks).div_euclid(AAC_FRAME)
+}
+
+/// Where an AAC frame begins, ticks.
+pub(super) fn start_of(frame: i64) -> i64 {
+    frame * AAC_FRAME
+}
+
+impl Aac {
+    /// Frames from `first` on.
+    pub(super) fn start(channels: u32, kbps: u32, first: i64, of: &str, wake: &Wake) -> Result<Self, RunError> {
+        let live = Live::new(text::ENCODE_SOUND, ("", ENCODER), of, wake)?;
+        let kbps = i32::try_from(kbps.max(32)).unwrap_or(i32::MAX / 1000);
+        live.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
+        let input: app::AppSrc = live.typed("in")?;
+        input.set_caps(Some(&samples(channels)));
+        let drained = wake.clone();
+        input.set_callbacks(
+            app::AppSrcCallbacks::builder().need_data(move |_, _| drained.callback("need-data", (), || ())).build(),
+        );
+        let out: app::AppSink = live.typed("out")?;
+        let arrived = wake.clone();
+        let fine = Ok(gst::FlowSuccess::Ok);
+        out.set_callbacks(
+            app::AppSinkCallbacks::builder()
+                .new_sample(move |_| arrived.callback("frame", Err(gst::FlowError::Error), || fine))
+                .build(),
+        );
+        live.go(gst::State::Playing)?;
+        let pushed = first - PREROLL;
+        // The first frame that comes out decodes to the samples before the first that went in.
+        Ok(Self { live, input, out, pushed, coming: pushed - 1, first })
+    }
+
+    /// The frame of samples wanted next, while there is room in front of the encoder.
+    pub(super) fn wants(&self) -> Option<i64> {
+        (self.input.current_level_buffers() < QUEUED).then_some(self.pushed)
+    }
+
+    pub(super) fn push(&mut self, samples: &[f32]) -> Result<(), RunError> {
+        let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+        let mut buffer = gst::Buffer::from_mut_slice(bytes);
+        let time = |frame: i64| {
+            // An hour on, so that the preroll of the first segment has times too.
+            let samples = (frame * FRAME as i64 + 3600 * RATE).max(0) as u64;
+            gst::ClockTime::from_nseconds((u128::from(samples) * 1_000_000_000 / RATE as u128) as u64)
+        };
+        if let Some(buffer) = buffer.get_mut() {
+            buffer.set_pts(time(self.pushed));
+            buffer.set_duration(time(self.pushed + 1) - time(self.pushed));
+        }
+        self.pushed += 1;
+        self.input.push_buffer(buffer).map_err(|flow| RunError::Encoder(format!("sound is not taken: {flow}")))?;
+        Ok(())
+    }
+
+    /// The next AAC frame that is kept, by number; with its ADTS header.
+    pub(super) fn frame(&mut self) -> Result<Option<(i64, gst::Buffer)>, RunError> {
+        while let Some(said) = self.live.said() {
+            if let Said::Fault(text) = said {
+                return Err(RunError::Encoder(format!("sound: {text}")));
+            }
+        }
+        while let Some(sample) = self.out.try_pull_sample(gst::ClockTime::ZERO) {
+            let frame = self.coming;
+            self.coming += 1;
+            if frame >= self.first {
+                let buffer = sample.buffer_owned();
+                return buffer
+                    .map(|buffer| Some((frame, buffer)))
+                    .ok_or_else(|| RunError::Encoder("sound without bytes".into()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Caps of samples as everything here exchanges them.
+pub(super) fn samples(channels: u32) -> gst::Caps {
+    let mask: u64 = match channels {
+        1 => 0x4,
+        6 => 0x3f,
+        8 => 0xc3f,
+        _ => 0x3,
+    };
+    gst::Caps::builder("audio/x-raw")
+        .field("format", "F32LE")
+        .field("layout", "interleaved")
+        .field("rate", RATE as i32)
+        .field("channels", channels as i32)
+        .field_if("channel-mask", gst::Bitmask::new(mask), channels > 1)
+        .build()
+}
+
+/// The length of an AAC frame, nanoseconds rounded.
+pub(super) const FRAME_TIME: Duration = Duration::from_nanos(21_333_333);

@@ -1,0 +1,141 @@
+//! A pipeline at work: its elements by name, its bus, and its end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+
+use super::guard::Wake;
+use super::text::Text;
+use crate::engine::RunError;
+
+/// A pipeline that takes longer to stop is counted as hanging.
+const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Hanging pipelines at which nothing new is started in this process.
+const MOST_HANGING: usize = 8;
+
+/// A pipeline; dropping it brings it to NULL on a thread of its own.
+#[derive(Debug)]
+pub(super) struct Live {
+    pipeline: gst::Pipeline,
+    bus: gst::Bus,
+    wake: Wake,
+}
+
+/// What a pipeline said on its bus.
+#[derive(Debug)]
+pub(super) enum Said {
+    Settled,
+    Closed,
+    Ended,
+    Fault(String),
+}
+
+impl Live {
+    /// Parses `text`; whatever its bus gets wakes `wake`.
+    pub(super) fn new(text: Text, encoders: (&str, &str), of: &str, wake: &Wake) -> Result<Self, RunError> {
+        if hanging() >= MOST_HANGING {
+            return Err(RunError::Internal("pipelines of this process hang".into()));
+        }
+        let pipeline = text.parse(encoders.0, encoders.1)?;
+        pipeline.set_property("name", format!("{}-{of}", text.name));
+        let bus = pipeline.bus().ok_or_else(|| RunError::Internal("a pipeline without a bus".into()))?;
+        let waking = wake.clone();
+        bus.set_sync_handler(move |_, _| waking.callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass));
+        Ok(Self { pipeline, bus, wake: wake.clone() })
+    }
+
+    pub(super) fn element(&self, name: &str) -> Result<gst::Element, RunError> {
+        let missing = || RunError::Internal(format!("{} has no element {name}", self.pipeline.name()));
+        self.pipeline.by_name(name).ok_or_else(missing)
+    }
+
+    pub(super) fn typed<T: IsA<gst::Element>>(&self, name: &str) -> Result<T, RunError> {
+        let other = |_| RunError::Internal(format!("{name} of {} is another element", self.pipeline.name()));
+        self.element(name)?.downcast::<T>().map_err(other)
+    }
+
+    pub(super) fn go(&self, state: gst::State) -> Result<(), RunError> {
+        self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.complaint() {
+            Some(said) => RunError::Decode(said),
+            None => RunError::Internal(format!("{} does not start", self.pipeline.name())),
+        })
+    }
+
+    /// Seeks to the keyframe at or before `at`.
+    pub(super) fn seek(&self, at: gst::ClockTime) -> Result<(), RunError> {
+        let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
+        self.pipeline.seek_simple(flags, at).map_err(|_| RunError::SourceRead("the source cannot be sought in".into()))
+    }
+
+    /// The next thing its bus holds.
+    pub(super) fn said(&self) -> Option<Said> {
+        if self.wake.broken() {
+            return Some(Said::Fault("a callback panicked".into()));
+        }
+        while let Some(message) = self.bus.pop() {
+            match message.view() {
+                gst::MessageView::Error(error) => {
+                    let source = message.src().map_or_else(String::new, |source| format!("{}: ", source.name()));
+                    return Some(Said::Fault(format!("{source}{}", error.error())));
+                }
+                gst::MessageView::AsyncDone(_) => return Some(Said::Settled),
+                gst::MessageView::Eos(_) => return Some(Said::Ended),
+                gst::MessageView::Element(element)
+                    if element.structure().is_some_and(|told| told.name() == "splitmuxsink-fragment-closed") =>
+                {
+                    return Some(Said::Closed);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn complaint(&self) -> Option<String> {
+        std::iter::from_fn(|| self.said()).find_map(|said| match said {
+            Said::Fault(text) => Some(text),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.bus.unset_sync_handler();
+        stop(self.pipeline.clone());
+    }
+}
+
+/// Stops that are under way, by number: the pipeline's name, and since when.
+static STOPPING: LazyLock<Mutex<HashMap<u64, (String, Instant)>>> = LazyLock::new(Mutex::default);
+
+/// Brings a pipeline to NULL without waiting for it: an element may take its time, or never come back.
+fn stop(pipeline: gst::Pipeline) {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = pipeline.name().to_string();
+    let stopping = || STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    stopping().insert(number, (name, Instant::now()));
+    let held = pipeline.clone();
+    let spawned = std::thread::Builder::new().name("gst-stop".into()).spawn(move || {
+        let _ = held.set_state(gst::State::Null);
+        drop(held);
+        STOPPING.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    });
+    if spawned.is_err() {
+        // No thread to be had: better to wait here than to leave it running.
+        let _ = pipeline.set_state(gst::State::Null);
+        stopping().remove(&number);
+    }
+}
+
+/// Pipelines that have not stopped within 5 s.
+pub(super) fn hanging() -> usize {
+    let stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    stopping.values().filter(|(_, since)| since.elapsed() > STOP_DEADLINE).count()
+}

@@ -1,0 +1,137 @@
+#![doc = include_str!("README.md")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::domain::media::{Container, Media};
+use crate::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
+use crate::engine::{Job, Run, RunError, Transcoder};
+
+mod aac;
+mod decode;
+mod guard;
+mod live;
+mod pictures;
+mod run;
+mod segment;
+mod slots;
+mod sound;
+pub mod text;
+mod voice;
+
+pub use slots::{SLOTS, Slot};
+
+use guard::Wake;
+use run::{Orders, Work};
+use segment::Shape;
+
+/// Raised whenever the pipelines change what comes out.
+const PIPELINES_VERSION: u32 = 1;
+
+/// The GStreamer of this machine.
+#[derive(Clone, Debug)]
+pub struct Native {
+    version: String,
+    #[cfg(test)]
+    injected: guard::Injected,
+}
+
+impl Native {
+    /// Starts GStreamer, where it has not been started (blocks for some 100 ms).
+    ///
+    /// # Errors
+    /// Why there is none, or what it lacks.
+    pub fn find() -> Result<Self, String> {
+        gstreamer::init().map_err(|cause| cause.to_string())?;
+        crate::engine::elements::forbid();
+        for element in ["uridecodebin3", "videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"] {
+            if gstreamer::ElementFactory::find(element).is_none() {
+                return Err(format!("GStreamer has no {element}"));
+            }
+        }
+        let (major, minor, micro, _) = gstreamer::version();
+        Ok(Self {
+            version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
+            #[cfg(test)]
+            injected: guard::Injected::default(),
+        })
+    }
+}
+
+impl Transcoder for Native {
+    fn name(&self) -> &'static str {
+        "gstreamer"
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+        if job.first >= job.grid.len() {
+            return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
+        }
+        if let Some(why) = refusal(&job.media, &job.rendition) {
+            return Err(RunError::Internal(format!("not made by GStreamer: {why}")));
+        }
+        let shape = match &job.rendition.video {
+            Some(VideoPlan::Encode(plan)) => Some(shape(&job.media, plan)?),
+            _ => None,
+        };
+        let (run, segments, mut gate) = Run::channel(through);
+        let orders = Arc::new(Orders::default());
+        orders.through.store(through, Ordering::SeqCst);
+        let told = orders.clone();
+        let name = format!("run-{}", job.first);
+        #[cfg(test)]
+        let injected = self.injected.clone();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let wake = Wake::here(
+                #[cfg(test)]
+                injected,
+            );
+            Work { job, shape, segments, orders: told, wake }.run();
+        });
+        let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
+        let thread = thread.thread().clone();
+        tokio::spawn(async move {
+            while gate.changed().await.is_ok() {
+                orders.through.store(*gate.borrow_and_update(), Ordering::SeqCst);
+                thread.unpark();
+            }
+            orders.stop.store(true, Ordering::SeqCst);
+            thread.unpark();
+        });
+        Ok(run)
+    }
+}
+
+fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
+    let missing = || RunError::Internal(format!("stream {} is no video", plan.stream));
+    let (_, video) = media.videos().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
+    let slot = SLOTS.iter().find(|slot| slot.plan == plan.encoder);
+    let slot = slot.ok_or_else(|| RunError::Encoder(format!("no slot for encoder {}", plan.encoder)))?;
+    Ok(Shape { plan: plan.clone(), video: video.clone(), slot })
+}
+
+/// Why this rendition of this file is left to ffmpeg; None when it can be made here.
+pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
+    match &rendition.video {
+        Some(VideoPlan::Copy { .. }) => return Some("copied video costs ffmpeg an eighth of the processor time"),
+        Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => return Some("HDR is mapped by ffmpeg's zscale"),
+        Some(VideoPlan::Encode(plan)) if plan.burn.is_some() => return Some("subtitles are drawn by ffmpeg"),
+        Some(VideoPlan::Encode(_)) | None => {}
+    }
+    if let Some(AudioPlan::Copy { .. }) = rendition.audio {
+        return Some("copied sound keeps the grid of its source, which ffmpeg's muxer knows");
+    }
+    match media.container {
+        Container::Mp4 | Container::Matroska | Container::Webm => {}
+        // Times begin with the first clock reference, and seeking is by guess.
+        Container::MpegTs | Container::MpegPs => return Some("a stream's times do not begin with its first picture"),
+        _ if rendition.video.is_some() => return Some("seeking in this container is not exact"),
+        Container::Flac | Container::Wav | Container::Ogg => {}
+        _ => return Some("seeking in this container is not exact"),
+    }
+    (media.start_seconds.abs() > 0.001).then_some("its clock does not begin at 0")
+}

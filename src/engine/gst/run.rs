@@ -1,0 +1,300 @@
+//! A run: one thread that carries pictures and sound from the decoders into segments, and waits for nothing else.
+//!
+//! Nothing in here blocks: pipelines wake the thread from their callbacks, and it looks at all of them in turn. So no
+//! order of pictures and sound in a file can lock it up (one pipeline for both did, with ten seconds between keyframes),
+//! a wish to stop is heard at once, and one clock watches over everything.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gstreamer as gst;
+use gstreamer::prelude::*;
+use tokio::sync::mpsc;
+
+use super::aac::{self, Aac};
+use super::decode::{Decoder, Heard};
+use super::guard::Wake;
+use super::pictures::Pictures;
+use super::segment::{Making, Shape};
+use super::sound::{FRAME, Sound};
+use super::voice;
+use crate::domain::grid::{Frames, Grid};
+use crate::domain::mpegts::cut::{Audio, Cut, Cutter};
+use crate::domain::plan::AudioPlan;
+use crate::domain::time::{TICKS_PER_SECOND, seconds};
+use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
+
+/// Longest wait for a segment that is wanted.
+const STALL: Duration = Duration::from_secs(30);
+
+/// How long the thread sleeps when nothing wakes it.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Segments in the making at once: while one is drained the next is fed.
+const OPEN: usize = 2;
+
+/// Bytes of an unfinished segment.
+const BUDGET: usize = 256 << 20;
+
+/// Seconds before a segment at which its sound is read: decoders need some frames before they sound right.
+const SOUND_MARGIN: f64 = 0.2;
+
+/// What the owner of a run tells its thread.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    pub stop: AtomicBool,
+    /// The last segment it may begin.
+    pub through: AtomicUsize,
+}
+
+/// The picture's way through a run.
+struct Sight {
+    decoder: Decoder,
+    pictures: Pictures<gst::Sample>,
+    grid: Frames,
+    shape: Shape,
+}
+
+/// The sound's way through a run.
+struct Hearing {
+    decoder: Decoder,
+    sound: Sound,
+    channels: usize,
+    encoder: Aac,
+    /// AAC frames that no open segment owns yet.
+    ready: VecDeque<(i64, gst::Buffer)>,
+}
+
+pub(super) struct Work {
+    pub job: Job,
+    pub shape: Option<Shape>,
+    pub segments: mpsc::Sender<Result<Segment, RunError>>,
+    pub orders: Arc<Orders>,
+    pub wake: Wake,
+}
+
+impl Work {
+    /// Runs to the end of the grid, or until nobody listens any more.
+    pub(super) fn run(self) {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Line::begin(&self)?.carry()));
+        let error = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => RunError::Internal("the run panicked".into()),
+        };
+        if !self.orders.stop.load(Ordering::SeqCst) {
+            // A file that was cut short or written over looks like a broken one.
+            let error = if self.job.source.holds_the_same() { error } else { RunError::SourceChanged };
+            let _ = self.segments.blocking_send(Err(error));
+        }
+    }
+}
+
+/// All that a run holds.
+struct Line<'a> {
+    work: &'a Work,
+    sight: Option<Sight>,
+    hearing: Option<Hearing>,
+    open: VecDeque<Making>,
+    /// The segment opened next.
+    next: usize,
+    since: Instant,
+}
+
+impl<'a> Line<'a> {
+    fn begin(work: &'a Work) -> Result<Self, RunError> {
+        let Work { job, shape, wake, .. } = work;
+        let start = job.grid.start(job.first);
+        let at = seconds(start);
+        let mut hearing = None;
+        if let Some(AudioPlan::Encode { stream, channels, kbps }) = job.rendition.audio {
+            let mut decoder = Decoder::open(&job.source, &job.media, stream, at - SOUND_MARGIN, wake)?;
+            decoder.start(|live| {
+                live.element("shape")?.set_property("caps", aac::samples(channels));
+                Ok(())
+            })?;
+            let first = aac::frame_at(start);
+            let encoder = Aac::start(channels, kbps, first, &job.first.to_string(), wake)?;
+            let channels = channels as usize;
+            let sound = Sound::new(channels, (first - aac::PREROLL) * FRAME as i64);
+            hearing = Some(Hearing { decoder, sound, channels, encoder, ready: VecDeque::new() });
+        }
+        let sight = match (shape, &*job.grid) {
+            (None, _) => None,
+            (Some(shape), Grid::Frames(frames)) => {
+                let (first, rate) = (frames.first(job.first), frames.rate);
+                let half = 0.5 / rate.as_f64();
+                let mut decoder = Decoder::open(&job.source, &job.media, shape.plan.stream, at - half, wake)?;
+                let deinterlace = shape.plan.deinterlace;
+                decoder.start(|live| {
+                    live.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
+                    Ok(())
+                })?;
+                let pictures = Pictures::new(rate, first, frames.total);
+                Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone() })
+            }
+            _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
+        };
+        Ok(Self { work, sight, hearing, open: VecDeque::new(), next: job.first, since: Instant::now() })
+    }
+
+    fn carry(&mut self) -> Result<(), RunError> {
+        let last = self.work.job.grid.len();
+        let mut allowed = false;
+        while !self.work.orders.stop.load(Ordering::SeqCst) {
+            let mut moved = self.open_next()?;
+            moved |= self.see()?;
+            moved |= self.hear()?;
+            moved |= self.close()?;
+            if self.next >= last && self.open.is_empty() {
+                return Ok(());
+            }
+            // Resting is no stall.
+            let works = !self.open.is_empty();
+            if works != allowed {
+                (allowed, self.since) = (works, Instant::now());
+            }
+            if works && self.since.elapsed() > STALL {
+                return Err(RunError::Stalled(STALL.as_secs()));
+            }
+            if !moved {
+                std::thread::park_timeout(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// AAC frames of a segment.
+    fn sounds(&self, index: usize) -> Range<i64> {
+        let grid = &self.work.job.grid;
+        aac::frame_at(grid.start(index))..aac::frame_at(grid.start(index + 1))
+    }
+
+    /// Begins segments as far as they may be begun.
+    fn open_next(&mut self) -> Result<bool, RunError> {
+        let through = self.work.orders.through.load(Ordering::SeqCst);
+        let mut moved = false;
+        while self.open.len() < OPEN && self.next <= through && self.next < self.work.job.grid.len() {
+            let index = self.next;
+            let sounds = self.hearing.as_ref().map(|_| self.sounds(index));
+            let making = match &self.sight {
+                Some(Sight { grid, shape, .. }) => {
+                    let frames = grid.first(index)..grid.first(index + 1);
+                    Making::start(index, shape, frames, sounds, &self.work.wake)?
+                }
+                None => Making::of_sound(index, sounds.unwrap_or(0..0)),
+            };
+            self.open.push_back(making);
+            self.next += 1;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Pictures into the segment that is to have them.
+    fn see(&mut self) -> Result<bool, RunError> {
+        let Some(Sight { decoder, pictures, grid, .. }) = &mut self.sight else { return Ok(false) };
+        let mut moved = decoder.poll()?;
+        while let Some(making) = self.open.iter_mut().find(|making| !making.frames.is_empty()) {
+            if !making.wants_picture() {
+                break;
+            }
+            if let Some((frame, sample)) = pictures.take() {
+                debug_assert_eq!(frame, making.frames.start);
+                making.push_picture(grid, &sample)?;
+                moved = true;
+                continue;
+            }
+            match decoder.hear()? {
+                Heard::Nothing => break,
+                Heard::Sample(sample, at) => pictures.offer(sample, at),
+                Heard::End => {
+                    if !pictures.finish() {
+                        return Err(RunError::SourceRead(format!("nothing for segment {}", making.index)));
+                    }
+                }
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Sound into the encoder, and its frames into the segments that own them.
+    fn hear(&mut self) -> Result<bool, RunError> {
+        let Some(hearing) = &mut self.hearing else { return Ok(false) };
+        let Hearing { decoder, sound, channels, encoder, ready } = hearing;
+        let mut moved = decoder.poll()?;
+        let end = self.open.back().map_or(i64::MIN, |making| making.sounds.end);
+        while encoder.wants().is_some_and(|frame| frame < end + aac::DELAY) {
+            if let Some(samples) = sound.take() {
+                encoder.push(&samples)?;
+                moved = true;
+                continue;
+            }
+            match decoder.hear()? {
+                Heard::Nothing => break,
+                Heard::Sample(sample, at) => sound.offer(&voice::samples(&sample, *channels)?, at),
+                Heard::End => sound.finish(),
+            }
+            moved = true;
+        }
+        while let Some(frame) = encoder.frame()? {
+            ready.push_back(frame);
+            moved = true;
+        }
+        for making in &mut self.open {
+            while let Some((frame, buffer)) = ready.pop_front_if(|(frame, _)| *frame < making.sounds.end) {
+                if frame >= making.sounds.start {
+                    making.push_sound(buffer)?;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Delivers what is finished, in order.
+    fn close(&mut self) -> Result<bool, RunError> {
+        let mut moved = false;
+        for making in &mut self.open {
+            moved |= making.poll()?;
+        }
+        while let Some(making) = self.open.pop_front_if(|making| making.closed()) {
+            let index = making.index;
+            let bytes = match &self.sight {
+                Some(_) => self.canonical(index, &making.into_bytes())?,
+                None => making.into_bytes(),
+            };
+            if !self.work.job.source.holds_the_same() {
+                return Err(RunError::SourceChanged);
+            }
+            let segment = Segment { index, bytes: Bytes::from(bytes) };
+            if self.work.segments.blocking_send(Ok(segment)).is_err() {
+                self.work.orders.stop.store(true, Ordering::SeqCst);
+            }
+            self.since = Instant::now();
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Fixed PIDs, own tables, closed counters; and proof that every picture lies where it was planned.
+    fn canonical(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
+        let mut cutter = Cutter::new(Cut {
+            grid: self.work.job.grid.clone(),
+            first: index,
+            base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+            video: true,
+            audio: self.hearing.as_ref().map(|_| Audio::Encoded),
+            budget: BUDGET,
+        });
+        let fault = |cause| RunError::Encoder(format!("segment {index}: {cause}"));
+        let mut pieces = cutter.push(bytes).map_err(fault)?;
+        pieces.extend(cutter.finish().map_err(fault)?);
+        let piece = pieces.into_iter().find(|piece| piece.index == index);
+        piece.map(|piece| piece.bytes).ok_or_else(|| RunError::Encoder(format!("segment {index} came out empty")))
+    }
+}

@@ -1,0 +1,294 @@
+//! One segment: pictures encoded from an IDR on, muxed with AAC frames by hlssink2, its bytes taken from memory.
+//!
+//! One pipeline makes one segment and ends. splitmuxsink inside hlssink2 decides about a group of pictures only when it is
+//! complete, so that in one long pipeline a segment closes when the next has been gathered (0.9 s against 0.55 s to the
+//! first one, measured).
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gio::prelude::*;
+use gstreamer as gst;
+use gstreamer::prelude::*;
+use gstreamer_app as app;
+
+use super::aac::{self, FRAME_TIME};
+use super::guard::Wake;
+use super::live::{Live, Said};
+use super::slots::Slot;
+use super::{text, voice};
+use crate::domain::grid::Frames;
+use crate::domain::media::{Color, Video};
+use crate::domain::plan::EncodeVideo;
+use crate::engine::RunError;
+
+/// Pictures in front of the encoder at most.
+const QUEUED: u64 = 6;
+
+/// Most bytes of a segment: 10 s at 200 Mbit/s.
+const MOST: usize = 256 << 20;
+
+/// How a segment's pictures are made.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub plan: EncodeVideo,
+    pub video: Video,
+    pub slot: &'static Slot,
+}
+
+/// A segment in the making.
+#[derive(Debug)]
+pub(super) struct Making {
+    pub index: usize,
+    /// Frames of the grid, and AAC frames, that are still to come.
+    pub frames: Range<u64>,
+    pub sounds: Range<i64>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Muxed(Muxed),
+    /// Sound alone.
+    Frames(Vec<(i64, Vec<u8>)>),
+}
+
+/// A pipeline that ends in hlssink2.
+#[derive(Debug)]
+struct Muxed {
+    live: Live,
+    picture: app::AppSrc,
+    sound: Option<app::AppSrc>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// The form of the pictures as they come, and as the encoder is told.
+    caps: Option<(gst::Caps, gst::Caps)>,
+    closed: bool,
+}
+
+impl Making {
+    /// A segment of sound alone.
+    pub(super) fn of_sound(index: usize, sounds: Range<i64>) -> Self {
+        Self { index, frames: 0..0, sounds, body: Body::Frames(Vec::new()) }
+    }
+
+    /// A segment of these frames of the grid and, where there is sound, these AAC frames.
+    pub(super) fn start(
+        index: usize,
+        shape: &Shape,
+        frames: Range<u64>,
+        sounds: Option<Range<i64>>,
+        wake: &Wake,
+    ) -> Result<Self, RunError> {
+        let text = if sounds.is_some() { text::SEGMENT } else { text::SEGMENT_MUTE };
+        let live = Live::new(text, (shape.slot.launch(), ""), &index.to_string(), wake)?;
+        shape.set(&live, frames.end - frames.start)?;
+        let bytes = Arc::default();
+        keep(&live.element("segment")?, &bytes, wake);
+        let picture: app::AppSrc = live.typed("picture")?;
+        let drained = wake.clone();
+        picture.set_callbacks(
+            app::AppSrcCallbacks::builder().need_data(move |_, _| drained.callback("need-data", (), || ())).build(),
+        );
+        let sound = sounds.as_ref().map(|_| live.typed::<app::AppSrc>("sound")).transpose()?;
+        if let Some(sound) = &sound {
+            let caps = gst::Caps::builder("audio/mpeg")
+                .field("mpegversion", 4)
+                .field("stream-format", "adts")
+                .field("framed", true)
+                .field("rate", 48_000)
+                .build();
+            sound.set_caps(Some(&caps));
+        }
+        live.go(gst::State::Playing)?;
+        let body = Body::Muxed(Muxed { live, picture, sound, bytes, caps: None, closed: false });
+        let making = Self { index, frames, sounds: sounds.unwrap_or(0..0), body };
+        making.sound_ends()?;
+        Ok(making)
+    }
+
+    /// Whether the encoder has room for a picture.
+    pub(super) fn wants_picture(&self) -> bool {
+        let Body::Muxed(muxed) = &self.body else { return false };
+        !self.frames.is_empty() && muxed.picture.current_level_buffers() < QUEUED
+    }
+
+    /// The picture of frame `self.frames.start`.
+    pub(super) fn push_picture(&mut self, grid: &Frames, sample: &gst::Sample) -> Result<(), RunError> {
+        let Body::Muxed(muxed) = &mut self.body else { return Ok(()) };
+        let frame = self.frames.start;
+        muxed.push_picture(grid, frame, sample)?;
+        self.frames.start += 1;
+        if self.frames.is_empty() {
+            let refused = |flow| RunError::Encoder(format!("the picture does not end: {flow}"));
+            muxed.picture.end_of_stream().map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// The AAC frame `self.sounds.start`.
+    pub(super) fn push_sound(&mut self, mut buffer: gst::Buffer) -> Result<(), RunError> {
+        let at = aac::start_of(self.sounds.start);
+        self.sounds.start += 1;
+        match &mut self.body {
+            Body::Frames(frames) => {
+                let map = buffer.map_readable().map_err(|_| RunError::Encoder("sound without bytes".into()))?;
+                frames.push((at, map.to_vec()));
+                Ok(())
+            }
+            Body::Muxed(Muxed { sound: None, .. }) => Ok(()),
+            Body::Muxed(Muxed { sound: Some(sound), .. }) => {
+                let made = buffer.make_mut();
+                made.set_pts(time(at));
+                made.set_dts(None);
+                made.set_duration(gst::ClockTime::from_nseconds(FRAME_TIME.as_nanos() as u64));
+                sound.push_buffer(buffer).map_err(|flow| RunError::Encoder(format!("sound is not taken: {flow}")))?;
+                self.sound_ends()
+            }
+        }
+    }
+
+    fn sound_ends(&self) -> Result<(), RunError> {
+        if let Body::Muxed(Muxed { sound: Some(sound), .. }) = &self.body
+            && self.sounds.is_empty()
+        {
+            sound.end_of_stream().map_err(|flow| RunError::Encoder(format!("the sound does not end: {flow}")))?;
+        }
+        Ok(())
+    }
+
+    /// Hears what the pipeline said. True when anything happened.
+    pub(super) fn poll(&mut self) -> Result<bool, RunError> {
+        let Body::Muxed(muxed) = &mut self.body else { return Ok(false) };
+        let mut moved = false;
+        while let Some(said) = muxed.live.said() {
+            moved = true;
+            match said {
+                Said::Fault(text) => return Err(RunError::Encoder(text)),
+                Said::Closed => muxed.closed = true,
+                Said::Settled | Said::Ended => {}
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether all its bytes are there.
+    pub(super) fn closed(&self) -> bool {
+        match &self.body {
+            Body::Muxed(muxed) => muxed.closed,
+            Body::Frames(_) => self.sounds.is_empty(),
+        }
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        match self.body {
+            Body::Muxed(muxed) => std::mem::take(&mut *muxed.bytes.lock().unwrap_or_else(PoisonError::into_inner)),
+            Body::Frames(frames) => voice::segment(&frames),
+        }
+    }
+}
+
+impl Muxed {
+    fn push_picture(&mut self, grid: &Frames, frame: u64, sample: &gst::Sample) -> Result<(), RunError> {
+        let lost = || RunError::Decode("a picture without bytes or form".into());
+        let (caps, buffer) = (sample.caps().ok_or_else(lost)?, sample.buffer().ok_or_else(lost)?);
+        if self.caps.as_ref().is_none_or(|(from, _)| from != caps) {
+            let mut told = caps.to_owned();
+            for structure in told.make_mut().iter_mut() {
+                structure.set("framerate", gst::Fraction::new(grid.rate.num as i32, grid.rate.den as i32));
+                // What is still woven together is encoded as one picture.
+                structure.set("interlace-mode", "progressive");
+                structure.remove_field("field-order");
+            }
+            self.picture.set_caps(Some(&told));
+            self.caps = Some((caps.to_owned(), told));
+        }
+        let (at, end) = (time(grid.rate.ticks_of(frame)), time(grid.rate.ticks_of(frame + 1)));
+        let mut buffer = buffer.copy();
+        if let Some(buffer) = buffer.get_mut() {
+            buffer.set_pts(at);
+            buffer.set_dts(None);
+            buffer.set_duration(end - at);
+        }
+        let refused = |flow| RunError::Encoder(format!("a picture is not taken: {flow}"));
+        self.picture.push_buffer(buffer).map_err(refused)?;
+        Ok(())
+    }
+}
+
+impl Shape {
+    fn set(&self, live: &Live, frames: u64) -> Result<(), RunError> {
+        let EncodeVideo { width, height, .. } = self.plan;
+        let (turned, direction) = match (self.video.rotation, self.video.mirrored) {
+            (90, false) => (true, "90r"),
+            (180, false) => (false, "180"),
+            (270, false) => (true, "90l"),
+            (90, true) => (true, "ur-ll"),
+            (180, true) => (false, "vert"),
+            (270, true) => (true, "ul-lr"),
+            (_, true) => (false, "horiz"),
+            (_, false) => (false, "identity"),
+        };
+        let (width, height) = if turned { (height, width) } else { (width, height) };
+        let shape = gst::Caps::builder("video/x-raw")
+            .field("format", self.slot.format())
+            .field("width", width as i32)
+            .field("height", height as i32)
+            .field("pixel-aspect-ratio", gst::Fraction::new(1, 1))
+            .field_if_some("colorimetry", limited(&self.video.color))
+            .build();
+        live.element("shape")?.set_property("caps", shape);
+        live.element("turn")?.set_property_from_str("video-direction", direction);
+        // Scaling is what costs beside encoding, and most sources are larger than what is asked for.
+        live.element("scale")?.set_property_from_str("method", "catrom");
+        self.slot.set(&live.element("video_encoder")?, self.plan.max_kbps, frames);
+        Ok(())
+    }
+}
+
+/// Colours of full range are brought to the limited one that every screen expects.
+fn limited(color: &Color) -> Option<&'static str> {
+    (color.range.as_deref() == Some("full")).then_some(match color.matrix.as_deref() {
+        Some("bt709") => "bt709",
+        _ => "bt601",
+    })
+}
+
+/// A time of the item for a muxer that rounds down to ticks.
+fn time(ticks: i64) -> gst::ClockTime {
+    gst::ClockTime::from_nseconds((ticks.max(0) as u64 * 100_000).div_ceil(9))
+}
+
+/// Takes what hlssink2 writes into memory; its playlist is thrown away.
+fn keep(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Wake) {
+    let (bytes, fragment) = (bytes.clone(), wake.clone());
+    segment.connect("get-fragment-stream", false, move |_| {
+        let memory = Memory(bytes.clone());
+        let stream = fragment.callback("fragment", None, || Some(gio::WriteOutputStream::new(memory)));
+        Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
+    });
+    let playlist = wake.clone();
+    segment.connect("get-playlist-stream", false, move |_| {
+        let stream = playlist.callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
+        Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
+    });
+    segment.connect("delete-fragment", false, |_| None);
+}
+
+/// Bytes of a segment, bounded.
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() + bytes.len() > MOST {
+            return Err(std::io::Error::other("the segment is larger than its budget"));
+        }
+        kept.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

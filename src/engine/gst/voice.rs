@@ -1,0 +1,34 @@
+//! Sound without a picture: AAC frames written as a segment by our own writer.
+//!
+//! hlssink2 would give the sound the PID of the picture, and there is nothing to be cut: the frames lie on their grid
+//! already.
+
+use gstreamer as gst;
+
+use crate::domain::mpegts::AUDIO_PID;
+use crate::domain::mpegts::tables::{Entry, Track};
+use crate::domain::mpegts::write::{Unit, Writer};
+use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
+
+/// The stream type of AAC in ADTS (ISO/IEC 13818-1 table 2-34).
+const ADTS: u8 = 0x0f;
+
+/// The samples of a buffer.
+pub(super) fn samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>, RunError> {
+    let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
+    let map = map.ok_or_else(|| RunError::Decode("sound without samples".into()))?;
+    let samples: Vec<f32> = map.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    debug_assert_eq!(samples.len() % channels, 0);
+    Ok(samples)
+}
+
+/// A segment of AAC frames, each with where it begins in ticks of the item.
+pub(super) fn segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
+    let mut writer = Writer::new(Track::Audio, frames.iter().map(|(_, frame)| frame.len() + 200).sum());
+    for (at, bytes) in frames {
+        let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + at;
+        writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, bytes });
+    }
+    writer.finish(&[Entry { pid: AUDIO_PID, stream_type: ADTS, descriptors: Vec::new() }])
+}

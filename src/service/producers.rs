@@ -1,0 +1,110 @@
+//! Who makes a rendition's segments: the packager, GStreamer in this process, or ffmpeg.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::OnceCell;
+
+use super::runs::Work;
+use crate::config::{Backend, Config};
+use crate::engine::fallback::Fallback;
+use crate::engine::ffmpeg::Ffmpeg;
+use crate::engine::gst::{self, Native};
+use crate::engine::packager::Packager;
+use crate::engine::Transcoder;
+use crate::error::{Code, Error, Result};
+
+/// The producers of this machine.
+pub struct Producers {
+    backend: Backend,
+    program: PathBuf,
+    /// Found at the first start: asking ffmpeg takes a moment.
+    ffmpeg: OnceCell<Arc<dyn Transcoder>>,
+    native: OnceCell<std::result::Result<Arc<Native>, String>>,
+    /// Set by tests: makes everything.
+    only: OnceLock<Arc<dyn Transcoder>>,
+}
+
+/// A producer, and why it was chosen.
+#[derive(Clone)]
+pub struct Chosen {
+    pub transcoder: Arc<dyn Transcoder>,
+    pub reason: &'static str,
+}
+
+impl Producers {
+    pub fn new(config: &Config) -> Self {
+        let (ffmpeg, native, only) = (OnceCell::new(), OnceCell::new(), OnceLock::new());
+        Self { backend: config.backend, program: config.ffmpeg.clone(), ffmpeg, native, only }
+    }
+
+    /// Everything is made by `transcoder` from the first start on.
+    pub fn set(&self, transcoder: Arc<dyn Transcoder>) {
+        let _ = self.only.set(transcoder);
+    }
+
+    /// Finds the producers ahead of the first start.
+    ///
+    /// # Errors
+    /// `TRANSCODER_UNAVAILABLE`.
+    pub async fn warm(&self) -> Result<()> {
+        if self.backend != Backend::Ffmpeg {
+            let _ = self.native().await;
+        }
+        self.ffmpeg().await.map(|_| ())
+    }
+
+    /// The producer for a rendition.
+    ///
+    /// # Errors
+    /// `TRANSCODER_UNAVAILABLE`.
+    pub async fn choose(&self, work: &Work) -> Result<Chosen> {
+        if work.package.is_some() {
+            return Ok(Chosen { transcoder: Arc::new(Packager), reason: "copied straight out of the file" });
+        }
+        if let Some(only) = self.only.get() {
+            return Ok(Chosen { transcoder: only.clone(), reason: "there is no other" });
+        }
+        let by_ffmpeg = |transcoder, reason| Ok(Chosen { transcoder, reason });
+        if self.backend == Backend::Ffmpeg {
+            return by_ffmpeg(self.ffmpeg().await?, "so configured");
+        }
+        if let Some(why) = gst::refusal(&work.media, &work.rendition) {
+            return by_ffmpeg(self.ffmpeg().await?, why);
+        }
+        if self.backend == Backend::Auto {
+            return by_ffmpeg(self.ffmpeg().await?, "not yet shown to be made better by GStreamer");
+        }
+        let Ok(native) = self.native().await else {
+            return by_ffmpeg(self.ffmpeg().await?, "GStreamer lacks what it takes");
+        };
+        let reason = "so configured";
+        Ok(match self.ffmpeg().await {
+            Ok(ffmpeg) => Chosen { transcoder: Arc::new(Fallback::new(native, ffmpeg)), reason },
+            Err(_) => Chosen { transcoder: native, reason },
+        })
+    }
+
+    async fn ffmpeg(&self) -> Result<Arc<dyn Transcoder>> {
+        if let Some(only) = self.only.get() {
+            return Ok(only.clone());
+        }
+        let found = self.ffmpeg.get_or_try_init(|| async {
+            let program = self.program.clone();
+            let found = tokio::task::spawn_blocking(move || Ffmpeg::at(&program)).await.map_err(Error::internal)?;
+            let missing =
+                |cause| Error::new(Code::TranscoderUnavailable, "there is no usable ffmpeg").with_cause(cause);
+            Ok::<_, Error>(Arc::new(found.map_err(missing)?) as Arc<dyn Transcoder>)
+        });
+        found.await.cloned()
+    }
+
+    /// GStreamer with all it takes; what is missing is logged once.
+    async fn native(&self) -> std::result::Result<Arc<Native>, String> {
+        let found = self.native.get_or_init(|| async {
+            let found = tokio::task::spawn_blocking(Native::find).await.unwrap_or_else(|cause| Err(cause.to_string()));
+            found.map(Arc::new).inspect_err(|cause| tracing::warn!(cause, "nothing is made by GStreamer"))
+        });
+        found.await.clone()
+    }
+}

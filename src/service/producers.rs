@@ -7,11 +7,11 @@ use tokio::sync::OnceCell;
 
 use super::runs::Work;
 use crate::config::{Backend, Config};
+use crate::engine::Transcoder;
 use crate::engine::fallback::Fallback;
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::gst::{self, Native};
 use crate::engine::packager::Packager;
-use crate::engine::Transcoder;
 use crate::error::{Code, Error, Result};
 
 /// The producers of this machine.

@@ -53,4 +53,3 @@ impl Wake {
         outcome.unwrap_or(otherwise)
     }
 }
-

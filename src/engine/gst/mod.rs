@@ -44,7 +44,9 @@ impl Native {
     pub fn find() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
         crate::engine::elements::forbid();
-        for element in ["uridecodebin3", "videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"] {
+        for element in
+            ["uridecodebin3", "videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"]
+        {
             if gstreamer::ElementFactory::find(element).is_none() {
                 return Err(format!("GStreamer has no {element}"));
             }

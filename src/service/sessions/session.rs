@@ -67,7 +67,13 @@ pub(super) struct Patience {
 }
 
 impl Session {
-    pub(super) fn new(user_id: &str, plan: Plan, producer: (&'static str, &'static str), lease: Lease, patience: Patience) -> Self {
+    pub(super) fn new(
+        user_id: &str,
+        plan: Plan,
+        producer: (&'static str, &'static str),
+        lease: Lease,
+        patience: Patience,
+    ) -> Self {
         Self {
             id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random::<16>())),
             user_id: user_id.to_owned(),

@@ -26,10 +26,11 @@ export function remember(value) {
 
 /** A refusal: `code` is one of the contract's, or `OFFLINE`. */
 export class ApiError extends Error {
-  constructor(code, message, status = 0) {
+  constructor(code, message, status = 0, details = null) {
     super(message);
     this.code = code;
     this.status = status;
+    this.details = details;
   }
 }
 
@@ -51,7 +52,7 @@ async function request(method, path, { body, query, keepalive, signal, extra } =
 
 async function refusal(answer) {
   const body = await answer.json().catch(() => ({}));
-  const error = new ApiError(body.code ?? "INTERNAL", body.error ?? `answer ${answer.status}`, answer.status);
+  const error = new ApiError(body.code ?? "INTERNAL", body.error ?? `answer ${answer.status}`, answer.status, body.details);
   if (token && (error.code === "UNAUTHORIZED" || error.code === "TOKEN_EXPIRED")) {
     remember(null);
     window.dispatchEvent(new Event("signed-out"));

@@ -17,6 +17,10 @@ const SCREENS = {
   "/file": async () => (await import("./item.js")).item,
   "/play": async () => (await import("./player.js")).play,
   "/book": async () => (await import("./book.js")).book,
+  "/guide": async () => (await import("./guide.js")).guide,
+  "/watch": async () => (await import("./watch.js")).watch,
+  "/settings": async () => (await import("./settings.js")).settings,
+  "/welcome": async () => (await import("./welcome.js")).welcome,
 };
 
 /** What fills the whole window. */
@@ -52,9 +56,10 @@ async function show() {
       menu.hidden = true;
       account.replaceChildren();
       const { signIn } = await import("./signin.js");
-      const done = () => {
+      const done = (fresh) => {
         message = null;
-        if (name === "/setup") location.replace("#/");
+        if (fresh) location.replace("#/welcome");
+        else if (name === "/setup") location.replace("#/");
         else show();
       };
       if (mine === turn) await signIn(stage, { code: params.get("code"), message, done });
@@ -131,7 +136,7 @@ function general(name) {
   return false;
 }
 
-for (const [address, label] of [["#/", TEXT.home], ["#/library", TEXT.library]]) {
+for (const [address, label] of [["#/", TEXT.home], ["#/library", TEXT.library], ["#/guide", TEXT.guide], ["#/settings", TEXT.settings]]) {
   menu.append(h("a", { href: address }, label));
 }
 window.addEventListener("hashchange", show);

@@ -7,6 +7,10 @@ import { timeline } from "./timeline.js";
 
 const HIDE_AFTER_MS = 4000;
 
+/** A sheet of names and values. */
+export const figures = (lines) => lines.filter(([, value]) => value)
+  .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+
 export class Controls {
   /** `seek(position)` moves; `stats()` gives lines of `[name, value]`, or a promise of them. */
   constructor({ title, up, upLabel, seek, stats }) {
@@ -144,8 +148,7 @@ export class Controls {
     clearInterval(this.counting);
     if (open && panel === this.lines) {
       const count = async () => {
-        const lines = (await this.statsOf()).filter(([, value]) => value);
-        this.lines.replaceChildren(...lines.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+        this.lines.replaceChildren(...figures(await this.statsOf()));
       };
       count();
       this.counting = setInterval(count, 1000);

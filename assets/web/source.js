@@ -39,6 +39,27 @@ function startAt(media, position) {
   media.addEventListener("loadedmetadata", () => { media.currentTime = position; }, { once: true });
 }
 
+/**
+ * Plays a channel's playlist in `media`: now, or from its first segment on. As `attach`, but asks again by itself while
+ * the channel is slow.
+ */
+export async function attachLive(media, url, { fromStart }, onfail) {
+  let failed = false;
+  const fail = (failure) => {
+    if (!failed) onfail(failure);
+    failed = true;
+  };
+  const onerror = () => media.error && fail({ kind: "broken", detail: media.error.message });
+  const letGo = await attachPlaylist(media, url, fromStart ? 0 : -1, fail, onerror);
+  return () => {
+    failed = true;
+    media.removeEventListener("error", onerror);
+    letGo();
+    media.removeAttribute("src");
+    media.load();
+  };
+}
+
 async function attachPlaylist(media, url, position, fail, onerror) {
   const { default: Hls } = await import("./vendor/hls.js");
   if (!Hls.isSupported()) {
@@ -52,6 +73,7 @@ async function attachPlaylist(media, url, position, fail, onerror) {
     workerPath: "/web/vendor/hls.worker.js",
     startPosition: position,
     backBufferLength: 60,
+    liveSyncDurationCount: 2,
     // A segment not made yet is held by the server for up to 20 s.
     fragLoadPolicy: {
       default: {

@@ -216,7 +216,7 @@ export function lasting(seconds) {
 }
 
 /** The time of day of an instant, as people here write it. */
-export const time = (instant) => new Date(instant).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+export const time = (instant) => new Date(instant).toLocaleTimeString([], { hour: "numeric", minute: "2-digit" });
 
 /** The day of an instant. */
 export const day = (instant) =>

@@ -6,6 +6,7 @@ import { chromium } from "playwright-core";
 import { account } from "./account.mjs";
 import { books } from "./books.mjs";
 import { films } from "./films.mjs";
+import { guide } from "./guide.mjs";
 import { home } from "./home.mjs";
 import { kit } from "./kit.mjs";
 import { demo } from "./program.mjs";
@@ -26,7 +27,7 @@ try {
   const first = await kit({ browser, server, shots });
   await setUp(first);
   const another = (name, viewport) => kit({ browser, server, shots, name, viewport });
-  for (const screen of [films, books, home, account]) {
+  for (const screen of [films, books, home, guide, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(first, another);
     first.clean();
   }

@@ -1,0 +1,97 @@
+// The channel editor: what there is, what one is made of, and what it would show.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+import { nameOf } from "./links.js";
+import { remover, table } from "./settings.js";
+import { TEXT, day, explain, time } from "./strings.js";
+
+const MODES = [["shuffle", "Shuffled"], ["sequential", "In order"], ["shuffleInOrder", "Shuffled, series in order"],
+  ["random", "At random"], ["weighted", "By weight"]];
+
+export async function channelTab(place, act, _user, params) {
+  const id = params.get("channel");
+  if (id) {
+    const known = id === "new" ? null : (await api.channel(id)).channel;
+    place.replaceChildren(editor(known));
+    return;
+  }
+  const { channels } = await api.channels({ enabled: "all" });
+  place.replaceChildren(
+    h("p", {}, h("a", { class: "button primary", href: "#/settings?tab=channels&channel=new" }, TEXT.makeChannel)),
+    channels.length ? table(["", "Name", "On now", "", ""], channels.map(({ id: key, number, name, enabled, now }) => [
+      number, enabled ? name : `${name} (off)`, now?.title,
+      h("a", { class: "button", href: `#/settings?tab=channels&channel=${key}` }, "Change"),
+      remover(act, () => api.removeChannel(key))])) : h("p", { class: "quiet" }, TEXT.noChannels));
+}
+
+function editor(known) {
+  const paths = new Set(known?.items?.map(({ path }) => path) ?? []);
+  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const shown = h("div", {});
+  const field = (label, input) => h("label", { class: "field" }, h("span", {}, label), input);
+  const name = h("input", { required: true, maxlength: 100, value: known?.name ?? "" });
+  const number = h("input", { type: "number", min: 1, max: 99999, value: known?.number ?? "", placeholder: "next free" });
+  const category = h("input", { maxlength: 100, value: known?.category ?? "" });
+  const mode = h("select", {}, ...MODES.map(([value, label]) => h("option", { value, selected: value === (known?.scheduleMode ?? "shuffle") }, label)));
+  const enabled = h("input", { type: "checkbox", checked: known?.enabled ?? true });
+  const wanted = () => ({
+    name: name.value.trim(), scheduleMode: mode.value, category: category.value.trim(), enabled: enabled.checked,
+    ...(number.value && { number: Number(number.value) }),
+    items: [...paths].map((path) => known?.items?.find((item) => item.path === path) ?? { path, recursive: true }),
+  });
+  /** Does something; says what is wrong instead. */
+  const run = (work) => async (event) => {
+    event.preventDefault();
+    notice.hidden = true;
+    try {
+      await work();
+    } catch (error) {
+      const items = error.details?.items?.map(({ path, reason }) => `${nameOf(path)}: ${reason}`).join("; ");
+      notice.textContent = [explain(error), items].filter(Boolean).join(" ");
+      notice.hidden = false;
+    }
+  };
+  const save = run(async () => {
+    await (known ? api.changeChannel(known.id, wanted()) : api.addChannel(wanted()));
+    location.hash = "#/settings?tab=channels";
+  });
+  const preview = run(async () => {
+    const { entries } = await api.previewChannel(wanted());
+    shown.replaceChildren(table(["", "", ""], entries.map(({ title, start, end }) => [`${day(start)}, ${time(start)}`, time(end), title])));
+  });
+  return h("form", { class: "editor", onsubmit: save },
+    h("div", { class: "fields" }, field(TEXT.channelName, name), field("Number", number), field("Category", category), field("Order", mode),
+      h("label", { class: "check" }, enabled, "On the air")),
+    h("h2", {}, "What it shows"), picker(paths),
+    notice,
+    h("div", { class: "actions" }, h("button", { class: "primary" }, TEXT.save),
+      h("button", { type: "button", onclick: preview }, TEXT.preview),
+      h("a", { class: "button", href: "#/settings?tab=channels" }, TEXT.back)),
+    shown);
+}
+
+/** Folders and files of the library to choose from, opened where one wants to look. */
+function picker(paths) {
+  const chosen = h("ul", { class: "chosen" });
+  const list = h("ul", { class: "tree" });
+  const show = () => chosen.replaceChildren(...[...paths].map((path) => h("li", {},
+    h("button", { type: "button", "aria-label": `${TEXT.remove}: ${nameOf(path)}`, onclick: () => {
+      paths.delete(path);
+      show();
+    } }, `${nameOf(path)} ×`))));
+  const open = async (path) => {
+    const page = await api.browse(path);
+    list.replaceChildren(
+      ...(path ? [h("li", {}, h("button", { type: "button", class: "plain", onclick: () => open(page.parent) }, `← ${TEXT.up}`))] : []),
+      ...page.entries.map((entry) => h("li", {},
+        h("button", { type: "button", onclick: () => {
+          paths.add(entry.path);
+          show();
+        } }, `+ ${entry.name}`),
+        entry.kind === "folder" ? h("button", { type: "button", class: "plain", onclick: () => open(entry.path), "aria-label": `Open ${entry.name}` }, "Open") : "")));
+  };
+  show();
+  open(null).catch(() => {});
+  return h("div", { class: "picker" }, chosen, list);
+}

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { until } from "./program.mjs";
 
-const MANY = 300;
+const MANY = 200;
 
 export async function guide(kit) {
   const { page, server, step, press } = kit;

@@ -3,6 +3,7 @@
 
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { access } from "./access.mjs";
 import { account } from "./account.mjs";
 import { books } from "./books.mjs";
 import { films } from "./films.mjs";
@@ -27,7 +28,7 @@ try {
   const first = await kit({ browser, server, shots });
   await setUp(first);
   const another = (name, viewport) => kit({ browser, server, shots, name, viewport });
-  for (const screen of [films, books, home, guide, account]) {
+  for (const screen of [films, books, home, guide, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(first, another);
     first.clean();
   }

@@ -29,6 +29,9 @@ pub struct Face {
     pub logo_url: Option<String>,
     /// An IANA name.
     pub timezone: String,
+    /// Whether guides name what stands between programmes.
+    #[serde(default)]
+    pub show_filler: bool,
 }
 
 /// Items as they were asked for: what a folder holds is looked up when a revision is made.
@@ -124,7 +127,10 @@ pub mod tests {
             seed: 1,
             mode: Mode::Sequential,
             version: 1,
-            definition: Definition::new(1_767_225_600_000, Wanted { seed: 1, mode: Mode::Sequential, items }),
+            definition: Definition::new(
+                1_767_225_600_000,
+                Wanted { seed: 1, mode: Mode::Sequential, items, blocks: None },
+            ),
         }
     }
 
@@ -138,6 +144,7 @@ pub mod tests {
             description: String::new(),
             logo_url: None,
             timezone: "Europe/Berlin".into(),
+            show_filler: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a guide says of a programme.
 
 use crate::domain::channel::Channel;
-use crate::domain::schedule::{Item, Programme};
+use crate::domain::schedule::{Cursor, Definition, Item, Programme};
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,16 @@ pub struct Name<'a> {
     pub year: Option<u32>,
 }
 
+/// Entries of a guide, one after the other: programmes, and where filler is hidden, each with the filler behind it.
+#[derive(Clone, Debug)]
+pub struct Entries {
+    cursor: Cursor,
+    /// Taken already, belongs to the next entry.
+    ahead: Option<Programme>,
+    show_filler: bool,
+    to_ms: i64,
+}
+
 impl Channel {
     pub fn entry(&self, programme: Programme) -> Entry<'_> {
         let item = self.definition.item(&programme);
@@ -29,7 +39,45 @@ impl Channel {
 
     /// Entries that are on between two instants.
     pub fn guide(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
-        self.definition.programmes(from_ms, to_ms).map(|programme| self.entry(programme))
+        let mut entries = Entries::new(self, from_ms, to_ms);
+        std::iter::from_fn(move || entries.next(&self.definition)).map(|programme| self.entry(programme))
+    }
+}
+
+impl Entries {
+    /// Those that are on between two instants.
+    pub fn new(channel: &Channel, from_ms: i64, to_ms: i64) -> Self {
+        let definition = &channel.definition;
+        let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
+        let show_filler = channel.face.show_filler;
+        let mut cursor = Cursor::at(definition, from_ms.max(first));
+        // What is on may be filler of an entry that began before.
+        while let Some(programme) = cursor.clone().next(definition)
+            && !(show_filler || programme.leads)
+            && programme.start_ms > first
+        {
+            cursor = Cursor::at(definition, programme.start_ms - 1);
+        }
+        Self { cursor, ahead: None, show_filler, to_ms }
+    }
+
+    /// Takes the next entry.
+    pub fn next(&mut self, definition: &Definition) -> Option<Programme> {
+        let mut entry = self.ahead.take().or_else(|| self.cursor.next(definition))?;
+        if entry.start_ms >= self.to_ms {
+            return None;
+        }
+        if self.show_filler || definition.revisions[entry.revision].blocks.is_none() {
+            return Some(entry);
+        }
+        while let Some(next) = self.cursor.next(definition) {
+            if next.leads {
+                self.ahead = Some(next);
+                break;
+            }
+            entry.end_ms = next.end_ms;
+        }
+        Some(entry)
     }
 }
 

@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use blocks::{Blocks, Days};
+
+pub mod blocks;
 pub mod cut;
 mod item;
 mod memo;
@@ -33,6 +36,8 @@ pub enum Mode {
     Random,
     /// Each as often in a cycle as it weighs, spread over it.
     Weighted,
+    /// By the clock: [`blocks::Blocks`].
+    Blocks,
 }
 
 /// What is on, and from when to when.
@@ -50,6 +55,8 @@ pub struct Programme {
     pub sequence: u64,
     /// Changes of picture or sound that players are told of, from the channel's first on and this start included.
     pub changes: u64,
+    /// Begins an entry of a guide that hides filler: what does not belongs to the one before.
+    pub leads: bool,
 }
 
 /// What is aired from an instant on, until the next revision begins.
@@ -73,8 +80,13 @@ pub struct Revision {
     /// The number of the first whole cycle behind the head.
     pub cycle: u64,
     pub items: Vec<Item>,
+    /// Of `Mode::Blocks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Blocks>,
     #[serde(skip)]
     pub memo: Memo,
+    #[serde(skip)]
+    pub days: Days,
 }
 
 /// All revisions, by their start; no two start together, and each has items.
@@ -93,6 +105,12 @@ impl Definition {
     pub fn programmes(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Programme> {
         let first = self.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
         Walk::at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
+    }
+
+    /// Whether it is no programme, but stands between two.
+    pub fn is_filler(&self, programme: &Programme) -> bool {
+        let blocks = self.revisions[programme.revision].blocks.as_ref();
+        blocks.is_some_and(|blocks| programme.item >= blocks.content as usize)
     }
 
     pub fn item(&self, programme: &Programme) -> &Item {

@@ -13,37 +13,32 @@ const DRAWS: usize = 4;
 /// No item comes back within so many others across a cycle's end, or a third of all if that is less.
 const APART: usize = 20;
 
+/// Items that are aired in cycles of one length.
+#[derive(Clone, Copy)]
+pub(super) struct Pool<'a> {
+    pub items: &'a [Item],
+    pub mode: Mode,
+    pub seed: u64,
+}
+
 impl Revision {
+    fn pool(&self) -> Pool<'_> {
+        Pool { items: &self.items, mode: self.mode, seed: self.seed }
+    }
+
     /// Indices of the items of one cycle as they are aired. Every cycle has the same items, so the same length.
     pub fn order(&self, cycle: u64) -> Vec<u32> {
-        let items = &self.items;
-        match self.mode {
-            Mode::Sequential => (0..items.len() as u32).collect(),
-            Mode::Shuffle => {
-                let raw = self.ranked(cycle);
-                apart(raw, &self.ranked(cycle.wrapping_sub(1)))
-            }
-            Mode::ShuffleInOrder => in_order(self.ranked(cycle), items),
-            Mode::Random | Mode::Weighted => {
-                let raw = self.drawn(cycle);
-                let before = self.drawn(cycle.wrapping_sub(1));
-                unrepeated(raw, before.last().copied())
-            }
-        }
+        self.pool().order(cycle)
     }
 
     /// How often a cycle airs an item.
     pub fn copies(&self, item: &Item) -> usize {
-        match self.mode {
-            Mode::Sequential | Mode::Shuffle | Mode::ShuffleInOrder => 1,
-            Mode::Random => DRAWS,
-            Mode::Weighted => item.weight as usize,
-        }
+        self.mode.copies(item)
     }
 
     /// Programmes of one cycle.
     pub fn slots(&self) -> u64 {
-        self.items.iter().map(|item| self.copies(item) as u64).sum()
+        self.pool().slots()
     }
 
     /// Length of one cycle.
@@ -55,11 +50,37 @@ impl Revision {
     pub fn cycle_segments(&self) -> u64 {
         self.items.iter().map(|item| self.copies(item) as u64 * item.cut.segments()).sum()
     }
+}
+
+impl Pool<'_> {
+    /// Indices of the items of one cycle as they are aired. Every cycle has the same items, so the same length.
+    pub fn order(&self, cycle: u64) -> Vec<u32> {
+        let items = self.items;
+        match self.mode {
+            Mode::Sequential => (0..items.len() as u32).collect(),
+            Mode::Shuffle => {
+                let raw = self.ranked(cycle);
+                apart(raw, &self.ranked(cycle.wrapping_sub(1)))
+            }
+            Mode::ShuffleInOrder => in_order(self.ranked(cycle), items),
+            Mode::Blocks => Vec::new(),
+            Mode::Random | Mode::Weighted => {
+                let raw = self.drawn(cycle);
+                let before = self.drawn(cycle.wrapping_sub(1));
+                unrepeated(raw, before.last().copied())
+            }
+        }
+    }
+
+    /// Programmes of one cycle.
+    pub fn slots(&self) -> u64 {
+        self.items.iter().map(|item| self.mode.copies(item) as u64).sum()
+    }
 
     /// Items by a hash of their own: another item more or less leaves all others in their order.
     fn ranked(&self, cycle: u64) -> Vec<u32> {
         let mut ranked: Vec<(u64, u64, u32)> =
-            (0u32..).zip(&self.items).map(|(index, item)| (mix(self.seed, cycle, item.id), item.id, index)).collect();
+            (0u32..).zip(self.items).map(|(index, item)| (mix(self.seed, cycle, item.id), item.id, index)).collect();
         ranked.sort_unstable();
         ranked.into_iter().map(|(_, _, index)| index).collect()
     }
@@ -68,8 +89,8 @@ impl Revision {
     fn drawn(&self, cycle: u64) -> Vec<u32> {
         let spread = self.mode == Mode::Weighted;
         let mut drawn: Vec<(u64, u64, u32)> = Vec::new();
-        for (index, item) in (0u32..).zip(&self.items) {
-            let copies = self.copies(item) as u64;
+        for (index, item) in (0u32..).zip(self.items) {
+            let copies = self.mode.copies(item) as u64;
             for copy in 0..copies {
                 let id = mix(item.id, copy, 0);
                 let hash = mix(self.seed, cycle, id);
@@ -83,8 +104,20 @@ impl Revision {
     }
 }
 
+impl Mode {
+    /// How often a cycle airs an item.
+    fn copies(self, item: &Item) -> usize {
+        match self {
+            Mode::Sequential | Mode::Shuffle | Mode::ShuffleInOrder => 1,
+            Mode::Blocks => 0,
+            Mode::Random => DRAWS,
+            Mode::Weighted => item.weight as usize,
+        }
+    }
+}
+
 /// 64 bits of three, well mixed: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over each in turn.
-fn mix(seed: u64, cycle: u64, id: u64) -> u64 {
+pub(super) fn mix(seed: u64, cycle: u64, id: u64) -> u64 {
     [cycle, id].into_iter().fold(finish(seed), |state, part| finish(state ^ finish(part)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::blocks::{Blocks, Days};
 use super::{Definition, Item, Memo, Mode, Programme, Revision, Walk};
 
 /// What a channel is to air.
@@ -11,12 +12,14 @@ pub struct Wanted {
     pub mode: Mode,
     /// Some, each longer than nothing.
     pub items: Vec<Item>,
+    /// Of `Mode::Blocks`.
+    pub blocks: Option<Blocks>,
 }
 
 impl Definition {
     /// A channel that begins.
     pub fn new(start_ms: i64, wanted: Wanted) -> Self {
-        let Wanted { seed, mode, items } = wanted;
+        let Wanted { seed, mode, items, blocks } = wanted;
         let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
         let head = Vec::new();
         let first = Revision {
@@ -30,16 +33,20 @@ impl Definition {
             head,
             cycle: 0,
             items,
+            blocks,
             memo: Memo::default(),
+            days: Days::default(),
         };
         Self { revisions: vec![first] }
     }
 
     /// Whether this is what is aired, or will be.
     pub fn airs(&self, wanted: &Wanted) -> bool {
-        self.revisions
-            .last()
-            .is_some_and(|last| last.seed == wanted.seed && last.mode == wanted.mode && last.items == wanted.items)
+        self.revisions.last().is_some_and(|last| {
+            let begin = last.blocks.as_ref().map(|blocks| blocks.begin.clone()).unwrap_or_default();
+            let blocks = wanted.blocks.clone().map(|blocks| Blocks { begin, ..blocks });
+            (last.seed, last.mode) == (wanted.seed, wanted.mode) && last.items == wanted.items && last.blocks == blocks
+        })
     }
 
     /// Airs something else from an instant on. What was to begin at or behind it never does; what the cycle under way still
@@ -63,7 +70,7 @@ impl Definition {
         let aired = |last: &Programme| self.item(last).segments(at_ms - last.start_ms);
         let first_sequence = last.map_or(0, |last| last.sequence + aired(&last));
         let first_change = last.map_or(0, |last| last.changes + 1);
-        let Wanted { seed, mode, items } = wanted;
+        let Wanted { seed, mode, items, blocks } = wanted;
         let mut next = Revision {
             number,
             start_ms: at_ms,
@@ -75,10 +82,16 @@ impl Definition {
             head: Vec::new(),
             cycle: cycle.wrapping_add(1),
             items,
+            blocks,
             memo: Memo::default(),
+            days: Days::default(),
         };
         if before.mode == mode && before.seed == seed {
             next.head = head(before, rest, cycle, &next);
+        }
+        let begin = next.blocks.as_ref().map(|_| before.carried(at_ms, &next));
+        if let (Some(blocks), Some(begin)) = (&mut next.blocks, begin) {
+            blocks.begin = begin;
         }
         revisions.truncate(in_force + 1);
         revisions.push(next);
@@ -114,6 +127,6 @@ fn head(before: &Revision, rest: &[u32], cycle: u64, next: &Revision) -> Vec<u32
             (last.map_or(0, |last| last as u32 + 1)..next.items.len() as u32).collect()
         }
         // Draws are no round that could be owed the rest of.
-        Mode::Random | Mode::Weighted => Vec::new(),
+        Mode::Random | Mode::Weighted | Mode::Blocks => Vec::new(),
     }
 }

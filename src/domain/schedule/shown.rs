@@ -4,6 +4,9 @@ use std::collections::HashSet;
 
 use super::{Definition, Walk};
 
+/// How long a channel by the clock is looked back on.
+const LONG_MS: i64 = 28 * 24 * 3600 * 1000;
+
 impl Definition {
     /// Ids of the items that were on before an instant, as far back as revisions are kept. None when whatever is on from
     /// there to `to_ms` was on before.
@@ -17,7 +20,11 @@ impl Definition {
                 break;
             }
             let end_ms = self.end_of(number).min(from_ms);
-            let round_ms = revision.length_of(&revision.head).saturating_add(revision.cycle_ms());
+            let round_ms = match revision.blocks {
+                // What goes by the clock has no round: whatever is old enough counts as shown.
+                Some(_) => LONG_MS,
+                None => revision.length_of(&revision.head).saturating_add(revision.cycle_ms()),
+            };
             all_of_last = revision.start_ms.saturating_add(round_ms) <= end_ms;
             if all_of_last {
                 // Most channels: a whole cycle has passed.

@@ -30,7 +30,7 @@ fn items(count: usize, salt: u64) -> Vec<Item> {
 }
 
 fn wanted(mode: Mode, seed: u64, count: usize) -> Wanted {
-    Wanted { seed, mode, items: items(count, seed) }
+    Wanted { seed, mode, items: items(count, seed), blocks: None }
 }
 
 fn titles(definition: &Definition, from: i64, count: usize) -> Vec<String> {
@@ -173,7 +173,7 @@ fn an_item_that_weighs_more_comes_more_often_and_not_at_once() {
     for (item, weight) in items.iter_mut().zip([5, 1, 1, 3]) {
         item.weight = weight;
     }
-    let definition = Definition::new(START, Wanted { seed: 3, mode: Mode::Weighted, items });
+    let definition = Definition::new(START, Wanted { seed: 3, mode: Mode::Weighted, items, blocks: None });
     let line = titles(&definition, START, 1000);
     let count = |title: &str| line.iter().filter(|aired| *aired == title).count();
     assert_eq!(["0", "1", "2", "3"].map(count), [500, 100, 100, 300]);

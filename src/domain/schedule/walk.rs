@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use super::blocks::Day;
 use super::{Definition, Programme};
 
 /// A place in a channel's programmes: what comes next, and all that is needed to go on from there.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
     revision: usize,
+    /// What is left is at `at` of it; of revisions that go by the clock.
+    day: Option<Arc<Day>>,
     /// None in the head.
     cycle: Option<u64>,
     /// Of the head or of the cycle, as indices of items.
@@ -40,6 +43,14 @@ impl Cursor {
 
     fn seek(&mut self, definition: &Definition, revision: usize, at_ms: i64) {
         let it = &definition.revisions[revision];
+        if let Some(blocks) = &it.blocks {
+            let day = it.day_at(blocks, at_ms);
+            self.at = day.programmes.partition_point(|programme| programme.end_ms <= at_ms);
+            self.start_ms = day.programmes.get(self.at).map(|programme| programme.start_ms);
+            (self.revision, self.day) = (revision, Some(day));
+            return;
+        }
+        self.day = None;
         let (cycle_ms, head_ms) = (it.cycle_ms(), it.length_of(&it.head));
         if cycle_ms <= 0 {
             self.start_ms = None;
@@ -77,13 +88,17 @@ impl Cursor {
     /// Takes what comes next.
     pub fn next(&mut self, definition: &Definition) -> Option<Programme> {
         let start_ms = self.start_ms?;
+        if let Some(day) = self.day.clone() {
+            return self.next_of(&day, definition);
+        }
         let it = &definition.revisions[self.revision];
         let item = *self.order.get(self.at)? as usize;
         let revision_end = definition.end_of(self.revision);
         let end_ms = start_ms.saturating_add(it.items[item].duration_ms).min(revision_end);
         let (ordinal, sequence) = (self.ordinal, self.sequence);
         let changes = it.first_change + if self.mixed { ordinal - it.first_ordinal } else { 0 };
-        let programme = Programme { revision: self.revision, item, ordinal, start_ms, end_ms, sequence, changes };
+        let programme =
+            Programme { revision: self.revision, item, ordinal, start_ms, end_ms, sequence, changes, leads: true };
         self.start_ms = Some(end_ms);
         self.sequence += it.items[item].segments(end_ms - start_ms);
         self.ordinal += 1;
@@ -96,6 +111,25 @@ impl Cursor {
         } else if self.at == self.order.len() {
             let cycle = self.cycle.map_or(it.cycle, |cycle| cycle.wrapping_add(1));
             (self.cycle, self.order, self.at) = (Some(cycle), it.order(cycle).into(), 0);
+        }
+        Some(programme)
+    }
+
+    /// Takes the next programme of a day by the clock.
+    fn next_of(&mut self, day: &Day, definition: &Definition) -> Option<Programme> {
+        let it = &definition.revisions[self.revision];
+        let revision_end = definition.end_of(self.revision);
+        let mut programme = Programme { revision: self.revision, ..*day.programmes.get(self.at)? };
+        programme.end_ms = programme.end_ms.min(revision_end);
+        self.at += 1;
+        self.start_ms = Some(programme.end_ms);
+        if programme.end_ms == revision_end {
+            match self.revision + 1 < definition.revisions.len() {
+                true => self.seek(definition, self.revision + 1, revision_end),
+                false => self.start_ms = None,
+            }
+        } else if self.at == day.programmes.len() {
+            (self.day, self.at) = (it.blocks.as_ref().map(|blocks| it.day_after(blocks, day)), 0);
         }
         Some(programme)
     }

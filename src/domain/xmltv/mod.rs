@@ -10,9 +10,9 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::domain::channel::Channel;
-use crate::domain::guide::Name;
+use crate::domain::guide::{Entries, Name};
 use crate::domain::lineup::{Naming, absolute, logo};
-use crate::domain::schedule::{Cursor, Item};
+use crate::domain::schedule::Item;
 
 mod text;
 
@@ -61,8 +61,7 @@ pub fn channel(out: &mut Vec<u8>, channel: &Channel, style: &Style) {
 /// The programmes of one channel, one after the other.
 pub struct Programmes {
     channel: Arc<Channel>,
-    cursor: Cursor,
-    to_ms: i64,
+    entries: Entries,
     zone: Option<TimeZone>,
     id: String,
     /// Items that were on before; None when that is so of all.
@@ -76,14 +75,11 @@ pub struct Programmes {
 impl Programmes {
     /// Those that are on between two instants.
     pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, style: &Style) -> Self {
-        let definition = &channel.definition;
-        let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
         Self {
-            cursor: Cursor::at(definition, from_ms.max(first)),
-            to_ms,
+            entries: Entries::new(&channel, from_ms, to_ms),
             zone: if style.local { TimeZone::get(&channel.face.timezone).ok() } else { None },
             id: style.naming.of(&channel).into_owned(),
-            shown: definition.shown_before(from_ms, to_ms),
+            shown: channel.definition.shown_before(from_ms, to_ms),
             revision: usize::MAX,
             written: Vec::new(),
             text: Vec::new(),
@@ -94,9 +90,7 @@ impl Programmes {
     /// Writes the next; false when there is none.
     pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
         let definition = &self.channel.definition;
-        let Some(programme) = self.cursor.next(definition).filter(|programme| programme.start_ms < self.to_ms) else {
-            return false;
-        };
+        let Some(programme) = self.entries.next(definition) else { return false };
         if programme.revision != self.revision {
             self.revision = programme.revision;
             self.text.clear();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
@@ -11,18 +10,18 @@ use jiff::civil::Date;
 use percent_encoding::utf8_percent_encode;
 use serde::Serialize;
 use utoipa::ToSchema;
-use warp::Reply;
 use warp::reply::Response;
 
 use super::view::logo_url;
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
-use crate::domain::guide::Entry;
+use crate::domain::guide::{Entries, Entry};
 use crate::domain::time::{instant, round_ms};
 use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{Outcome, Validators};
 use crate::http::info::QUERY;
+use crate::http::pieces::{self, PIECE_BYTES};
 use crate::http::reply;
 use crate::service::Service;
 
@@ -30,9 +29,6 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Longest span of one guide.
 const MAX_SPAN_MS: i64 = 14 * 24 * HOUR_MS;
-
-/// Entries written at a time: a guide of any length takes no more memory than these.
-const PIECE: usize = 256;
 
 /// One programme.
 #[derive(Clone, Serialize, ToSchema)]
@@ -133,8 +129,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         }
         Outcome::Proceed | Outcome::Failed => {
             let pieces = Pieces { channels: channels.into_iter(), current: None, from, to, now, state: State::Head };
-            let body = stream::iter(pieces.map(Ok::<_, std::io::Error>));
-            let mut response = warp::reply::stream(body).into_response();
+            let mut response = pieces::stream(pieces);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
@@ -157,14 +152,16 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
     let at = now.as_millisecond();
     let mut guide = channel.guide(at, i64::MAX).peekable();
-    let on = guide.next_if(|entry| entry.programme.start_ms <= at);
+    let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
     let next = guide.next().map(|entry| GuideEntry::new(&channel, &entry, now));
-    let current = on.map(|on| OnAir {
+    // What is seen may be filler that belongs to the entry.
+    let seen = channel.definition.programme(at).map(|programme| channel.entry(programme));
+    let current = entry.zip(seen).map(|(entry, on)| OnAir {
         media_path: on.item.path.clone(),
         offset_seconds: seconds(at - on.programme.start_ms),
         remaining_seconds: seconds(on.programme.end_ms - at),
         direct_url: format!("/api/stream/file?path={}", utf8_percent_encode(&on.item.path, QUERY)),
-        entry: GuideEntry::new(&channel, &on, now),
+        entry: GuideEntry::new(&channel, &entry, now),
     });
     Ok(reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next }))
 }
@@ -249,7 +246,7 @@ impl GuideEntry {
             rating: None,
             duration_seconds: seconds(programme.end_ms - programme.start_ms),
             media_path: entry.item.path.clone(),
-            is_filler: false,
+            is_filler: channel.definition.is_filler(programme),
             is_live: (programme.start_ms..programme.end_ms).contains(&now.as_millisecond()),
             catchup_url: None,
         }
@@ -263,8 +260,8 @@ impl GuideEntry {
 /// A guide as text, piece by piece.
 struct Pieces {
     channels: std::vec::IntoIter<Arc<Channel>>,
-    /// The channel that is written, and from where on.
-    current: Option<(Arc<Channel>, i64)>,
+    /// The channel that is written, and what is left of it.
+    current: Option<(Arc<Channel>, Entries)>,
     from: i64,
     to: i64,
     now: Timestamp,
@@ -285,39 +282,38 @@ impl Iterator for Pieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let mut text = Vec::new();
-        match self.state {
-            State::Done => return None,
-            State::Head => {
-                let (from, to, made) = (at(self.from), at(self.to), instant(self.now));
-                let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{made}\",\"entries\":[");
-                text.extend_from_slice(head.as_bytes());
-                self.state = State::Entries { first: true };
-            }
-            State::Entries { .. } => {}
+        let mut text = Vec::with_capacity(PIECE_BYTES + 4096);
+        if self.state == State::Head {
+            let (from, to, made) = (at(self.from), at(self.to), instant(self.now));
+            let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{made}\",\"entries\":[");
+            text.extend_from_slice(head.as_bytes());
+            self.state = State::Entries { first: true };
         }
-        let mut written = 0;
-        while written < PIECE {
-            let Some((channel, from)) = self.current.take().or_else(|| Some((self.channels.next()?, self.from))) else {
-                text.extend_from_slice(b"]}");
-                self.state = State::Done;
-                break;
-            };
-            let mut last = None;
-            for entry in channel.guide(from, self.to).take(PIECE - written) {
-                if self.state != (State::Entries { first: true }) {
-                    text.push(b',');
+        while text.len() < PIECE_BYTES && self.state != State::Done {
+            let Some((channel, entries)) = &mut self.current else {
+                match self.channels.next() {
+                    Some(channel) => {
+                        let entries = Entries::new(&channel, self.from, self.to);
+                        self.current = Some((channel, entries));
+                    }
+                    None => {
+                        text.extend_from_slice(b"]}");
+                        self.state = State::Done;
+                    }
                 }
-                self.state = State::Entries { first: false };
-                serde_json::to_writer(&mut text, &GuideEntry::new(&channel, &entry, self.now))
-                    .expect("an entry is plain data, and memory takes it");
-                last = Some(entry.programme.end_ms);
-                written += 1;
+                continue;
+            };
+            let Some(programme) = entries.next(&channel.definition) else {
+                self.current = None;
+                continue;
+            };
+            if self.state != (State::Entries { first: true }) {
+                text.push(b',');
             }
-            if let Some(end) = last.filter(|end| *end < self.to) {
-                self.current = Some((channel, end));
-            }
+            self.state = State::Entries { first: false };
+            serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry(programme), self.now))
+                .expect("an entry is plain data, and memory takes it");
         }
-        Some(text.into())
+        Some(Bytes::from(text)).filter(|text| !text.is_empty())
     }
 }

@@ -89,13 +89,14 @@ pub struct ItemRequest {
 pub struct GuideRequest {
     /// Of the channel.
     description: Option<String>,
-    /// Not built yet: refused unless empty. So is the one below.
-    show_filler: Option<Value>,
+    /// Whether it names what stands between programmes; false when absent.
+    show_filler: Option<bool>,
+    /// Not built yet: refused unless empty.
     min_programme_seconds: Option<Value>,
 }
 
 pub fn mode_name(mode: Mode) -> &'static str {
-    MODES.iter().find(|(_, known)| *known == mode).map_or("shuffle", |(name, _)| name)
+    MODES.iter().find(|(_, known)| *known == mode).map_or("blocks", |(name, _)| name)
 }
 
 impl ChannelRequest {
@@ -119,8 +120,7 @@ impl ChannelRequest {
             return Err(Error::field("startAt", "can only be said of a new channel"));
         }
         let guide = self.guide;
-        let (show, least) =
-            guide.as_ref().map_or((&None, &None), |guide| (&guide.show_filler, &guide.min_programme_seconds));
+        let least = guide.as_ref().and_then(|guide| guide.min_programme_seconds.clone());
         let unbuilt = [
             ("schedule", &self.schedule),
             ("filler", &self.filler),
@@ -129,8 +129,7 @@ impl ChannelRequest {
             ("output", &self.output),
             ("languages", &self.languages),
             ("onDemand", &self.on_demand),
-            ("guide.showFiller", show),
-            ("guide.minProgrammeSeconds", least),
+            ("guide.minProgrammeSeconds", &least),
         ];
         if let Some((field, _)) = unbuilt.iter().find(|(_, value)| value.as_ref().is_some_and(says_something)) {
             return Err(Error::field(field, "is not in this version"));
@@ -150,6 +149,7 @@ impl ChannelRequest {
             enabled: self.enabled,
             always_on: self.always_on,
             category: self.category,
+            show_filler: guide.as_ref().and_then(|guide| guide.show_filler),
             description: guide.and_then(|guide| guide.description),
             logo_url: self.logo_url,
             timezone: self.timezone,

@@ -71,6 +71,7 @@ pub struct Change {
     pub description: Option<String>,
     pub logo_url: Option<Option<String>>,
     pub timezone: Option<String>,
+    pub show_filler: Option<bool>,
     pub seed: Option<u64>,
     pub mode: Option<Mode>,
     /// Of a new channel.
@@ -254,6 +255,7 @@ impl Service {
                 description: String::new(),
                 logo_url: None,
                 timezone: TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+                show_filler: false,
             },
         };
         let face = Face {
@@ -265,6 +267,7 @@ impl Service {
             description: change.description.unwrap_or(face.description),
             logo_url: change.logo_url.unwrap_or(face.logo_url),
             timezone: change.timezone.unwrap_or(face.timezone),
+            show_filler: change.show_filler.unwrap_or(face.show_filler),
         };
         face.check()?;
         let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or(Mode::Shuffle);
@@ -280,7 +283,7 @@ impl Service {
                 Some(before) => before.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(),
                 None => self.channel_items(&asks, change.skip_invalid).await?,
             };
-            let wanted = Wanted { seed, mode, items };
+            let wanted = Wanted { seed, mode, items, blocks: None };
             check_slots(&wanted)?;
             definition = match before {
                 None => {

@@ -1,0 +1,299 @@
+//! One broadcast day, from its first instant to the next day's. Fixed for ever: what is aired when depends on every line
+//! here.
+
+use std::collections::HashMap;
+
+use jiff::tz::TimeZone;
+
+use super::{Block, Blocks, wall};
+use crate::domain::schedule::order::{Pool, mix};
+use crate::domain::schedule::{Mode, Programme, Revision};
+
+/// Programmes of one day at most; what is left then is slate.
+const MOST: usize = 20_000;
+
+/// What is left free and shorter than this belongs to the programme before, ms.
+const SHORTEST_GAP_MS: i64 = 10_000;
+
+/// One day as it is aired.
+#[derive(Debug, PartialEq)]
+pub struct Day {
+    /// Counted from 1970.
+    pub number: i64,
+    pub programmes: Vec<Programme>,
+    /// Which stream each of them is of; None for filler.
+    streams: Vec<Option<usize>>,
+    pub after: State,
+}
+
+/// How far everything is between two days.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    pub ordinal: u64,
+    pub sequence: u64,
+    /// Items each stream has aired.
+    pub positions: Vec<u64>,
+    /// Whether the day before had a programme that its filler belongs to.
+    pub led: bool,
+    /// Filler that has not rested yet, and when it was last on.
+    pub last_on: Vec<(u32, i64)>,
+}
+
+/// Makes days of one revision, one after the other.
+pub struct Planner<'a> {
+    revision: &'a Revision,
+    blocks: &'a Blocks,
+    pub zone: TimeZone,
+    streams: Vec<(u32, Mode)>,
+    /// Of each stream the cycle worked out last.
+    orders: Vec<Option<(u64, Vec<u32>)>>,
+}
+
+impl Day {
+    /// Items each stream had aired at an instant of the day, the one on air included.
+    pub fn positions_at(&self, at_ms: i64) -> Vec<u64> {
+        let mut positions = self.after.positions.clone();
+        for (programme, stream) in self.programmes.iter().zip(&self.streams) {
+            if let Some(stream) = stream
+                && programme.start_ms >= at_ms
+            {
+                positions[*stream] -= 1;
+            }
+        }
+        positions
+    }
+}
+
+/// A day that is being made.
+struct Draft<'p, 'a> {
+    planner: &'p mut Planner<'a>,
+    date: jiff::civil::Date,
+    number: i64,
+    positions: Vec<u64>,
+    /// What is aired: item, start, end; and the stream it is of.
+    aired: Vec<(u32, i64, i64)>,
+    streams: Vec<Option<usize>>,
+    /// Of each block under way: the slot it is at, and how often that was aired.
+    at: HashMap<(usize, usize), (usize, u32)>,
+    /// When filler was last on.
+    last_on: HashMap<u32, i64>,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(revision: &'a Revision, blocks: &'a Blocks) -> Self {
+        let streams = blocks.grid.streams();
+        let zone = TimeZone::get(&blocks.zone).unwrap_or(TimeZone::UTC);
+        Self { revision, blocks, zone, orders: vec![None; streams.len()], streams }
+    }
+
+    /// The day an instant lies in.
+    pub fn day_of(&self, at_ms: i64) -> i64 {
+        wall::day_of(&self.zone, self.blocks.grid.day_start, at_ms)
+    }
+
+    /// One day, when everything before it left things so.
+    pub fn day(&mut self, number: i64, before: &State) -> Day {
+        let day_start = self.blocks.grid.day_start;
+        let (date, next) = (wall::date(number), wall::date(number + 1));
+        let from = wall::instant(&self.zone, date, day_start).max(self.revision.start_ms);
+        let to = wall::instant(&self.zone, next, day_start);
+        let mut positions = before.positions.clone();
+        positions.resize(self.streams.len(), 0);
+        let mut draft = Draft {
+            planner: self,
+            date,
+            number,
+            positions,
+            aired: Vec::new(),
+            streams: Vec::new(),
+            at: HashMap::new(),
+            last_on: before.last_on.iter().copied().collect(),
+        };
+        draft.layers(0, from, to);
+        let Draft { aired, streams, positions, last_on, .. } = draft;
+        let cooldown_ms = self.blocks.filler.cooldown_ms;
+        let mut last_on: Vec<(u32, i64)> = last_on.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
+        last_on.sort_unstable();
+        let led = aired.iter().any(|(item, ..)| *item < self.blocks.content);
+        let mut after = State { positions, led, last_on, ..*before };
+        let (mixed, content) = (self.revision.mixed(), self.blocks.content);
+        let mut programmes = Vec::with_capacity(aired.len());
+        for (item, start_ms, end_ms) in aired {
+            let changes = if mixed { after.ordinal - self.revision.first_ordinal } else { 0 };
+            programmes.push(Programme {
+                revision: 0,
+                item: item as usize,
+                ordinal: after.ordinal,
+                start_ms,
+                end_ms,
+                sequence: after.sequence,
+                changes: self.revision.first_change + changes,
+                leads: item < content || (programmes.is_empty() && !before.led),
+            });
+            after.ordinal += 1;
+            after.sequence += self.revision.items[item as usize].segments(end_ms - start_ms);
+        }
+        Day { number, programmes, streams, after }
+    }
+
+    /// The item a stream airs at a place.
+    fn item(&mut self, stream: usize, position: u64) -> u32 {
+        let (source, mode) = self.streams[stream];
+        let range = self.blocks.sources[source as usize].items.clone();
+        let items = &self.revision.items[range.start as usize..range.end as usize];
+        let pool = Pool { items, mode, seed: self.revision.seed };
+        let slots = pool.slots().max(1);
+        let (cycle, at) = (position / slots, (position % slots) as usize);
+        let known = &mut self.orders[stream];
+        if known.as_ref().is_none_or(|(number, _)| *number != cycle) {
+            *known = Some((cycle, pool.order(cycle)));
+        }
+        let order = known.as_ref().map_or(&[][..], |(_, order)| order);
+        range.start + order.get(at).copied().unwrap_or(0)
+    }
+}
+
+impl Draft<'_, '_> {
+    /// Fills a span by the layers from `index` on.
+    fn layers(&mut self, index: usize, from: i64, to: i64) {
+        if from >= to {
+            return;
+        }
+        let blocks = self.planner.blocks;
+        let (month, day) = (self.date.month() as u8, self.date.day() as u8);
+        let weekday = self.date.weekday().to_monday_zero_offset() as u8;
+        let mut layers = blocks.grid.layers.iter().enumerate().skip(index);
+        let Some((index, layer)) = layers.find(|(_, layer)| layer.holds(month, day, weekday)) else {
+            return self.gap(from, to);
+        };
+        let mut starts: Vec<(i64, usize)> =
+            layer.blocks.iter().enumerate().map(|(place, block)| (self.instant(block.at, false), place)).collect();
+        starts.sort_unstable();
+        let mut at = from;
+        for (turn, (start, place)) in starts.iter().copied().enumerate() {
+            let block = &layer.blocks[place];
+            let next = starts.get(turn + 1).map_or(i64::MAX, |(next, _)| *next);
+            let until = block.until.map(|until| self.instant(until, until <= block.at));
+            let end = next.min(until.unwrap_or(i64::MAX)).min(self.day_end());
+            let (whole, end) = (end - start, end.min(to));
+            let start = start.max(at);
+            if start >= end {
+                continue;
+            }
+            self.layers(index + 1, at, start);
+            at = self.block((index, place), block, start, end, whole);
+            if until.is_some() || block.slots.iter().any(|slot| slot.count.is_none()) {
+                self.gap(at, end);
+            } else {
+                self.layers(index + 1, at, end);
+            }
+            at = end;
+        }
+        self.layers(index + 1, at, to);
+    }
+
+    /// A time of the broadcast day; `again` when it lies behind a time that is later by the clock.
+    fn instant(&self, minutes: u16, again: bool) -> i64 {
+        let behind =
+            minutes < self.planner.blocks.grid.day_start || again && minutes == self.planner.blocks.grid.day_start;
+        let date = if behind { wall::date(self.number + 1) } else { self.date };
+        wall::instant(&self.planner.zone, date, minutes)
+    }
+
+    fn day_end(&self) -> i64 {
+        wall::instant(&self.planner.zone, wall::date(self.number + 1), self.planner.blocks.grid.day_start)
+    }
+
+    /// Airs a block's slots as far as they fit, from where they were; returns when the last one ended. `whole` is how
+    /// long the block is when nothing lies above it.
+    fn block(&mut self, key: (usize, usize), block: &Block, start: i64, end: i64, whole: i64) -> i64 {
+        let (mut slot_at, mut count) = self.at.get(&key).copied().unwrap_or_default();
+        let mut at = start;
+        'slots: while let Some(slot) = block.slots.get(slot_at) {
+            let streams = &self.planner.streams;
+            let stream = streams.iter().position(|known| *known == (slot.source, slot.order)).unwrap_or(0);
+            while slot.count.is_none_or(|most| count < most) {
+                let item = self.planner.item(stream, self.positions[stream]);
+                let length = self.length(item);
+                let fits = at + length <= end;
+                // What is longer than its block would otherwise never be aired, nor anything behind it.
+                let never = at == start && length > whole;
+                if !(fits || never) || self.aired.len() >= MOST {
+                    break 'slots;
+                }
+                let pre = self.between(&self.planner.blocks.filler.pre.clone(), 1);
+                if let Some(pre) = pre.filter(|pre| at + self.length(*pre) + length <= end) {
+                    at = self.air(pre, None, at, end);
+                }
+                at = self.air(item, Some(stream), at, end);
+                self.positions[stream] += 1;
+                count += 1;
+                let post = self.between(&self.planner.blocks.filler.post.clone(), 2);
+                if let Some(post) = post.filter(|post| at + self.length(*post) <= end) {
+                    at = self.air(post, None, at, end);
+                }
+                let next = wall::padded(&self.planner.zone, at, self.planner.blocks.grid.pad_minutes).min(end);
+                self.gap(at, next);
+                at = next;
+            }
+            (slot_at, count) = (slot_at + 1, 0);
+        }
+        self.at.insert(key, (slot_at, count));
+        at
+    }
+
+    fn length(&self, item: u32) -> i64 {
+        self.planner.revision.items[item as usize].duration_ms
+    }
+
+    fn air(&mut self, item: u32, stream: Option<usize>, at: i64, end: i64) -> i64 {
+        let end = (at + self.length(item)).min(end);
+        self.aired.push((item, at, end));
+        self.streams.push(stream);
+        end
+    }
+
+    /// One of some fillers, another each time.
+    fn between(&self, fillers: &std::ops::Range<u32>, salt: u64) -> Option<u32> {
+        let turn = mix(self.planner.revision.seed, self.number as u64, self.aired.len() as u64 * 4 + salt);
+        let count = u64::from(fillers.end.saturating_sub(fillers.start));
+        (count > 0).then(|| fillers.start + (turn % count) as u32)
+    }
+
+    /// Fills what is left free: with filler that fits, then with fallback, then with the slate.
+    fn gap(&mut self, from: i64, to: i64) {
+        if from >= to {
+            return;
+        }
+        let blocks = self.planner.blocks;
+        let mut at = from;
+        let mut tail: Vec<u32> = blocks.filler.tail.clone().collect();
+        let salt = mix(self.planner.revision.seed, self.number as u64, self.aired.len() as u64);
+        tail.sort_by_cached_key(|item| mix(salt, 3, self.planner.revision.items[*item as usize].id));
+        while self.aired.len() < MOST {
+            let rested = |item: &u32| self.last_on.get(item).is_none_or(|last| at - last >= blocks.filler.cooldown_ms);
+            let fitting = tail.iter().copied().filter(|item| at + self.length(*item) <= to).find(rested);
+            let Some(item) = fitting else { break };
+            at = self.air(item, None, at, to);
+            self.last_on.insert(item, at);
+        }
+        let mut turn = 0;
+        while to - at >= SHORTEST_GAP_MS && self.aired.len() < MOST {
+            let fallback = self.between(&blocks.filler.fallback.clone(), turn);
+            let Some(item) = fallback else { break };
+            at = self.air(item, None, at, to);
+            turn += 1;
+        }
+        if at >= to {
+            return;
+        }
+        match self.aired.last_mut() {
+            // So short a slate would be a flicker: the programme before stands a little longer.
+            Some((_, _, end)) if to - at < SHORTEST_GAP_MS && *end == at => *end = to,
+            _ => {
+                self.aired.push((blocks.slate, at, to));
+                self.streams.push(None);
+            }
+        }
+    }
+}

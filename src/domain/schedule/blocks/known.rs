@@ -1,0 +1,131 @@
+//! Days that were worked out: each needs to know how far the one before had come.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::day::{Planner, State};
+use super::{Blocks, Day};
+use crate::domain::schedule::{Mode, Revision};
+
+/// How far apart the days are of which it stays known how far everything was.
+const STRIDE: i64 = 8;
+
+/// After so many days everything begins anew, so that no instant is too far away to be worked out: eleven years.
+const ERA_DAYS: i64 = 4096;
+
+/// What is known of one revision. It follows from the revision alone, so copies need none and all are alike.
+#[derive(Default)]
+pub struct Days(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    day: Option<Arc<Day>>,
+    /// How far everything was before a day.
+    before: BTreeMap<i64, State>,
+}
+
+impl Revision {
+    /// The day an instant lies in.
+    pub(in crate::domain::schedule) fn day_at(&self, blocks: &Blocks, at_ms: i64) -> Arc<Day> {
+        let planner = Planner::new(self, blocks);
+        let number = planner.day_of(at_ms);
+        self.worked_out(blocks, planner, number)
+    }
+
+    pub(in crate::domain::schedule) fn day_after(&self, blocks: &Blocks, day: &Day) -> Arc<Day> {
+        self.worked_out(blocks, Planner::new(self, blocks), day.number + 1)
+    }
+
+    /// How far the streams of the revision that follows at an instant are, when what is known by the same name goes on.
+    pub(in crate::domain::schedule) fn carried(&self, at_ms: i64, next: &Self) -> Vec<u64> {
+        let (Some(new), Some(old)) = (&next.blocks, &self.blocks) else {
+            return next.blocks.as_ref().map(|blocks| vec![0; blocks.grid.streams().len()]).unwrap_or_default();
+        };
+        let day = self.day_at(old, at_ms - 1);
+        let aired = day.positions_at(at_ms);
+        let known = old.grid.streams();
+        let place = |(source, mode): &(u32, Mode)| {
+            let source = &new.sources[*source as usize];
+            let stream = known
+                .iter()
+                .position(|(other, order)| order == mode && old.sources[*other as usize].name == source.name);
+            let Some(stream) = stream else { return 0 };
+            let Some(last) = aired[stream].checked_sub(1) else { return 0 };
+            let listed = |of: &Self, range: &std::ops::Range<u32>| -> Vec<u64> {
+                of.items[range.start as usize..range.end as usize].iter().map(|item| item.id).collect()
+            };
+            let (before, after) =
+                (listed(self, &old.sources[known[stream].0 as usize].items), listed(next, &source.items));
+            if before == after && self.seed == next.seed {
+                return last + 1;
+            }
+            if *mode != Mode::Sequential {
+                return 0;
+            }
+            // Behind the last that was aired and is still listed.
+            let n = before.len() as u64;
+            let found = (0..n).find_map(|back| {
+                let id = before[((last + n - back % n) % n) as usize];
+                after.iter().position(|other| *other == id)
+            });
+            found.map_or(0, |at| at as u64 + 1)
+        };
+        new.grid.streams().iter().map(place).collect()
+    }
+
+    fn worked_out(&self, blocks: &Blocks, mut planner: Planner<'_>, number: i64) -> Arc<Day> {
+        let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(day) = known.day.as_ref().filter(|day| day.number == number) {
+            return day.clone();
+        }
+        let first = planner.day_of(self.start_ms);
+        let era = (number - first).div_euclid(ERA_DAYS).max(0);
+        let begin = first + era * ERA_DAYS;
+        let fresh = || State {
+            ordinal: self.first_ordinal + ((era as u64) << 32),
+            sequence: self.first_sequence + ((era as u64) << 32),
+            positions: blocks.begin.clone(),
+            led: false,
+            last_on: Vec::new(),
+        };
+        let yesterday = known.day.as_ref().filter(|day| day.number == number - 1 && number > begin);
+        let (mut at, mut state) = match yesterday {
+            Some(day) => (number, day.after.clone()),
+            None => match known.before.range(begin..=number).next_back() {
+                Some((at, state)) => (*at, state.clone()),
+                None => (begin, fresh()),
+            },
+        };
+        loop {
+            let day = planner.day(at, &state);
+            if at >= number {
+                let day = Arc::new(day);
+                known.day = Some(day.clone());
+                return day;
+            }
+            (at, state) = (at + 1, day.after);
+            if (at - begin) % STRIDE == 0 {
+                known.before.insert(at, state.clone());
+            }
+        }
+    }
+}
+
+impl Clone for Days {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Days {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Days {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Days")
+    }
+}

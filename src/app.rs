@@ -72,7 +72,7 @@ pub async fn run_on(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        () = http::serve::serve(service.clone(), listener, stop) => {}
+        served = http::serve::serve(service.clone(), listener, stop) => served?,
         () = overdue => tracing::info!("answers that did not end in time are cut"),
     }
     if tokio::time::timeout(END, service.sessions.shutdown()).await.is_err() {

@@ -1,5 +1,6 @@
 //! From a request to its endpoint, and from the endpoint's answer to what is sent.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use warp::reply::Response;
 
 use super::call::{Call, Context};
@@ -34,6 +37,8 @@ pub struct Dispatch {
     /// The others, more exact ones first.
     open: Vec<usize>,
     cors: Cors,
+    /// The program's own runtime, where handlers run that are not inline, and what they start.
+    runtime: Handle,
 }
 
 /// A request as warp took it apart.
@@ -47,6 +52,7 @@ pub struct Request {
 }
 
 impl Dispatch {
+    /// Must be called inside the program's runtime.
     pub fn new(service: &Arc<Service>, endpoints: Vec<Endpoint>) -> Self {
         let endpoints: Vec<Arc<Endpoint>> = endpoints.into_iter().map(Arc::new).collect();
         let mut fixed: HashMap<&'static str, Vec<usize>> = HashMap::new();
@@ -59,7 +65,7 @@ impl Dispatch {
         }
         open.sort_by_key(|index| std::cmp::Reverse(target::exactness(endpoints[*index].path)));
         let cors = Cors::new(&service.config.allowed_origins);
-        Self { service: service.clone(), endpoints, fixed, open, cors }
+        Self { service: service.clone(), endpoints, fixed, open, cors, runtime: Handle::current() }
     }
 
     /// Answers a request. Whatever happens, it is an answer in the contract's shape.
@@ -113,7 +119,7 @@ impl Dispatch {
         if let Err(error) = admitted.await {
             return (endpoint.path, Err(error));
         }
-        (endpoint.path, run(&endpoint, call).await)
+        (endpoint.path, self.run(&endpoint, call).await)
     }
 
     fn find<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {
@@ -153,33 +159,48 @@ impl Dispatch {
         }
         response
     }
+
+    /// Runs a handler: bounded in time, and a panic in it is an answer too.
+    async fn run(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
+        let changes = call.method != Method::GET && call.method != Method::HEAD;
+        let context = call.context.clone();
+        let mut work = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
+        if endpoint.inline
+            && let Some(answer) = (&mut work).now_or_never()
+        {
+            // No timer for what is there at once.
+            return answer.unwrap_or_else(panicked);
+        }
+        let bounded = async move {
+            match tokio::time::timeout(DEADLINE, work).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(panic)) => panicked(panic),
+                Err(_) => {
+                    let late = format!("no answer within {} s", DEADLINE.as_secs());
+                    tracing::warn!(request.id = context.request_id.as_str(), "{late}");
+                    Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
+                }
+            }
+        };
+        if endpoint.inline {
+            return bounded.await;
+        }
+        if changes {
+            // A change that has begun is brought to its end even when the client goes away.
+            return self.runtime.spawn(bounded).await.unwrap_or_else(|cause| Err(Error::internal(cause)));
+        }
+        // A set drops its tasks when it is dropped.
+        let mut work = JoinSet::new();
+        work.spawn_on(bounded, &self.runtime);
+        work.join_next().await.expect("one was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
+    }
 }
 
-/// Runs a handler: bounded in time, and a panic in it is an answer too.
-async fn run(endpoint: &Endpoint, call: Call) -> Result<Response> {
-    let changes = call.method != Method::GET && call.method != Method::HEAD;
-    let context = call.context.clone();
-    let work = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
-    let bounded = async move {
-        match tokio::time::timeout(DEADLINE, work).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(panic)) => {
-                let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-                Err(Error::internal(format!("a handler panicked: {}", said.unwrap_or_default())))
-            }
-            Err(_) => {
-                let late = format!("no answer within {} s", DEADLINE.as_secs());
-                tracing::warn!(request.id = context.request_id.as_str(), "{late}");
-                Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
-            }
-        }
-    };
-    if !changes {
-        return bounded.await;
-    }
-    // A change that has begun is brought to its end even when the client goes away.
-    tokio::spawn(bounded).await.unwrap_or_else(|cause| Err(Error::internal(cause)))
+/// What came out of a handler's panic.
+fn panicked(panic: Box<dyn Any + Send>) -> Result<Response> {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    Err(Error::internal(format!("a handler panicked: {}", said.unwrap_or_default())))
 }
 
 /// One line per request: what changes something or was refused for its credentials at `info`, our faults at `warn`, the

@@ -24,6 +24,8 @@ pub struct Endpoint {
     pub access: Access,
     /// Largest body, bytes; None for the configured one.
     pub(super) body_limit: Option<u64>,
+    /// Whether the handler runs on the connection's own thread.
+    pub(super) inline: bool,
     pub(super) handler: Handler,
     resource: fn(&Call) -> Option<String>,
 }
@@ -34,6 +36,7 @@ pub struct Unmounted {
     path: &'static str,
     access: Access,
     body_limit: Option<u64>,
+    inline: bool,
     resource: fn(&Call) -> Option<String>,
 }
 
@@ -54,13 +57,20 @@ pub fn delete(path: &'static str, access: Access) -> Unmounted {
 }
 
 fn unmounted(method: Method, path: &'static str, access: Access) -> Unmounted {
-    Unmounted { method, path, access, body_limit: None, resource: |_| None }
+    Unmounted { method, path, access, body_limit: None, inline: false, resource: |_| None }
 }
 
 impl Unmounted {
     /// Largest body, bytes (the configured limit unless said).
     pub fn body_limit(mut self, bytes: u64) -> Self {
         self.body_limit = Some(bytes);
+        self
+    }
+
+    /// Runs the handler on the connection's own thread, which saves the hand-over to another: for one that nearly always
+    /// answers out of memory and starts no task that outlives the answer.
+    pub fn inline(mut self) -> Self {
+        self.inline = true;
         self
     }
 
@@ -76,10 +86,10 @@ impl Unmounted {
         H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Response>> + Send + 'static,
     {
-        let Self { method, path, access, body_limit, resource } = self;
+        let Self { method, path, access, body_limit, inline, resource } = self;
         let service = service.clone();
         let handler: Handler = Arc::new(move |call| Box::pin(handler(service.clone(), call)));
-        Endpoint { method, path, access, body_limit, handler, resource }
+        Endpoint { method, path, access, body_limit, inline, handler, resource }
     }
 }
 

@@ -9,6 +9,7 @@ use warp::reply::Response;
 
 use crate::service::Service;
 
+mod alarm;
 mod audiobook;
 mod auth;
 mod body;
@@ -21,6 +22,7 @@ mod events;
 mod file;
 mod health;
 pub mod info;
+mod lane;
 mod library;
 mod livetv;
 pub mod openapi;

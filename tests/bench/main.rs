@@ -12,6 +12,10 @@ mod kept;
 /// What the tests of the server know of killing it.
 #[path = "../it/kit/kill.rs"]
 mod kill;
+/// Segments of a copied film, beside nginx and the ffmpeg command line.
+mod package;
+/// Servers under test, and a client.
+mod peer;
 /// Media info, beside ffprobe.
 mod probe;
 #[path = "../it/kit/program.rs"]
@@ -24,10 +28,11 @@ mod session;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 5] = [
+    let rows: [(&str, fn()); 6] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
+        ("package", package::run),
         ("progress", progress::run),
         ("kept", kept::run),
     ];

@@ -19,7 +19,7 @@ const ALONE: [(&str, &[&str]); 8] = [
     ("gstreamer_pbutils::", &["engine"]),
     ("warp::", &["http"]),
     ("hyper::", &["http"]),
-    ("hyper_util::", &["http"]),
+    ("tower_service::", &["http"]),
     ("process::Command", &["engine"]),
     ("Command::new(", &["engine"]),
 ];

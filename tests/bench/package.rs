@@ -1,0 +1,176 @@
+//! A film whose streams are copied: its first segment and the processor time of all, over HTTP, beside nginx sending the
+//! same bytes out of files and the ffmpeg command that writes them.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use super::peer::{Peer, cpu_seconds, drain, head, nginx, ours, wait_until_up};
+
+const ROUNDS: usize = 5;
+
+/// What one viewing came to.
+struct Viewing {
+    /// From the wish to the last byte of the first segment, milliseconds.
+    first: f64,
+    /// Of the server, for all segments.
+    cpu: f64,
+    gibibytes: f64,
+}
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let film = folder.path().join("film.mp4");
+    make(&film);
+    let server = ours(folder.path());
+    wait_until_up(&server);
+    let unknown = view(&server, &film);
+    let viewings: Vec<Viewing> = (0..ROUNDS).map(|_| view(&server, &film)).collect();
+    println!(
+        "first segment: unknown film {:.1} ms, known film {:.1} ms",
+        unknown.first,
+        median(&viewings, |v| v.first)
+    );
+    let per_gib = |viewing: &Viewing| viewing.cpu / viewing.gibibytes;
+    println!("processor time a GiB: {:.2} s over {:.2} GiB", median(&viewings, per_gib), unknown.gibibytes);
+
+    let segments = folder.path().join("segments");
+    std::fs::create_dir(&segments).expect("a fresh folder");
+    let commands: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg(&film, &segments)).collect();
+    println!("ffmpeg -c copy: {:.2} s a GiB", median(&commands, |seconds| *seconds));
+    let Some(files) = nginx(folder.path(), "nginx buffers", "sendfile off; output_buffers 2 1m;") else { return };
+    wait_until_up(&files);
+    let sent: Vec<f64> = (0..ROUNDS).map(|_| send(&files, &segments)).collect();
+    println!("nginx, sendfile off: {:.2} s a GiB", median(&sent, |seconds| *seconds));
+}
+
+/// Ten minutes of 1080p24 at 8 Mbit/s with sound.
+fn make(film: &Path) {
+    let minute = film.with_file_name("minute.mp4");
+    ran(Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
+        .args(["-i", "testsrc2=s=1920x1080:r=24:d=60,noise=alls=12:allf=t", "-f", "lavfi"])
+        .args(["-i", "sine=f=440:r=48000:d=60", "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M"])
+        .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "48", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
+        .arg(&minute));
+    ran(Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-stream_loop", "9", "-i"])
+        .arg(&minute)
+        .args(["-c", "copy", "-movflags", "+faststart"])
+        .arg(film));
+}
+
+fn ran(command: &mut Command) {
+    assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
+}
+
+/// One session from start to end, over one connection.
+fn view(peer: &Peer, film: &Path) -> Viewing {
+    let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
+    socket.set_nodelay(true).expect("TCP has it");
+    let token = peer.head.split("Bearer ").nth(1).expect("it signs in").trim();
+    let mut ask = |method: &str, target: &str, body: &str| {
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        socket.write_all(head.as_bytes()).expect("the server reads");
+        socket.try_clone().expect("a socket can be had twice")
+    };
+    let (cpu, begun) = (cpu_seconds(peer), Instant::now());
+    let wish = format!(r#"{{"mediaPath":"{}","forceTranscode":true}}"#, film.display());
+    let started = text(ask("POST", "/api/stream/transcode/start", &wish));
+    let started: serde_json::Value = serde_json::from_str(&started).expect("an answer in JSON");
+    assert_eq!(started["decision"]["video"], "copy", "{started}");
+    let playlist_url = started["playlistUrl"].as_str().expect("a session has a playlist");
+    let playlist = text(ask("GET", playlist_url, ""));
+    let base = playlist_url.rsplit_once('/').expect("it lies in a folder").0;
+    let (mut first, mut bytes) = (0.0, 0);
+    for name in playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let target = if name.starts_with('/') { name.to_owned() } else { format!("{base}/{name}") };
+        let mut socket = ask("GET", &target, "");
+        let (len, mut left) = head(&mut socket).expect("the server answers");
+        while left > 0 {
+            left -= drain(&socket, left).expect("the answer is whole");
+        }
+        if bytes == 0 {
+            first = begun.elapsed().as_secs_f64() * 1000.0;
+        }
+        bytes += len;
+    }
+    let cpu = cpu_seconds(peer) - cpu;
+    ask("DELETE", playlist_url.trim_end_matches("/index.m3u8"), "");
+    Viewing { first, cpu, gibibytes: bytes as f64 / f64::from(1 << 30) }
+}
+
+/// The body of a small answer.
+fn text(mut socket: TcpStream) -> String {
+    use std::io::Read;
+    let mut answer = Vec::new();
+    loop {
+        let mut piece = [0; 16 * 1024];
+        let read = socket.read(&mut piece).expect("the server answers");
+        assert!(read > 0, "it ended early");
+        answer.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&answer);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        assert!(head.starts_with("HTTP/1.1 20"), "{text}");
+        let len = head.to_ascii_lowercase();
+        let len = len.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
+        if body.len() >= len.unwrap_or(0) {
+            return body.to_owned();
+        }
+    }
+}
+
+/// Processor seconds a GiB of the command that writes all segments.
+fn ffmpeg(film: &Path, segments: &Path) -> f64 {
+    let before = children_seconds();
+    ran(Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-i"])
+        .arg(film)
+        .args(["-c", "copy", "-hls_time", "6", "-f", "hls", "-hls_list_size", "0", "-hls_segment_type", "mpegts"])
+        .arg(segments.join("out.m3u8")));
+    (children_seconds() - before)
+        / (files(segments).iter().map(|(_, len)| len).sum::<u64>() as f64 / f64::from(1 << 30))
+}
+
+fn files(segments: &Path) -> Vec<(String, u64)> {
+    let entries = std::fs::read_dir(segments).expect("a folder").flatten();
+    let found = entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.metadata().expect("a file").len()));
+    found.filter(|(name, _)| name.ends_with(".ts")).collect()
+}
+
+/// Processor time of the children of this process that have ended.
+fn children_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let field = |n: usize| fields.get(n).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    (field(13) + field(14)) / 100.0
+}
+
+/// Processor seconds a GiB of nginx sending the files that ffmpeg wrote.
+fn send(peer: &Peer, segments: &Path) -> f64 {
+    let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
+    let (cpu, mut bytes) = (cpu_seconds(peer), 0);
+    for (name, _) in files(segments) {
+        let request = format!("GET /segments/{name} HTTP/1.1\r\nHost: b\r\n\r\n");
+        socket.write_all(request.as_bytes()).expect("the server reads");
+        let (len, mut left) = head(&mut socket).expect("the server answers");
+        while left > 0 {
+            left -= drain(&socket, left).expect("the answer is whole");
+        }
+        bytes += len;
+    }
+    (cpu_seconds(peer) - cpu) / (bytes as f64 / f64::from(1 << 30))
+}
+
+fn median<T>(values: &[T], of: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = values.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

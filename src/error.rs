@@ -62,6 +62,7 @@ codes! {
     SourceChanged 500 "SOURCE_CHANGED",
     TranscoderBusy 503 "TRANSCODER_BUSY",
     TranscoderUnavailable 503 "TRANSCODER_UNAVAILABLE",
+    ChannelUnavailable 503 "CHANNEL_UNAVAILABLE",
     ServerBusy 503 "SERVER_BUSY",
     SegmentTimeout 504 "SEGMENT_TIMEOUT",
     StorageTimeout 504 "STORAGE_TIMEOUT",

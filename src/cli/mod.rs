@@ -19,6 +19,7 @@ mod keys;
 mod openapi;
 mod probe;
 mod serve;
+mod stream_token;
 mod token;
 mod user;
 mod version;
@@ -48,6 +49,9 @@ enum Command {
     /// Bearer tokens for scripts.
     #[command(subcommand)]
     Token(token::Token),
+    /// Tokens for players that cannot sign in.
+    #[command(subcommand)]
+    StreamToken(stream_token::StreamToken),
     /// Signing keys of links.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -98,6 +102,7 @@ pub fn main() -> ExitCode {
         Some(Command::Probe(probe)) => probe.run(),
         Some(Command::User(user)) => user.run(),
         Some(Command::Token(token)) => token.run(),
+        Some(Command::StreamToken(token)) => token.run(),
         Some(Command::Keys(keys)) => keys.run(),
         Some(Command::Openapi) => openapi::print(),
         Some(Command::Demo(demo)) => demo.run(),

@@ -1,5 +1,7 @@
 //! Who asks, and what a request may reach.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +19,15 @@ pub struct Principal {
     pub role: Role,
     /// The login this request came with; grants signed for it die with it.
     pub login_id: String,
+    /// The channels a stream token is for; None for all, and for everybody who signed in.
+    pub channels: Option<Arc<[u32]>>,
+}
+
+impl Principal {
+    /// Whether this channel may be watched.
+    pub fn may_watch(&self, channel: u32) -> bool {
+        self.channels.as_ref().is_none_or(|channels| channels.contains(&channel))
+    }
 }
 
 /// The class every route belongs to. There is no route without one.
@@ -30,4 +41,7 @@ pub enum Access {
     Admin,
     /// A bearer token, or a signed grant (`st`) for exactly this resource.
     Granted,
+    /// Live television, for players that cannot send headers: as `Granted`, or a stream token (`token`), or a signed
+    /// address (`token`, `exp`, `sig`).
+    Live,
 }

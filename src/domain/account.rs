@@ -40,6 +40,22 @@ pub struct Login {
     pub last_seen_at: Timestamp,
 }
 
+/// A token of a device that cannot sign in: it watches live television and nothing else, until it is revoked. Known by its
+/// SHA-256 only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamToken {
+    pub id: String,
+    pub user_id: String,
+    pub name: String,
+    /// SHA-256 of the token, hex.
+    pub token_sha256: String,
+    /// None for all channels.
+    pub channels: Option<Vec<u32>>,
+    pub created_at: Timestamp,
+    pub last_used_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+}
+
 /// The form under which names are compared: two users may not differ by case alone.
 pub fn folded(username: &str) -> String {
     username.trim().to_lowercase()

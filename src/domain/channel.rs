@@ -15,6 +15,9 @@ const MAX_NAME: usize = 100;
 /// Longest text of the others, bytes.
 const MAX_TEXT: usize = 2048;
 
+/// The longest a channel's segments may be, seconds: players begin three of them behind the end.
+pub const LONGEST_TARGET: u64 = 6;
+
 /// What of a channel changes nothing of what it airs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Face {
@@ -32,6 +35,28 @@ pub struct Face {
     /// Whether guides name what stands between programmes.
     #[serde(default)]
     pub show_filler: bool,
+}
+
+/// What is made of what is aired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Output {
+    /// Lines at most; None leaves pictures as large as they are.
+    pub max_height: Option<u32>,
+    /// Of encoded pictures; None for the usual rate of their size.
+    pub max_kbps: Option<u32>,
+    /// Whether pictures that need no change are copied.
+    pub copy: bool,
+    /// The target duration of the channel's playlists, seconds. It never changes: no item's segment may be longer.
+    pub target: u64,
+    /// Languages of sound, the best first.
+    pub audio_languages: Vec<String>,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self { max_height: Some(720), max_kbps: None, copy: true, target: LONGEST_TARGET, audio_languages: Vec::new() }
+    }
 }
 
 /// Items as they were asked for: what a folder holds is looked up when a revision is made.
@@ -54,6 +79,7 @@ pub struct Channel {
     pub tvg_id: String,
     pub face: Face,
     pub asks: Vec<Ask>,
+    pub output: Output,
     pub seed: u64,
     pub mode: Mode,
     /// Grows by one with every change.
@@ -123,6 +149,7 @@ pub mod tests {
             id,
             tvg_id: format!("ch-{id}.home"),
             face: Face { name: format!("Channel {id}"), number: id, ..face() },
+            output: Output::default(),
             asks: Vec::new(),
             seed: 1,
             mode: Mode::Sequential,

@@ -8,6 +8,7 @@ pub mod grid;
 pub mod guide;
 pub mod library;
 pub mod lineup;
+pub mod live;
 pub mod m3u;
 pub mod media;
 pub mod mpegts;

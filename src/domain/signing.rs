@@ -5,7 +5,7 @@
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 /// A signing key.
 pub type Key = [u8; 32];
@@ -58,9 +58,82 @@ pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Res
     Ok(subject)
 }
 
+/// A signed address's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// `k<key>.<subject>`.
+    pub token: String,
+    /// Ten digits of unix seconds.
+    pub exp: String,
+    /// 43 characters of base64url.
+    pub sig: String,
+}
+
+/// Longest parameter of a signed address, bytes.
+const MAX_PARAMETER_BYTES: usize = 128;
+
+/// What a key is called in signed addresses: tells which it was, and nothing of it.
+fn key_name(key: &Key) -> String {
+    data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..4])
+}
+
+/// Signs an address of `resource` for `subject`, living until `exp` (unix seconds).
+pub fn sign_link(key: &Key, resource: &str, subject: &str, exp: i64) -> Link {
+    let (token, exp) = (format!("k{}.{subject}", key_name(key)), format!("{exp:010}"));
+    let sig = BASE64URL_NOPAD.encode(&mac(key, resource, &token, &exp).finalize().into_bytes());
+    Link { token, exp, sig }
+}
+
+/// Checks a signed address (token, exp, sig) against the live keys; returns its subject. The signature is checked before
+/// the expiry.
+pub fn verify_link<'a>(
+    keys: &[Key],
+    resource: &str,
+    (token, exp, sig): (&'a str, &str, &str),
+    now: i64,
+) -> Result<&'a str, Refusal> {
+    let long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
+    if long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Refusal::Invalid);
+    }
+    let (name, subject) = token.strip_prefix('k').and_then(|rest| rest.split_once('.')).ok_or(Refusal::Invalid)?;
+    let key = keys.iter().find(|key| key_name(key) == name).ok_or(Refusal::Invalid)?;
+    let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| Refusal::Invalid)?;
+    mac(key, resource, token, exp).verify_slice(&sig).map_err(|_| Refusal::Invalid)?;
+    let exp: i64 = exp.parse().map_err(|_| Refusal::Invalid)?;
+    if now > exp + LEEWAY_SECONDS { Err(Refusal::Expired) } else { Ok(subject) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signed_address_covers_one_resource_and_cannot_be_altered() {
+        let keys = [[7; 32], [8; 32]];
+        let Link { token, exp, sig } = sign_link(&keys[1], "livetv/watch/12", "s_1", 1_800_000_000);
+        assert_eq!((exp.as_str(), sig.len()), ("1800000000", 43));
+        let check = |resource, token: &str, exp: &str, sig: &str, now| {
+            verify_link(&keys, resource, (token, exp, sig), now).map(str::to_owned)
+        };
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_030), Ok("s_1".to_owned()));
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_031), Err(Refusal::Expired));
+        let other = token.replace("s_1", "s_2");
+        let unknown = sign_link(&[9; 32], "livetv/watch/12", "s_1", 1_800_000_000);
+        let padded = format!("{sig}=");
+        for (resource, token, exp, sig) in [
+            ("livetv/watch/1", &token, &exp, &sig),
+            ("livetv/m3u", &token, &exp, &sig),
+            ("livetv/watch/12", &other, &exp, &sig),
+            ("livetv/watch/12", &token, &"1800000001".to_owned(), &sig),
+            ("livetv/watch/12", &token, &"+180000000".to_owned(), &sig),
+            ("livetv/watch/12", &token, &exp, &padded),
+            ("livetv/watch/12", &unknown.token, &unknown.exp, &unknown.sig),
+            ("livetv/watch/12", &"k".repeat(129), &exp, &sig),
+        ] {
+            assert_eq!(check(resource, token, exp, sig, 0), Err(Refusal::Invalid), "{resource} {token} {exp} {sig}");
+        }
+    }
 
     #[test]
     fn a_grant_covers_one_resource_until_it_expires() {

@@ -25,6 +25,7 @@ pub mod probe;
 pub mod samples;
 pub mod segments;
 pub mod source;
+pub mod still;
 pub mod subtitles;
 mod tables;
 pub mod versions;

@@ -143,14 +143,22 @@ impl Call {
             }
         }
         let body = self.body().await?;
+        self.parse(&body)
+    }
+
+    /// A body that was read before, as JSON.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST`, `VALIDATION_ERROR` as in [`Self::json`].
+    pub fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T> {
         // serde would read a list as the fields in their order; nobody means that.
         if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(match serde_json::from_slice::<serde::de::IgnoredAny>(&body) {
+            return Err(match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
                 Ok(_) => Error::field("body", "must be an object"),
                 Err(fault) => Error::new(Code::BadRequest, format!("malformed JSON: {fault}")),
             });
         }
-        let mut reader = serde_json::Deserializer::from_slice(&body);
+        let mut reader = serde_json::Deserializer::from_slice(body);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|fault| unreadable(&fault))?;
         reader.end().map_err(|fault| Error::new(Code::BadRequest, format!("malformed JSON: {fault}")))?;
         Ok(value)

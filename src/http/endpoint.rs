@@ -74,7 +74,7 @@ impl Unmounted {
         self
     }
 
-    /// For `Access::Granted`: the resource a signed grant must name.
+    /// For `Access::Granted` and `Access::Live`: the resource a signed grant must name.
     pub fn resource(mut self, resource: fn(&Call) -> Option<String>) -> Self {
         self.resource = resource;
         self
@@ -113,11 +113,22 @@ impl Endpoint {
             }
             return Ok(Some(principal));
         }
-        if self.access == Access::Granted
+        let granted = matches!(self.access, Access::Granted | Access::Live);
+        if granted
             && let Some(grant) = call.query("st")?
             && let Some(resource) = (self.resource)(call)
         {
             return service.accounts.redeem(&resource, grant).map(Some);
+        }
+        if self.access == Access::Live
+            && let Some(token) = call.query("token")?
+            && let Some(resource) = (self.resource)(call)
+        {
+            return match (call.query("exp")?, call.query("sig")?) {
+                (None, None) => service.accounts.authenticate_stream(token).map(Some),
+                (Some(exp), Some(sig)) => service.accounts.redeem_link(&resource, token, exp, sig).map(Some),
+                _ => Err(Error::new(Code::SignatureInvalid, "exp and sig belong together")),
+            };
         }
         Err(Error::new(Code::Unauthorized, "a bearer token is needed").with_header("www-authenticate", "Bearer"))
     }

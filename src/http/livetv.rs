@@ -17,12 +17,17 @@ use crate::domain::channel::Channel;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::channels::Apply;
+use crate::service::onair;
 
 pub(super) mod export;
 pub(super) mod guide;
 pub(super) mod logo;
+mod output;
 mod request;
+pub(super) mod tokens;
 mod view;
+pub(super) mod warm;
+pub(super) mod watch;
 
 use guide::GuideEntry;
 use request::ChannelRequest;
@@ -49,6 +54,16 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         get("/api/livetv/m3u", Access::User).to(service, export::m3u),
         get("/api/livetv/xmltv", Access::User).to(service, export::xmltv),
         get("/api/livetv/xmltv.gz", Access::User).to(service, export::xmltv_gz),
+        get("/api/livetv/watch/{id}", Access::Live).resource(watch::resource).to(service, watch::watch),
+        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::resource).to(service, watch::leave),
+        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::resource).to(service, watch::playlist),
+        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::resource).to(service, watch::segment),
+        get("/api/livetv/tokens", Access::User).to(service, tokens::tokens),
+        post("/api/livetv/tokens", Access::User).to(service, tokens::add),
+        delete("/api/livetv/tokens/{id}", Access::User).to(service, tokens::revoke),
+        post("/api/livetv/sign", Access::User).to(service, tokens::sign),
+        get("/api/livetv/warm", Access::User).to(service, warm::warmth),
+        post("/api/livetv/warm", Access::User).to(service, warm::warm),
         get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
     ]
 }
@@ -102,7 +117,8 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
             && enabled.is_none_or(|enabled| channel.face.enabled == enabled)
             && category.is_none_or(|category| channel.face.category == category)
     });
-    Ok(reply::json(&ChannelsAnswer { channels: listed.map(|channel| ChannelView::new(&channel, now)).collect() }))
+    let view = |channel: Arc<Channel>| ChannelView::new(&channel, now).with_state(&service, &channel);
+    Ok(reply::json(&ChannelsAnswer { channels: listed.map(view).collect() }))
 }
 
 /// One channel
@@ -112,7 +128,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = seen(&service, &call, id(&call)?)?;
-    let mut view = ChannelView::new(&channel, service.clock.now());
+    let mut view = ChannelView::new(&channel, service.clock.now()).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
         view = view.with_items(&channel);
     }
@@ -133,6 +149,9 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     let asked: ChannelRequest = call.json().await?;
     let change = asked.creation(skip_invalid(&call)?)?;
     let channel = service.add_channel(change).await?;
+    if channel.face.always_on {
+        onair::wake(&service);
+    }
     let view = ChannelView::new(&channel, service.clock.now()).with_items(&channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
     let location = HeaderValue::try_from(format!("/api/livetv/channels/{}", channel.id)).map_err(Error::internal)?;
@@ -159,6 +178,9 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
     let asked: ChannelRequest = call.json().await?;
     let change = asked.change(skip_invalid(&call)?, apply(&call)?)?;
     let channel = service.change_channel(id, change).await?;
+    if channel.face.always_on {
+        onair::wake(&service);
+    }
     Ok(reply::json(&ChannelAnswer { channel: ChannelView::new(&channel, service.clock.now()).with_items(&channel) }))
 }
 
@@ -222,7 +244,8 @@ fn id(call: &Call) -> Result<u32> {
 /// A channel, unless it is hidden from who asks.
 fn seen(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
     let channel = service.channels.get(id)?;
-    match channel.face.enabled || call.user()?.role == Role::Admin {
+    let user = call.user()?;
+    match user.may_watch(id) && (channel.face.enabled || user.role == Role::Admin) {
         true => Ok(channel),
         false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {id}"))),
     }

@@ -33,6 +33,9 @@ pub const PUBLIC: [&str; 6] = [
 /// What a signed grant (`st`) opens as well as a token does: media bytes, for players that cannot send a header.
 const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/stream/transcode/{sessionId}"];
 
+/// What a stream token or a signed address opens too.
+const LIVE: [&str; 1] = ["/api/livetv/watch/{id}"];
+
 /// What only an admin may ask.
 const ADMIN: [&str; 1] = ["/api/users"];
 
@@ -75,6 +78,16 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         livetv::preview,
         livetv::preview_change,
         livetv::remove,
+        livetv::tokens::add,
+        livetv::tokens::revoke,
+        livetv::tokens::sign,
+        livetv::tokens::tokens,
+        livetv::warm::warm,
+        livetv::warm::warmth,
+        livetv::watch::leave,
+        livetv::watch::playlist,
+        livetv::watch::segment,
+        livetv::watch::watch,
         openapi,
         progress::history,
         progress::mark_watched,
@@ -153,6 +166,7 @@ pub fn access(method: &str, path: &str) -> Access {
     match path {
         _ if PUBLIC.contains(&path) => Access::Public,
         _ if within(&GRANTED) => Access::Granted,
+        _ if within(&LIVE) => Access::Live,
         _ if within(&ADMIN) => Access::Admin,
         _ if within(&KEPT_BY_ADMINS) && !method.eq_ignore_ascii_case("get") => Access::Admin,
         _ => Access::User,
@@ -171,6 +185,9 @@ fn complete(document: &mut Value) {
     document["components"]["securitySchemes"] = json!({
         "bearer": {"type": "http", "scheme": "bearer", "description": "A token of POST /api/auth/login"},
         "grant": {"type": "apiKey", "in": "query", "name": "st", "description": "A signed grant for this very resource"},
+        "streamToken": {"type": "apiKey", "in": "query", "name": "token", "description": "A stream token, or that of a signed address"},
+        "expiry": {"type": "apiKey", "in": "query", "name": "exp", "description": "Of a signed address"},
+        "signature": {"type": "apiKey", "in": "query", "name": "sig", "description": "Of a signed address"},
     });
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
@@ -193,6 +210,9 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
             Access::Public => json!([]),
             Access::User | Access::Admin => json!([{"bearer": []}]),
             Access::Granted => json!([{"bearer": []}, {"grant": []}]),
+            Access::Live => {
+                json!([{"bearer": []}, {"grant": []}, {"streamToken": []}, {"streamToken": [], "expiry": [], "signature": []}])
+            }
         },
     );
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");

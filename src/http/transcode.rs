@@ -126,7 +126,8 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
     Ok(response)
 }
 
-fn playlist(text: Bytes) -> Response {
+/// A playlist whose addresses are signed for one viewer.
+pub(super) fn playlist(text: Bytes) -> Response {
     let mut response = reply::bytes("application/vnd.apple.mpegurl", text);
     // Its addresses are signed for one viewer.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
@@ -169,7 +170,8 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
     }
 }
 
-fn segment(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
+/// Segments are the same for ever under their name.
+pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let fresh = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag));
     let mut response = if fresh {

@@ -15,6 +15,7 @@ pub mod events;
 pub mod library;
 pub mod listing;
 pub mod media;
+pub mod onair;
 pub mod planner;
 pub mod producers;
 pub mod progress;
@@ -33,6 +34,7 @@ use clock::Clock;
 use events::Events;
 use library::Library;
 use media::Probes;
+use onair::OnAir;
 use progress::Progress;
 use quarantine::Quarantine;
 use sessions::Sessions;
@@ -58,6 +60,7 @@ pub struct Service {
     pub books: Progress,
     pub folders: FolderBooks,
     pub channels: Channels,
+    pub onair: OnAir,
 }
 
 impl Service {
@@ -80,6 +83,7 @@ impl Service {
             books: kept(Tree::Books)?,
             folders: FolderBooks::default(),
             channels: Channels::open(store.clone(), clock.clone())?,
+            onair: OnAir::default(),
             events,
             media,
             store,

@@ -18,6 +18,7 @@ use crate::engine::packager::{self, Package};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
+pub mod air;
 mod picture;
 
 pub use picture::display_size;

@@ -188,8 +188,7 @@ impl Runs {
     /// # Errors
     /// `TRANSCODER_BUSY` when this would be one encode too many.
     pub fn lease(&self, transcoder: Arc<dyn Transcoder>, work: Work) -> Result<Lease> {
-        let version = format!("{}/{}", transcoder.name(), transcoder.version());
-        let name: Arc<str> = format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into();
+        let name = name(&*transcoder, &work);
         let mut lines = lock(&self.lines);
         let known = lines.get(&name).and_then(Weak::upgrade);
         if let Some(line) = known.filter(|line| line.progress.borrow().failure.is_none()) {
@@ -225,6 +224,16 @@ impl Runs {
         lines.retain(|_, line| line.strong_count() > 0);
         lines.insert(name, Arc::downgrade(&line));
         Ok(Lease { line, reader: Arc::new(Reader) })
+    }
+
+    /// A segment that is there already; makes nothing.
+    pub async fn kept(&self, name: &Arc<str>, index: usize) -> Option<Stored> {
+        self.segments.get(name, index).await
+    }
+
+    /// Whether a segment is there already.
+    pub fn holds(&self, name: &str, index: usize) -> bool {
+        self.segments.holds(name, index)
     }
 
     /// Ends every run and waits for the owners to be gone.
@@ -273,6 +282,13 @@ impl Drop for Line {
         // The owner task needs a moment to end; the next session must not wait for its place.
         lock(&self.slots).clear();
     }
+}
+
+/// What the segments of a work are kept under: the same for all that want the very same bytes.
+pub fn name(transcoder: &dyn Transcoder, work: &Work) -> Arc<str> {
+    let cut = data_encoding::HEXLOWER.encode(&work.grid.digest());
+    let version = format!("{}/{}/{cut}", transcoder.name(), transcoder.version());
+    format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::planner::Plan;
-use super::producers::Producers;
-use super::runs::{Runs, Standing};
+use super::producers::{Chosen, Producers};
+use super::runs::{Runs, Standing, Work};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Transcoder;
@@ -111,6 +111,20 @@ impl Sessions {
         if let Err(error) = self.inner.producers.warm().await {
             tracing::error!(%error, "no session can be made");
         }
+    }
+
+    /// Who makes a work's segments.
+    ///
+    /// # Errors
+    /// `TRANSCODER_UNAVAILABLE`.
+    pub async fn producer(&self, work: &Work) -> Result<Chosen> {
+        self.inner.producers.choose(work).await
+    }
+
+    /// The runs behind the sessions, for others that air the same.
+    pub fn runs(&self) -> &Runs {
+        self.keep_house();
+        &self.inner.runs
     }
 
     /// Starts a session by its plan, or hands out the one the same wish started a moment ago.

@@ -32,6 +32,8 @@ trees! {
     Books "books" true,
     Channels "channels" true,
     Revisions "revisions" true,
+    Cuts "cuts" true,
+    StreamTokens "stream-tokens" true,
 }
 
 impl Tree {

@@ -4,6 +4,7 @@
 //! is bounded by the caller's budget. A canonical segment begins with PAT and PMT, has fixed PIDs, and closes every
 //! continuity counter at a multiple of 16, so that any segment follows any other without a break.
 
+pub mod air;
 pub mod canonical;
 pub mod cut;
 pub mod packet;

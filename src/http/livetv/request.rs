@@ -5,6 +5,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::output::{self, LanguagesRequest, OutputRequest};
+
 use crate::domain::channel::Ask;
 use crate::domain::schedule::Mode;
 use crate::error::{Code, Error, Result};
@@ -53,13 +55,13 @@ pub struct ChannelRequest {
     start_at: Option<String>,
     items: Option<Vec<ItemRequest>>,
     guide: Option<GuideRequest>,
+    output: Option<OutputRequest>,
+    languages: Option<LanguagesRequest>,
     /// Not built yet: refused unless empty. So are all below.
     schedule: Option<Value>,
     filler: Option<Value>,
     offline: Option<Value>,
     watermark: Option<Value>,
-    output: Option<Value>,
-    languages: Option<Value>,
     on_demand: Option<Value>,
     provenance: Option<Value>,
     rights: Option<Value>,
@@ -126,14 +128,13 @@ impl ChannelRequest {
             ("filler", &self.filler),
             ("offline", &self.offline),
             ("watermark", &self.watermark),
-            ("output", &self.output),
-            ("languages", &self.languages),
             ("onDemand", &self.on_demand),
             ("guide.minProgrammeSeconds", &least),
         ];
         if let Some((field, _)) = unbuilt.iter().find(|(_, value)| value.as_ref().is_some_and(says_something)) {
             return Err(Error::field(field, "is not in this version"));
         }
+        let output = output::change(self.output, self.languages)?;
         let asks = self.items.map(|items| {
             if items.is_empty() || items.len() > MAX_ITEMS {
                 return Err(Error::field("items", format!("must be 1 to {MAX_ITEMS}")));
@@ -157,6 +158,7 @@ impl ChannelRequest {
             mode: self.schedule_mode.as_deref().map(mode).transpose()?,
             start_at: None,
             asks: asks.transpose()?,
+            output,
             skip_invalid,
             apply,
         })

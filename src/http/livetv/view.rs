@@ -9,6 +9,7 @@ use super::request;
 use crate::domain::channel::{Ask, Channel};
 use crate::domain::lineup;
 use crate::domain::time::instant;
+use crate::service::{Service, onair};
 
 /// A channel.
 #[derive(Serialize, ToSchema)]
@@ -37,9 +38,10 @@ pub struct ChannelView {
     revision: u32,
     /// Grows with every change.
     version: u32,
-    /// `idle`: nobody watches.
+    /// `idle`: nobody watches; `warm`: ready although nobody does; `starting`; `live`.
     state: &'static str,
-    viewers: u32,
+    viewers: usize,
+    watch_url: String,
     now: Option<GuideEntry>,
     next: Option<GuideEntry>,
     /// Where an external channel comes from; null for one made out of the library.
@@ -94,6 +96,7 @@ impl ChannelView {
             version: channel.version,
             state: "idle",
             viewers: 0,
+            watch_url: format!("/api/livetv/watch/{}", channel.id),
             now: on,
             next,
             provenance: None,
@@ -101,6 +104,12 @@ impl ChannelView {
             items: None,
             item_count: None,
         }
+    }
+
+    pub fn with_state(mut self, service: &Service, channel: &Channel) -> Self {
+        self.state = onair::state(service, channel).as_str();
+        self.viewers = service.onair.viewers().count(channel.id);
+        self
     }
 
     pub fn with_items(mut self, channel: &Channel) -> Self {

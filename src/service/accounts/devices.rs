@@ -143,6 +143,7 @@ impl Accounts {
     /// `STORAGE_FULL`.
     pub async fn tidy(&self) -> Result<()> {
         self.write_seen(SEEN_LAG_SECONDS).await?;
+        self.tidy_streams().await?;
         let now = self.now().as_second();
         let past = self.login_life_seconds.saturating_add(REMEMBER_EXPIRED_SECONDS);
         let gone: Vec<String> = self

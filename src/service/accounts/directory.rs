@@ -53,6 +53,7 @@ impl Device {
             username: user.username.clone(),
             role: user.role,
             login_id: login.id.clone(),
+            channels: None,
         };
         Arc::new(Self { login, principal: Arc::new(principal), last_seen: seen.into(), stored_seen: seen.into() })
     }

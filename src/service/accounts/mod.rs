@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::config::{Config, DeclaredAdmin};
 use crate::domain::access::Principal;
-use crate::domain::account::{Login, User};
-use crate::domain::signing::{self, Refusal};
+use crate::domain::account::{Login, StreamToken, User};
+use crate::domain::signing::{self, Link, Refusal};
 use crate::domain::throttle::Throttle;
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
@@ -20,6 +20,7 @@ pub mod keys;
 pub mod passwords;
 mod setup;
 mod signin;
+mod streams;
 mod users;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 pub use devices::{DeviceView, Issued};
 use directory::{Directory, token_hash};
 use setup::SetupCode;
+use streams::Streams;
 
 /// Keeper of users and their logins.
 ///
@@ -38,6 +40,7 @@ pub struct Accounts {
     keys: keys::Keys,
     passwords: passwords::Passwords,
     directory: RwLock<Directory>,
+    streams: RwLock<Streams>,
     /// Held over every change, so that what was checked still holds when it is written.
     changes: tokio::sync::Mutex<()>,
     throttle: Mutex<Throttle>,
@@ -69,7 +72,14 @@ impl Accounts {
                 tracing::warn!(login.id = %id, "a login without a user is not used");
             }
         }
+        let mut streams = Streams::default();
+        for (id, token) in store.scan::<StreamToken>(Tree::StreamTokens)? {
+            if !streams.put(token) {
+                tracing::warn!(token.id = %id, "a stream token that cannot be read is not used");
+            }
+        }
         Ok(Self {
+            streams: RwLock::new(streams),
             keys: keys::open(&config.state)?,
             store,
             clock,
@@ -135,18 +145,46 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem(&self, resource: &str, grant: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let invalid = || Error::new(Code::SignatureInvalid, "the signature does not cover this resource");
-        let subject = signing::verify(&self.keys, resource, grant, now).map_err(|refusal| match refusal {
-            Refusal::Invalid => invalid(),
-            Refusal::Expired => Error::new(Code::SignatureExpired, "the signed link has expired"),
-        })?;
+        let subject = signing::verify(&self.keys, resource, grant, now).map_err(refused)?;
+        self.subject(subject)
+    }
+
+    /// A signed address of a resource, as contract section 15 lays it out.
+    pub fn sign_link(&self, principal: &Principal, resource: &str, exp: i64) -> Link {
+        signing::sign_link(&self.keys[0], resource, &principal.login_id, exp)
+    }
+
+    /// Who an address was signed for, if it covers `resource` now and its subject still lives.
+    ///
+    /// # Errors
+    /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
+    pub fn redeem_link(&self, resource: &str, token: &str, exp: &str, sig: &str) -> Result<Arc<Principal>> {
+        let now = self.clock.now().as_second();
+        let subject = signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(refused)?;
+        self.subject(subject)
+    }
+
+    /// Who a signature was made for: a device that is signed in, or a stream token.
+    fn subject(&self, subject: &str) -> Result<Arc<Principal>> {
+        let now = self.clock.now().as_second();
         let directory = self.read();
-        let device = directory.by_login(subject).ok_or_else(invalid)?;
+        let Some(device) = directory.by_login(subject) else {
+            drop(directory);
+            return self.stream_subject(subject).ok_or_else(|| refused(Refusal::Invalid));
+        };
         if device.expired(now, self.login_life_seconds) {
             return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
         }
         device.seen(now);
         Ok(device.principal.clone())
+    }
+
+    fn streams(&self) -> RwLockReadGuard<'_, Streams> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams_mut(&self) -> RwLockWriteGuard<'_, Streams> {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> Timestamp {
@@ -160,5 +198,12 @@ impl Accounts {
 
     fn write(&self) -> RwLockWriteGuard<'_, Directory> {
         self.directory.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Invalid => Error::new(Code::SignatureInvalid, "the signature does not cover this resource"),
+        Refusal::Expired => Error::new(Code::SignatureExpired, "the signed link has expired"),
     }
 }

@@ -3,13 +3,13 @@
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::domain::channel::Ask;
+use crate::domain::channel::{Ask, Output};
 use crate::domain::library::{kind_by_name, natural};
-use crate::domain::schedule::cut::{Look, steps};
 use crate::domain::schedule::{Item, itemize};
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::planner::air::{self, Measured};
 use crate::service::progress::stem;
 
 /// Files of one channel at most, and folders looked into for them.
@@ -31,7 +31,7 @@ impl Service {
     /// # Errors
     /// Those of opening a path that was asked for; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or,
     /// with `skip_invalid`, when all have none; `VALIDATION_ERROR` for none or too many.
-    pub(super) async fn channel_items(&self, asks: &[Ask], skip_invalid: bool) -> Result<Vec<Item>> {
+    pub(super) async fn channel_items(&self, asks: &[Ask], output: &Output, skip_invalid: bool) -> Result<Vec<Item>> {
         let mut found: Vec<(String, &Ask)> = Vec::new();
         for ask in asks {
             for path in self.files_of(ask).await? {
@@ -41,7 +41,7 @@ impl Service {
                 return Err(Error::field("items", format!("hold more than {MAX_FILES} files")));
             }
         }
-        let looks: Vec<_> = found.into_iter().map(|(path, ask)| self.measured(path, ask).boxed()).collect();
+        let looks: Vec<_> = found.into_iter().map(|(path, ask)| self.measured(path, ask, output).boxed()).collect();
         let looked: Vec<_> = stream::iter(looks).buffered(LOOKS).collect().await;
         let (mut items, mut faulty) = (Vec::new(), Vec::new());
         for outcome in looked {
@@ -62,20 +62,16 @@ impl Service {
         Ok(items)
     }
 
-    async fn measured(&self, path: String, ask: &Ask) -> Result<Item, Value> {
-        let length = async {
-            let source = self.library.open(&path).await?;
-            Ok::<_, Error>(self.media.probe(&source).await?.duration_seconds)
-        };
+    async fn measured(&self, path: String, ask: &Ask, output: &Output) -> Result<Item, Value> {
         let faulty = |code: &str, reason: &str| json!({"path": path.as_str(), "code": code, "reason": reason});
-        let seconds = length.await.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
-        let duration_ms = seconds.map_or(0, |seconds| (seconds * 1000.0).round() as i64);
+        let measured = air::measure(self, &path, output).await;
+        let Measured { duration_ms, cut, look } =
+            measured.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
         if duration_ms < SHORTEST_MS {
             return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
         }
         let title = ask.title.clone().unwrap_or_else(|| stem(&path).to_owned());
-        let cut = steps(duration_ms as f64 / 1000.0);
-        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look: Look::default() })
+        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look })
     }
 
     /// The files an item stands for: itself, or what a folder holds, in natural order.

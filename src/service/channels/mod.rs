@@ -9,15 +9,18 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::channel::{Ask, Channel, Face, MAX_NUMBER};
-use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Revision, Wanted};
+use crate::domain::channel::{Ask, Channel, Face, MAX_NUMBER, Output};
+use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Revision, Wanted, cut};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random;
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
 
+mod cuts;
 mod items;
+
+use cuts::Cuts;
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 2000;
@@ -32,6 +35,7 @@ pub struct Channels {
     by_id: RwLock<BTreeMap<u32, Arc<Channel>>>,
     /// When one was changed last, unix ms; when they were read, before the first change.
     changed_ms: AtomicI64,
+    cuts: Cuts,
     /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
 }
@@ -53,6 +57,8 @@ struct Kept {
 struct KeptChannel {
     face: Face,
     asks: Vec<Ask>,
+    #[serde(default)]
+    output: Output,
     seed: u64,
     mode: Mode,
     version: u32,
@@ -77,9 +83,19 @@ pub struct Change {
     /// Of a new channel.
     pub start_at: Option<Timestamp>,
     pub asks: Option<Vec<Ask>>,
+    pub output: OutputChange,
     /// Leaves out items that cannot be aired, as long as one can.
     pub skip_invalid: bool,
     pub apply: Apply,
+}
+
+/// What is to change of how it is aired.
+#[derive(Clone, Debug, Default)]
+pub struct OutputChange {
+    pub max_height: Option<Option<u32>>,
+    pub max_kbps: Option<Option<u32>>,
+    pub copy: Option<bool>,
+    pub audio_languages: Option<Vec<String>>,
 }
 
 /// When a change of what is aired begins.
@@ -102,23 +118,29 @@ impl Channels {
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut given = Given { id: 0, instance: None };
         let mut by_id = BTreeMap::new();
+        let cuts = Cuts::default();
         for (key, kept) in store.scan::<Kept>(Tree::Channels)? {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
             given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            let Some(KeptChannel { face, asks, seed, mode, version, revisions }) = kept.channel else { continue };
+            let Some(KeptChannel { face, asks, output, seed, mode, version, revisions }) = kept.channel else {
+                continue;
+            };
             let read = |number: &u32| {
                 let key = revision_key(id, *number);
                 let revision = store.get::<Revision>(Tree::Revisions, &key)?;
-                revision.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))
+                let mut revision =
+                    revision.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
+                cuts.find(&store, &mut revision.items)?;
+                Ok(revision)
             };
             let definition = Definition { revisions: revisions.iter().map(read).collect::<Result<_>>()? };
-            let channel = Channel { id, tvg_id: kept.tvg_id, face, asks, seed, mode, version, definition };
+            let channel = Channel { id, tvg_id: kept.tvg_id, face, asks, output, seed, mode, version, definition };
             by_id.insert(id, Arc::new(channel));
         }
         let changed_ms = clock.now().as_millisecond().into();
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
-        Ok(Self { store, clock, by_id, changed_ms, editing })
+        Ok(Self { store, clock, by_id, changed_ms, cuts, editing })
     }
 
     /// All channels, by number.
@@ -173,17 +195,19 @@ impl Channels {
     }
 
     /// Writes a channel down: new revisions first, so that what is named is there.
-    async fn keep(&self, channel: Channel, before: Option<&Channel>) -> Result<Arc<Channel>> {
+    async fn keep(&self, mut channel: Channel, before: Option<&Channel>) -> Result<Arc<Channel>> {
         let known: Vec<u32> = before.map_or_else(Vec::new, |before| numbers(&before.definition));
-        for revision in &channel.definition.revisions {
+        for revision in &mut channel.definition.revisions {
             if !known.contains(&revision.number) {
+                self.cuts.keep(&self.store, &mut revision.items).await?;
+                let revision = &*revision;
                 self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), revision).await?;
             }
         }
-        let Channel { face, asks, seed, mode, version, .. } = channel.clone();
+        let Channel { face, asks, output, seed, mode, version, .. } = channel.clone();
         let revisions = numbers(&channel.definition);
         let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();
-        let kept = KeptChannel { face, asks, seed, mode, version, revisions };
+        let kept = KeptChannel { face, asks, output, seed, mode, version, revisions };
         let kept = Kept { tvg_id: channel.tvg_id.clone(), channel: Some(kept) };
         self.store.put(Tree::Channels, &channel_key(channel.id), &kept).await?;
         let channel = Arc::new(channel);
@@ -275,14 +299,25 @@ impl Service {
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
         let asks = change.asks.clone().or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
-        let touched = change.asks.is_some() || before.is_none_or(|before| (before.mode, before.seed) != (mode, seed));
+        let mut output = before.map_or_else(Output::default, |before| before.output.clone());
+        change.output.clone().apply(&mut output);
+        let remade = before
+            .is_some_and(|before| (before.output.max_height, before.output.copy) != (output.max_height, output.copy));
+        let touched =
+            remade || change.asks.is_some() || before.is_none_or(|before| (before.mode, before.seed) != (mode, seed));
         let now = self.clock.now().as_millisecond();
         let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
         if touched {
-            let items = match before.filter(|_| change.asks.is_none()) {
+            let items = match before.filter(|_| change.asks.is_none() && !remade) {
                 Some(before) => before.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(),
-                None => self.channel_items(&asks, change.skip_invalid).await?,
+                None => self.channel_items(&asks, &output, change.skip_invalid).await?,
             };
+            if before.is_none() {
+                // As short as the first items allow: players begin three of them behind the end.
+                let usual = self.config.segment_seconds.round() as u64;
+                let longest = items.iter().map(|item| cut::longest(&item.cut.grid())).max();
+                output.target = longest.unwrap_or(usual).max(usual);
+            }
             let wanted = Wanted { seed, mode, items, blocks: None };
             check_slots(&wanted)?;
             definition = match before {
@@ -306,7 +341,18 @@ impl Service {
         }
         let (id, tvg_id, version) =
             before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
-        Ok(Channel { id, tvg_id, face, asks, seed, mode, version, definition })
+        Ok(Channel { id, tvg_id, face, asks, output, seed, mode, version, definition })
+    }
+}
+
+impl OutputChange {
+    fn apply(self, output: &mut Output) {
+        output.max_height = self.max_height.unwrap_or(output.max_height);
+        output.max_kbps = self.max_kbps.unwrap_or(output.max_kbps);
+        output.copy = self.copy.unwrap_or(output.copy);
+        if let Some(languages) = self.audio_languages {
+            output.audio_languages = languages;
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::kit::{Server, film};
 mod channels;
 mod export;
 mod guide;
+mod play;
 
 const CHANNELS: &str = "/api/livetv/channels";
 

@@ -1,0 +1,44 @@
+//! `hearthcast stream-token new`: live television for a device that cannot sign in.
+
+use clap::Subcommand;
+
+use super::accounts::with_accounts;
+use super::{Outcome, Place};
+use crate::domain::access::Role;
+use crate::error::{Code, Error};
+
+#[derive(Subcommand)]
+pub enum StreamToken {
+    /// Print a new stream token, which watches channels and does nothing else.
+    New {
+        /// What the device is called.
+        #[arg(long, value_name = "DEVICE")]
+        name: String,
+        /// The channels it may watch, e.g. 1,2 [default: all].
+        #[arg(long, value_name = "IDS", value_delimiter = ',')]
+        channels: Option<Vec<u32>>,
+        /// The user it belongs to [default: the first admin].
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+impl StreamToken {
+    pub fn run(self) -> Outcome {
+        let Self::New { name, channels, user, place } = self;
+        with_accounts(&place, "POST /api/livetv/tokens", async |accounts| {
+            let owner = match user {
+                Some(user) => accounts.user_named(&user)?,
+                None => {
+                    let admins = accounts.users().into_iter().filter(|user| user.role == Role::Admin);
+                    let first = admins.min_by_key(|user| user.created_at);
+                    first.ok_or_else(|| Error::new(Code::NotFound, "there is no admin yet: say --user NAME"))?
+                }
+            };
+            println!("{}", accounts.add_stream_token(&owner.id, &name, channels, None).await?.1);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! A segment put on a channel's timeline: one continuous clock, one decoding lead, a picture and a sound at every instant.
+//!
+//! What follows what on a channel was made by different producers out of different files, so everything that players take
+//! amiss at a boundary is made equal here. Decoding times are given anew: the times of the pictures in order, less one
+//! lead for all (players place pictures by the first decoding time, and reordering differs from file to file). Sound that
+//! begins before the item is left out; where there is none for longer than a frame, silence stands.
+
+use super::pes;
+use super::tables::{Entry, Track};
+use super::write::{Unit, Writer};
+use super::{cut::AAC_FRAME, packet::LEN, packet::Packet, unwrap};
+
+/// How long before it is shown a picture is decoded, ticks: more than any usual reordering takes.
+const LEAD: i64 = 27_000;
+
+/// Time between the pictures of a still, ticks.
+const STILL_STEP: i64 = 3_600;
+
+/// A first picture that comes later than this was meant to come late, ticks.
+const LATE: i64 = 90_000;
+
+/// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros.
+const SILENCE: [u8; 13] = [0xff, 0xf1, 0x4c, 0x80, 0x01, 0xbf, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
+
+/// Where a segment lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// First and last instant in the item, ticks.
+    pub from: i64,
+    pub to: i64,
+    /// Clock of the segment's bytes at the item's 0, ticks.
+    pub base: i64,
+    /// Clock of the channel at the item's 0, ticks.
+    pub origin: i64,
+}
+
+/// A picture that stands still, as access units that each begin with a delimiter: the first can be decoded alone, each
+/// other repeats it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Still {
+    pub pictures: Vec<Vec<u8>>,
+}
+
+impl Still {
+    /// Takes a byte stream (ITU-T H.264 annex B) apart at its access unit delimiters.
+    pub fn of(stream: &[u8]) -> Self {
+        let starts: Vec<usize> =
+            (0..stream.len().saturating_sub(4)).filter(|&at| stream[at..at + 4] == [0, 0, 1, 9]).collect();
+        // A start code may have a zero before it, which belongs to it.
+        let begin = |at: usize| if at > 0 && stream[at - 1] == 0 { at - 1 } else { at };
+        let ends = starts.iter().skip(1).map(|&at| begin(at)).chain([stream.len()]);
+        Self { pictures: starts.iter().zip(ends).map(|(&at, end)| stream[begin(at)..end].to_vec()).collect() }
+    }
+}
+
+struct Picture<'a> {
+    pts: i64,
+    random_access: bool,
+    bytes: &'a [u8],
+}
+
+/// The bytes of a segment on air. `still` is shown where there is no picture of its own.
+pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
+    let units = Units::read(segment, span);
+    let mut pictures: Vec<Picture> =
+        units.of(Track::Video).map(|(pts, random_access, bytes)| Picture { pts, random_access, bytes }).collect();
+    if let Some(first) = pictures.first_mut()
+        && span.from == 0
+        && (1..LATE).contains(&first.pts)
+    {
+        first.pts = 0;
+    }
+    if pictures.is_empty() {
+        pictures = standing(still, span);
+    }
+    let decoded = decoding(&pictures);
+    let sounds = sounds(&units, span);
+
+    let size = units.payload.len() + sounds.len() * 32 + 65_536;
+    let mut writer = Writer::new(Track::Video, size);
+    let mut sounds = sounds.into_iter().peekable();
+    for (picture, dts) in pictures.iter().zip(&decoded) {
+        while let Some((pts, bytes)) = sounds.next_if(|(pts, _)| pts - LEAD < *dts) {
+            put_sound(&mut writer, pts + span.origin, bytes);
+        }
+        writer.put(&Unit {
+            track: Track::Video,
+            pts: picture.pts + span.origin,
+            dts: Some(dts + span.origin),
+            random_access: picture.random_access,
+            bytes: picture.bytes,
+        });
+    }
+    for (pts, bytes) in sounds {
+        put_sound(&mut writer, pts + span.origin, bytes);
+    }
+    let entry = |track: Track, stream_type| Entry { pid: track.pid(), stream_type, descriptors: Vec::new() };
+    writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
+}
+
+fn put_sound(writer: &mut Writer, pts: i64, bytes: &[u8]) {
+    writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, bytes });
+}
+
+/// A still over the whole span.
+fn standing<'a>(still: &'a Still, span: Span) -> Vec<Picture<'a>> {
+    let count = ((span.to - span.from + STILL_STEP - 1) / STILL_STEP).max(1);
+    let pictures =
+        still.pictures.iter().enumerate().cycle().take(if still.pictures.is_empty() { 0 } else { count as usize });
+    let at = (0..).map(|n| span.from + n * STILL_STEP);
+    pictures.zip(at).map(|((n, bytes), pts)| Picture { pts, random_access: n == 0, bytes }).collect()
+}
+
+/// Decoding times: those of the pictures in the order they are shown, less the lead; never behind a picture's own time.
+fn decoding(pictures: &[Picture]) -> Vec<i64> {
+    let mut times: Vec<i64> = pictures.iter().map(|picture| picture.pts).collect();
+    times.sort_unstable();
+    let mut next = i64::MAX;
+    for (time, picture) in times.iter_mut().zip(pictures).rev() {
+        *time = (*time - LEAD).min(picture.pts).min(next - 1);
+        next = *time;
+    }
+    times
+}
+
+/// Frames of sound from the span's beginning to its end, without a hole.
+fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
+    let mut own: Vec<(i64, &[u8])> = Vec::new();
+    for (pts, _, bytes) in units.of(Track::Audio) {
+        own.extend((0..).zip(frames(bytes)).map(|(n, frame)| (pts + n * AAC_FRAME, frame)));
+    }
+    own.retain(|(pts, _)| (span.from..span.to).contains(pts));
+    let Some(&(first, _)) = own.first() else {
+        let begin = -(-span.from).div_euclid(AAC_FRAME);
+        return (begin..).map(|n| (n * AAC_FRAME, &SILENCE[..])).take_while(|(pts, _)| *pts < span.to).collect();
+    };
+    let lead = (first - span.from).max(0) / AAC_FRAME;
+    let mut all: Vec<(i64, &[u8])> = (1..=lead).rev().map(|n| (first - n * AAC_FRAME, &SILENCE[..])).collect();
+    let ends = own.iter().skip(1).map(|(pts, _)| *pts).chain([span.to]);
+    for (&(pts, frame), next) in own.iter().zip(ends) {
+        all.push((pts, frame));
+        let missing = (next - pts) / AAC_FRAME - 1;
+        all.extend((1..=missing).map(|n| (pts + n * AAC_FRAME, &SILENCE[..])));
+    }
+    all
+}
+
+/// The ADTS frames of one PES packet (ISO/IEC 13818-7 section 6.2); what is no frame ends it.
+fn frames(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let head = bytes.first_chunk::<7>()?;
+        if head[0] != 0xff || head[1] & 0xf6 != 0xf0 {
+            return None;
+        }
+        let length = usize::from(head[3] & 3) << 11 | usize::from(head[4]) << 3 | usize::from(head[5] >> 5);
+        let (frame, rest) = bytes.split_at_checked(length.max(7))?;
+        bytes = rest;
+        Some(frame)
+    })
+}
+
+/// PES packets of a segment, their headers read and taken off.
+struct Units {
+    payload: Vec<u8>,
+    /// Track, time in the item, whether a player can begin here, and where in `payload` it lies.
+    found: Vec<(Track, i64, bool, std::ops::Range<usize>)>,
+}
+
+impl Units {
+    fn read(segment: &[u8], span: Span) -> Self {
+        let packets = || segment.as_chunks::<LEN>().0.iter().filter_map(Packet::new);
+        let mut units = Self { payload: Vec::with_capacity(segment.len()), found: Vec::new() };
+        for track in [Track::Video, Track::Audio] {
+            let mut open: Option<(usize, bool)> = None;
+            for packet in packets().filter(|packet| packet.pid() == track.pid()) {
+                if packet.starts_unit() {
+                    units.close(track, open.take(), span);
+                    open = Some((units.payload.len(), packet.random_access()));
+                }
+                if open.is_some() {
+                    units.payload.extend_from_slice(packet.payload());
+                }
+            }
+            units.close(track, open, span);
+        }
+        units
+    }
+
+    fn close(&mut self, track: Track, open: Option<(usize, bool)>, span: Span) {
+        let Some((start, random_access)) = open else { return };
+        let Some(header) = pes::parse(&self.payload[start..]) else { return };
+        let Some(pts) = header.pts else { return };
+        let begin = start + header.header;
+        if begin < self.payload.len() {
+            let at = unwrap(pts, span.base + span.from) - span.base;
+            self.found.push((track, at, random_access, begin..self.payload.len()));
+        }
+    }
+
+    fn of(&self, track: Track) -> impl Iterator<Item = (i64, bool, &[u8])> {
+        let found = self.found.iter().filter(move |(of, ..)| *of == track);
+        found.map(|(_, at, random_access, range)| (*at, *random_access, &self.payload[range.clone()]))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::mpegts::WRAP;
+
+const BASE: i64 = 3600 * 90_000;
+
+fn still() -> Still {
+    let unit = |n: u8| vec![0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65 - n, n];
+    Still { pictures: (0..3).map(unit).collect() }
+}
+
+/// Pictures in decoding order and sounds, as (time, byte).
+fn segment(pictures: &[i64], sounds: &[i64]) -> Vec<u8> {
+    let mut writer = Writer::new(Track::Video, 0);
+    for (n, pts) in pictures.iter().enumerate() {
+        let bytes = [0, 0, 0, 1, 9, 0xf0, n as u8];
+        let unit = Unit {
+            track: Track::Video,
+            pts: BASE + pts,
+            dts: Some(BASE + pts - 1),
+            random_access: n == 0,
+            bytes: &bytes,
+        };
+        writer.put(&unit);
+    }
+    for pts in sounds {
+        put_sound(&mut writer, BASE + pts, &[&SILENCE[..], &[]].concat());
+    }
+    writer.finish(&[])
+}
+
+/// What a player sees: times of pictures (shown, decoded) and of sounds.
+fn seen(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
+    let (mut pictures, mut sounds) = (Vec::new(), Vec::new());
+    for packet in bytes.as_chunks::<LEN>().0.iter().filter_map(Packet::new).filter(|packet| packet.starts_unit()) {
+        let Some(track) = Track::of_pid(packet.pid()) else { continue };
+        let header = pes::parse(packet.payload()).unwrap();
+        let at = |time: Option<i64>| unwrap(time.unwrap(), near);
+        match track {
+            Track::Video => pictures.push((at(header.pts), at(header.dts))),
+            Track::Audio => sounds.push(at(header.pts)),
+        }
+    }
+    (pictures, sounds)
+}
+
+proptest! {
+    /// Whatever comes in, sound covers the span without a hole, and nothing is decoded after it should be shown.
+    #[test]
+    fn a_picture_and_a_sound_at_every_instant(
+        from in prop_oneof![Just(0i64), 0i64..1_000_000_000], length in 90i64..600_000, origin in 0i64..4 * WRAP,
+        steps in prop::collection::vec(1i64..20_000, 0..60), shuffled in any::<u64>(),
+        sounds in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000,
+    ) {
+        let span = Span { from, to: from + length, base: BASE, origin };
+        let mut pictures = vec![from];
+        for step in &steps {
+            pictures.push(pictures.last().unwrap() + step);
+        }
+        // The first stays where it is; a few behind it change places as reordering does.
+        for at in (2..pictures.len()).step_by(3) {
+            if shuffled >> (at % 60) & 1 == 1 {
+                pictures.swap(at - 1, at);
+            }
+        }
+        let mut at = from - early;
+        let sounds: Vec<i64> = sounds.iter().map(|step| { at += step.max(&AAC_FRAME); at }).collect();
+        let bytes = aired(&segment(&pictures, &sounds), span, &still());
+        let (shown, heard) = seen(&bytes, origin + from);
+        prop_assert_eq!(shown.len(), pictures.len());
+        let lead = shown[0].0 - shown[0].1;
+        prop_assert!(lead >= LEAD, "{}", lead);
+        prop_assert!(shown.windows(2).all(|pair| pair[0].1 < pair[1].1), "{:?}", shown);
+        prop_assert!(shown.iter().all(|(pts, dts)| dts <= pts));
+        let (start, end) = (origin + span.from, origin + span.to);
+        let mut last = start - AAC_FRAME;
+        for pts in heard.iter().copied().chain([end]) {
+            prop_assert!(pts - last < 2 * AAC_FRAME, "{last} {pts} in {start}..{end}");
+            last = pts;
+        }
+        prop_assert!(heard.iter().all(|pts| (start..end).contains(pts)));
+    }
+
+    #[test]
+    fn garbage_is_put_on_air_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+        let span = Span { from: 0, to: 90_000, base: BASE, origin: 7 };
+        prop_assert_eq!(aired(&bytes, span, &Still::default()).len() % LEN, 0);
+    }
+}
+
+#[test]
+fn a_still_stands_over_the_whole_span_and_goes_on_from_segment_to_segment() {
+    let mut shown = Vec::new();
+    let mut heard = Vec::new();
+    for (from, to) in [(0, 180_000), (180_000, 200_000)] {
+        let span = Span { from, to, base: BASE, origin: WRAP - 90_000 };
+        let (pictures, sounds) = seen(&aired(&[], span, &still()), WRAP);
+        shown.extend(pictures);
+        heard.extend(sounds);
+    }
+    assert_eq!(shown.len(), 50 + 6);
+    assert!(shown.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP && pair[1].1 - pair[0].1 == STILL_STEP));
+    assert!(heard.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME));
+}
+
+#[test]
+fn a_stream_is_taken_apart_at_its_delimiters() {
+    let stream = [&[0u8, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x67, 1][..], &[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x41, 2]].concat();
+    let still = Still::of(&stream);
+    assert_eq!(still.pictures, [stream[..11].to_vec(), stream[11..].to_vec()]);
+    assert_eq!(Still::of(&[]), Still::default());
+}

@@ -1,0 +1,63 @@
+//! A picture that stands still, encoded once: one that can be decoded alone, and pictures that repeat it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
+use super::RunError;
+use super::ffmpeg::spawn::{Limits, spawn};
+use crate::domain::mpegts::air::Still;
+
+/// Pictures of one still: a second and a half at 25 a second; then it begins anew.
+const PICTURES: u32 = 38;
+
+/// Longest wait for it.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Makes a slate of this size by an encoder that is known to work.
+///
+/// # Errors
+/// `Encoder` with what ffmpeg said; `Stalled`.
+pub async fn make(ffmpeg: &Path, encoder: &str, width: u32, height: u32) -> Result<Still, RunError> {
+    let started = spawn(ffmpeg, arguments(encoder, width, height), Vec::new(), Limits::PROBE).await;
+    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg: {cause}")))?;
+    let mut stream = Vec::new();
+    let work = async {
+        let read = (&mut child.stdout).take(MOST_BYTES).read_to_end(&mut stream).await;
+        (read, child.wait().await)
+    };
+    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
+    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    let still = Still::of(&stream);
+    if still.pictures.is_empty() {
+        return Err(RunError::Encoder(exit.stderr.last().cloned().unwrap_or_else(|| "no slate came out".into())));
+    }
+    Ok(still)
+}
+
+/// A dark room with a fire in it, drawn in boxes: nothing has to be read or rendered for it.
+fn arguments(encoder: &str, width: u32, height: u32) -> Vec<String> {
+    let picture = format!(
+        "color=c=0x17120f:s={width}x{height}:r=25,\
+         drawbox=x=iw*0.36:y=ih*0.30:w=iw*0.28:h=ih*0.44:color=0x3a2a20:t=fill,\
+         drawbox=x=iw*0.39:y=ih*0.36:w=iw*0.22:h=ih*0.38:color=0x0c0908:t=fill,\
+         drawbox=x=iw*0.455:y=ih*0.52:w=iw*0.09:h=ih*0.19:color=0xb4471a:t=fill,\
+         drawbox=x=iw*0.475:y=ih*0.58:w=iw*0.05:h=ih*0.13:color=0xf2a63b:t=fill,\
+         drawbox=x=iw*0.42:y=ih*0.70:w=iw*0.16:h=ih*0.025:color=0x5a3c28:t=fill"
+    );
+    let mut args = "-nostdin -hide_banner -v error -f lavfi -i".split(' ').map(str::to_owned).collect::<Vec<_>>();
+    args.push(picture);
+    let last = format!(
+        "-frames:v {PICTURES} -pix_fmt yuv420p -c:v {encoder} -g {PICTURES} -bf 0 -b:v 600k -maxrate 1200k -bufsize 2400k \
+         -color_range tv -bsf:v h264_metadata=aud=insert -f h264 pipe:1"
+    );
+    args.extend(last.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
+    if encoder == "libx264" {
+        let at = args.len() - 3;
+        args.splice(at..at, ["-preset", "veryfast", "-profile:v", "high", "-sc_threshold", "0"].map(str::to_owned));
+    }
+    args
+}

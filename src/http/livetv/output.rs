@@ -1,0 +1,92 @@
+//! What a channel's pictures and sound are to be, as asked for.
+
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::domain::playback::RUNGS;
+use crate::error::{Error, Result};
+use crate::service::channels::OutputChange;
+
+/// Languages of one kind at most, and the longest name of one.
+const MAX_LANGUAGES: usize = 16;
+const MAX_LANGUAGE_BYTES: usize = 35;
+
+/// Pictures and sound.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputRequest {
+    /// `original`, or a size label at most (`720p` when absent); nothing is made larger.
+    resolution: Option<String>,
+    /// Of encoded pictures, 100 at least; null (when absent) for the usual rate of their size.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<u32>)]
+    video_bitrate_kbps: Option<Option<u32>>,
+    /// Whether pictures that every player takes are copied. True when absent.
+    copy_when_possible: Option<bool>,
+    /// 2, the only one: sound is the same on all of a channel.
+    audio_channels: Option<u32>,
+    /// Not built yet: refused unless null. So is the one below.
+    frame_rate: Option<Value>,
+    loudness_lufs: Option<Value>,
+}
+
+/// Languages, the best first, as files name them (`ger`) or as tags (`de`).
+#[derive(Deserialize, ToSchema)]
+pub struct LanguagesRequest {
+    /// Of sound; what the file prefers when none of them is there.
+    audio: Option<Vec<String>>,
+    /// Not built yet: refused unless empty.
+    subtitles: Option<Vec<String>>,
+}
+
+/// Tells null from absence.
+fn told<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// What of it is a change.
+///
+/// # Errors
+/// `VALIDATION_ERROR` with the first field that cannot be meant.
+pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>) -> Result<OutputChange> {
+    let mut change = OutputChange::default();
+    if let Some(output) = output {
+        change.max_height = match output.resolution.as_deref() {
+            None => None,
+            Some("original") => Some(None),
+            Some(label) => {
+                let rung = RUNGS.iter().find(|(known, ..)| *known == label);
+                let names = || Error::field("output.resolution", "must be original, or a label such as 720p");
+                Some(Some(rung.ok_or_else(names)?.1))
+            }
+        };
+        if output.video_bitrate_kbps.flatten().is_some_and(|kbps| !(100..=200_000).contains(&kbps)) {
+            return Err(Error::field("output.videoBitrateKbps", "must be an integer from 100 to 200000"));
+        }
+        if output.audio_channels.is_some_and(|channels| channels != 2) {
+            return Err(Error::field("output.audioChannels", "must be 2 in this version"));
+        }
+        for (field, value) in [("output.frameRate", &output.frame_rate), ("output.loudnessLufs", &output.loudness_lufs)]
+        {
+            if value.as_ref().is_some_and(|value| !value.is_null()) {
+                return Err(Error::field(field, "is not in this version"));
+            }
+        }
+        change.max_kbps = output.video_bitrate_kbps;
+        change.copy = output.copy_when_possible;
+    }
+    if let Some(languages) = languages {
+        if languages.subtitles.is_some_and(|subtitles| !subtitles.is_empty()) {
+            return Err(Error::field("languages.subtitles", "is not in this version"));
+        }
+        if let Some(audio) = &languages.audio
+            && (audio.len() > MAX_LANGUAGES
+                || audio.iter().any(|language| language.is_empty() || language.len() > MAX_LANGUAGE_BYTES))
+        {
+            return Err(Error::field("languages.audio", format!("must be at most {MAX_LANGUAGES} language codes")));
+        }
+        change.audio_languages = languages.audio;
+    }
+    Ok(change)
+}

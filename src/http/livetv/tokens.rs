@@ -1,0 +1,171 @@
+//! `/api/livetv/tokens` and `/api/livetv/sign`: live television for players that cannot sign in (contract section 15).
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, HOST, HeaderValue, REFERRER_POLICY};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::account::StreamToken;
+use crate::domain::signing::Link;
+use crate::domain::time::instant;
+use crate::error::{Error, Result};
+use crate::http::call::Call;
+use crate::http::reply;
+use crate::service::Service;
+
+const TTL_SECONDS: i64 = 43_200;
+const MOST_TTL_SECONDS: i64 = 604_800;
+
+/// A device that is to watch.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRequest {
+    /// What the device is called.
+    name: Option<String>,
+    /// The channels it may watch; null (when absent) for all.
+    channel_ids: Option<Vec<u32>>,
+    /// Until when; null (when absent) for as long as it is not revoked.
+    expires_at: Option<String>,
+}
+
+/// A stream token, without its secret.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = StreamToken)]
+pub struct TokenView {
+    id: String,
+    name: String,
+    channel_ids: Option<Vec<u32>>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    last_used_at: Option<String>,
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+}
+
+/// One's own stream tokens.
+#[derive(Serialize, ToSchema)]
+pub struct TokensAnswer {
+    tokens: Vec<TokenView>,
+}
+
+/// A stream token that was made.
+#[derive(Serialize, ToSchema)]
+pub struct TokenAnswer {
+    token: TokenView,
+    /// What is put on addresses as `token`. Shown this once.
+    secret: String,
+}
+
+/// A stream token that was revoked.
+#[derive(Serialize, ToSchema)]
+pub struct TokenGone {
+    id: String,
+    deleted: bool,
+}
+
+/// A channel to sign an address for.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignRequest {
+    channel_id: Option<u32>,
+    /// 60 to 604800; 43200 when absent.
+    ttl_seconds: Option<i64>,
+    /// From the start of what is on.
+    from_start: Option<bool>,
+}
+
+/// A signed address, and what it was made of.
+#[derive(Serialize, ToSchema)]
+pub struct SignedAnswer {
+    url: String,
+    token: String,
+    exp: String,
+    sig: String,
+}
+
+/// One's own stream tokens
+#[utoipa::path(get, path = "/api/livetv/tokens",
+    responses((status = 200, description = "The oldest first, without their secrets", body = TokensAnswer)))]
+pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
+    let tokens = service.accounts.stream_tokens(&call.user()?.user_id);
+    Ok(reply::json(&TokensAnswer { tokens: tokens.into_iter().map(TokenView::new).collect() }))
+}
+
+/// Make a stream token for one device
+#[utoipa::path(post, path = "/api/livetv/tokens", request_body = TokenRequest,
+    responses(
+        (status = 201, description = "Made; its secret is shown this once", body = TokenAnswer),
+        (status = 400, description = "`VALIDATION_ERROR`"),
+        (status = 409, description = "`CONFLICT`: there are too many")))]
+pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let user_id = call.user()?.user_id.clone();
+    let asked: TokenRequest = call.json().await?;
+    let instant = |text: &str| text.parse().map_err(|_| Error::field("expiresAt", "must be an instant"));
+    let expires_at = asked.expires_at.as_deref().map(instant).transpose()?;
+    let name = asked.name.unwrap_or_default();
+    let (token, secret) = service.accounts.add_stream_token(&user_id, &name, asked.channel_ids, expires_at).await?;
+    let answer = TokenAnswer { token: TokenView::new(token), secret };
+    Ok(secretive(reply::json_with(StatusCode::CREATED, &answer)))
+}
+
+/// Revoke a stream token, and every address signed with it
+#[utoipa::path(delete, path = "/api/livetv/tokens/{id}", params(("id" = String, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "Revoked", body = TokenGone),
+        (status = 404, description = "`NOT_FOUND`: it is none of one's own")))]
+pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.params[0].clone();
+    service.accounts.revoke_stream_token(&call.user()?.user_id, &id).await?;
+    Ok(reply::json(&TokenGone { id, deleted: true }))
+}
+
+/// Sign the address of a channel
+#[utoipa::path(post, path = "/api/livetv/sign", request_body = SignRequest,
+    responses(
+        (status = 200, description = "It works without a token, until it ends or the login it was made with does", body = SignedAnswer),
+        (status = 400, description = "`VALIDATION_ERROR`"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let asked: SignRequest = call.json().await?;
+    let id = asked.channel_id.ok_or_else(|| Error::field("channelId", "is missing"))?;
+    super::seen(&service, &call, id)?;
+    let ttl = asked.ttl_seconds.unwrap_or(TTL_SECONDS);
+    if !(60..=MOST_TTL_SECONDS).contains(&ttl) {
+        return Err(Error::field("ttlSeconds", format!("must be an integer from 60 to {MOST_TTL_SECONDS}")));
+    }
+    let exp = service.clock.now().as_second() + ttl;
+    let Link { token, exp, sig } = service.accounts.sign_link(call.user()?, &format!("livetv/watch/{id}"), exp);
+    let base = match (&service.config.public_base_url, call.header(HOST)) {
+        (Some(base), _) => base.trim_end_matches('/').to_owned(),
+        (None, Some(host)) => format!("http://{host}"),
+        (None, None) => String::new(),
+    };
+    let start = if asked.from_start == Some(true) { "&fromStart=1" } else { "" };
+    let url = format!("{base}/api/livetv/watch/{id}/live.m3u8?token={token}&exp={exp}&sig={sig}{start}");
+    Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
+}
+
+fn secretive(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+impl TokenView {
+    fn new(token: StreamToken) -> Self {
+        Self {
+            id: token.id,
+            name: token.name,
+            channel_ids: token.channels,
+            created_at: instant(token.created_at),
+            last_used_at: token.last_used_at.map(instant),
+            expires_at: token.expires_at.map(instant),
+        }
+    }
+}

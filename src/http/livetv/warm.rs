@@ -1,0 +1,113 @@
+//! `/api/livetv/warm`: channels made ready although nobody watches them yet (contract section 14).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::channel::Channel;
+use crate::domain::time::instant;
+use crate::error::{Error, Result};
+use crate::http::call::Call;
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::onair::{self, State};
+
+const TTL_SECONDS: u64 = 300;
+const MOST_TTL_SECONDS: u64 = 3600;
+
+/// Which channels, and for how long. All enabled ones for 300 s when absent.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WarmRequest {
+    channel_ids: Option<Vec<u32>>,
+    /// 1 to 3600.
+    ttl_seconds: Option<u64>,
+}
+
+/// Channels that are made ready.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WarmAnswer {
+    accepted: usize,
+    channels: Vec<Warmth>,
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+}
+
+/// How ready a channel is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Warmth {
+    channel_id: u32,
+    /// `warm`, `warming` or `skipped`.
+    state: &'static str,
+    /// Why it was skipped: `limit`, `disabled` or `unsupported` (there is no such channel).
+    reason: Option<&'static str>,
+}
+
+/// Make channels ready
+#[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>,
+    responses((status = 202, description = "Under way, as far as places to encode allow", body = WarmAnswer)))]
+pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let body = call.body().await?;
+    let asked: WarmRequest = match body.trim_ascii().is_empty() {
+        true => WarmRequest::default(),
+        false => call.parse(&body)?,
+    };
+    let ttl = asked.ttl_seconds.unwrap_or(TTL_SECONDS);
+    if !(1..=MOST_TTL_SECONDS).contains(&ttl) {
+        return Err(Error::field("ttlSeconds", format!("must be an integer from 1 to {MOST_TTL_SECONDS}")));
+    }
+    let all = service.channels.all();
+    let named: Option<HashSet<u32>> = asked.channel_ids.map(|ids| ids.into_iter().collect());
+    let wanted = all.iter().filter(|channel| match &named {
+        None => channel.face.enabled,
+        Some(named) => named.contains(&channel.id),
+    });
+    let mut places = service.config.limits.concurrent_jobs.saturating_sub(service.sessions.active_jobs());
+    let mut channels = Vec::new();
+    for channel in wanted {
+        channels.push(warmed(&service, channel, &mut places, Duration::from_secs(ttl)));
+    }
+    let unknown = named.iter().flatten().filter(|id| all.iter().all(|channel| channel.id != **id));
+    channels.extend(unknown.map(|id| Warmth { channel_id: *id, state: "skipped", reason: Some("unsupported") }));
+    onair::wake(&service);
+    let accepted = channels.iter().filter(|channel| channel.reason.is_none()).count();
+    let expires_at = Some(instant(service.clock.now() + Duration::from_secs(ttl)));
+    Ok(reply::json_with(StatusCode::ACCEPTED, &WarmAnswer { accepted, channels, expires_at }))
+}
+
+fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, ttl: Duration) -> Warmth {
+    let told = |state, reason| Warmth { channel_id: channel.id, state, reason };
+    if !channel.face.enabled {
+        return told("skipped", Some("disabled"));
+    }
+    let state = onair::state(service, channel);
+    if !matches!(state, State::Warm | State::Live) && onair::encodes(service, channel) {
+        if *places == 0 {
+            return told("skipped", Some("limit"));
+        }
+        *places -= 1;
+    }
+    service.onair.viewers().keep_warm(channel.id, ttl);
+    told(if matches!(state, State::Warm | State::Live) { "warm" } else { "warming" }, None)
+}
+
+/// Which channels are ready
+#[utoipa::path(get, path = "/api/livetv/warm",
+    responses((status = 200, description = "All that are kept ready", body = WarmAnswer)))]
+pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
+    let warm = service.onair.viewers().warm();
+    let kept = |channel: &Arc<Channel>| channel.face.enabled && (channel.face.always_on || warm.contains(&channel.id));
+    let told = |channel: Arc<Channel>| {
+        let ready = matches!(onair::state(&service, &channel), State::Warm | State::Live);
+        Warmth { channel_id: channel.id, state: if ready { "warm" } else { "warming" }, reason: None }
+    };
+    let channels: Vec<Warmth> = service.channels.all().into_iter().filter(kept).map(told).collect();
+    Ok(reply::json(&WarmAnswer { accepted: channels.len(), channels, expires_at: None }))
+}

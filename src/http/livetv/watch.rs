@@ -1,0 +1,345 @@
+//! `/api/livetv/watch/…`: channels as they are played (contract section 10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER};
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::channel::Channel;
+use crate::domain::live::{self, View};
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::reply;
+use crate::http::transcode;
+use crate::service::Service;
+use crate::service::accounts::random;
+use crate::service::onair;
+
+/// How far back one may go, ms.
+const CATCHUP_MS: i64 = 7 * 24 * 3_600_000;
+
+/// A child address works for at least so long, and is the same for a whole such stretch: twelve hours.
+const GRANT_SECONDS: i64 = 12 * 3600;
+
+/// How long a watch request is held anyway: what is copied is there by then.
+const LEAST_HOLD: Duration = Duration::from_millis(250);
+
+/// Longest hold, of a watch request that asks for it and of a playlist that has nothing to list yet, seconds.
+const MOST_HOLD_SECONDS: f64 = 15.0;
+
+/// A channel whose first segment is being made.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Starting {
+    ready: bool,
+    message: String,
+    channel_id: u32,
+    /// To be sent along with the next request.
+    watch_session: String,
+    /// Percent of the way to the first picture.
+    progress: u8,
+    retry_after_ms: u32,
+}
+
+/// A view that was ended.
+#[derive(Serialize, ToSchema)]
+pub struct Ended {
+    ended: bool,
+}
+
+/// The resource a grant for a channel names.
+pub fn resource(call: &Call) -> Option<String> {
+    let raw = call.params.first()?;
+    Some(match raw.parse::<u32>() {
+        Ok(id) => format!("livetv/watch/{id}"),
+        Err(_) => format!("livetv/watch/{raw}"),
+    })
+}
+
+/// Watch a channel: the way to its playlist, once the first segment is there
+#[utoipa::path(get, path = "/api/livetv/watch/{id}",
+    params(
+        ("id" = u32, Path, description = "As listed"),
+        ("wait" = Option<f64>, Query, description = "Hold the request for up to so many seconds, 15 at most; `Prefer: wait=` means the same"),
+        ("fromStart" = Option<String>, Query, description = "`1`: from the start of what is on"),
+        ("at" = Option<String>, Query, description = "Catch-up: from an instant on, ISO 8601 or unix seconds; `utc` means the same"),
+        ("end" = Option<String>, Query, description = "With `at`: to this instant; `lutc` is not it"),
+        ("duration" = Option<f64>, Query, description = "With `at`: for so many seconds"),
+        ("watchSession" = Option<String>, Query, description = "Who watches: `[A-Za-z0-9_-]{1,64}`; made up when absent"),
+        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
+        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
+        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
+        ("sig" = Option<String>, Query, description = "of a signed address"),
+    ),
+    responses(
+        (status = 302, description = "To the playlist, with a grant of its own"),
+        (status = 202, description = "It is starting: ask again", body = Starting),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
+        (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
+pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = super::seen(&service, &call, super::id(&call)?)?;
+    let asked = Asked::read(&service, &call, &channel)?;
+    let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
+    let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
+    service.onair.viewers().seen(channel.id, &session, asked.start());
+    onair::wake(&service);
+
+    let now_ms = service.clock.now().as_millisecond();
+    let slots = live::listed(&channel.definition, asked.view, channel.output.target, now_ms);
+    let wanted = match asked.view {
+        View::Live => onair::first_wanted(&slots, channel.output.target),
+        _ => slots.first().copied(),
+    };
+    let Some(slot) = wanted else {
+        return Ok(starting(&channel, session, 0));
+    };
+    if !onair::is_made(&service, &channel, &slot) {
+        let (making, aired, reader) = (service.clone(), channel.clone(), session.clone());
+        // Goes on when nobody waits any more: the next request finds it made.
+        let making = tokio::spawn(async move {
+            onair::segment(&making, &aired, (slot.programme_ms, slot.index), &reader).await.map(drop)
+        });
+        match tokio::time::timeout(wait, making).await {
+            Ok(made) => made.map_err(Error::internal)??,
+            Err(_) => return Ok(starting(&channel, session, 30)),
+        }
+    }
+    let mut location =
+        format!("/api/livetv/watch/{}/live.m3u8?{}", channel.id, tail(&service, &call, &channel, Some(&session))?);
+    match asked.view {
+        View::Live => {}
+        View::From(from) => location += &format!("&at={}", unix(from)),
+        View::Between(from, to) => location += &format!("&at={}&end={}", unix(from), unix(to)),
+    }
+    let mut response = reply::empty();
+    *response.status_mut() = StatusCode::FOUND;
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}
+
+fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
+    super::seen(service, call, super::id(call)?)
+}
+
+fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response {
+    let body = Starting {
+        ready: false,
+        message: format!("Starting channel {}", channel.face.name),
+        channel_id: channel.id,
+        watch_session,
+        progress,
+        retry_after_ms: 300,
+    };
+    let mut response = reply::json_with(StatusCode::ACCEPTED, &body);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// The channel's playlist: what was on just now, or from an earlier instant on
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
+    params(
+        ("id" = u32, Path, description = "As listed"),
+        ("fromStart" = Option<String>, Query, description = "`1`: from the start of what was on at the first such request"),
+        ("at" = Option<String>, Query, description = "Catch-up: from an instant on, ISO 8601 or unix seconds; `utc` means the same"),
+        ("end" = Option<String>, Query, description = "With `at`: to this instant"),
+        ("duration" = Option<f64>, Query, description = "With `at`: for so many seconds"),
+        ("watchSession" = Option<String>, Query, description = "Who watches"),
+        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
+        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
+        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
+        ("sig" = Option<String>, Query, description = "of a signed address"),
+    ),
+    responses(
+        (status = 200, description = "A sliding window, or a list that grows or is whole", content_type = "application/vnd.apple.mpegurl", body = String),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
+        (status = 503, description = "`CHANNEL_UNAVAILABLE`: it has not begun")))]
+pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    let asked = Asked::read(&service, &call, &channel)?;
+    let viewer =
+        asked.session.clone().unwrap_or_else(|| call.user().map(|user| user.login_id.clone()).unwrap_or_default());
+    service.onair.viewers().seen(channel.id, &viewer, asked.start());
+    let target = channel.output.target;
+    let mut held = 0.0;
+    let (slots, now_ms) = loop {
+        let now_ms = service.clock.now().as_millisecond();
+        let slots = live::listed(&channel.definition, asked.view, target, now_ms);
+        if !slots.is_empty() {
+            break (slots, now_ms);
+        }
+        if held >= MOST_HOLD_SECONDS {
+            return Err(Error::new(Code::ChannelUnavailable, "the channel has not begun").with_retry_after(5));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        held += 0.2;
+    };
+    // The first segment is on its way before the player has read where it is.
+    if asked.view == View::Live
+        && let Some(slot) = onair::first_wanted(&slots, target)
+    {
+        onair::make(&service, &channel, slot);
+    }
+    onair::wake(&service);
+    let tail = tail(&service, &call, &channel, asked.session.as_deref())?;
+    let text = live::playlist(&slots, asked.view, target, now_ms, &format!("?{tail}"));
+    Ok(transcode::playlist(Bytes::from(text)))
+}
+
+/// A segment of a channel
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}",
+    params(
+        ("id" = u32, Path, description = "As listed"),
+        ("segment" = String, Path, description = "As the playlist names it"),
+        ("watchSession" = Option<String>, Query, description = "Who watches"),
+        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
+        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
+        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
+        ("sig" = Option<String>, Query, description = "of a signed address"),
+    ),
+    responses(
+        (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+        (status = 304, description = "The one that is known"),
+        (status = 404, description = "`ASSET_NOT_FOUND`: it was not or is not yet on air"),
+        (status = 503, description = "`TRANSCODER_BUSY`"),
+        (status = 504, description = "`SEGMENT_TIMEOUT`")))]
+pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    let none = || Error::new(Code::AssetNotFound, "the channel has no segment of this name");
+    let named = live::named(&call.params[1]).ok_or_else(none)?;
+    let session = session(&call)?;
+    if let Some(session) = session {
+        service.onair.viewers().seen(channel.id, session, None);
+    }
+    if named.0 < service.clock.now().as_millisecond() - CATCHUP_MS - live::LONGEST_MS {
+        return Err(none());
+    }
+    let sent = onair::segment(&service, &channel, named, session.unwrap_or(&call.user()?.login_id)).await?;
+    Ok(transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers))
+}
+
+/// Stop watching
+#[utoipa::path(delete, path = "/api/livetv/watch/{id}",
+    params(
+        ("id" = u32, Path, description = "As listed"),
+        ("watchSession" = String, Query, description = "Who watched"),
+        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
+        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
+        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
+        ("sig" = Option<String>, Query, description = "of a signed address"),
+    ),
+    responses((status = 200, description = "`ended` is false when nobody of that name watched", body = Ended)))]
+pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
+    Ok(reply::json(&Ended { ended: service.onair.viewers().leave(channel.id, session) }))
+}
+
+/// What a request asks to see.
+struct Asked {
+    view: View,
+    session: Option<String>,
+}
+
+impl Asked {
+    fn read(service: &Service, call: &Call, channel: &Channel) -> Result<Self> {
+        let session = session(call)?.map(str::to_owned);
+        let now_ms = service.clock.now().as_millisecond();
+        let at = match call.query("at")? {
+            None => call.query("utc")?.map(|text| ("utc", text)),
+            at => at.map(|text| ("at", text)),
+        };
+        let at = at.map(|(field, text)| moment(field, text)).transpose()?;
+        let end = call.query("end")?.map(|text| moment("end", text)).transpose()?;
+        let duration = call.query("duration")?.map(|text| {
+            let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
+            seconds.ok_or_else(|| Error::field("duration", "must be a number of seconds"))
+        });
+        let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
+        let begins = |from: i64| {
+            let known = channel.definition.programme(from).is_some();
+            match known && (now_ms - CATCHUP_MS..=now_ms).contains(&from) {
+                true => Ok(from),
+                false => Err(Error::new(Code::NotFound, "this is longer ago than is kept, or still to come")),
+            }
+        };
+        let view = match (at, call.query("fromStart")?) {
+            (Some(at), _) => match end.or(duration.map(|duration| at + duration)) {
+                Some(end) if end <= at => return Err(Error::field("end", "must be later than at")),
+                Some(end) => View::Between(begins(at)?, end),
+                None => View::From(begins(at)?),
+            },
+            (None, None | Some("" | "0" | "false")) => View::Live,
+            (None, Some(_)) => {
+                let kept = session.as_deref().and_then(|session| service.onair.viewers().start_of(channel.id, session));
+                let on = || channel.definition.programme(now_ms).map(|on| on.start_ms);
+                kept.or_else(on).map_or(View::Live, View::From)
+            }
+        };
+        Ok(Self { view, session })
+    }
+
+    fn start(&self) -> Option<i64> {
+        match self.view {
+            View::Live => None,
+            View::From(from) | View::Between(from, _) => Some(from),
+        }
+    }
+}
+
+fn session(call: &Call) -> Result<Option<&str>> {
+    let Some(session) = call.query("watchSession")? else { return Ok(None) };
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    match (1..=64).contains(&session.len()) && session.bytes().all(fits) {
+        true => Ok(Some(session)),
+        false => Err(Error::field("watchSession", "must be 1 to 64 letters, digits, _ or -")),
+    }
+}
+
+/// An instant: ISO 8601, or unix seconds. Milliseconds.
+fn moment(field: &str, text: &str) -> Result<i64> {
+    let unix = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
+    let unix = unix.map(|seconds| (seconds * 1000.0).round() as i64);
+    let iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
+    unix.or_else(iso).ok_or_else(|| Error::field(field, "must be an instant: ISO 8601, or unix seconds"))
+}
+
+fn unix(ms: i64) -> String {
+    format!("{}.{:03}", ms.div_euclid(1000), ms.rem_euclid(1000))
+}
+
+/// Seconds a request may be held.
+fn wait(call: &Call) -> Result<Option<Duration>> {
+    let prefer = call.header("prefer").and_then(|prefer| {
+        prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
+    });
+    let asked = match call.query("wait")? {
+        None => prefer.map(|seconds| seconds.clamp(0.0, MOST_HOLD_SECONDS)),
+        Some(text) => {
+            let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MOST_HOLD_SECONDS).contains(seconds));
+            Some(seconds.ok_or_else(|| Error::field("wait", "must be a number from 0 to 15"))?)
+        }
+    };
+    Ok(asked.map(Duration::from_secs_f64))
+}
+
+/// What every child address carries: a grant of its own, and who watches.
+fn tail(service: &Service, call: &Call, channel: &Channel, session: Option<&str>) -> Result<String> {
+    // The same for hours, so that an address stays the same from one reading of the list to the next.
+    let hour = service.clock.now().as_second() / 3600 * 3600;
+    let resource = format!("livetv/watch/{}", channel.id);
+    let mut tail = format!("st={}", service.accounts.grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));
+    if let Some(session) = session {
+        tail += &format!("&watchSession={session}");
+    }
+    Ok(tail)
+}

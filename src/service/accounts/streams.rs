@@ -1,0 +1,193 @@
+//! Stream tokens: one per device that cannot sign in, for live television alone, and never changing by themselves.
+//!
+//! Kodi and Jellyfin know a channel by its address: an address that changed at every refresh would lose favourites.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use jiff::Timestamp;
+
+use super::directory::{TokenHash, token_hash};
+use super::{Accounts, random};
+use crate::domain::access::{Principal, Role};
+use crate::domain::account::{self, StreamToken, User};
+use crate::error::{Code, Error, Result};
+use crate::store::Tree;
+
+/// Stream tokens of one user at most.
+const MAX_TOKENS: usize = 100;
+
+/// Channels one token may name.
+const MAX_CHANNELS: usize = 2000;
+
+/// How far the store may be behind in when a token was used, seconds.
+const USED_LAG_SECONDS: i64 = 3600;
+
+/// A token in use.
+#[derive(Debug)]
+pub(super) struct Stream {
+    token: StreamToken,
+    channels: Option<Arc<[u32]>>,
+    /// Unix seconds; 0 before the first use.
+    last_used: AtomicI64,
+    stored_used: AtomicI64,
+}
+
+/// All stream tokens, by what they are asked for.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    by_hash: HashMap<TokenHash, Arc<Stream>>,
+    by_id: HashMap<String, Arc<Stream>>,
+}
+
+impl Streams {
+    pub(super) fn put(&mut self, token: StreamToken) -> bool {
+        let hash = HEXLOWER.decode(token.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
+        let Some(hash) = hash else { return false };
+        let used = token.last_used_at.map_or(0, Timestamp::as_second);
+        let channels = token.channels.clone().map(Arc::from);
+        let stream = Stream { token, channels, last_used: used.into(), stored_used: used.into() };
+        let stream = Arc::new(stream);
+        self.by_id.insert(stream.token.id.clone(), stream.clone());
+        self.by_hash.insert(hash, stream);
+        true
+    }
+
+    fn remove(&mut self, id: &str) -> bool {
+        self.by_hash.retain(|_, stream| stream.token.id != id);
+        self.by_id.remove(id).is_some()
+    }
+}
+
+impl Stream {
+    fn current(&self) -> StreamToken {
+        let used = Some(self.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0);
+        let last_used_at = used.and_then(|used| Timestamp::from_second(used).ok());
+        StreamToken { last_used_at, ..self.token.clone() }
+    }
+}
+
+impl Accounts {
+    /// Makes a stream token; its secret is told this once.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR`; `CONFLICT` for one too many; `STORAGE_FULL`.
+    pub async fn add_stream_token(
+        &self,
+        user_id: &str,
+        name: &str,
+        channels: Option<Vec<u32>>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<(StreamToken, String)> {
+        let name = account::device(name).ok_or_else(|| Error::field("name", "is missing"))?;
+        if channels.as_ref().is_some_and(|channels| channels.is_empty() || channels.len() > MAX_CHANNELS) {
+            return Err(Error::field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
+        }
+        let now = self.now();
+        if expires_at.is_some_and(|at| at <= now) {
+            return Err(Error::field("expiresAt", "must lie ahead"));
+        }
+        let _change = self.changes.lock().await;
+        let user = self.existing(user_id)?;
+        if self.stream_tokens(user_id).len() >= MAX_TOKENS {
+            return Err(Error::new(Code::Conflict, format!("there are {MAX_TOKENS} stream tokens already")));
+        }
+        let secret = format!("hcs_{}", BASE64URL_NOPAD.encode(&random::<32>()));
+        let token = StreamToken {
+            id: format!("s_{}", BASE64URL_NOPAD.encode(&random::<9>())),
+            user_id: user.id,
+            name,
+            token_sha256: HEXLOWER.encode(&token_hash(&secret)),
+            channels,
+            created_at: now,
+            last_used_at: None,
+            expires_at,
+        };
+        self.store.put(Tree::StreamTokens, &token.id, &token).await?;
+        self.streams_mut().put(token.clone());
+        Ok((token, secret))
+    }
+
+    /// A user's stream tokens, the oldest first.
+    pub fn stream_tokens(&self, user_id: &str) -> Vec<StreamToken> {
+        let streams = self.streams();
+        let theirs = streams.by_id.values().filter(|stream| stream.token.user_id == user_id);
+        let mut tokens: Vec<StreamToken> = theirs.map(|stream| stream.current()).collect();
+        tokens.sort_by(|a, b| a.created_at.cmp(&b.created_at).then(a.id.cmp(&b.id)));
+        tokens
+    }
+
+    /// Revokes a stream token, and every signature made with it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
+    pub async fn revoke_stream_token(&self, user_id: &str, id: &str) -> Result<()> {
+        let theirs = self.streams().by_id.get(id).is_some_and(|stream| stream.token.user_id == user_id);
+        if !theirs {
+            return Err(Error::new(Code::NotFound, "no such stream token"));
+        }
+        let _change = self.changes.lock().await;
+        self.streams_mut().remove(id);
+        self.store.delete(Tree::StreamTokens, id).await.map(drop)
+    }
+
+    /// Who a stream token belongs to.
+    ///
+    /// # Errors
+    /// `UNAUTHORIZED` for an unknown one, `TOKEN_EXPIRED` for one past its time.
+    pub fn authenticate_stream(&self, secret: &str) -> Result<Arc<Principal>> {
+        let hash = token_hash(secret);
+        let stream = self.streams().by_hash.get(&hash).cloned();
+        let unknown = || Error::new(Code::Unauthorized, "unknown stream token");
+        let stream = stream.ok_or_else(unknown)?;
+        self.streaming(&stream)?.ok_or_else(unknown)
+    }
+
+    /// Who a signature made with a stream token was for; None when there is no such token.
+    pub(super) fn stream_subject(&self, id: &str) -> Option<Arc<Principal>> {
+        let stream = self.streams().by_id.get(id).cloned()?;
+        self.streaming(&stream).ok().flatten()
+    }
+
+    fn streaming(&self, stream: &Stream) -> Result<Option<Arc<Principal>>> {
+        let now = self.now();
+        if stream.token.expires_at.is_some_and(|at| at <= now) {
+            return Err(Error::new(Code::TokenExpired, "the stream token has expired"));
+        }
+        let now = now.as_second();
+        if now - stream.last_used.load(Ordering::Relaxed) >= 60 {
+            stream.last_used.store(now, Ordering::Relaxed);
+        }
+        let user: Option<Arc<User>> = self.read().user(&stream.token.user_id).cloned();
+        Ok(user.map(|user| {
+            Arc::new(Principal {
+                user_id: user.id.clone(),
+                username: user.username.clone(),
+                // Whatever its owner may do: it only watches.
+                role: Role::User,
+                login_id: stream.token.id.clone(),
+                channels: stream.channels.clone(),
+            })
+        }))
+    }
+
+    /// Writes down when tokens were used; forgets those whose user is gone.
+    pub(super) async fn tidy_streams(&self) -> Result<()> {
+        let all: Vec<Arc<Stream>> = self.streams().by_id.values().cloned().collect();
+        for stream in all {
+            if self.read().user(&stream.token.user_id).is_none() {
+                self.streams_mut().remove(&stream.token.id);
+                self.store.delete(Tree::StreamTokens, &stream.token.id).await?;
+                continue;
+            }
+            let used = stream.last_used.load(Ordering::Relaxed);
+            if used - stream.stored_used.load(Ordering::Relaxed) >= USED_LAG_SECONDS {
+                self.store.put(Tree::StreamTokens, &stream.token.id, &stream.current()).await?;
+                stream.stored_used.store(used, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Bounds of copied segments: kept once for all channels that air a file, in memory and on disk.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::domain::schedule::Item;
+use crate::domain::schedule::cut::{Cut, Keyframes};
+use crate::error::Result;
+use crate::store::{Store, Tree};
+
+/// Bounds by name, for as long as a channel has them.
+#[derive(Default)]
+pub(super) struct Cuts(Mutex<HashMap<String, Weak<[i64]>>>);
+
+impl Cuts {
+    /// Gives items read from disk their bounds; what is lost is named in the log, and the item counts as evenly cut.
+    pub(super) fn find(&self, store: &Store, items: &mut [Item]) -> Result<()> {
+        for item in items {
+            let Cut::Keyframes(keyframes) = &mut item.cut else { continue };
+            keyframes.bounds = match self.known(&keyframes.name) {
+                Some(bounds) => Some(bounds),
+                None => read(store, keyframes)?.map(|bounds| self.put(&keyframes.name, bounds)),
+            };
+            if keyframes.bounds.is_none() {
+                tracing::warn!(media.path = item.path, "where its segments begin is lost: a slate is aired for it");
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down the bounds of new items, and shares those that are known.
+    pub(super) async fn keep(&self, store: &Store, items: &mut [Item]) -> Result<()> {
+        for item in items {
+            let Cut::Keyframes(Keyframes { name, bounds: Some(bounds), .. }) = &mut item.cut else { continue };
+            if let Some(known) = self.known(name) {
+                *bounds = known;
+                continue;
+            }
+            let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            store.put(Tree::Cuts, name, &steps).await?;
+            *bounds = self.put(name, bounds.clone());
+        }
+        Ok(())
+    }
+
+    fn known(&self, name: &str) -> Option<Arc<[i64]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name)?.upgrade()
+    }
+
+    fn put(&self, name: &str, bounds: Arc<[i64]>) -> Arc<[i64]> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, bounds| bounds.strong_count() > 0);
+        all.insert(name.to_owned(), Arc::downgrade(&bounds));
+        bounds
+    }
+}
+
+fn read(store: &Store, keyframes: &Keyframes) -> Result<Option<Arc<[i64]>>> {
+    let steps: Option<Vec<i64>> = store.get(Tree::Cuts, &keyframes.name)?;
+    let sum = |at: &mut i64, step: i64| {
+        *at = at.saturating_add(step);
+        Some(*at)
+    };
+    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, sum)).collect::<Arc<[i64]>>());
+    let whole =
+        |bounds: &Arc<[i64]>| bounds.len() == keyframes.segments as usize + 1 && bounds.last() == Some(&keyframes.end);
+    Ok(bounds.filter(whole))
+}

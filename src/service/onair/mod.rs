@@ -1,0 +1,251 @@
+//! Channels on air: what their playlists name is made when somebody asks for it, and a little before.
+//!
+//! A channel has no task and no state of its own. Here is only what viewers cost: files that are open and runs that work
+//! ahead of them, one [`Reel`] for each programme that is watched. One task looks after all, while there are any.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::domain::channel::Channel;
+use crate::domain::live::{self, Slot, View};
+use crate::domain::mpegts::air::{Span, aired};
+use crate::domain::schedule::cut::Cut;
+use crate::domain::schedule::{Item, Programme};
+use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::TIMELINE_BASE_SECONDS;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+mod reel;
+mod stills;
+mod viewers;
+
+use reel::Reel;
+use stills::Stills;
+pub use viewers::State;
+use viewers::Viewers;
+
+/// How long a programme's run outlives the last request for it.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How often what is on air is looked after.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long before its start the next programme is made ready.
+const AHEAD_MS: i64 = 20_000;
+
+/// How far behind the live window a request still counts as one of the live viewers', ms.
+const BEHIND_MS: i64 = 60_000;
+
+/// How far ahead of its time a segment may be asked for, ms.
+const EARLY_MS: i64 = 10_000;
+
+/// Programmes with a run or an open file at most.
+const MOST_REELS: usize = 512;
+
+/// Who reads a programme: all that watch live together, everybody else alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    channel: u32,
+    programme_ms: i64,
+    reader: String,
+}
+
+/// Everything that is on air.
+#[derive(Default)]
+pub struct OnAir {
+    reels: Mutex<HashMap<Key, Arc<Reel>>>,
+    viewers: Viewers,
+    stills: Stills,
+    looked_after: AtomicBool,
+}
+
+/// A segment as it is sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub bytes: Bytes,
+    pub etag: String,
+}
+
+impl OnAir {
+    pub fn viewers(&self) -> &Viewers {
+        &self.viewers
+    }
+
+    fn reels(&self) -> MutexGuard<'_, HashMap<Key, Arc<Reel>>> {
+        self.reels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reel(&self, key: Key) -> Result<Arc<Reel>> {
+        let mut reels = self.reels();
+        if reels.len() >= MOST_REELS && !reels.contains_key(&key) {
+            return Err(Error::new(Code::ServerBusy, "too many programmes are watched at once").with_retry_after(10));
+        }
+        Ok(reels.entry(key).or_default().clone())
+    }
+}
+
+/// The programme that starts at an instant, and its item.
+fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &Item)> {
+    let found = channel.definition.programme(programme_ms).filter(|found| found.start_ms == programme_ms);
+    let found = found.ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts then"))?;
+    Ok((found, channel.definition.item(&found)))
+}
+
+/// One segment of a channel, made now where it is not there. `reader` tells apart who watches something of their own.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND` for what is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. What cannot be shown is no error: a
+/// slate stands in its place.
+pub async fn segment(
+    service: &Arc<Service>,
+    channel: &Channel,
+    (programme_ms, index): (i64, usize),
+    reader: &str,
+) -> Result<Sent> {
+    let (programme, item) = programme(channel, programme_ms)?;
+    let spans = item.spans(programme.end_ms - programme.start_ms);
+    let now_ms = service.clock.now().as_millisecond();
+    let origin = programme_ms * 90;
+    if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
+        return Err(Error::new(Code::AssetNotFound, "this segment is not on air"));
+    }
+    let made = if spans.is_own(index) {
+        let recent = (origin + spans.end(index)) / 90 >= now_ms - BEHIND_MS;
+        let reader = if recent { String::new() } else { reader.to_owned() };
+        let reel = service.onair.reel(Key { channel: channel.id, programme_ms, reader })?;
+        wake(service);
+        reel.segment(service, channel, item, index).await?
+    } else {
+        None
+    };
+    let span =
+        Span { from: spans.start(index), to: spans.end(index), base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND, origin };
+    let (source, digest) = match made {
+        Some(stored) => (stored.bytes, stored.etag.trim_matches('"').to_owned()),
+        None => (Bytes::new(), "slate".to_owned()),
+    };
+    let needs_still = source.is_empty() || matches!(item.cut, Cut::Steps { .. });
+    let still = if needs_still { service.onair.stills.of(service, &item.look).await? } else { Arc::default() };
+    let bytes = tokio::task::spawn_blocking(move || aired(&source, span, &still)).await.map_err(Error::internal)?;
+    let etag = format!("\"{digest}-{programme_ms}-{index}\"");
+    Ok(Sent { bytes: bytes.into(), etag })
+}
+
+/// The segment a player that joins now asks for first: three target durations from the end.
+pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
+    let from = slots.last()?.end - 3 * target as i64 * TICKS_PER_SECOND;
+    slots.iter().rev().find(|slot| slot.start <= from).or(slots.first()).copied()
+}
+
+/// Whether a segment could be sent at once.
+pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
+    let Ok((programme, item)) = programme(channel, slot.programme_ms) else { return false };
+    if !item.spans(programme.end_ms - programme.start_ms).is_own(slot.index) {
+        return true;
+    }
+    let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };
+    let reel = service.onair.reels().get(&key).cloned();
+    reel.is_some_and(|reel| reel.is_made(service, slot.index))
+}
+
+/// Whether what is on now is encoded.
+pub fn encodes(service: &Service, channel: &Channel) -> bool {
+    let on = channel.definition.programme(service.clock.now().as_millisecond());
+    on.is_some_and(|on| matches!(channel.definition.item(&on).cut, Cut::Frames(_)))
+}
+
+/// How a channel stands.
+pub fn state(service: &Service, channel: &Channel) -> State {
+    let viewers = service.onair.viewers();
+    let made = || {
+        let now_ms = service.clock.now().as_millisecond();
+        let slots = live::listed(&channel.definition, View::Live, channel.output.target, now_ms);
+        first_wanted(&slots, channel.output.target).is_some_and(|slot| is_made(service, channel, &slot))
+    };
+    if viewers.count(channel.id) > 0 {
+        return if made() { State::Live } else { State::Starting };
+    }
+    match viewers.warm().contains(&channel.id) || (channel.face.always_on && channel.face.enabled) {
+        true if made() => State::Warm,
+        true => State::Starting,
+        false => State::Idle,
+    }
+}
+
+/// Sees to it that the one task runs that looks after everything on air; it ends when nothing is.
+pub fn wake(service: &Arc<Service>) {
+    if service.onair.looked_after.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let service = Arc::downgrade(service);
+    tokio::spawn(async move {
+        loop {
+            let Some(service) = service.upgrade() else { return };
+            if !look_after(&service) {
+                service.onair.looked_after.store(false, Ordering::SeqCst);
+                return;
+            }
+            drop(service);
+            tokio::time::sleep(TICK).await;
+        }
+    });
+}
+
+/// Lets go of what nobody needs, and makes ready what comes. False when there is nothing to look after.
+fn look_after(service: &Arc<Service>) -> bool {
+    let onair = &service.onair;
+    onair.viewers.expire();
+    let now_ms = service.clock.now().as_millisecond();
+    let watched: HashSet<u32> = onair.viewers.watched();
+    let warm = onair.viewers.warm();
+    let kept = |channel: &Channel| channel.face.enabled && (warm.contains(&channel.id) || channel.face.always_on);
+    let all = service.channels.all();
+    let mut busy = false;
+    for channel in all.iter().filter(|channel| kept(channel) || watched.contains(&channel.id)) {
+        busy = true;
+        let target = channel.output.target;
+        if kept(channel)
+            && let Some(slot) = first_wanted(&live::listed(&channel.definition, View::Live, target, now_ms), target)
+        {
+            make(service, channel, slot);
+        }
+        let on = channel.definition.programme(now_ms).map(|on| on.ordinal);
+        if let Some(next) = channel.definition.programme(now_ms + AHEAD_MS)
+            && Some(next.ordinal) != on
+            && let Some(slot) = live::segments(&channel.definition, next).next()
+        {
+            make(service, channel, slot);
+        }
+    }
+    let mut reels = onair.reels();
+    reels.retain(|_, reel| !reel.is_idle(LINGER));
+    busy || !reels.is_empty()
+}
+
+/// Makes a segment that will be wanted, unless it is there or under way; how that ends is told when it is asked for.
+pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
+    let Ok((programme, item)) = programme(channel, slot.programme_ms) else { return };
+    if !item.spans(programme.end_ms - programme.start_ms).is_own(slot.index) {
+        return;
+    }
+    let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };
+    let Ok(reel) = service.onair.reel(key) else { return };
+    reel.touch();
+    if reel.is_made(service, slot.index) || !reel.begin() {
+        return;
+    }
+    let (service, channel) = (service.clone(), channel.clone());
+    tokio::spawn(async move {
+        if let Ok((_, item)) = self::programme(&channel, slot.programme_ms)
+            && let Err(error) = reel.segment(&service, &channel, item, slot.index).await
+        {
+            tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
+        }
+        reel.ended();
+    });
+}

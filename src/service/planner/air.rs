@@ -1,0 +1,216 @@
+//! What a channel makes of an item: measured when a schedule is made, made ready when it is to be aired.
+//!
+//! Copied where every player can follow (H.264 cut at keyframes that are near enough), encoded else; sound always in one
+//! form, AAC-LC of 48 kHz in stereo, copied where it is that already.
+
+use std::sync::Arc;
+
+use super::{STEREO_KBPS, StartRequest, copied_grid, encode, encoder, package};
+use crate::domain::channel::Output;
+use crate::domain::grid::Grid;
+use crate::domain::media::{Container, Media, Stream, Video};
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
+use crate::domain::playback::{self, Action, Decision, Tracks, Wish};
+use crate::domain::schedule::Item;
+use crate::domain::schedule::cut::{self, Cut, Look};
+use crate::engine::index;
+use crate::engine::source::Source;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::runs::Work;
+
+/// What of an item is frozen in a schedule.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub duration_ms: i64,
+    pub cut: Cut,
+    pub look: Look,
+}
+
+/// How an item is to be made.
+struct How {
+    copy: bool,
+    /// Longest copied segment, seconds.
+    target: u64,
+    max_height: Option<u32>,
+}
+
+struct Made {
+    work: Work,
+    look: Look,
+    /// Where the item ends on air, ticks.
+    end: i64,
+}
+
+/// Looks into an item as a channel is to air it.
+///
+/// # Errors
+/// Those of opening and probing; `UNPLAYABLE_MEDIA`; `TRANSCODER_UNAVAILABLE`.
+pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<Measured> {
+    let how = How { copy: output.copy, target: output.target, max_height: output.max_height };
+    let source = service.library.open(path).await?;
+    let Made { work, look, end } = made(service, source, &how, output).await?;
+    Ok(Measured { duration_ms: (end + 45) / 90, cut: Cut::of(&work.grid), look })
+}
+
+/// Makes an item ready to be aired, exactly as it was measured.
+///
+/// # Errors
+/// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be cut as it was.
+pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Work> {
+    let copy = matches!(item.cut, Cut::Keyframes(_));
+    let how = How { copy, target: u64::MAX, max_height: Some(item.look.height) };
+    let source = service.library.open(&item.path).await?;
+    let mut work = made(service, source, &how, output).await?.work;
+    let frozen = item.cut.grid();
+    let fits = match (&frozen, &*work.grid) {
+        // Another length does no harm: the last picture is repeated, or the rest is left out.
+        (Grid::Frames(frozen), Grid::Frames(now)) => frozen.rate == now.rate,
+        (Grid::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
+        (frozen, now) => frozen == now,
+    };
+    if !fits {
+        return Err(Error::new(Code::SourceChanged, "the file is not the one that was scheduled"));
+    }
+    work.grid = Arc::new(frozen);
+    Ok(work)
+}
+
+async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output) -> Result<Made> {
+    let media = service.media.probe(&source).await?;
+    let request = StartRequest {
+        media_path: source.path.clone(),
+        max_height: how.max_height,
+        max_bitrate_kbps: output.max_kbps,
+        ..StartRequest::default()
+    };
+    let wish = Wish {
+        audio_stream: spoken(&media, &output.audio_languages),
+        max_height: how.max_height,
+        max_bitrate_kbps: output.max_kbps,
+        force_transcode: true,
+        ..Wish::default()
+    };
+    let (decision, reasons) = playback::decide(&media, &request.device, &wish);
+    let Decision::Session(mut tracks) = decision else { return Err(super::unplayable(&reasons)) };
+    let copyable = how.copy && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
+    if let Some((_, action)) = &mut tracks.video
+        && !copyable
+    {
+        *action = Action::Encode;
+    }
+    if let Some((stream, action)) = &mut tracks.audio
+        && !is_common(&media, *stream)
+    {
+        *action = Action::Encode;
+    }
+    let duration = media.duration_seconds.filter(|duration| *duration > 0.0);
+    let unknown = || Error::new(Code::UnplayableMedia, "its duration is not known, or it has none");
+    let copied = copied(service, &source, &media, &tracks, duration, how.target).await;
+    let step = service.config.segment_seconds;
+    let mut end = None;
+    let (video, grid) = match (tracks.video, copied) {
+        (Some((stream, _)), Some((grid, pictures))) => {
+            end = Some(pictures.min(grid.end()));
+            (Some(VideoPlan::Copy { stream }), grid)
+        }
+        (Some((stream, _)), None) => {
+            let plan = encode(&media, stream, &request, &wish, encoder(service).await?)?;
+            let grid = Grid::frames(plan.rate, step, duration.ok_or_else(unknown)?);
+            (Some(VideoPlan::Encode(plan)), grid)
+        }
+        (None, _) => (None, Grid::steps(step, duration.ok_or_else(unknown)?)),
+    };
+    let audio = tracks.audio.map(|(stream, action)| match action {
+        Action::Copy => AudioPlan::Copy { stream },
+        Action::Encode => AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS },
+    });
+    let rendition = Rendition { video, audio };
+    let package = match rendition.encodes_video() {
+        true => None,
+        false => package(&source, &media, &tracks).await.map(Arc::new),
+    };
+    let look = look(&media, &rendition, how.max_height);
+    let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
+    let end = end.unwrap_or(grid.end());
+    let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
+    Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar: None, package }, look, end })
+}
+
+/// The grid of copied pictures, and where the last of them ends (ticks); None where they are to be encoded.
+async fn copied(
+    service: &Service,
+    source: &Arc<Source>,
+    media: &Media,
+    tracks: &Tracks,
+    duration: Option<f64>,
+    target: u64,
+) -> Option<(Grid, i64)> {
+    let Some((stream, Action::Copy)) = tracks.video else { return None };
+    let index = match index::keyframes(source, media, stream).await {
+        Ok(index) => index,
+        Err(error) => {
+            tracing::debug!(media.path = source.path, %error, "a channel encodes it, for it cannot be cut");
+            return None;
+        }
+    };
+    let pictures = index.end;
+    let (grid, _) = copied_grid(service, source, media, tracks, duration, Some(index)).await?;
+    let longest = cut::longest(&grid);
+    if longest > target {
+        tracing::debug!(media.path = source.path, longest, "a channel encodes it, for its keyframes are too far apart");
+        return None;
+    }
+    Some((grid, pictures))
+}
+
+/// Sound that needs no change: AAC-LC, 48 kHz, stereo.
+fn is_common(media: &Media, stream: u32) -> bool {
+    media.audios().any(|(found, audio)| {
+        found.index == stream
+            && found.codec == "aac"
+            && found.profile.as_deref() == Some("lc")
+            && (audio.sample_rate, audio.channels) == (48_000, 2)
+    })
+}
+
+/// The first sound in the first of these languages that there is; None leaves the choice to the file.
+fn spoken(media: &Media, languages: &[String]) -> Option<u32> {
+    let tag = |language: &str| crate::domain::media::language_tag(language);
+    let speaks = |stream: &Stream, wanted: &str| {
+        let own = stream.language.as_deref();
+        own.is_some_and(|own| own.eq_ignore_ascii_case(wanted) || (tag(own).is_some() && tag(own) == tag(wanted)))
+    };
+    languages.iter().find_map(|wanted| {
+        let found =
+            media.audios().find(|(stream, audio)| stream.decodable && !audio.commentary && speaks(stream, wanted));
+        found.map(|(stream, _)| stream.index)
+    })
+}
+
+fn look(media: &Media, rendition: &Rendition, max_height: Option<u32>) -> Look {
+    match &rendition.video {
+        Some(VideoPlan::Encode(plan)) => Look { width: plan.width, height: plan.height, kind: String::new() },
+        Some(VideoPlan::Copy { stream }) => {
+            let found = media.videos().find(|(found, _)| found.index == *stream);
+            found.map_or_else(Look::default, |(stream, video)| Look {
+                width: video.width,
+                height: video.height,
+                kind: kind(stream, video),
+            })
+        }
+        // A still stands for the picture.
+        None => {
+            let height = max_height.unwrap_or(720).clamp(2, 1080) & !1;
+            Look { width: (height * 16 / 9 + 1) & !1, height, kind: String::new() }
+        }
+    }
+}
+
+fn kind(stream: &Stream, video: &Video) -> String {
+    let (num, den) = video.sample_aspect;
+    let aspect = if num == den { String::new() } else { format!(" {num}:{den}") };
+    // What is encoded here is High too.
+    let profile = stream.profile.as_deref().filter(|profile| *profile != "high").unwrap_or("");
+    format!("{profile}{aspect}")
+}

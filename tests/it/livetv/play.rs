@@ -1,0 +1,120 @@
+//! Channels on air, looked at as a player sees them: made of films that have nothing in common.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::add;
+use crate::kit::{self, Server, film, play};
+
+/// Films that differ in everything a player takes amiss: size, rate, reordering, sound, silence, container.
+fn films(folder: &Path) -> Vec<PathBuf> {
+    let make = |name: &str, more: &str| {
+        let path = folder.join(name);
+        film::flash_and_beep(&path, 6, more);
+        path
+    };
+    vec![
+        make("0 copied.mp4", "-c:v libx264 -preset ultrafast -bf 2 -g 50 -c:a aac"),
+        make("1 no reordering.mkv", "-c:v libx264 -preset ultrafast -profile:v baseline -g 25 -c:a aac -ar 44100"),
+        make("2 silent.mp4", "-c:v libx264 -preset ultrafast -g 50 -an"),
+        make("3 other codec.webm", "-c:v libvpx -deadline realtime -c:a libopus"),
+        make("4 other rate.mkv", "-r 30000/1001 -s 480x270 -c:v mpeg4 -q:v 4 -c:a ac3 -ac 1"),
+    ]
+}
+
+/// A channel that began a while ago and airs a folder in its order.
+async fn channel(server: &Server, folder: &Path, ago: Duration) -> Value {
+    let start = (Timestamp::now() - ago).to_string();
+    let body =
+        json!({"name": "All Sorts", "scheduleMode": "sequential", "startAt": start, "items": [{"path": folder}]});
+    add(server, &body).await
+}
+
+/// A playlist by its address alone, as players fetch it: text, and what its addresses are relative to.
+async fn list(server: &Server, target: &str) -> (String, String) {
+    let answer = server.ask(Method::GET, target).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{target}");
+    assert_eq!(answer.headers()["content-type"], "application/vnd.apple.mpegurl");
+    let base = target.split('?').next().unwrap().rsplit_once('/').unwrap().0.to_owned();
+    (answer.text().await.unwrap(), base)
+}
+
+/// Fetches everything a playlist names, with nothing but its addresses.
+async fn fetch(server: &Server, (text, base): &(String, String)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for address in text.lines().filter(|line| !line.starts_with('#')) {
+        let answer = server.ask(Method::GET, &format!("{base}/{address}")).send().await.unwrap();
+        let status = answer.status();
+        assert_eq!(status, 200, "{address}: {}", answer.text().await.unwrap());
+        bytes.extend_from_slice(&answer.bytes().await.unwrap());
+    }
+    bytes
+}
+
+/// The addresses of each whole programme of a list.
+fn programmes(text: &str) -> Vec<String> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for address in text.lines().filter(|line| !line.starts_with('#')) {
+        let programme = address.split_once('-').unwrap().0.to_owned();
+        if all.last().is_none_or(|(last, _)| *last != programme) {
+            all.push((programme, String::new()));
+        }
+        let list = &mut all.last_mut().unwrap().1;
+        list.push_str(address);
+        list.push('\n');
+    }
+    all.pop();
+    all.into_iter().map(|(_, list)| list).collect()
+}
+
+#[tokio::test]
+async fn whatever_follows_what_plays_without_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    films(folder.path());
+    let server = kit::server(&[folder.path()]).await;
+    let made = channel(&server, folder.path(), Duration::from_secs(100)).await;
+    let epoch = made["epoch"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let end = epoch + Duration::from_secs(66);
+    let watch = format!("/api/livetv/watch/{}?at={epoch}&end={end}&wait=15", made["id"]);
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let answer = client.get(format!("{}{watch}", server.base)).bearer_auth(&server.token).send().await.unwrap();
+    assert_eq!(answer.status(), 302, "{:?}", answer.text().await);
+    let location = answer.headers()["location"].to_str().unwrap().to_owned();
+    let listed = list(&server, &location).await;
+    assert!(listed.0.contains("#EXT-X-ENDLIST") && listed.0.contains("#EXT-X-DISCONTINUITY\n"), "{}", listed.0);
+
+    let path = folder.path().join("aired.ts");
+    std::fs::write(&path, fetch(&server, &listed).await).unwrap();
+    // Sound of two items may overlap by less than a frame where they meet.
+    let mut warnings = play::decode(&path).await.warnings;
+    warnings.retain(|warning| !warning.contains("non monotonically increasing"));
+    assert_eq!(warnings, Vec::<String>::new());
+    let kinds = film::kinds(&path);
+    assert_eq!(kinds.values().map(String::as_str).collect::<Vec<_>>(), ["video", "audio"]);
+    let packets = film::packets(&path);
+    let of = |kind: &str| packets.iter().filter(|packet| kinds[&packet.stream] == kind).collect::<Vec<_>>();
+    let (pictures, sounds) = (of("video"), of("audio"));
+    assert!(pictures.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times go forward");
+    let worst = pictures.windows(2).map(|pair| pair[1].dts - pair[0].dts).max().unwrap();
+    assert!(worst < 2 * 3600, "a picture is missing: {worst}");
+    for pair in sounds.windows(2) {
+        let step = pair[1].pts - pair[0].pts;
+        assert!((1..=2 * 1920).contains(&step), "sound steps by {step} at {}", pair[0].pts);
+    }
+    // Item by item, for their rates differ: every beep stands beside its flash.
+    let rates = [25.0, 25.0, 25.0, 25.0, 30_000.0 / 1001.0];
+    for (n, (programme, rate)) in programmes(&listed.0).iter().zip(rates.iter().cycle()).enumerate() {
+        std::fs::write(&path, fetch(&server, &(programme.clone(), listed.1.clone())).await).unwrap();
+        let (flashes, beeps) = film::flashes_and_beeps(&path, *rate);
+        assert!(flashes.len() >= 5, "item {n}: {flashes:?}");
+        assert!(beeps.len() >= 5 || n % 5 == 2, "item {n}: {beeps:?}");
+        for beep in &beeps {
+            let off = flashes.iter().map(|flash| beep - flash).min_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap();
+            assert!(off.abs() < 0.04, "item {n}: a beep at {beep} is {off} from its flash");
+        }
+    }
+}

@@ -29,7 +29,7 @@ const WHOLE = new Set(["/play", "/book", "/watch"]);
 let screen = {}; // What the one shown gave back.
 let turn = 0; // Counts screens, so that a slow answer never lands in the next one.
 let message = null;
-let byKey = true; // Whether the last thing pressed was a key: only then the focus moves by itself.
+let byKey = !matchMedia("(pointer: fine)").matches; // Whether keys are pressed here: only then the focus moves by itself.
 const focused = new Map(); // What was focused where, for the way back.
 let at = "";
 

@@ -28,8 +28,13 @@ export async function home(stage) {
       row("books", TEXT.books, books.history.map(book)),
       row("watched", TEXT.watched, done.history.map(watched)),
     ].filter(Boolean);
+    const places = new Map([...stage.querySelectorAll("[data-row]")].map((row) => [row.dataset.row, row.querySelector(".cards").scrollLeft]));
     const key = stage.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     stage.replaceChildren(h("h1", { class: "unseen" }, TEXT.home), ...(rows.length ? rows : [empty()]));
+    for (const [name, place] of places) {
+      const cards = stage.querySelector(`[data-row="${name}"] .cards`);
+      if (cards) cards.scrollLeft = place;
+    }
     if (key) stage.querySelector(`a[href="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
   };
   await draw();

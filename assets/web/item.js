@@ -38,6 +38,9 @@ async function draw(stage, path) {
       !info.watchProgress?.completed && h("button", { onclick: act(() => api.markWatched(path)) }, TEXT.markWatched),
       info.watchProgress && h("button", { onclick: act(() => api.forget(path)) }, TEXT.forget)),
     notice,
+    info.watchProgress?.positionHistory?.length ? h("p", { class: "quiet" }, `${TEXT.wasAt} `,
+      ...info.watchProgress.positionHistory.map(({ positionSeconds }) =>
+        h("a", { class: "past", href: playLink(path, positionSeconds) }, clock(positionSeconds)))) : "",
     h("p", { class: "quiet" }, how(info.playback)),
     facts(TEXT.file, [
       ["Name", info.fileName],

@@ -147,6 +147,10 @@ class Player {
     const files = page?.entries.filter(({ mediaKind }) => mediaKind === this.kind) ?? [];
     const here = files.findIndex(({ path }) => path === this.path);
     this.next = here >= 0 ? files[here + 1] : null;
+    if (this.next) {
+      const { path, name } = this.next;
+      this.controls.extra.replaceChildren(h("button", { type: "button", title: TEXT.next(stem(name)), onclick: () => location.replace(playLink(path)) }, TEXT.following));
+    }
   }
 
   tick() {

@@ -66,6 +66,8 @@ export const TEXT = {
   full: "Full screen",
   skip: (title) => `Skip ${title}`,
   next: (title) => `Next: ${title}`,
+  following: "Next",
+  wasAt: "You were also at",
   playNow: "Play now",
   stay: "Not now",
   inSeconds: (n) => `in ${n} s`,

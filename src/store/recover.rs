@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::index::{Held, Index};
 use super::journal::{self, Appender, Reading, Slot, Unreadable};
@@ -39,13 +40,17 @@ pub fn open(dir: &Path) -> Result<Opened> {
     let _ = fs::remove_file(dir.join("journal.new"));
 
     // All at once: each is read whole, and none needs the others for that.
-    let (read_both, index) = thread::scope(|scope| {
-        let both =
-            scope.spawn(|| Ok((read(dir)?, tail::read(dir).map_err(|cause| unreadable(dir, tail::NAME, cause))?)));
+    let began = Instant::now();
+    let (both, index, index_took) = thread::scope(|scope| {
+        let both = scope.spawn(|| {
+            let tail = tail::read(dir).map_err(|cause| unreadable(dir, tail::NAME, cause))?;
+            Ok((read(dir)?, tail, began.elapsed()))
+        });
         let index = open_index(dir, &folder);
-        (both.join(), index)
+        let took = began.elapsed();
+        (both.join(), index, took)
     });
-    let (reading, tail) = read_both.map_err(|_| unusable(&dir.join("journal"), "reading it panicked"))??;
+    let (reading, tail, journal_took) = both.map_err(|_| unusable(&dir.join("journal"), "reading it panicked"))??;
     let (mut index, mut held) = index?;
     let had_journal = reading.is_some();
     let mut reading = reading.unwrap_or_default();
@@ -75,6 +80,9 @@ pub fn open(dir: &Path) -> Result<Opened> {
     let last = reading.last.max(held.last).max(tail.last);
     // What it holds is in the journal by now, and in the index.
     let tail = Tail::open(dir, &tail, &index).map_err(failed)?;
+    let ms = |took: Duration| took.as_millis() as u64;
+    let (journal_ms, index_ms, all_ms) = (ms(journal_took), ms(index_took), ms(began.elapsed()));
+    tracing::debug!(records = live, journal_bytes = journal.len, journal_ms, index_ms, all_ms, "the state is open");
     Ok(Opened { index, journal, tail, last, live, live_bytes })
 }
 

@@ -57,6 +57,10 @@ pub fn run() {
         let service = open(folder.path());
         println!("| opening {RECORDS} records | {:.2} s |", began.elapsed().as_secs_f64());
         drop(service);
+        let began = Instant::now();
+        let store = hearthcast::store::Store::open(&folder.path().join("state")).expect("the store opens");
+        println!("| of which the store | {:.2} s |", began.elapsed().as_secs_f64());
+        drop(store);
     });
 }
 

@@ -35,7 +35,7 @@ export async function home(kit, another) {
     const seen = await kit.focused();
     assert.ok(seen.inView && /Tides|Ember/.test(seen.text), JSON.stringify(seen));
     await press("Enter");
-    await playing("video", 20);
+    await playing("video"); // So near its end it begins anew.
     await press("Escape");
     await page.locator("[data-row=go-on] .tile").first().waitFor();
     await until("the focus is where it was", async () => /Tides|Ember/.test((await kit.focused()).text));

@@ -10,6 +10,7 @@ import { films } from "./films.mjs";
 import { guide } from "./guide.mjs";
 import { home } from "./home.mjs";
 import { kit } from "./kit.mjs";
+import { live } from "./live.mjs";
 import { demo } from "./program.mjs";
 import { setUp } from "./setup.mjs";
 import { weight } from "./weight.mjs";
@@ -28,7 +29,7 @@ try {
   const first = await kit({ browser, server, shots });
   await setUp(first);
   const another = (name, viewport) => kit({ browser, server, shots, name, viewport });
-  for (const screen of [films, books, home, guide, access, account]) {
+  for (const screen of [films, books, home, guide, live, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(first, another);
     first.clean();
   }

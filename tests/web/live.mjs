@@ -1,0 +1,69 @@
+// Watching channels: from home by a remote, up and down, by number, back to the last one, from the start.
+
+import assert from "node:assert/strict";
+import { until } from "./program.mjs";
+
+export async function live(kit) {
+  const { page, server, step, press, playing } = kit;
+  const films = [`${server.media}/Films/Ember (2026).mp4`, `${server.media}/Films/Tides (2026).mkv`];
+  for (const [n, film] of films.entries()) {
+    const { status } = await kit.api("POST", "/api/livetv/channels", { name: `Live ${n + 1}`, number: 901 + n, items: [{ path: film }] });
+    assert.equal(status, 201);
+  }
+  const name = () => page.locator(".tv h1").textContent();
+  const on = (wanted) => until(`${wanted} is shown`, async () => (await name()) === wanted);
+
+  await step("live-from-home-by-remote", async () => {
+    await kit.screen("");
+    await page.locator("[data-row=on-now] .tile").filter({ hasText: "901 Live 1" }).focus();
+    await press("Enter");
+    await on("901 Live 1");
+    await playing("video");
+    await page.getByText(/^Ember/).waitFor({ state: "attached" });
+  });
+
+  await step("live-overlay-goes", async () => {
+    await until("what lies over the picture goes away", () => page.locator(".player.idle").count());
+  });
+
+  await step("live-channel-up", async () => {
+    await press("ArrowUp");
+    await on("902 Live 2");
+    await playing("video");
+  });
+
+  await step("live-by-number-and-back", async () => {
+    await press("9", "0");
+    await page.getByText("90", { exact: true }).waitFor();
+    await press("1", "Enter");
+    await on("901 Live 1");
+    await press("l");
+    await on("902 Live 2");
+    await playing("video");
+  });
+
+  await step("live-figures", async () => {
+    await press("i");
+    await page.getByText("Behind the newest").waitFor();
+    await press("i");
+  });
+
+  await step("live-start-over", async () => {
+    await page.mouse.move(300, 300);
+    await page.mouse.move(310, 310);
+    await page.getByRole("button", { name: "Start over" }).click();
+    await playing("video");
+    await page.getByRole("button", { name: "Live", exact: true }).click();
+    await playing("video");
+  });
+
+  await step("live-list", async () => {
+    await press("g");
+    assert.match((await kit.focused()).text, /902 Live 2/);
+    await press("ArrowUp", "Enter");
+    await on("901 Live 1");
+    await playing("video");
+  });
+  await press("Escape");
+  await page.locator("[data-row=on-now] .tile").first().waitFor();
+}

@@ -17,6 +17,7 @@ mod doctor;
 mod export;
 mod keys;
 mod openapi;
+mod pipelines;
 mod probe;
 mod serve;
 mod stream_token;
@@ -65,6 +66,9 @@ enum Command {
     Export(export::Export),
     /// Make a state of exported JSON lines.
     Import(export::Import),
+    /// GStreamer pipelines: what they are, and whether this machine can build them.
+    #[command(subcommand)]
+    Pipelines(pipelines::Pipelines),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -109,6 +113,7 @@ pub fn main() -> ExitCode {
         Some(Command::Doctor(doctor)) => doctor.run(),
         Some(Command::Export(export)) => export.run(),
         Some(Command::Import(import)) => import.run(),
+        Some(Command::Pipelines(pipelines)) => pipelines.run(),
         Some(Command::Config(config)) => config.run(),
         None => Err(Cli::command().render_help().to_string()),
     };

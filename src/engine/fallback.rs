@@ -36,6 +36,10 @@ impl Transcoder for Fallback {
         &self.version
     }
 
+    fn encoder(&self, planned: &str) -> Option<&'static str> {
+        if self.fallen().is_some() { self.second.encoder(planned) } else { self.first.encoder(planned) }
+    }
+
     fn at_work(&self) -> &'static str {
         if self.fallen().is_some() { self.second.name() } else { self.first.name() }
     }

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -49,6 +50,8 @@ pub struct Job {
     pub package: Option<Arc<Package>>,
     /// The first segment to make; the run goes on from there to the end of the grid.
     pub first: usize,
+    /// Held by a producer that reads the file in this process until its first segment is made.
+    pub mark: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// One finished segment: a canonical MPEG transport stream that begins with PAT and PMT.
@@ -125,6 +128,11 @@ pub trait Transcoder: Send + Sync {
     /// Whether a run started elsewhere gives its first segment as soon as a run that is there already.
     fn starts_at_once(&self) -> bool {
         false
+    }
+
+    /// The encoder it uses where a plan names `planned`; None for the very one.
+    fn encoder(&self, _planned: &str) -> Option<&'static str> {
+        None
     }
 
     /// Who makes the next run: another name where it stands in front of several producers.

@@ -16,6 +16,7 @@ mod body;
 pub mod call;
 mod conditional;
 mod cors;
+mod debug;
 mod dispatch;
 pub mod endpoint;
 mod events;
@@ -58,6 +59,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         livetv::endpoints(service),
         events::endpoints(service),
         workers::endpoints(service),
+        debug::endpoints(service),
         web::endpoints(service),
         auth::endpoints(service),
         users::endpoints(service),

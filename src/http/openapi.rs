@@ -14,7 +14,8 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::{
-    audiobook, auth, events, file, health, info, library, livetv, progress, reply, subtitle, transcode, users, workers,
+    audiobook, auth, debug, events, file, health, info, library, livetv, progress, reply, subtitle, transcode, users,
+    workers,
 };
 use crate::domain::access::Access;
 use crate::error::{Code, Result};
@@ -37,7 +38,7 @@ const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/st
 const LIVE: [&str; 1] = ["/api/livetv/watch/{id}"];
 
 /// What only an admin may ask.
-const ADMIN: [&str; 1] = ["/api/users"];
+const ADMIN: [&str; 2] = ["/api/users", "/api/debug"];
 
 /// What anybody signed in may look at, and only an admin may change.
 const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
@@ -59,6 +60,9 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         auth::sessions,
         auth::set_up,
         auth::status,
+        debug::all,
+        debug::draw,
+        debug::log,
         events::events,
         file::file,
         health::health,

@@ -29,7 +29,7 @@ pub struct Probes {
     deadline: Duration,
     /// Where results survive a restart; None on the command line.
     store: Option<Store>,
-    quarantine: Option<Quarantine>,
+    quarantine: Option<Arc<Quarantine>>,
     places: Semaphore,
     known: Mutex<Known>,
 }
@@ -70,7 +70,7 @@ impl Probes {
 
     /// Keeps results in `store`, and files that took the server down out of this process. Inside a runtime it also
     /// begins to pay ahead what the first probe would.
-    pub fn remembering(self, store: Store, quarantine: Quarantine) -> Self {
+    pub fn remembering(self, store: Store, quarantine: Arc<Quarantine>) -> Self {
         if let Ok(runtime) = Handle::try_current() {
             let tools = self.tools.clone();
             runtime.spawn(async move { probe::warm(&tools).await });

@@ -16,6 +16,7 @@ pub mod library;
 pub mod listing;
 pub mod media;
 pub mod onair;
+pub mod pipelines;
 pub mod planner;
 pub mod producers;
 pub mod progress;
@@ -72,8 +73,8 @@ impl Service {
         let roots = Arc::new(Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open(&config.state)?;
-        let quarantine = Quarantine::open(config.state.join("reading"))?;
-        let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine);
+        let quarantine = Arc::new(Quarantine::open(config.state.join("reading"))?);
+        let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random::<4>()));
         let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone());
@@ -91,7 +92,7 @@ impl Service {
             subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),
             library,
             roots,
-            sessions: Sessions::open(&config)?,
+            sessions: Sessions::open(&config, Some(quarantine))?,
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         }))

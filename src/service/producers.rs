@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::OnceCell;
 
+use super::quarantine::Quarantine;
 use super::runs::Work;
 use crate::config::{Backend, Config};
-use crate::engine::Transcoder;
+use crate::engine::{Job, Run, RunError, Transcoder};
 use crate::engine::fallback::Fallback;
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::gst::{self, Native};
@@ -20,7 +21,8 @@ pub struct Producers {
     program: PathBuf,
     /// Found at the first start: asking ffmpeg takes a moment.
     ffmpeg: OnceCell<Arc<dyn Transcoder>>,
-    native: OnceCell<std::result::Result<Arc<Native>, String>>,
+    native: OnceCell<std::result::Result<Arc<Marked>, String>>,
+    quarantine: Option<Arc<Quarantine>>,
     /// Set by tests: makes everything.
     only: OnceLock<Arc<dyn Transcoder>>,
 }
@@ -33,9 +35,9 @@ pub struct Chosen {
 }
 
 impl Producers {
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Self {
         let (ffmpeg, native, only) = (OnceCell::new(), OnceCell::new(), OnceLock::new());
-        Self { backend: config.backend, program: config.ffmpeg.clone(), ffmpeg, native, only }
+        Self { backend: config.backend, program: config.ffmpeg.clone(), ffmpeg, native, quarantine, only }
     }
 
     /// Everything is made by `transcoder` from the first start on.
@@ -100,11 +102,42 @@ impl Producers {
     }
 
     /// GStreamer with all it takes; what is missing is logged once.
-    async fn native(&self) -> std::result::Result<Arc<Native>, String> {
+    async fn native(&self) -> std::result::Result<Arc<Marked>, String> {
         let found = self.native.get_or_init(|| async {
             let found = tokio::task::spawn_blocking(Native::find).await.unwrap_or_else(|cause| Err(cause.to_string()));
-            found.map(Arc::new).inspect_err(|cause| tracing::warn!(cause, "nothing is made by GStreamer"))
+            let marked = |native| Arc::new(Marked { native, quarantine: self.quarantine.clone() });
+            found.map(marked).inspect_err(|cause| tracing::warn!(cause, "nothing is made by GStreamer"))
         });
         found.await.clone()
+    }
+}
+
+/// GStreamer, with a mark on every file before it is read: one that takes the server down is left to ffmpeg after.
+struct Marked {
+    native: Native,
+    quarantine: Option<Arc<Quarantine>>,
+}
+
+impl Transcoder for Marked {
+    fn name(&self) -> &'static str {
+        self.native.name()
+    }
+
+    fn version(&self) -> &str {
+        self.native.version()
+    }
+
+    fn encoder(&self, planned: &str) -> Option<&'static str> {
+        self.native.encoder(planned)
+    }
+
+    fn start(&self, mut job: Job, through: usize) -> std::result::Result<Run, RunError> {
+        if let Some(quarantine) = &self.quarantine {
+            let name = job.source.fingerprint().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
+            let mark = quarantine.enter(name, &job.source.path);
+            let mark = mark.ok_or_else(|| RunError::Internal("the server ended while it read this file".into()))?;
+            job.mark = Some(Arc::new(mark));
+        }
+        self.native.start(job, through)
     }
 }

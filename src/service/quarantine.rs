@@ -4,8 +4,9 @@
 //! away after; a mark that is found at start belongs to a file that did not let it come to that, and it is never read
 //! in process again. The mark stays, so that it holds over the next restart too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
@@ -17,15 +18,29 @@ const MARKS: usize = 10_000;
 pub struct Quarantine {
     folder: PathBuf,
     held: HashSet<String>,
+    /// How often each file is being read.
+    readers: Readers,
 }
 
-/// A mark; dropping it takes it away.
+type Readers = Arc<Mutex<HashMap<PathBuf, usize>>>;
+
+/// A mark; dropping the last one of a file takes it away.
 #[derive(Debug)]
-pub struct Mark(PathBuf);
+pub struct Mark {
+    file: PathBuf,
+    readers: Readers,
+}
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = readers.get_mut(&self.file) {
+            *count -= 1;
+            if *count == 0 {
+                readers.remove(&self.file);
+                let _ = std::fs::remove_file(&self.file);
+            }
+        }
     }
 }
 
@@ -48,7 +63,7 @@ impl Quarantine {
             );
             held.insert(name);
         }
-        Ok(Self { folder, held })
+        Ok(Self { folder, held, readers: Readers::default() })
     }
 
     /// Marks a file before it is read in process; None when it must not be.
@@ -56,10 +71,12 @@ impl Quarantine {
         if self.held.contains(fingerprint) {
             return None;
         }
-        let mark = self.mark(fingerprint);
+        let file = self.mark(fingerprint);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // No flush: what a crash of this process leaves in the page cache is not lost.
-        std::fs::write(&mark, path).ok()?;
-        Some(Mark(mark))
+        std::fs::write(&file, path).ok()?;
+        *readers.entry(file.clone()).or_default() += 1;
+        Some(Mark { file, readers: self.readers.clone() })
     }
 
     fn mark(&self, fingerprint: &str) -> PathBuf {
@@ -70,6 +87,17 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_read_twice_is_marked_until_both_are_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let quarantine = Quarantine::open(folder.path().to_owned()).unwrap();
+        let first = quarantine.enter("f", "/library/a.mkv").unwrap();
+        drop(quarantine.enter("f", "/library/a.mkv").unwrap());
+        assert!(folder.path().join("f").exists());
+        drop(first);
+        assert!(!folder.path().join("f").exists());
+    }
 
     #[test]
     fn a_mark_left_behind_keeps_its_file_out() {

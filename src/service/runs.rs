@@ -50,6 +50,7 @@ impl Work {
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
             first,
+            mark: None,
             sidecar: self.sidecar.clone(),
             package: self.package.clone(),
         }
@@ -82,6 +83,8 @@ pub struct Progress {
     pub run_from: Option<usize>,
     /// Who makes the segments; empty before anything was asked for.
     pub producer: &'static str,
+    /// The encoder at work, where it is not the one that was planned.
+    pub encoder: Option<&'static str>,
     /// The failure for which another producer took over.
     pub fallen: Option<RunError>,
     /// Why the owner gave up.

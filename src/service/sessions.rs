@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::planner::Plan;
 use super::producers::{Chosen, Producers};
+use super::quarantine::Quarantine;
 use super::runs::{Runs, Standing, Work};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
@@ -63,7 +64,7 @@ struct Book {
 impl Sessions {
     /// # Errors
     /// The segment folder cannot be emptied or made.
-    pub fn open(config: &Config) -> Result<Self> {
+    pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Self> {
         let limits = &config.limits;
         let budget = Budget {
             memory: limits.segment_memory_bytes,
@@ -77,7 +78,7 @@ impl Sessions {
             inner: Arc::new(Inner {
                 runs: Runs::new(segments.clone(), limits.concurrent_jobs),
                 segments,
-                producers: Producers::new(config),
+                producers: Producers::new(config, quarantine),
                 per_user: limits.sessions_per_user,
                 patience: Patience { idle: limits.session_idle, segment: limits.segment_wait },
                 book: Mutex::default(),

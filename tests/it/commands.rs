@@ -33,6 +33,21 @@ fn doctor_finds_a_whole_machine_well() {
 }
 
 #[test]
+fn pipelines_are_listed_checked_and_drawn() {
+    let home = TempDir::new().unwrap();
+    let run = |args: &[&str]| hearthcast(home.path(), args).output().unwrap();
+    let listed = text(&run(&["pipelines", "list"]));
+    assert!(listed.contains("decode-picture ") && listed.contains("x264enc "), "{listed}");
+    let checked = run(&["pipelines", "check"]);
+    assert!(checked.status.success(), "{}", text(&checked));
+    assert!(text(&checked).contains("ok      segment with x264enc"), "{}", text(&checked));
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/README.md")).unwrap();
+    assert_eq!(String::from_utf8(run(&["pipelines", "draw"]).stdout).unwrap(), page);
+    assert!(text(&run(&["pipelines", "draw", "segment", "--text"])).contains("turn.src -> video_encoder.sink"));
+    assert!(!run(&["pipelines", "draw", "nothing"]).status.success());
+}
+
+#[test]
 fn doctor_names_what_is_missing_and_fails() {
     let home = TempDir::new().unwrap();
     let mut command = hearthcast(home.path(), &["doctor"]);

@@ -23,6 +23,8 @@ mod library;
 mod livetv;
 /// What is remembered: progress, history, books, events, and what survives.
 mod memory;
+/// Texts of pipelines: built, drawn, held against golden graphs.
+mod pipelines;
 /// Media info and the play decision, over made files and over the corpus.
 mod probe;
 /// The program: commands, start, stop.

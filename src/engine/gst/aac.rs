@@ -26,7 +26,8 @@ pub(super) const DELAY: i64 = 4;
 /// Frames in front of the encoder at most.
 const QUEUED: u64 = 16;
 
-const ENCODER: &str = include_str!("../../../pipelines/encoders/avenc_aac.launch");
+/// The text of the encoder's slot.
+pub(super) const ENCODER: &str = include_str!("../../../pipelines/encoders/avenc_aac.launch");
 
 /// The encoder of a run's sound.
 #[derive(Debug)]

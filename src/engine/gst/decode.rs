@@ -105,6 +105,11 @@ impl Decoder {
         Ok(moved)
     }
 
+    /// How far it has come, for the log.
+    pub(super) fn standing(&self) -> String {
+        format!("{:?}", self.stage).to_lowercase()
+    }
+
     /// The next sample, when there is one.
     pub(super) fn hear(&mut self) -> Result<Heard, RunError> {
         match self.stage {

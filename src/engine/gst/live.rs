@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
+use super::board::{self, Pin};
 use super::guard::Wake;
 use super::text::Text;
 use crate::engine::RunError;
@@ -24,6 +25,7 @@ pub(super) struct Live {
     pipeline: gst::Pipeline,
     bus: gst::Bus,
     wake: Wake,
+    pin: Pin,
 }
 
 /// What a pipeline said on its bus.
@@ -46,7 +48,8 @@ impl Live {
         let bus = pipeline.bus().ok_or_else(|| RunError::Internal("a pipeline without a bus".into()))?;
         let waking = wake.clone();
         bus.set_sync_handler(move |_, _| waking.callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass));
-        Ok(Self { pipeline, bus, wake: wake.clone() })
+        let pin = board::pin(&pipeline);
+        Ok(Self { pipeline, bus, wake: wake.clone(), pin })
     }
 
     pub(super) fn element(&self, name: &str) -> Result<gst::Element, RunError> {
@@ -75,13 +78,14 @@ impl Live {
     /// The next thing its bus holds.
     pub(super) fn said(&self) -> Option<Said> {
         if self.wake.broken() {
-            return Some(Said::Fault("a callback panicked".into()));
+            return Some(self.fault("a callback panicked".into()));
         }
         while let Some(message) = self.bus.pop() {
+            self.note(&message);
             match message.view() {
                 gst::MessageView::Error(error) => {
                     let source = message.src().map_or_else(String::new, |source| format!("{}: ", source.name()));
-                    return Some(Said::Fault(format!("{source}{}", error.error())));
+                    return Some(self.fault(format!("{source}{}", error.error())));
                 }
                 gst::MessageView::AsyncDone(_) => return Some(Said::Settled),
                 gst::MessageView::Eos(_) => return Some(Said::Ended),
@@ -94,6 +98,38 @@ impl Live {
             }
         }
         None
+    }
+
+    /// It stands still.
+    pub(super) fn stalled(&self) {
+        self.pin.failed(&self.pipeline, "it stands still");
+    }
+
+    fn fault(&self, error: String) -> Said {
+        self.pin.failed(&self.pipeline, &error);
+        Said::Fault(error)
+    }
+
+    /// Writes down what whoever looks for a fault wants to know.
+    fn note(&self, message: &gst::Message) {
+        let source = message.src().map_or_else(String::new, |source| source.name().to_string());
+        match message.view() {
+            gst::MessageView::Error(error) => {
+                self.pin.note(format!("error {source}: {} ({})", error.error(), error.debug().unwrap_or_default()));
+            }
+            gst::MessageView::Warning(warning) => {
+                self.pin.note(format!("warning {source}: {}", warning.error()));
+            }
+            gst::MessageView::StateChanged(changed) => {
+                self.pin.note(format!("{source} is {:?}", changed.current()));
+            }
+            gst::MessageView::Element(element) => {
+                self.pin.note(format!("{source} tells {}", element.structure().map_or("", |told| told.name())));
+            }
+            gst::MessageView::AsyncDone(_) => self.pin.note("settled".into()),
+            gst::MessageView::Eos(_) => self.pin.note("ended".into()),
+            _ => {}
+        }
     }
 
     fn complaint(&self) -> Option<String> {

@@ -1,14 +1,17 @@
 #![doc = include_str!("README.md")]
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use crate::domain::media::{Container, Media};
 use crate::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use crate::engine::{Job, Run, RunError, Transcoder};
 
 mod aac;
+pub mod board;
 mod decode;
+pub mod gallery;
+pub mod graph;
 mod guard;
 mod live;
 mod pictures;
@@ -16,10 +19,12 @@ mod run;
 mod segment;
 mod slots;
 mod sound;
+#[cfg(test)]
+mod tests;
 pub mod text;
 mod voice;
 
-pub use slots::{SLOTS, Slot};
+pub use slots::{SLOTS, Slot, Trial, trials};
 
 use guard::Wake;
 use run::{Orders, Work};
@@ -51,6 +56,8 @@ impl Native {
                 return Err(format!("GStreamer has no {element}"));
             }
         }
+        // Here, where it may block, and not at the first start.
+        slots::trials();
         let (major, minor, micro, _) = gstreamer::version();
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
@@ -69,7 +76,11 @@ impl Transcoder for Native {
         &self.version
     }
 
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+    fn encoder(&self, planned: &str) -> Option<&'static str> {
+        slots::chosen(planned).map(|slot| slot.element)
+    }
+
+    fn start(&self, mut job: Job, through: usize) -> Result<Run, RunError> {
         if job.first >= job.grid.len() {
             return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
         }
@@ -84,6 +95,7 @@ impl Transcoder for Native {
         let orders = Arc::new(Orders::default());
         orders.through.store(through, Ordering::SeqCst);
         let told = orders.clone();
+        let mark = Mutex::new(job.mark.take());
         let name = format!("run-{}", job.first);
         #[cfg(test)]
         let injected = self.injected.clone();
@@ -92,7 +104,7 @@ impl Transcoder for Native {
                 #[cfg(test)]
                 injected,
             );
-            Work { job, shape, segments, orders: told, wake }.run();
+            Work { job, shape, segments, orders: told, wake, mark }.run();
         });
         let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
         let thread = thread.thread().clone();
@@ -111,8 +123,7 @@ impl Transcoder for Native {
 fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
     let missing = || RunError::Internal(format!("stream {} is no video", plan.stream));
     let (_, video) = media.videos().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
-    let slot = SLOTS.iter().find(|slot| slot.plan == plan.encoder);
-    let slot = slot.ok_or_else(|| RunError::Encoder(format!("no slot for encoder {}", plan.encoder)))?;
+    let slot = slots::chosen(&plan.encoder).ok_or_else(|| RunError::Encoder("no encoder works here".into()))?;
     Ok(Shape { plan: plan.clone(), video: video.clone(), slot })
 }
 

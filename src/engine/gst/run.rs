@@ -4,10 +4,12 @@
 //! order of pictures and sound in a file can lock it up (one pipeline for both did, with ten seconds between keyframes),
 //! a wish to stop is heard at once, and one clock watches over everything.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -75,6 +77,8 @@ pub(super) struct Work {
     pub segments: mpsc::Sender<Result<Segment, RunError>>,
     pub orders: Arc<Orders>,
     pub wake: Wake,
+    /// Given back with the first segment: by then what is hostile in a file has been met, mostly.
+    pub mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Work {
@@ -145,7 +149,8 @@ impl<'a> Line<'a> {
     fn carry(&mut self) -> Result<(), RunError> {
         let last = self.work.job.grid.len();
         let mut allowed = false;
-        while !self.work.orders.stop.load(Ordering::SeqCst) {
+        // Closed without a word when the runtime goes down.
+        while !self.work.orders.stop.load(Ordering::SeqCst) && !self.work.segments.is_closed() {
             let mut moved = self.open_next()?;
             moved |= self.see()?;
             moved |= self.hear()?;
@@ -159,6 +164,8 @@ impl<'a> Line<'a> {
                 (allowed, self.since) = (works, Instant::now());
             }
             if works && self.since.elapsed() > STALL {
+                tracing::warn!(standing = self.standing(), "a run stands still");
+                self.open.iter().for_each(Making::stalled);
                 return Err(RunError::Stalled(STALL.as_secs()));
             }
             if !moved {
@@ -166,6 +173,22 @@ impl<'a> Line<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Where everything stands, for the log.
+    fn standing(&self) -> String {
+        let mut out = String::new();
+        if let Some(sight) = &self.sight {
+            let _ = write!(out, "picture {}; ", sight.decoder.standing());
+        }
+        if let Some(hearing) = &self.hearing {
+            let _ = write!(out, "sound {}; ", hearing.decoder.standing());
+        }
+        for making in &self.open {
+            let Making { index, frames, sounds, .. } = making;
+            let _ = write!(out, "segment {index} lacks frames {frames:?} and sound {sounds:?}; ");
+        }
+        out
     }
 
     /// AAC frames of a segment.
@@ -271,6 +294,7 @@ impl<'a> Line<'a> {
             if !self.work.job.source.holds_the_same() {
                 return Err(RunError::SourceChanged);
             }
+            self.work.mark.lock().unwrap_or_else(PoisonError::into_inner).take();
             let segment = Segment { index, bytes: Bytes::from(bytes) };
             if self.work.segments.blocking_send(Ok(segment)).is_err() {
                 self.work.orders.stop.store(true, Ordering::SeqCst);

@@ -172,6 +172,13 @@ impl Making {
         Ok(moved)
     }
 
+    /// It never closed: its graph is kept for whoever looks.
+    pub(super) fn stalled(&self) {
+        if let Body::Muxed(muxed) = &self.body {
+            muxed.live.stalled();
+        }
+    }
+
     /// Whether all its bytes are there.
     pub(super) fn closed(&self) -> bool {
         match &self.body {

@@ -1,7 +1,19 @@
 //! Slots for encoders: texts in `pipelines/encoders/`, ranked, each proven by encoding a frame.
 
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
 use gstreamer as gst;
 use gstreamer::prelude::*;
+use gstreamer_app as app;
+
+use super::guard::Wake;
+use super::live::{Live, Said};
+use super::text;
+use crate::engine::RunError;
+
+/// How long a trial may take. A sleeping graphics card may need seconds.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
 
 /// An H.264 encoder that can fill `{video_encoder}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +56,52 @@ pub const SLOTS: [Slot; 7] = [
     slot!("openh264enc", "libopenh264", false, "I420", ("bitrate", 1000), Some("gop-size")),
 ];
 
+/// What became of the trial of an encoder: nothing, or why it cannot be used.
+pub type Trial = Result<(), String>;
+
+/// Every encoder's trial, in the order of rank; made once in the life of this process. Blocks for up to 8 s each.
+pub fn trials() -> &'static [(&'static Slot, Trial)] {
+    static TRIALS: OnceLock<Vec<(&'static Slot, Trial)>> = OnceLock::new();
+    TRIALS.get_or_init(|| SLOTS.iter().map(|slot| (slot, slot.trial())).collect())
+}
+
+/// The encoder used where a plan names `planned` (as ffmpeg does): the same one where it works, else the best that does.
+pub(super) fn chosen(planned: &str) -> Option<&'static Slot> {
+    let works = || trials().iter().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| *slot);
+    works().find(|slot| slot.plan == planned).or_else(|| works().next())
+}
+
 impl Slot {
+    /// Whether it is here, and encodes.
+    fn trial(&self) -> Trial {
+        if gst::ElementFactory::find(self.element).is_none() {
+            return Err("not part of this GStreamer".into());
+        }
+        self.encode().map_err(|error| error.to_string())
+    }
+
+    fn encode(&self) -> Result<(), RunError> {
+        let wake = Wake::here(
+            #[cfg(test)]
+            super::guard::Injected::default(),
+        );
+        let live = Live::new(text::TRIAL, (self.launch, ""), self.element, &wake)?;
+        self.set(&live.element("video_encoder")?, 1000, 2);
+        let out: app::AppSink = live.typed("out")?;
+        live.go(gst::State::Playing)?;
+        let until = Instant::now() + TRIAL_DEADLINE;
+        while Instant::now() < until {
+            if let Some(Said::Fault(text)) = live.said() {
+                return Err(RunError::Encoder(text));
+            }
+            let Some(sample) = out.try_pull_sample(gst::ClockTime::from_mseconds(20)) else { continue };
+            let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
+            let begins = map.is_some_and(|map| map.windows(3).any(|bytes| bytes == [0, 0, 1]));
+            return if begins { Ok(()) } else { Err(RunError::Encoder("encoded a picture to nothing".into())) };
+        }
+        Err(RunError::Encoder(format!("nothing within {} s", TRIAL_DEADLINE.as_secs())))
+    }
+
     pub fn launch(&self) -> &'static str {
         self.launch
     }

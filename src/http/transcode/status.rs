@@ -140,6 +140,7 @@ impl Diagnostics {
         let sound_encoder =
             sound.as_ref().filter(|(action, ..)| *action == "encode").map(|(_, codec, _)| codec.clone());
         let fallen = status.progress.fallen.as_ref();
+        let encoder = status.progress.encoder.map(str::to_owned).or(encoder);
         Self {
             encoder: encoder.or(sound_encoder).unwrap_or_else(|| "copy".into()),
             decoder: decoder.or_else(|| sound.as_ref().and_then(|(.., stream)| codec(*stream))),

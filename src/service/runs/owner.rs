@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Activity, Progress, Reader, Standing, Work, lock};
+use crate::domain::plan::VideoPlan;
 use crate::domain::time::seconds;
 use crate::engine::segments::{Segments, Stored};
 use crate::engine::{Run, RunError, Segment, Transcoder};
@@ -421,6 +422,10 @@ impl Owner {
                 seconds(self.work.grid.end()) * tally.segments as f64 / self.work.grid.len() as f64;
             progress.speed = self.speed;
             progress.producer = self.transcoder.at_work();
+            progress.encoder = match &self.work.rendition.video {
+                Some(VideoPlan::Encode(plan)) => self.transcoder.encoder(&plan.encoder),
+                _ => None,
+            };
             progress.fallen = self.transcoder.fallen();
         });
     }

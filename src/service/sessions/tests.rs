@@ -27,7 +27,7 @@ fn bench(change: impl FnOnce(&mut Config)) -> Bench {
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.limits.concurrent_jobs = 1;
     change(&mut config);
-    let sessions = Sessions::open(&config).unwrap();
+    let sessions = Sessions::open(&config, None).unwrap();
     let fake = Fake::taking(Duration::from_secs(1));
     sessions.produce_by(Arc::new(fake.clone()));
     Bench { folder, fake, sessions }

@@ -94,6 +94,7 @@ impl Bench {
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
             first,
+            mark: None,
         }
     }
 

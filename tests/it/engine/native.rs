@@ -31,3 +31,150 @@ async fn segments_are_the_same_in_any_order() {
         encode::in_any_order(&Bench::encoding(name, container, 7, made_by).natively()).await;
     }
 }
+
+/// How often this process has a film open.
+fn opened(bench: &Bench) -> usize {
+    let name = bench.source.file_name();
+    let path = bench.folder.path().join(name);
+    let files =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    files.filter(|file| *file == path).count()
+}
+
+async fn until_closed(bench: &Bench) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while opened(bench) > 1 {
+        assert!(std::time::Instant::now() < deadline, "the film is still open {} times", opened(bench));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_rests_at_its_gate_goes_on_when_it_rises_and_frees_all_when_dropped() {
+    let bench = Bench::encoding("a.mp4", Container::Mp4, 12, X264).natively();
+    let mut run = bench.start(0, 1);
+    for index in 0..2 {
+        assert_eq!(next(&mut run).await.unwrap().unwrap().index, index);
+    }
+    assert!(
+        tokio::time::timeout(Duration::from_millis(500), run.next()).await.is_err(),
+        "segment 2 is behind the gate"
+    );
+    assert_eq!(opened(&bench), 3, "two decoders rest with it");
+    run.allow_through(3);
+    for index in 2..4 {
+        assert_eq!(next(&mut run).await.unwrap().unwrap().index, index);
+    }
+    drop(run);
+    until_closed(&bench).await;
+}
+
+/// A few by default; `HEARTHCAST_CYCLES` sets how many.
+#[tokio::test]
+async fn starting_and_stopping_at_any_moment_leaves_nothing() {
+    let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(8u64);
+    let bench = Bench::encoding("a.mkv", Container::Matroska, 12, X264).natively();
+    for cycle in 0..cycles {
+        let first = (cycle * 5 % 7) as usize;
+        let mut run = bench.start(first, usize::MAX);
+        match cycle % 4 {
+            0 => {}
+            1 => drop(tokio::time::timeout(Duration::from_millis(cycle * 37 % 400), run.next()).await),
+            2 => assert_eq!(next(&mut run).await.unwrap().unwrap().index, first),
+            _ => drop(tokio::time::timeout(Duration::from_millis(30), run.next()).await),
+        }
+    }
+    until_closed(&bench).await;
+}
+
+#[tokio::test]
+async fn a_file_that_changes_ends_the_run() {
+    let bench = Bench::encoding("a.mp4", Container::Mp4, 12, X264).natively();
+    let mut run = bench.start(0, 0);
+    next(&mut run).await.unwrap().unwrap();
+    let path = bench.folder.path().join("a.mp4");
+    std::io::Write::write_all(&mut std::fs::OpenOptions::new().append(true).open(path).unwrap(), b"more").unwrap();
+    run.allow_through(usize::MAX);
+    assert!(matches!(next(&mut run).await, Some(Err(RunError::SourceChanged))));
+}
+
+#[tokio::test]
+async fn an_item_without_picture_is_cut_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.flac");
+    film::make(&path, &["-f lavfi -i", "sine=d=7:r=44100", "-c:a flac"]);
+    let bench = Bench::over(folder, &path, Container::Flac, FPS25, 7.0).natively();
+    let through = bench.all().await;
+    assert_eq!(through.len(), 4);
+    let whole = bench.write("whole.ts", &through);
+    assert_eq!(film::complaints(&whole), "");
+    let heard: Vec<i64> = film::packets(&whole).iter().map(|packet| packet.pts - 3600 * 90_000).collect();
+    assert_eq!(heard, (0..329).map(|n| n * 1920).collect::<Vec<_>>());
+}
+
+/// A film that needs more than decoding: its name, picture and encoding, and what is changed in its plan.
+type Special = (&'static str, &'static str, &'static str, fn(&mut EncodeVideo));
+
+const SPECIAL: [Special; 4] = [
+    ("long.mp4", "testsrc2=s=320x180:r=25:d=12", "-c:v libx264 -preset ultrafast -g 1000 -pix_fmt yuv420p", |_| ()),
+    (
+        "changing.mkv",
+        "testsrc2=s=320x180:r=25:d=12,select='not(eq(mod(n\\,5)\\,2))'",
+        "-vsync vfr -c:v libx264 -preset ultrafast -pix_fmt yuv420p",
+        |_| (),
+    ),
+    (
+        "woven.mkv",
+        "testsrc2=s=320x180:r=50:d=12,tinterlace=interleave_top,fieldorder=tff",
+        "-c:v mpeg2video -q:v 2 -flags +ildct+ilme",
+        |plan| plan.deinterlace = true,
+    ),
+    ("deep.mkv", "testsrc2=s=320x180:r=25:d=12", "-c:v libx264 -preset ultrafast -pix_fmt yuv422p10le", |_| ()),
+];
+
+#[tokio::test]
+async fn what_it_shows_is_what_ffmpeg_shows() {
+    for (name, source, made_by, change) in SPECIAL {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        film::make(&path, &["-f lavfi -i", source, made_by]);
+        let container = if name.ends_with("mp4") { Container::Mp4 } else { Container::Matroska };
+        let mut bench = Bench::over(folder, &path, container, FPS25, 12.0);
+        if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+            change(plan);
+        }
+        let expected = bench.one(5).await;
+        let bench = bench.natively();
+        let made = bench.one(5).await;
+        let (a, b) = (bench.write("ffmpeg.ts", [&expected]), bench.write("gstreamer.ts", [&made]));
+        assert_eq!(film::packets(&a).len(), film::packets(&b).len(), "{name}");
+        let psnr = film::psnr(&a, &b);
+        assert!(psnr > 24.0, "{name}: pictures differ, {psnr} dB");
+    }
+}
+
+#[tokio::test]
+async fn a_picture_is_turned_as_its_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (flat, path) = (folder.path().join("flat.mp4"), folder.path().join("turned.mp4"));
+    film::make(
+        &flat,
+        &["-f lavfi -i", "testsrc2=s=320x180:r=25:d=4", "-c:v libx264 -preset ultrafast -pix_fmt yuv420p"],
+    );
+    film::make(&path, &["-i", flat.to_str().unwrap(), "-c copy -metadata:s:v:0 rotate=90"]);
+    let mut bench = Bench::over(folder, &path, Container::Mp4, FPS25, 4.0);
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+        (plan.width, plan.height) = (180, 320);
+    }
+    let expected = bench.one(1).await;
+    for stream in &mut Arc::make_mut(&mut bench.media).streams {
+        if let StreamKind::Video(video) = &mut stream.kind {
+            // This ffmpeg writes a matrix that turns against the clock.
+            video.rotation = 270;
+        }
+    }
+    let bench = bench.natively();
+    let made = bench.one(1).await;
+    let psnr = film::psnr(&bench.write("ffmpeg.ts", [&expected]), &bench.write("gstreamer.ts", [&made]));
+    assert!(psnr > 24.0, "pictures differ, {psnr} dB");
+}

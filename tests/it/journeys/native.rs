@@ -32,3 +32,65 @@ async fn what_gstreamer_does_not_make_is_made_by_ffmpeg_with_the_reason() {
     assert_eq!(diagnostics["pipeline"], "ffmpeg");
     assert_eq!(diagnostics["pipelineReason"], "a stream's times do not begin with its first picture");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_sees_the_pipelines_and_nobody_else_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    film::flash_and_beep(&path, 60, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    let server = kit::server_with(&[folder.path()], |config| config.backend = Backend::Gstreamer).await;
+    let look =
+        |path: String, token: &str| server.client.get(format!("{}{path}", server.base)).bearer_auth(token).send();
+    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let first = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!(first.status(), 200);
+    // Other tests' pipelines are of the same process: this one's rest or work as long as its session lives.
+    let all: serde_json::Value =
+        look("/api/debug/pipelines".into(), &server.admin).await.unwrap().json().await.unwrap();
+    let decoder = all["pipelines"].as_array().unwrap().iter().find(|pipeline| {
+        pipeline["name"].as_str().unwrap().starts_with("decode-picture") && pipeline["state"] == "playing"
+    });
+    let decoder = decoder.unwrap_or_else(|| panic!("{all}"));
+    assert!(decoder["queues"].is_array() && decoder["ageSeconds"].is_number(), "{decoder}");
+    let id = decoder["id"].as_str().unwrap().to_owned();
+    for (ending, holds) in [("mmd", "flowchart LR"), ("txt", "uridecodebin3"), ("dot", "digraph pipeline")] {
+        let drawn = look(format!("/api/debug/pipelines/{id}.{ending}"), &server.admin).await.unwrap();
+        assert_eq!(drawn.status(), 200);
+        assert!(drawn.text().await.unwrap().contains(holds), "{ending}");
+    }
+    let log: serde_json::Value =
+        look(format!("/api/debug/pipelines/{id}/log"), &server.admin).await.unwrap().json().await.unwrap();
+    assert!(log["lines"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("is Paused")), "{log}");
+    for (path, status) in [("/0.mmd", 404), ("/1.svg", 404), ("/x/log", 404)] {
+        assert_eq!(
+            look(format!("/api/debug/pipelines{path}"), &server.admin).await.unwrap().status(),
+            status,
+            "{path}"
+        );
+    }
+    for path in ["", "/1.mmd", "/1/log"] {
+        assert_eq!(look(format!("/api/debug/pipelines{path}"), &server.token).await.unwrap().status(), 403);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_took_the_server_down_is_not_read_in_process_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    film::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    let fingerprint = film::open(&path).fingerprint().unwrap().to_owned();
+    let server = kit::server_with(&[folder.path()], |config| {
+        config.backend = Backend::Gstreamer;
+        let marks = config.state.join("reading");
+        std::fs::create_dir_all(&marks).unwrap();
+        std::fs::write(marks.join(&fingerprint), path.to_str().unwrap()).unwrap();
+    })
+    .await;
+    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let (said, _) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let diagnostics = status(&server, &session).await["diagnostics"].clone();
+    assert_eq!(
+        (said.as_str(), &diagnostics["pipeline"], &diagnostics["fallback"]),
+        ("", &json!("ffmpeg"), &json!(true))
+    );
+}

@@ -1,0 +1,140 @@
+//! A pipeline as a graph: its elements, what was set on them, and how they are linked. Names are made the same in every
+//! run, so that the text can be held against a golden file (dot holds addresses and cannot).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+
+/// What is drawn of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    /// Both ends as (element, pad).
+    edges: Vec<((String, String), (String, String))>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    name: String,
+    factory: String,
+    /// Properties that are not at their default.
+    set: Vec<(String, String)>,
+}
+
+impl Graph {
+    /// The elements of a bin, without what is inside of them.
+    pub fn of(bin: &gst::Bin) -> Self {
+        let mut elements: Vec<gst::Element> = bin.iterate_elements().into_iter().flatten().collect();
+        // In the order of the text: the iterator gives the newest first.
+        elements.reverse();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for element in &elements {
+            let (name, factory) = (element.name().to_string(), factory(element));
+            let own = name.strip_prefix(&factory).is_none_or(|rest| rest.parse::<u32>().is_err());
+            let plain = if own {
+                name.clone()
+            } else {
+                let count = counts.entry(factory.clone()).or_default();
+                *count += 1;
+                if *count == 1 { factory } else { format!("{factory}-{count}") }
+            };
+            names.insert(name, plain);
+        }
+        let named = |element: &gst::Element| names.get(element.name().as_str()).cloned().unwrap_or_default();
+        let mut nodes: Vec<Node> = elements
+            .iter()
+            .map(|element| Node { name: named(element), factory: factory(element), set: set(element) })
+            .collect();
+        let mut edges = Vec::new();
+        for element in &elements {
+            for pad in element.src_pads() {
+                let Some(peer) = pad.peer() else { continue };
+                let Some(other) = peer.parent_element() else { continue };
+                edges.push(((named(element), pad.name().to_string()), (named(&other), peer.name().to_string())));
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        edges.sort();
+        Self { nodes, edges }
+    }
+
+    /// A line for each element and each link.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for node in &self.nodes {
+            let _ = write!(out, "{}", node.name);
+            if node.name != node.factory {
+                let _ = write!(out, " ({})", node.factory);
+            }
+            for (name, value) in &node.set {
+                let _ = write!(out, " {name}={value}");
+            }
+            out.push('\n');
+        }
+        for ((from, out_of), (to, into)) in &self.edges {
+            let _ = writeln!(out, "{from}.{out_of} -> {to}.{into}");
+        }
+        out
+    }
+
+    /// A Mermaid flow chart.
+    pub fn mermaid(&self) -> String {
+        let mut out = String::from("flowchart LR\n");
+        let id = |name: &str| name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        for node in &self.nodes {
+            let label = if node.name == node.factory {
+                node.factory.clone()
+            } else {
+                format!("{}<br/>{}", node.factory, node.name)
+            };
+            // A prefix, for some names are words of the language.
+            let _ = writeln!(out, "  n_{}[\"{label}\"]", id(&node.name));
+        }
+        for ((from, _), (to, _)) in &self.edges {
+            let _ = writeln!(out, "  n_{} --> n_{}", id(from), id(to));
+        }
+        out
+    }
+}
+
+fn factory(element: &gst::Element) -> String {
+    element.factory().map_or_else(|| "?".into(), |factory| factory.name().to_string())
+}
+
+/// Properties of plain values that were changed.
+fn set(element: &gst::Element) -> Vec<(String, String)> {
+    let mut set: Vec<(String, String)> = Vec::new();
+    for property in element.list_properties() {
+        let flags = property.flags();
+        let name = property.name();
+        if !flags.contains(glib::ParamFlags::READWRITE) || matches!(name, "name" | "parent") {
+            continue;
+        }
+        let plain = property.value_type().is_a(glib::Type::ENUM)
+            || property.value_type().is_a(gst::Caps::static_type())
+            || [
+                glib::Type::BOOL,
+                glib::Type::STRING,
+                glib::Type::I32,
+                glib::Type::U32,
+                glib::Type::I64,
+                glib::Type::U64,
+            ]
+            .contains(&property.value_type());
+        if !plain {
+            continue;
+        }
+        let value = element.property_value(name);
+        let text = |value: &glib::Value| value.serialize().map(|text| text.to_string()).unwrap_or_default();
+        let (now, default) = (text(&value), text(property.default_value()));
+        // A unit a file is read from: a number of this run.
+        if now != default && name != "uri" && name != "location" {
+            set.push((name.to_owned(), now));
+        }
+    }
+    set.sort();
+    set
+}

@@ -1,0 +1,132 @@
+//! `/api/debug/pipelines`: the GStreamer pipelines of this process; for admins.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use super::reply;
+use crate::domain::access::Access;
+use crate::domain::time::round_ms;
+use crate::engine::gst::board::{Failed, Level, Seen};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::pipelines::{self, Drawing};
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/debug/pipelines", Access::Admin).to(service, all),
+        get("/api/debug/pipelines/{drawing}", Access::Admin).to(service, draw),
+        get("/api/debug/pipelines/{id}/log", Access::Admin).to(service, log),
+    ]
+}
+
+/// Pipelines at work, and those that failed.
+#[derive(Serialize, ToSchema)]
+pub struct Pipelines {
+    /// The oldest first.
+    pipelines: Vec<PipelineView>,
+    /// The newest first, sixteen at most.
+    failed: Vec<FailedView>,
+}
+
+/// A pipeline at work.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PipelineView {
+    id: String,
+    name: String,
+    /// `null`, `ready`, `paused` or `playing`.
+    state: &'static str,
+    age_seconds: f64,
+    /// Seconds of the item, or of an encoder's own clock.
+    position_seconds: Option<f64>,
+    queues: Vec<QueueView>,
+}
+
+/// How full a queue is.
+#[derive(Serialize, ToSchema)]
+pub struct QueueView {
+    element: String,
+    buffers: u64,
+    bytes: u64,
+}
+
+/// A pipeline that failed; its graph and log are kept.
+#[derive(Serialize, ToSchema)]
+pub struct FailedView {
+    id: String,
+    name: String,
+    error: String,
+}
+
+/// What a pipeline said.
+#[derive(Serialize, ToSchema)]
+pub struct PipelineLog {
+    /// The newest last, a hundred at most.
+    lines: Vec<String>,
+}
+
+/// GStreamer pipelines of this process
+#[utoipa::path(get, path = "/api/debug/pipelines",
+    responses((status = 200, description = "At work, and failed", body = Pipelines)))]
+pub(super) async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
+    let (live, failed) = pipelines::all().await?;
+    let pipelines = live.into_iter().map(PipelineView::from).collect();
+    Ok(reply::json(&Pipelines { pipelines, failed: failed.into_iter().map(FailedView::from).collect() }))
+}
+
+/// One pipeline, drawn
+#[utoipa::path(get, path = "/api/debug/pipelines/{drawing}",
+    params(("drawing" = String, Path, description = "its id with `.dot` (down to every pad), `.mmd` (Mermaid) or `.txt`")),
+    responses(
+        (status = 200, description = "The graph", body = String, content_type = "text/plain"),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
+    let unknown = || Error::new(Code::NotFound, "a pipeline is drawn as .dot, .mmd or .txt");
+    let (id, ending) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
+    let (drawing, content_type) = match ending {
+        "dot" => (Drawing::Dot, "text/vnd.graphviz; charset=utf-8"),
+        "mmd" => (Drawing::Mermaid, "text/plain; charset=utf-8"),
+        "txt" => (Drawing::Text, "text/plain; charset=utf-8"),
+        _ => return Err(unknown()),
+    };
+    Ok(reply::bytes(content_type, pipelines::draw(number(id)?, drawing).await?.into()))
+}
+
+/// What one pipeline said
+#[utoipa::path(get, path = "/api/debug/pipelines/{id}/log",
+    params(("id" = String, Path, description = "of a pipeline at work, or a failed one")),
+    responses(
+        (status = 200, description = "Messages of its bus", body = PipelineLog),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
+    Ok(reply::json(&PipelineLog { lines: pipelines::log(number(&call.params[0])?).await? }))
+}
+
+fn number(id: &str) -> Result<u64> {
+    id.parse().map_err(|_| Error::new(Code::NotFound, "there is no such pipeline"))
+}
+
+impl From<Seen> for PipelineView {
+    fn from(seen: Seen) -> Self {
+        let queue = |level: Level| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
+        Self {
+            id: seen.number.to_string(),
+            name: seen.name,
+            state: seen.state,
+            age_seconds: round_ms(seen.age_seconds),
+            position_seconds: seen.position_seconds.map(round_ms),
+            queues: seen.queues.into_iter().map(queue).collect(),
+        }
+    }
+}
+
+impl From<Failed> for FailedView {
+    fn from(failed: Failed) -> Self {
+        Self { id: failed.number.to_string(), name: failed.name, error: failed.error }
+    }
+}

@@ -1,0 +1,56 @@
+//! The pipelines of this process, looked at: off the async threads, and within a deadline, for an element may hang.
+
+use std::time::Duration;
+
+use crate::engine::gst::board::{self, Failed, Seen};
+use crate::error::{Code, Error, Result};
+
+/// Longest wait for elements to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a pipeline is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawing {
+    /// GStreamer's own, down to every pad; only of a pipeline at work.
+    Dot,
+    Mermaid,
+    Text,
+}
+
+/// All at work, and those that failed lately.
+///
+/// # Errors
+/// `INTERNAL` when one does not answer.
+pub async fn all() -> Result<(Vec<Seen>, Vec<Failed>)> {
+    within(|| (board::live(), board::failed())).await
+}
+
+/// One pipeline, drawn.
+///
+/// # Errors
+/// `NOT_FOUND`.
+pub async fn draw(number: u64, drawing: Drawing) -> Result<String> {
+    let drawn = within(move || match drawing {
+        Drawing::Dot => board::dot(number),
+        Drawing::Mermaid => board::graph(number).map(|graph| graph.mermaid()),
+        Drawing::Text => board::graph(number).map(|graph| graph.text()),
+    });
+    drawn.await?.ok_or_else(gone)
+}
+
+/// What one pipeline said, a line each.
+///
+/// # Errors
+/// `NOT_FOUND`.
+pub async fn log(number: u64) -> Result<Vec<String>> {
+    within(move || board::log(number)).await?.ok_or_else(gone)
+}
+
+fn gone() -> Error {
+    Error::new(Code::NotFound, "there is no such pipeline, or no longer")
+}
+
+async fn within<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let looked = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await;
+    looked.map_err(|_| Error::internal("a pipeline does not answer"))?.map_err(Error::internal)
+}

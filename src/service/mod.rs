@@ -74,7 +74,8 @@ impl Service {
         let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open(&config.state)?;
         let quarantine = Arc::new(Quarantine::open(config.state.join("reading"))?);
-        let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
+        let media =
+            Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random::<4>()));
         let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone());

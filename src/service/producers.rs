@@ -8,11 +8,11 @@ use tokio::sync::OnceCell;
 use super::quarantine::Quarantine;
 use super::runs::Work;
 use crate::config::{Backend, Config};
-use crate::engine::{Job, Run, RunError, Transcoder};
 use crate::engine::fallback::Fallback;
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::gst::{self, Native};
 use crate::engine::packager::Packager;
+use crate::engine::{Job, Run, RunError, Transcoder};
 use crate::error::{Code, Error, Result};
 
 /// The producers of this machine.

@@ -3,6 +3,7 @@
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::schedule::blocks::Grid;
 use crate::domain::schedule::{Definition, Mode};
 use crate::error::{Error, Result};
 
@@ -70,6 +71,24 @@ pub struct Ask {
     pub weight: u32,
 }
 
+/// What a channel by the clock is made of, as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub grid: Grid,
+    /// By name; slots of the grid name them by their place.
+    pub sources: Vec<(String, Vec<Ask>)>,
+}
+
+/// What is aired between programmes, as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FillerAsk {
+    pub pre: Vec<Ask>,
+    pub post: Vec<Ask>,
+    pub tail: Vec<Ask>,
+    pub fallback: Vec<Ask>,
+    pub cooldown_ms: i64,
+}
+
 /// One channel with everything it aired of late, airs and will air.
 #[derive(Clone, Debug)]
 pub struct Channel {
@@ -80,6 +99,9 @@ pub struct Channel {
     pub face: Face,
     pub asks: Vec<Ask>,
     pub output: Output,
+    /// Of a channel by the clock.
+    pub plan: Option<Plan>,
+    pub filler: FillerAsk,
     pub seed: u64,
     pub mode: Mode,
     /// Grows by one with every change.
@@ -151,6 +173,8 @@ pub mod tests {
             face: Face { name: format!("Channel {id}"), number: id, ..face() },
             output: Output::default(),
             asks: Vec::new(),
+            plan: None,
+            filler: FillerAsk::default(),
             seed: 1,
             mode: Mode::Sequential,
             version: 1,

@@ -2,6 +2,7 @@
 
 use crate::domain::channel::Channel;
 use crate::domain::lineup::{Naming, absolute, logo};
+use crate::domain::live::CATCHUP_MS;
 
 /// How to write it.
 #[derive(Clone, Debug)]
@@ -11,11 +12,40 @@ pub struct Style {
     pub naming: Naming,
     /// The address of the guide that belongs to it.
     pub guide: String,
+    pub catchup: Catchup,
+}
+
+/// How players are told that they may go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Catchup {
+    /// By an address of its own.
+    #[default]
+    Default,
+    /// By what is put behind the channel's address.
+    Append,
+    /// By two parameters that players know of themselves.
+    Shift,
+    None,
+}
+
+impl Catchup {
+    pub fn read(text: &str) -> Option<Self> {
+        match text {
+            "default" => Some(Self::Default),
+            "append" => Some(Self::Append),
+            "shift" => Some(Self::Shift),
+            "none" => Some(Self::None),
+            _ => None,
+        }
+    }
 }
 
 /// The first line.
 pub fn head(style: &Style) -> String {
-    let guide = attribute("url-tvg", &style.guide) + &attribute("x-tvg-url", &style.guide);
+    let mut guide = attribute("url-tvg", &style.guide) + &attribute("x-tvg-url", &style.guide);
+    if style.catchup != Catchup::None {
+        guide += " catchup-correction=\"0\"";
+    }
     format!("#EXTM3U{guide}\n")
 }
 
@@ -37,10 +67,22 @@ pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
     ] {
         line.push_str(&attribute(name, value));
     }
+    let (link, ask) = (format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id), "at={utc}&end={utcend}");
+    let (kind, source) = match (style.catchup, query) {
+        (Catchup::None, _) => ("", String::new()),
+        (Catchup::Default, "") => ("default", format!("{link}?{ask}")),
+        (Catchup::Default, query) => ("default", format!("{link}?{ask}&{query}")),
+        (Catchup::Append, "") => ("append", format!("?{ask}")),
+        (Catchup::Append, _) => ("append", format!("&{ask}")),
+        (Catchup::Shift, _) => ("shift", String::new()),
+    };
+    let days = if kind.is_empty() { String::new() } else { (CATCHUP_MS / 86_400_000).to_string() };
+    for (name, value) in [("catchup", kind), ("catchup-source", &source), ("catchup-days", &days)] {
+        line.push_str(&attribute(name, value));
+    }
     // Jellyfin takes what stands behind the last comma for the name.
     let shown: String = face.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    let link = format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id);
     match query {
         "" => format!("{line},{shown}\n{link}\n"),
         query => format!("{line},{shown}\n{link}?{query}\n"),
@@ -64,7 +106,12 @@ mod tests {
         hard.face.name = "News, \"late\",\u{7} und  spät 🎬".into();
         hard.face.category = "A\"B\nC".into();
         hard.face.logo_url = Some("https://art.example/1.png".into());
-        let style = Style { base: "http://tv:8470".into(), naming: Naming::Stable, guide: "http://tv:8470/g".into() };
+        let style = Style {
+            base: "http://tv:8470".into(),
+            naming: Naming::Stable,
+            guide: "http://tv:8470/g".into(),
+            catchup: Catchup::None,
+        };
         assert_eq!(head(&style), "#EXTM3U url-tvg=\"http://tv:8470/g\" x-tvg-url=\"http://tv:8470/g\"\n");
         assert_eq!(
             entry(&hard, &style, "token=t"),
@@ -73,6 +120,23 @@ mod tests {
              CUID=\"ch-12.home\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",News \"late\" und spät 🎬\n\
              http://tv:8470/api/livetv/watch/12/live.m3u8?token=t\n"
         );
+        for (catchup, query, expected) in [
+            (
+                Catchup::Default,
+                "token=t",
+                " catchup=\"default\" catchup-source=\"http://tv:8470/api/livetv/watch/12/live.m3u8?at={utc}&end={utcend}&token=t\" catchup-days=\"7\",",
+            ),
+            (
+                Catchup::Append,
+                "token=t",
+                " catchup=\"append\" catchup-source=\"&at={utc}&end={utcend}\" catchup-days=\"7\",",
+            ),
+            (Catchup::Append, "", " catchup=\"append\" catchup-source=\"?at={utc}&end={utcend}\" catchup-days=\"7\","),
+            (Catchup::Shift, "", " catchup=\"shift\" catchup-days=\"7\","),
+        ] {
+            let line = entry(&hard, &Style { catchup, ..style.clone() }, query);
+            assert!(line.contains(expected), "{line}");
+        }
         let plain = entry(&channel(3), &Style { naming: Naming::Number, ..style }, "");
         assert!(plain.starts_with("#EXTINF:-1 tvg-id=\"3\" tvg-chno=\"3\" tvg-name=\"Channel 3\" "), "{plain}");
         assert!(plain.contains(" tvg-logo=\"http://tv:8470/api/livetv/logos/3\"") && !plain.contains("group-title"));

@@ -125,7 +125,11 @@ impl Endpoint {
             && let Some(resource) = (self.resource)(call)
         {
             return match (call.query("exp")?, call.query("sig")?) {
-                (None, None) => service.accounts.authenticate_stream(token).map(Some),
+                (None, None) => service
+                    .accounts
+                    .authenticate_stream(token)
+                    .map(Some)
+                    .map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\"")),
                 (Some(exp), Some(sig)) => service.accounts.redeem_link(&resource, token, exp, sig).map(Some),
                 _ => Err(Error::new(Code::SignatureInvalid, "exp and sig belong together")),
             };

@@ -19,8 +19,10 @@ use crate::service::Service;
 use crate::service::channels::Apply;
 use crate::service::onair;
 
+mod clock;
 pub(super) mod export;
 pub(super) mod guide;
+mod links;
 pub(super) mod logo;
 mod output;
 mod request;
@@ -51,9 +53,11 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview_change),
         get("/api/livetv/epg", Access::User).to(service, guide::epg),
         get("/api/livetv/now", Access::User).to(service, guide::now),
-        get("/api/livetv/m3u", Access::User).to(service, export::m3u),
-        get("/api/livetv/xmltv", Access::User).to(service, export::xmltv),
-        get("/api/livetv/xmltv.gz", Access::User).to(service, export::xmltv_gz),
+        get("/api/livetv/m3u", Access::Live).resource(|_| Some("livetv/m3u".to_owned())).to(service, export::m3u),
+        get("/api/livetv/xmltv", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(service, export::xmltv),
+        get("/api/livetv/xmltv.gz", Access::Live)
+            .resource(|_| Some("livetv/xmltv".to_owned()))
+            .to(service, export::xmltv_gz),
         get("/api/livetv/watch/{id}", Access::Live).resource(watch::resource).to(service, watch::watch),
         delete("/api/livetv/watch/{id}", Access::Live).resource(watch::resource).to(service, watch::leave),
         get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::resource).to(service, watch::playlist),

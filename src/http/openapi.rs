@@ -35,7 +35,7 @@ pub const PUBLIC: [&str; 6] = [
 const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/stream/transcode/{sessionId}"];
 
 /// What a stream token or a signed address opens too.
-const LIVE: [&str; 1] = ["/api/livetv/watch/{id}"];
+const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// What only an admin may ask.
 const ADMIN: [&str; 2] = ["/api/users", "/api/debug"];

@@ -5,14 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue,
-    LAST_MODIFIED, REFERRER_POLICY, VARY,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
+    REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
+use super::links::{Pass, base};
 use crate::domain::channel::Channel;
 use crate::domain::lineup::Naming;
+use crate::domain::m3u::Catchup;
 use crate::domain::xmltv::Programmes;
 use crate::domain::{m3u, xmltv};
 use crate::error::{Code, Error, Result};
@@ -33,6 +35,12 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
         ("category" = Option<String>, Query, description = "Only those of this category"),
         ("tvgId" = Option<String>, Query, description = "What players know channels by: `stable` (when absent), `number` or `name`"),
         ("format" = Option<String>, Query, description = "`m3u` (when absent) or `m3u8`: the content type"),
+        ("catchup" = Option<String>, Query, description = "How catch-up is offered: `default` (when absent), `append`, `shift` or `none`"),
+        ("auth" = Option<String>, Query, description = "What links carry: `token`, `signed` or `none`; what the request came with when absent"),
+        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
+        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
+        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
+        ("sig" = Option<String>, Query, description = "of a signed address"),
         ("download" = Option<String>, Query, description = "`1`: as a file to keep"),
         ("If-None-Match" = Option<String>, Header, description = "The ETag of a playlist that is known"),
     ),
@@ -49,14 +57,19 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     };
     let channels = listed(&service, &call)?;
     let (base, naming) = (base(&service, &call)?, naming(&call)?);
-    let guide = format!("{base}/api/livetv/xmltv{}", narrowed(&call)?);
-    let style = m3u::Style { base, naming, guide };
+    let (pass, catchup) = (Pass::read(&service, &call)?, catchup(&call)?);
+    let query = [pass.query(&service, &call, "livetv/xmltv")?, narrowed(&call)?].join("&");
+    let query = query.trim_matches('&');
+    let guide = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
+    let style = m3u::Style { base, naming, guide, catchup };
     let mut tag = Tag::new("l");
-    tag.add(format!("{style:?}").as_bytes());
+    tag.add(format!("{style:?} {pass:?} {}", call.user()?.login_id).as_bytes());
     channels.iter().for_each(|channel| tag.add_channel(channel));
     let name = if content_type.starts_with("audio") { "channels.m3u" } else { "channels.m3u8" };
     let kind = if flag(&call, "download")? { "attachment" } else { "inline" };
-    let mut channels = channels.into_iter();
+    let link = |channel: &Channel| pass.query(&service, &call, &format!("livetv/watch/{}", channel.id));
+    let links = channels.iter().map(|channel| link(channel)).collect::<Result<Vec<String>>>()?;
+    let mut channels = channels.into_iter().zip(links);
     let mut begun = false;
     let pieces = std::iter::from_fn(move || {
         let mut text = String::new();
@@ -65,14 +78,18 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
             begun = true;
         }
         while text.len() < PIECE_BYTES
-            && let Some(channel) = channels.next()
+            && let Some((channel, query)) = channels.next()
         {
-            text.push_str(&m3u::entry(&channel, &style, ""));
+            text.push_str(&m3u::entry(&channel, &style, &query));
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     });
-    let mut response =
-        Export { tag, modified: None, packed: false }.answer(&service, &call.headers, content_type, pieces)?;
+    let mut response = Export { tag, modified: None, packed: false, secret: pass.is_secret() }.answer(
+        &service,
+        &call.headers,
+        content_type,
+        pieces,
+    )?;
     let disposition = HeaderValue::try_from(format!("{kind}; filename=\"{name}\"")).map_err(Error::internal)?;
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     Ok(response)
@@ -91,6 +108,10 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         ("tvgId" = Option<String>, Query, description = "As for the playlist"),
         ("tz" = Option<String>, Query, description = "`utc` (when absent), or `local`: times with the offset of each channel's zone"),
         ("lcn" = Option<String>, Query, description = "`1`: numbers as `lcn` too, which the DTD does not know"),
+        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
+        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
+        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
+        ("sig" = Option<String>, Query, description = "of a signed address"),
         ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
     ),
     responses(
@@ -111,6 +132,10 @@ pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
         ("tvgId" = Option<String>, Query),
         ("tz" = Option<String>, Query),
         ("lcn" = Option<String>, Query),
+        ("st" = Option<String>, Query),
+        ("token" = Option<String>, Query),
+        ("exp" = Option<String>, Query),
+        ("sig" = Option<String>, Query),
         ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
     ),
     responses(
@@ -139,8 +164,12 @@ fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
     let modified = service.channels.changed_ms().max(midnight);
     let pieces = Guide { channels, style, from, to, state: State::Head };
     let content_type = if packed { "application/gzip" } else { "application/xml; charset=utf-8" };
-    let mut response =
-        Export { tag, modified: Some(modified), packed }.answer(service, &call.headers, content_type, pieces)?;
+    let mut response = Export { tag, modified: Some(modified), packed, secret: false }.answer(
+        service,
+        &call.headers,
+        content_type,
+        pieces,
+    )?;
     if packed {
         let name = HeaderValue::from_static("inline; filename=\"xmltv.xml.gz\"");
         response.headers_mut().insert(CONTENT_DISPOSITION, name);
@@ -177,6 +206,8 @@ struct Export {
     modified: Option<i64>,
     /// The bytes are a compressed file themselves, whatever the client accepts.
     packed: bool,
+    /// It lets in whoever has it.
+    secret: bool,
 }
 
 impl Export {
@@ -218,7 +249,7 @@ impl Export {
             Ok(())
         };
         set(ETAG, etag)?;
-        set(CACHE_CONTROL, "private, no-cache".to_owned())?;
+        set(CACHE_CONTROL, if self.secret { "private, no-store" } else { "private, no-cache" }.to_owned())?;
         set(REFERRER_POLICY, "no-referrer".to_owned())?;
         set(VARY, "accept-encoding, host".to_owned())?;
         if let Some(modified) = modified {
@@ -293,9 +324,11 @@ impl Iterator for Guide {
 fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let ids = call.query("channelIds")?.map(|list| super::guide::numbers("channelIds", list)).transpose()?;
     let category = call.query("category")?;
+    let user = call.user()?;
     let mut channels = service.channels.all();
     channels.retain(|channel| {
         channel.face.enabled
+            && user.may_watch(channel.id)
             && ids.as_ref().is_none_or(|ids| ids.contains(&channel.id))
             && category.is_none_or(|category| channel.face.category == category)
     });
@@ -308,27 +341,20 @@ fn narrowed(call: &Call) -> Result<String> {
     for name in ["channelIds", "category", "tvgId"] {
         if let Some(value) = call.query(name)? {
             let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
-            query.push_str(&format!("{}{name}={value}", if query.is_empty() { '?' } else { '&' }));
+            query.push_str(&format!("&{name}={value}"));
         }
     }
     Ok(query)
 }
 
+fn catchup(call: &Call) -> Result<Catchup> {
+    let text = call.query("catchup")?.unwrap_or("default");
+    Catchup::read(text).ok_or_else(|| Error::field("catchup", "must be default, append, shift or none"))
+}
+
 fn naming(call: &Call) -> Result<Naming> {
     let text = call.query("tvgId")?.unwrap_or("stable");
     Naming::read(text).ok_or_else(|| Error::field("tvgId", "must be stable, number or name"))
-}
-
-/// Where this server is reached: as configured, or as the client did.
-fn base(service: &Service, call: &Call) -> Result<String> {
-    if let Some(base) = &service.config.public_base_url {
-        return Ok(base.trim_end_matches('/').to_owned());
-    }
-    let host = call.header(HOST).filter(|host| {
-        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
-    });
-    host.map(|host| format!("http://{host}"))
-        .ok_or_else(|| Error::new(Code::BadRequest, "the Host header is no address"))
 }
 
 fn flag(call: &Call, name: &str) -> Result<bool> {

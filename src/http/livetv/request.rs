@@ -1,12 +1,12 @@
 //! Bodies of channels to make or to change, checked.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::clock::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest};
-
 use crate::domain::channel::Ask;
 use crate::domain::schedule::Mode;
 use crate::error::{Code, Error, Result};
@@ -38,7 +38,7 @@ pub struct ChannelRequest {
     number: Option<u32>,
     /// `virtual`: made out of the library. Nothing else is built yet.
     source_type: Option<String>,
-    /// `sequential`, `shuffle` (when absent), `shuffleInOrder`, `random` or `weighted`.
+    /// `sequential`, `shuffle` (when absent), `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: Option<String>,
     always_on: Option<bool>,
     category: Option<String>,
@@ -57,9 +57,9 @@ pub struct ChannelRequest {
     guide: Option<GuideRequest>,
     output: Option<OutputRequest>,
     languages: Option<LanguagesRequest>,
+    schedule: Option<ScheduleRequest>,
+    filler: Option<FillerRequest>,
     /// Not built yet: refused unless empty. So are all below.
-    schedule: Option<Value>,
-    filler: Option<Value>,
     offline: Option<Value>,
     watermark: Option<Value>,
     on_demand: Option<Value>,
@@ -70,7 +70,7 @@ pub struct ChannelRequest {
 }
 
 /// A file, or a folder for the files in it.
-#[derive(Deserialize, ToSchema)]
+#[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemRequest {
     /// Absolute, inside a library root.
@@ -109,7 +109,7 @@ impl ChannelRequest {
         if change.name.is_none() {
             return Err(Error::field("name", "is missing"));
         }
-        if change.asks.is_none() {
+        if change.asks.is_none() && change.plan.is_none() && change.mode != Some(Mode::Blocks) {
             return Err(Error::field("items", "is missing"));
         }
         Ok(Change { start_at: start_at.as_deref().map(start).transpose()?, ..change })
@@ -124,8 +124,6 @@ impl ChannelRequest {
         let guide = self.guide;
         let least = guide.as_ref().and_then(|guide| guide.min_programme_seconds.clone());
         let unbuilt = [
-            ("schedule", &self.schedule),
-            ("filler", &self.filler),
             ("offline", &self.offline),
             ("watermark", &self.watermark),
             ("onDemand", &self.on_demand),
@@ -135,12 +133,9 @@ impl ChannelRequest {
             return Err(Error::field(field, "is not in this version"));
         }
         let output = output::change(self.output, self.languages)?;
-        let asks = self.items.map(|items| {
-            if items.is_empty() || items.len() > MAX_ITEMS {
-                return Err(Error::field("items", format!("must be 1 to {MAX_ITEMS}")));
-            }
-            items.into_iter().enumerate().map(|(index, item)| item.ask(index)).collect()
-        });
+        if self.items.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::field("items", format!("must be 1 to {MAX_ITEMS}")));
+        }
         if self.seed.is_some_and(|seed| seed > MAX_SEED) {
             return Err(Error::field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
         }
@@ -157,7 +152,9 @@ impl ChannelRequest {
             seed: self.seed,
             mode: self.schedule_mode.as_deref().map(mode).transpose()?,
             start_at: None,
-            asks: asks.transpose()?,
+            asks: self.items.map(|items| asks("items", items)).transpose()?,
+            plan: self.schedule.map(ScheduleRequest::plan).transpose()?,
+            filler: self.filler.map(FillerRequest::ask).transpose()?,
             output,
             skip_invalid,
             apply,
@@ -200,9 +197,27 @@ impl ChannelRequest {
     }
 }
 
+/// A list of items, each checked.
+pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<Ask>> {
+    if items.len() > MAX_ITEMS {
+        return Err(Error::field(field, format!("must be at most {MAX_ITEMS}")));
+    }
+    items.into_iter().enumerate().map(|(index, item)| item.ask(&format!("{field}[{index}]"))).collect()
+}
+
 impl ItemRequest {
-    fn ask(self, index: usize) -> Result<Ask> {
-        let wrong = |field: &str, message: String| Err(Error::field(&format!("items[{index}].{field}"), message));
+    pub fn of(ask: &Ask) -> Self {
+        Self {
+            path: ask.path.clone(),
+            title: ask.title.clone(),
+            weight: Some(ask.weight),
+            recursive: Some(ask.recursive),
+            order: None,
+        }
+    }
+
+    fn ask(self, within: &str) -> Result<Ask> {
+        let wrong = |field: &str, message: String| Err(Error::field(&format!("{within}.{field}"), message));
         let weight = self.weight.unwrap_or(1);
         if !(1..=100).contains(&weight) {
             return wrong("weight", "must be an integer from 1 to 100".to_owned());
@@ -221,11 +236,15 @@ impl ItemRequest {
 
 fn mode(name: &str) -> Result<Mode> {
     if name == "blocks" {
-        return Err(Error::field("scheduleMode", "blocks is not in this version"));
+        return Ok(Mode::Blocks);
     }
     let names = MODES.map(|(name, _)| name).join(", ");
-    let known = MODES.iter().find(|(known, _)| *known == name);
-    known.map(|(_, mode)| *mode).ok_or_else(|| Error::field("scheduleMode", format!("must be one of {names}")))
+    order(name).ok_or_else(|| Error::field("scheduleMode", format!("must be one of {names}, blocks")))
+}
+
+/// An order that items can be aired in.
+pub fn order(name: &str) -> Option<Mode> {
+    MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
 }
 
 /// The first programme's start: any instant of this century that a guide can be asked for.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::clock::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
 use super::request;
 use crate::domain::channel::{Ask, Channel};
@@ -21,7 +22,7 @@ pub struct ChannelView {
     number: u32,
     /// `virtual`: made out of the library.
     source_type: &'static str,
-    /// `sequential`, `shuffle`, `shuffleInOrder`, `random` or `weighted`.
+    /// `sequential`, `shuffle`, `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: &'static str,
     always_on: bool,
     category: String,
@@ -52,6 +53,11 @@ pub struct ChannelView {
     /// What it is made of, as asked for; for admins.
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<Vec<ItemView>>,
+    /// Of `blocks`: its day by the clock; for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<ScheduleRequest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filler: Option<FillerRequest>,
     /// Files it airs; for admins.
     #[serde(skip_serializing_if = "Option::is_none")]
     item_count: Option<usize>,
@@ -102,6 +108,8 @@ impl ChannelView {
             provenance: None,
             seed: None,
             items: None,
+            schedule: None,
+            filler: None,
             item_count: None,
         }
     }
@@ -121,6 +129,8 @@ impl ChannelView {
         };
         self.seed = Some(channel.seed);
         self.items = Some(channel.asks.iter().map(item).collect());
+        self.schedule = channel.plan.as_ref().map(ScheduleRequest::of);
+        self.filler = channel.plan.as_ref().map(|_| FillerRequest::of(&channel.filler));
         self.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         self
     }

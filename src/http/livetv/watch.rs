@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use warp::reply::Response;
 
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, View};
+use crate::domain::live::{self, CATCHUP_MS, View};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
@@ -21,9 +21,6 @@ use crate::http::transcode;
 use crate::service::Service;
 use crate::service::accounts::random;
 use crate::service::onair;
-
-/// How far back one may go, ms.
-const CATCHUP_MS: i64 = 7 * 24 * 3_600_000;
 
 /// A child address works for at least so long, and is the same for a whole such stretch: twelve hours.
 const GRANT_SECONDS: i64 = 12 * 3600;

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::channel::{Ask, Channel, Face, MAX_NUMBER, Output};
+use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
 use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Revision, Wanted, cut};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -17,6 +17,7 @@ use crate::service::accounts::random;
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
 
+mod blocks;
 mod cuts;
 mod items;
 
@@ -59,6 +60,10 @@ struct KeptChannel {
     asks: Vec<Ask>,
     #[serde(default)]
     output: Output,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<Plan>,
+    #[serde(default)]
+    filler: FillerAsk,
     seed: u64,
     mode: Mode,
     version: u32,
@@ -84,6 +89,8 @@ pub struct Change {
     pub start_at: Option<Timestamp>,
     pub asks: Option<Vec<Ask>>,
     pub output: OutputChange,
+    pub plan: Option<Plan>,
+    pub filler: Option<FillerAsk>,
     /// Leaves out items that cannot be aired, as long as one can.
     pub skip_invalid: bool,
     pub apply: Apply,
@@ -123,7 +130,8 @@ impl Channels {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
             given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            let Some(KeptChannel { face, asks, output, seed, mode, version, revisions }) = kept.channel else {
+            let Some(KeptChannel { face, asks, output, plan, filler, seed, mode, version, revisions }) = kept.channel
+            else {
                 continue;
             };
             let read = |number: &u32| {
@@ -135,7 +143,8 @@ impl Channels {
                 Ok(revision)
             };
             let definition = Definition { revisions: revisions.iter().map(read).collect::<Result<_>>()? };
-            let channel = Channel { id, tvg_id: kept.tvg_id, face, asks, output, seed, mode, version, definition };
+            let channel =
+                Channel { id, tvg_id: kept.tvg_id, face, asks, output, plan, filler, seed, mode, version, definition };
             by_id.insert(id, Arc::new(channel));
         }
         let changed_ms = clock.now().as_millisecond().into();
@@ -204,10 +213,10 @@ impl Channels {
                 self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), revision).await?;
             }
         }
-        let Channel { face, asks, output, seed, mode, version, .. } = channel.clone();
+        let Channel { face, asks, output, plan, filler, seed, mode, version, .. } = channel.clone();
         let revisions = numbers(&channel.definition);
         let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();
-        let kept = KeptChannel { face, asks, output, seed, mode, version, revisions };
+        let kept = KeptChannel { face, asks, output, plan, filler, seed, mode, version, revisions };
         let kept = Kept { tvg_id: channel.tvg_id.clone(), channel: Some(kept) };
         self.store.put(Tree::Channels, &channel_key(channel.id), &kept).await?;
         let channel = Arc::new(channel);
@@ -303,14 +312,31 @@ impl Service {
         change.output.clone().apply(&mut output);
         let remade = before
             .is_some_and(|before| (before.output.max_height, before.output.copy) != (output.max_height, output.copy));
-        let touched =
-            remade || change.asks.is_some() || before.is_none_or(|before| (before.mode, before.seed) != (mode, seed));
+        let (plan, filler) = blocks::asked(before, change.plan, change.filler, mode)?;
+        let by_clock = mode == Mode::Blocks;
+        let touched = remade
+            || change.asks.is_some()
+            || before.is_none_or(|before| {
+                let moved = by_clock && before.face.timezone != face.timezone;
+                moved
+                    || (before.mode, before.seed) != (mode, seed)
+                    || (&before.plan, &before.filler) != (&plan, &filler)
+            });
         let now = self.clock.now().as_millisecond();
         let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
         if touched {
-            let items = match before.filter(|_| change.asks.is_none() && !remade) {
-                Some(before) => before.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(),
-                None => self.channel_items(&asks, &output, change.skip_invalid).await?,
+            // The items of another kind of channel are others.
+            let same = before.filter(|before| change.asks.is_none() && !remade && before.mode != Mode::Blocks);
+            let (items, blocks) = match (&plan, same) {
+                (Some(plan), _) => {
+                    let (items, blocks) =
+                        self.block_items(plan, &filler, &face.timezone, &output, change.skip_invalid).await?;
+                    (items, Some(blocks))
+                }
+                (None, Some(same)) => {
+                    (same.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(), None)
+                }
+                (None, None) => (self.channel_items(&asks, &output, change.skip_invalid).await?, None),
             };
             if before.is_none() {
                 // As short as the first items allow: players begin three of them behind the end.
@@ -318,7 +344,7 @@ impl Service {
                 let longest = items.iter().map(|item| cut::longest(&item.cut.grid())).max();
                 output.target = longest.unwrap_or(usual).max(usual);
             }
-            let wanted = Wanted { seed, mode, items, blocks: None };
+            let wanted = Wanted { seed, mode, items, blocks };
             check_slots(&wanted)?;
             definition = match before {
                 None => {
@@ -341,7 +367,7 @@ impl Service {
         }
         let (id, tvg_id, version) =
             before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
-        Ok(Channel { id, tvg_id, face, asks, output, seed, mode, version, definition })
+        Ok(Channel { id, tvg_id, face, asks, output, plan, filler, seed, mode, version, definition })
     }
 }
 
@@ -357,8 +383,11 @@ impl OutputChange {
 }
 
 fn check_slots(wanted: &Wanted) -> Result<()> {
-    let Definition { revisions } = Definition::new(0, wanted.clone());
-    match revisions[0].slots() as usize > MAX_SLOTS {
+    let slots = match &wanted.blocks {
+        Some(blocks) => blocks.slots(&wanted.items),
+        None => Definition::new(0, wanted.clone()).revisions[0].slots(),
+    };
+    match slots as usize > MAX_SLOTS {
         true => {
             Err(Error::field("items", format!("weights and items come to more than {MAX_SLOTS} programmes a cycle")))
         }

@@ -51,6 +51,26 @@ async fn every_route_is_documented_and_nothing_else() {
     }
 }
 
+/// What clients were written for, and the diff of a change to it. `scripts/bless` writes it anew.
+#[test]
+fn the_document_is_the_golden_one() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/openapi.json");
+    let now = format!("{}\n", openapi::text());
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|update| update == "always") {
+        std::fs::write(golden, &now).unwrap();
+    }
+    let then = std::fs::read_to_string(golden).unwrap_or_default();
+    let differs = then.lines().zip(now.lines()).position(|(then, now)| then != now);
+    let line = differs.unwrap_or_else(|| then.lines().count().min(now.lines().count()));
+    assert!(
+        then == now,
+        "the interface is not as tests/golden/openapi.json has it, from line {}: {:?} is {:?} now; scripts/bless takes it over",
+        line + 1,
+        then.lines().nth(line),
+        now.lines().nth(line)
+    );
+}
+
 #[tokio::test]
 async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
     let server = kit::server(&[]).await;
@@ -233,7 +253,7 @@ async fn real_answers_fit_the_document() {
         ("get", "/api/livetv/channels", ""),
         ("get", "/api/livetv/epg", ""),
         ("get", "/api/livetv/now", "?channelId=1"),
-        ("get", "/api/livetv/m3u", ""),
+        ("get", "/api/livetv/m3u", "?auth=signed"),
         ("get", "/api/livetv/m3u", "?format=m3u8"),
         ("get", "/api/livetv/xmltv", "?days=1"),
         ("get", "/api/livetv/xmltv.gz", "?days=1"),

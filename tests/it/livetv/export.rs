@@ -167,21 +167,27 @@ async fn a_playlist_names_every_channel_that_is_on() {
     assert_eq!(header("content-disposition"), "inline; filename=\"channels.m3u\"");
     let etag = header("etag");
     let playlist = answer.text().await.unwrap();
+    let catchup = |id: &Value| {
+        let link = format!("{}/api/livetv/watch/{id}/live.m3u8?at={{utc}}&end={{utcend}}", server.base);
+        format!("catchup=\"default\" catchup-source=\"{link}\" catchup-days=\"7\"")
+    };
     let (base, guide) = (&server.base, format!("{}/api/livetv/xmltv", server.base));
     let id = |channel: &Value| channel["tvgId"].as_str().unwrap().to_owned();
     let expected = format!(
-        "#EXTM3U url-tvg=\"{guide}\" x-tvg-url=\"{guide}\"\n\
+        "#EXTM3U url-tvg=\"{guide}\" x-tvg-url=\"{guide}\" catchup-correction=\"0\"\n\
          #EXTINF:-1 tvg-id=\"{0}\" tvg-chno=\"5\" tvg-name=\"Five\" tvg-logo=\"{base}/api/livetv/logos/{1}\" \
-         channel-id=\"{0}\" CUID=\"{0}\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",Five\n\
+         channel-id=\"{0}\" CUID=\"{0}\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\" {4},Five\n\
          {base}/api/livetv/watch/{1}/live.m3u8\n\
          #EXTINF:-1 tvg-id=\"{2}\" tvg-chno=\"20\" tvg-name=\"Two, '2' <&> 🎬\" \
          tvg-logo=\"{base}/api/livetv/logos/{3}\" group-title=\"Kids & Co\" channel-id=\"{2}\" CUID=\"{2}\" \
-         tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",Two \"2\" <&> 🎬\n\
+         tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\" {5},Two \"2\" <&> 🎬\n\
          {base}/api/livetv/watch/{3}/live.m3u8\n",
         id(five),
         five["id"],
         id(two),
         two["id"],
+        catchup(&five["id"]),
+        catchup(&two["id"]),
     );
     assert_eq!(playlist, expected);
     let known = server.get("/api/livetv/m3u").header("if-none-match", &etag).send().await.unwrap();
@@ -202,7 +208,9 @@ async fn a_playlist_names_every_channel_that_is_on() {
     let file = server.get("/api/livetv/m3u?format=m3u8&download=1").send().await.unwrap();
     assert_eq!(file.headers()["content-type"], "application/vnd.apple.mpegurl");
     assert_eq!(file.headers()["content-disposition"], "attachment; filename=\"channels.m3u8\"");
-    for wrong in ["?channelIds=x", "?tvgId=name2", "?format=pls", "?download=yes"] {
+    for wrong in
+        ["?channelIds=x", "?tvgId=name2", "?format=pls", "?download=yes", "?catchup=x", "?auth=x", "?auth=token"]
+    {
         refused(server.get(&format!("/api/livetv/m3u{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
     }
 }
@@ -285,4 +293,64 @@ async fn the_guide_of_players_is_valid_and_says_what_the_other_says() {
     success(send(&server, Method::DELETE, &format!("{CHANNELS}/{}", made[1]["id"]), &json!({})).await, 200).await;
     let changed = server.get(target).header("if-modified-since", &modified).send().await.unwrap();
     assert_eq!(changed.status(), 200);
+}
+
+#[tokio::test]
+async fn players_that_cannot_sign_in_come_with_a_token_or_a_signed_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sounds(folder.path(), &[1800]);
+    let server = kit::server(&[folder.path()]).await;
+    let made = lineup(&server, &files).await;
+    let some = json!({"name": "Kodi", "channelIds": [made[0]["id"]]});
+    let token = success(server.post("/api/livetv/tokens", &some).send().await.unwrap(), 201).await;
+    let secret = token["secret"].as_str().unwrap();
+    let ask = async |target: &str| server.ask(Method::GET, target).send().await.unwrap();
+
+    let answer = ask(&format!("/api/livetv/m3u?token={secret}")).await;
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["cache-control"]),
+        (200, &"private, no-store".parse().unwrap())
+    );
+    assert_eq!(answer.headers()["referrer-policy"], "no-referrer");
+    let playlist = answer.text().await.unwrap();
+    let lines: Vec<&str> = playlist.lines().collect();
+    assert_eq!(lines.len(), 3, "the channels of this token: {playlist}");
+    assert_eq!(lines[2], format!("{}/api/livetv/watch/{}/live.m3u8?token={secret}", server.base, made[0]["id"]));
+    // What the playlist links to works as it stands there.
+    let guide = lines[0].split('"').nth(1).unwrap();
+    let guide = server.client.get(guide).send().await.unwrap();
+    assert_eq!(read(&guide.text().await.unwrap()).all("channel").count(), 1);
+    let again = ask(&format!("/api/livetv/m3u?token={secret}")).await.text().await.unwrap();
+    assert_eq!(again, playlist, "favourites hang on addresses that stay");
+
+    let signed = server.get("/api/livetv/m3u?auth=signed").send().await.unwrap().text().await.unwrap();
+    let lines: Vec<&str> = signed.lines().collect();
+    let guide = lines[0].split('"').nth(1).unwrap();
+    assert!(guide.contains("&exp=") && guide.contains("&sig="), "{guide}");
+    assert_eq!(server.client.get(guide).send().await.unwrap().status(), 200);
+    let query = guide.split_once('?').unwrap().1;
+    refused(ask(&format!("/api/livetv/m3u?{query}")).await, 403, "SIGNATURE_INVALID").await;
+    let five: Vec<&str> = lines[2].split(['?', '/']).collect();
+    assert!(five.contains(&made[1]["id"].to_string().as_str()), "{five:?}");
+    let channel = server.client.get(lines[2]).send().await.unwrap();
+    assert_eq!(channel.status(), 200);
+    let stolen = lines[2].replace(&format!("watch/{}/", made[1]["id"]), &format!("watch/{}/", made[0]["id"]));
+    refused(server.client.get(stolen).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
+    assert!(!server.get("/api/livetv/m3u?auth=none").send().await.unwrap().text().await.unwrap().contains("token"));
+    for target in ["m3u", "xmltv", "xmltv.gz"] {
+        refused(ask(&format!("/api/livetv/{target}")).await, 401, "UNAUTHORIZED").await;
+        refused(ask(&format!("/api/livetv/{target}?token=hs_x")).await, 401, "UNAUTHORIZED").await;
+    }
+    let id = token["token"]["id"].as_str().unwrap();
+    success(
+        server
+            .ask(Method::DELETE, &format!("/api/livetv/tokens/{id}"))
+            .bearer_auth(&server.token)
+            .send()
+            .await
+            .unwrap(),
+        200,
+    )
+    .await;
+    refused(ask(&format!("/api/livetv/m3u?token={secret}")).await, 401, "UNAUTHORIZED").await;
 }

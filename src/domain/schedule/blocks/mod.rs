@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::Mode;
+use super::order::Pool;
+use super::{Item, Mode};
 
 mod day;
 mod known;
@@ -93,6 +94,17 @@ pub struct Filler {
     pub fallback: Range<u32>,
     /// How long one of `tail` stays away, ms.
     pub cooldown_ms: i64,
+}
+
+impl Blocks {
+    /// Programmes of the longest cycle any of its streams has.
+    pub fn slots(&self, items: &[Item]) -> u64 {
+        let of = |(source, mode): (u32, Mode)| {
+            let range = &self.sources[source as usize].items;
+            Pool { items: &items[range.start as usize..range.end as usize], mode, seed: 0 }.slots()
+        };
+        self.grid.streams().into_iter().map(of).max().unwrap_or(0)
+    }
 }
 
 impl Grid {

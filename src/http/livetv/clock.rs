@@ -1,0 +1,295 @@
+//! What a channel by the clock is made of, as it is sent: layers of blocks, sources, filler (contract section 9).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::request::{self, ItemRequest};
+use crate::domain::channel::{Ask, FillerAsk, Plan};
+use crate::domain::schedule::blocks::{Block, DAY_MINUTES, Grid, Layer, Slot};
+use crate::error::{Error, Result};
+
+const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+
+/// When a broadcast day begins if nobody says, minutes behind midnight.
+const DAY_START: u16 = 5 * 60;
+
+/// How long filler stays away if nobody says, seconds.
+const COOLDOWN_SECONDS: f64 = 1800.0;
+
+const MAX_LAYERS: usize = 64;
+const MAX_BLOCKS: usize = 96;
+const MAX_SLOTS: usize = 64;
+const MAX_SOURCES: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
+
+/// A day by the clock, for `blocks`.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleRequest {
+    /// When a broadcast day begins; `05:00` when absent.
+    day_start: Option<String>,
+    /// Programmes begin at multiples of so many minutes, 0 to 60; 0 (when absent) for as they come.
+    pad_to_minutes: Option<u16>,
+    /// The uppermost first; what one leaves free belongs to those below.
+    #[serde(default)]
+    layers: Vec<LayerRequest>,
+    /// Items by the names that slots know them by.
+    #[serde(default)]
+    sources: BTreeMap<String, Vec<ItemRequest>>,
+}
+
+/// Blocks, and the days on which they hold.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct LayerRequest {
+    /// Every day when absent.
+    when: Option<WhenRequest>,
+    blocks: Vec<BlockRequest>,
+}
+
+/// Days of a layer.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct WhenRequest {
+    /// First day of the season, `MM-DD`.
+    from: Option<String>,
+    /// Its last; may lie behind the turn of the year.
+    to: Option<String>,
+    /// `mon` to `sun`; all when absent.
+    weekdays: Option<Vec<String>>,
+}
+
+/// What begins at a time of day.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct BlockRequest {
+    /// `HH:MM` in the channel's zone.
+    at: String,
+    /// When it ends at the latest, `HH:MM`, filled up to then. When absent: with what it counts, else with the next block.
+    until: Option<String>,
+    slots: Vec<SlotRequest>,
+}
+
+/// What a block airs.
+#[derive(Serialize, Deserialize, ToSchema)]
+pub struct SlotRequest {
+    /// A name of `sources`.
+    source: String,
+    /// As `scheduleMode`; `shuffle` when absent.
+    order: Option<String>,
+    /// 1 to 1000; as many as fit when absent.
+    count: Option<u32>,
+}
+
+/// What is aired between programmes, for `blocks`.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FillerRequest {
+    /// One of these before each programme.
+    #[serde(default)]
+    pre: Vec<ItemRequest>,
+    /// Inside of programmes: not built yet, refused unless empty.
+    #[serde(default)]
+    mid: Vec<ItemRequest>,
+    /// One of these behind each programme.
+    #[serde(default)]
+    post: Vec<ItemRequest>,
+    /// As many of these as fit before the next programme.
+    #[serde(default)]
+    tail: Vec<ItemRequest>,
+    /// What is left then, cut where it must be.
+    #[serde(default)]
+    fallback: Vec<ItemRequest>,
+    /// How long one of `tail` stays away; 1800 when absent.
+    cooldown_seconds: Option<f64>,
+}
+
+impl ScheduleRequest {
+    pub fn plan(self) -> Result<Plan> {
+        let wrong = |field: &str, message: String| Error::field(&format!("schedule.{field}"), message);
+        let day_start = self.day_start.as_deref().map(|text| minutes("schedule.dayStart", text)).transpose()?;
+        let pad_minutes = self.pad_to_minutes.unwrap_or(0);
+        if pad_minutes > 60 {
+            return Err(wrong("padToMinutes", "must be an integer from 0 to 60".to_owned()));
+        }
+        if self.sources.is_empty() || self.sources.len() > MAX_SOURCES {
+            return Err(wrong("sources", format!("must be 1 to {MAX_SOURCES}")));
+        }
+        if self.layers.is_empty() || self.layers.len() > MAX_LAYERS {
+            return Err(wrong("layers", format!("must be 1 to {MAX_LAYERS}")));
+        }
+        let mut sources = Vec::new();
+        for (name, items) in self.sources {
+            let field = format!("schedule.sources.{name}");
+            if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+                return Err(Error::field("schedule.sources", format!("names must be 1 to {MAX_NAME_BYTES} bytes")));
+            }
+            if items.is_empty() {
+                return Err(Error::field(&field, "must not be empty"));
+            }
+            sources.push((name, request::asks(&field, items)?));
+        }
+        let mut grid = Grid { day_start: day_start.unwrap_or(DAY_START), pad_minutes, layers: Vec::new() };
+        for (n, layer) in self.layers.into_iter().enumerate() {
+            grid.layers.push(layer.layer(&format!("schedule.layers[{n}]"), grid.day_start, &sources)?);
+        }
+        Ok(Plan { grid, sources })
+    }
+
+    pub fn of(plan: &Plan) -> Self {
+        let slot = |slot: &Slot| SlotRequest {
+            source: plan.sources[slot.source as usize].0.clone(),
+            order: Some(request::mode_name(slot.order).to_owned()),
+            count: slot.count,
+        };
+        let block = |block: &Block| BlockRequest {
+            at: time(block.at),
+            until: block.until.map(time),
+            slots: block.slots.iter().map(slot).collect(),
+        };
+        let layer = |layer: &Layer| {
+            let named = WEEKDAYS.iter().enumerate().filter(|(n, _)| layer.weekdays & (1 << n) != 0);
+            let weekdays: Vec<String> = named.map(|(_, name)| (*name).to_owned()).collect();
+            let day = |(month, day): (u8, u8)| format!("{month:02}-{day:02}");
+            let when = WhenRequest {
+                from: layer.season.map(|(first, _)| day(first)),
+                to: layer.season.map(|(_, last)| day(last)),
+                weekdays: Some(weekdays).filter(|weekdays| !weekdays.is_empty()),
+            };
+            let always = layer.season.is_none() && layer.weekdays == 0;
+            LayerRequest { when: (!always).then_some(when), blocks: layer.blocks.iter().map(block).collect() }
+        };
+        Self {
+            day_start: Some(time(plan.grid.day_start)),
+            pad_to_minutes: Some(plan.grid.pad_minutes),
+            layers: plan.grid.layers.iter().map(layer).collect(),
+            sources: plan.sources.iter().map(|(name, asks)| (name.clone(), items(asks))).collect(),
+        }
+    }
+}
+
+impl LayerRequest {
+    fn layer(self, field: &str, day_start: u16, sources: &[(String, Vec<Ask>)]) -> Result<Layer> {
+        if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
+            return Err(Error::field(&format!("{field}.blocks"), format!("must be 1 to {MAX_BLOCKS}")));
+        }
+        let (mut season, mut weekdays) = (None, 0);
+        if let Some(when) = self.when {
+            season = match (&when.from, &when.to) {
+                (None, None) => None,
+                (Some(from), Some(to)) => {
+                    Some((date(&format!("{field}.when.from"), from)?, date(&format!("{field}.when.to"), to)?))
+                }
+                _ => return Err(Error::field(&format!("{field}.when"), "must have both from and to, or neither")),
+            };
+            for name in when.weekdays.iter().flatten() {
+                let day = WEEKDAYS.iter().position(|known| known == name);
+                let wrong = || Error::field(&format!("{field}.when.weekdays"), "must be of mon to sun");
+                weekdays |= 1 << day.ok_or_else(wrong)?;
+            }
+        }
+        let mut blocks: Vec<Block> = Vec::new();
+        for (n, block) in self.blocks.into_iter().enumerate() {
+            let field = format!("{field}.blocks[{n}]");
+            let block = block.block(&field, day_start, sources)?;
+            if blocks.iter().any(|other| other.at == block.at) {
+                return Err(Error::field(&format!("{field}.at"), "is there twice in this layer"));
+            }
+            blocks.push(block);
+        }
+        Ok(Layer { season, weekdays, blocks })
+    }
+}
+
+impl BlockRequest {
+    fn block(self, field: &str, day_start: u16, sources: &[(String, Vec<Ask>)]) -> Result<Block> {
+        let at = minutes(&format!("{field}.at"), &self.at)?;
+        let until = self.until.as_deref().map(|text| minutes(&format!("{field}.until"), text)).transpose()?;
+        // Minutes of the broadcast day, which ends with its last.
+        let into = |minutes: u16| (minutes + DAY_MINUTES - day_start) % DAY_MINUTES;
+        if until.is_some_and(|until| into(until) != 0 && into(until) <= into(at)) {
+            return Err(Error::field(&format!("{field}.until"), "must be later in the broadcast day than at"));
+        }
+        if self.slots.is_empty() || self.slots.len() > MAX_SLOTS {
+            return Err(Error::field(&format!("{field}.slots"), format!("must be 1 to {MAX_SLOTS}")));
+        }
+        let mut slots = Vec::new();
+        for (n, slot) in self.slots.into_iter().enumerate() {
+            let field = format!("{field}.slots[{n}]");
+            let source = sources.iter().position(|(name, _)| *name == slot.source);
+            let source = source.ok_or_else(|| Error::field(&format!("{field}.source"), "must be one of sources"))?;
+            let order = slot.order.as_deref().unwrap_or("shuffle");
+            let order = request::order(order)
+                .ok_or_else(|| Error::field(&format!("{field}.order"), "must be a scheduleMode other than blocks"))?;
+            if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
+                return Err(Error::field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
+            }
+            slots.push(Slot { source: source as u32, order, count: slot.count });
+        }
+        Ok(Block { at, until, slots })
+    }
+}
+
+impl FillerRequest {
+    pub fn ask(self) -> Result<FillerAsk> {
+        if !self.mid.is_empty() {
+            return Err(Error::field("filler.mid", "is not in this version"));
+        }
+        let cooldown = self.cooldown_seconds.unwrap_or(COOLDOWN_SECONDS);
+        if !(0.0..=86_400.0).contains(&cooldown) {
+            return Err(Error::field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
+        }
+        let mut ask = FillerAsk {
+            pre: request::asks("filler.pre", self.pre)?,
+            post: request::asks("filler.post", self.post)?,
+            tail: request::asks("filler.tail", self.tail)?,
+            fallback: request::asks("filler.fallback", self.fallback)?,
+            cooldown_ms: 0,
+        };
+        if ask != FillerAsk::default() {
+            ask.cooldown_ms = (cooldown * 1000.0) as i64;
+        }
+        Ok(ask)
+    }
+
+    pub fn of(ask: &FillerAsk) -> Self {
+        Self {
+            pre: items(&ask.pre),
+            mid: Vec::new(),
+            post: items(&ask.post),
+            tail: items(&ask.tail),
+            fallback: items(&ask.fallback),
+            cooldown_seconds: Some(ask.cooldown_ms as f64 / 1000.0),
+        }
+    }
+}
+
+fn items(asks: &[Ask]) -> Vec<ItemRequest> {
+    asks.iter().map(ItemRequest::of).collect()
+}
+
+/// `HH:MM` as minutes behind midnight.
+fn minutes(field: &str, text: &str) -> Result<u16> {
+    let parts = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2);
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
+    let time = parts.and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
+    match time {
+        Some((hour, minute)) if hour < 24 && minute < 60 => Ok(hour * 60 + minute),
+        _ => Err(Error::field(field, "must be a time of day, e.g. 20:15")),
+    }
+}
+
+fn time(minutes: u16) -> String {
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// `MM-DD` of any year.
+fn date(field: &str, text: &str) -> Result<(u8, u8)> {
+    let wrong = || Error::field(field, "must be a day of the year, e.g. 12-24");
+    // A leap year: it has every day.
+    let date: jiff::civil::Date = format!("2024-{text}").parse().map_err(|_| wrong())?;
+    match text.len() {
+        5 => Ok((date.month() as u8, date.day() as u8)),
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Channels by the clock: what they were asked to be made of, found and measured.
+
+use std::ops::Range;
+
+use crate::domain::channel::{Ask, Channel, FillerAsk, Output, Plan};
+use crate::domain::schedule::blocks::{Blocks, Filler, Source};
+use crate::domain::schedule::cut::{Look, steps};
+use crate::domain::schedule::{Item, Mode, itemize};
+use crate::error::{Error, Result};
+use crate::service::Service;
+
+/// Files of one channel at most.
+const MAX_FILES: usize = 5000;
+
+/// What the slate is called where filler is named.
+const SLATE: &str = "Back soon";
+
+/// Longer than any broadcast day, ms: a slate never ends before it is taken away.
+const SLATE_MS: i64 = 48 * 3600 * 1000;
+
+/// The plan and the filler a channel is to have. Those of another mode have none.
+///
+/// # Errors
+/// `VALIDATION_ERROR` for a plan that is missing, or that nobody would go by.
+pub(super) fn asked(
+    before: Option<&Channel>,
+    plan: Option<Plan>,
+    filler: Option<FillerAsk>,
+    mode: Mode,
+) -> Result<(Option<Plan>, FillerAsk)> {
+    if mode != Mode::Blocks {
+        return match (plan, filler) {
+            (Some(_), _) => Err(Error::field("schedule", "needs the scheduleMode blocks")),
+            (None, Some(filler)) if filler != FillerAsk::default() => {
+                Err(Error::field("filler", "needs the scheduleMode blocks"))
+            }
+            _ => Ok((None, FillerAsk::default())),
+        };
+    }
+    let plan = plan.or_else(|| before.and_then(|before| before.plan.clone()));
+    let plan = plan.ok_or_else(|| Error::field("schedule", "is missing"))?;
+    let filler = filler.or_else(|| before.map(|before| before.filler.clone()));
+    Ok((Some(plan), filler.unwrap_or_default()))
+}
+
+impl Service {
+    /// The items of a plan with its filler, each with its length, and where each kind lies among them.
+    ///
+    /// # Errors
+    /// Those of [`Self::channel_items`]; `VALIDATION_ERROR` for too many.
+    pub(super) async fn block_items(
+        &self,
+        plan: &Plan,
+        filler: &FillerAsk,
+        zone: &str,
+        output: &Output,
+        skip_invalid: bool,
+    ) -> Result<(Vec<Item>, Blocks)> {
+        let mut items: Vec<Item> = Vec::new();
+        let mut sources = Vec::new();
+        for (name, asks) in &plan.sources {
+            sources.push(Source {
+                name: name.clone(),
+                items: self.add_items(&mut items, asks, output, skip_invalid).await?,
+            });
+        }
+        let content = items.len() as u32;
+        let found = Filler {
+            pre: self.add_items(&mut items, &filler.pre, output, skip_invalid).await?,
+            post: self.add_items(&mut items, &filler.post, output, skip_invalid).await?,
+            tail: self.add_items(&mut items, &filler.tail, output, skip_invalid).await?,
+            fallback: self.add_items(&mut items, &filler.fallback, output, skip_invalid).await?,
+            cooldown_ms: filler.cooldown_ms,
+        };
+        let slate = items.len() as u32;
+        items.push(Item {
+            id: 0,
+            path: String::new(),
+            title: SLATE.to_owned(),
+            duration_ms: SLATE_MS,
+            weight: 1,
+            cut: steps(SLATE_MS as f64 / 1000.0),
+            look: Look::default(),
+        });
+        itemize(&mut items);
+        let begin = vec![0; plan.grid.streams().len()];
+        let grid = plan.grid.clone();
+        Ok((items, Blocks { zone: zone.to_owned(), grid, sources, filler: found, content, slate, begin }))
+    }
+
+    async fn add_items(
+        &self,
+        items: &mut Vec<Item>,
+        asks: &[Ask],
+        output: &Output,
+        skip_invalid: bool,
+    ) -> Result<Range<u32>> {
+        let from = items.len() as u32;
+        if !asks.is_empty() {
+            items.extend(self.channel_items(asks, output, skip_invalid).await?);
+        }
+        if items.len() > MAX_FILES {
+            return Err(Error::field("schedule.sources", format!("hold more than {MAX_FILES} files with the filler")));
+        }
+        Ok(from..items.len() as u32)
+    }
+}

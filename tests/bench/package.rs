@@ -86,12 +86,16 @@ fn view(peer: &Peer, film: &Path) -> Viewing {
     let started: serde_json::Value = serde_json::from_str(&started).expect("an answer in JSON");
     assert_eq!(started["decision"]["video"], "copy", "{started}");
     let playlist_url = started["playlistUrl"].as_str().expect("a session has a playlist");
-    let playlist = text(ask("GET", playlist_url, ""));
     let base = playlist_url.rsplit_once('/').expect("it lies in a folder").0;
+    let named = |playlist: String| -> Vec<String> {
+        let names = playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        names.map(|name| if name.starts_with('/') { name.to_owned() } else { format!("{base}/{name}") }).collect()
+    };
+    let media = named(text(ask("GET", playlist_url, ""))).remove(0);
+    let segments = named(text(ask("GET", &media, "")));
     let (mut first, mut bytes) = (0.0, 0);
-    for name in playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
-        let target = if name.starts_with('/') { name.to_owned() } else { format!("{base}/{name}") };
-        let mut socket = ask("GET", &target, "");
+    for target in &segments {
+        let mut socket = ask("GET", target, "");
         let (len, mut left) = head(&mut socket).expect("the server answers");
         while left > 0 {
             left -= drain(&socket, left).expect("the answer is whole");

@@ -15,7 +15,7 @@ fn items(count: usize, salt: u64) -> Vec<Item> {
         let length = 3.0 + (salt.wrapping_mul(n as u64 + 7) % 600) as f64 / 7.0;
         let grid = match n % 3 {
             0 => Grid::frames(FrameRate { num: 24_000, den: 1001 }, 2.0, length),
-            1 => Grid::keyframes(&(1..60).map(|k| k * 225_000 + k % 3 * 40_000).collect::<Vec<_>>(), 2.0, length),
+            1 => Grid::keyframes(&(1..240).map(|k| k * 45_000 + k % 3 * 10_000).collect::<Vec<_>>(), 2.0, length),
             _ => Grid::steps(2.0, length),
         };
         let look = Look { height: if salt.is_multiple_of(2) { 720 } else { 360 + n as u32 }, ..Look::default() };

@@ -40,8 +40,13 @@ async function request(method, path, { body, query, keepalive, signal, extra } =
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
+  const ask = () => fetch(url, { method, headers, keepalive, signal, body: body && JSON.stringify(body) });
   try {
-    answer = await fetch(url, { method, headers, keepalive, signal, body: body && JSON.stringify(body) });
+    // What only reads is asked once more: a connection that was kept may have ended meanwhile.
+    answer = await ask().catch((cause) => {
+      if (method !== "GET" || cause.name === "AbortError") throw cause;
+      return new Promise((resolve) => setTimeout(resolve, 300)).then(ask);
+    });
   } catch (cause) {
     if (cause.name === "AbortError") throw cause;
     throw new ApiError("OFFLINE", "The server does not answer. Is it still running?");

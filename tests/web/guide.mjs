@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { until } from "./program.mjs";
 
-const MANY = 200;
+const MANY = 60;
 
 export async function guide(kit) {
   const { page, server, step, press } = kit;
@@ -57,7 +57,7 @@ export async function guide(kit) {
     await press("ArrowLeft");
     await until("and back", async () => (await cell()).label === before);
     for (let n = 0; n < 12; n += 1) await press("PageDown");
-    await until("far down", async () => Number((await cell()).label.match(/Channel (\d+)$/)?.[1]) > 40);
+    await until("far down", async () => Number((await cell()).label.match(/Channel (\d+)$/)?.[1]) > 30);
     const took = await page.evaluate(() => new Promise((resolve) => {
       const began = performance.now();
       document.addEventListener("focusin", () => resolve(performance.now() - began), { once: true });

@@ -25,8 +25,9 @@ const browser = await chromium.launch({
     "--disable-component-update", "--disable-sync", "--mute-audio", "--autoplay-policy=no-user-gesture-required"],
 });
 let failed = false;
+let first = null;
 try {
-  const first = await kit({ browser, server, shots });
+  first = await kit({ browser, server, shots });
   await setUp(first);
   const another = (name, viewport) => kit({ browser, server, shots, name, viewport });
   for (const screen of [films, books, home, guide, live, access, account]) {
@@ -37,6 +38,7 @@ try {
 } catch (fault) {
   failed = true;
   console.error(fault);
+  console.error(`--- the page said:\n${first?.faults.join("\n")}`);
   console.error(`--- the program said:\n${server.said()}`);
 } finally {
   await browser.close();

@@ -64,6 +64,28 @@ export async function live(kit) {
     await on("901 Live 1");
     await playing("video");
   });
+
+  await step("live-many-changes", async () => {
+    const memory = await page.context().newCDPSession(page);
+    const used = async () => {
+      await memory.send("HeapProfiler.collectGarbage");
+      return (await memory.send("Runtime.getHeapUsage")).usedSize / 1e6;
+    };
+    const change = async (times) => {
+      for (let n = 0; n < times; n += 1) {
+        await press("PageUp");
+        await page.waitForTimeout(30);
+      }
+      await playing("video");
+    };
+    await change(20); // What is loaded once is loaded by then.
+    const [before, elements] = [await used(), await page.locator("*").count()];
+    await change(200);
+    const after = await used();
+    console.log(`ok 200 changes of channel: ${before.toFixed(1)} MB before, ${after.toFixed(1)} MB after`);
+    assert.ok(after < before + 3, `memory grew from ${before} to ${after} MB`);
+    assert.equal(await page.locator("*").count(), elements);
+  });
   await press("Escape");
   await page.locator("[data-row=on-now] .tile").first().waitFor();
 }

@@ -50,7 +50,7 @@ impl Producers {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn warm(&self) -> Result<()> {
-        if self.backend != Backend::Ffmpeg {
+        if self.backend == Backend::Gstreamer {
             let _ = self.native().await;
         }
         self.ffmpeg().await.map(|_| ())

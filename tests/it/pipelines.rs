@@ -8,8 +8,8 @@ use hearthcast::engine::gst::{gallery, text, trials};
 #[test]
 fn every_pipeline_is_built_with_every_encoder_that_works_here() {
     elements::missing().unwrap();
-    let working: Vec<_> = trials().iter().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| *slot).collect();
-    assert!(working.contains(&gallery::everyday()), "{:?}", trials());
+    let working: Vec<_> = trials().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| slot).collect();
+    assert!(working.contains(&gallery::everyday()), "{:?}", trials().collect::<Vec<_>>());
     for slot in working {
         for text in text::ALL {
             gallery::graph(text.name, slot).expect("a name of the list").unwrap();

@@ -57,7 +57,7 @@ impl Native {
             }
         }
         // Here, where it may block, and not at the first start.
-        slots::trials();
+        slots::chosen("libx264").ok_or("no H.264 encoder of GStreamer works")?;
         let (major, minor, micro, _) = gstreamer::version();
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),

@@ -46,7 +46,7 @@ macro_rules! slot {
 }
 
 /// Ranked: hardware before software, which leaves the processor to the other viewers.
-pub const SLOTS: [Slot; 7] = [
+pub static SLOTS: [Slot; 7] = [
     slot!("nvh264enc", "h264_nvenc", true, "NV12", ("max-bitrate", 1), Some("gop-size")),
     slot!("qsvh264enc", "h264_qsv", true, "NV12", ("bitrate", 1), Some("gop-size")),
     slot!("vah264enc", "h264_vaapi", true, "NV12", ("bitrate", 1), Some("key-int-max")),
@@ -59,16 +59,25 @@ pub const SLOTS: [Slot; 7] = [
 /// What became of the trial of an encoder: nothing, or why it cannot be used.
 pub type Trial = Result<(), String>;
 
-/// Every encoder's trial, in the order of rank; made once in the life of this process. Blocks for up to 8 s each.
-pub fn trials() -> &'static [(&'static Slot, Trial)] {
-    static TRIALS: OnceLock<Vec<(&'static Slot, Trial)>> = OnceLock::new();
-    TRIALS.get_or_init(|| SLOTS.iter().map(|slot| (slot, slot.trial())).collect())
+/// Trials made so far, by rank.
+static TRIALS: [OnceLock<Trial>; SLOTS.len()] = [const { OnceLock::new() }; SLOTS.len()];
+
+/// Every encoder's trial, in the order of rank; each is made once in the life of this process. Blocks for up to 8 s each.
+pub fn trials() -> impl Iterator<Item = (&'static Slot, &'static Trial)> {
+    SLOTS.iter().zip(&TRIALS).map(|(slot, trial)| (slot, trial.get_or_init(|| slot.trial())))
 }
 
 /// The encoder used where a plan names `planned` (as ffmpeg does): the same one where it works, else the best that does.
+/// Tries no more of them than it must.
 pub(super) fn chosen(planned: &str) -> Option<&'static Slot> {
-    let works = || trials().iter().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| *slot);
-    works().find(|slot| slot.plan == planned).or_else(|| works().next())
+    let same = |slot: &&Slot| slot.plan == planned;
+    let ranked = SLOTS.iter().filter(same).chain(SLOTS.iter().filter(|slot| !same(slot)));
+    let works = |slot: &&Slot| {
+        let rank = SLOTS.iter().position(|other| other == *slot).unwrap_or(0);
+        TRIALS[rank].get_or_init(|| slot.trial()).is_ok()
+    };
+    let mut ranked = ranked;
+    ranked.find(works)
 }
 
 impl Slot {

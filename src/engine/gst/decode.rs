@@ -16,6 +16,9 @@ use crate::engine::source::Source;
 /// Longest wait for the first sample after opening or seeking. A file with one keyframe an hour must be decoded from there.
 const DEADLINE: Duration = Duration::from_secs(15);
 
+/// When a seek that brought nothing is made once more: one in some hundred was lost before (measured).
+const AGAIN: Duration = Duration::from_secs(4);
+
 /// The decoder of one stream.
 #[derive(Debug)]
 pub(super) struct Decoder {
@@ -24,13 +27,15 @@ pub(super) struct Decoder {
     stage: Stage,
     seek: Option<gst::ClockTime>,
     since: Instant,
+    /// Something came; until then the deadline counts.
+    heard: bool,
+    again: bool,
     what: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Opening,
-    Seeking,
     Running,
     Ended,
 }
@@ -67,7 +72,8 @@ impl Decoder {
         );
         let seek = (at > 0.0).then(|| gst::ClockTime::from_nseconds((at * 1e9) as u64));
         let what = if picture { "picture" } else { "sound" };
-        Ok(Self { live, out, stage: Stage::Opening, seek, since: Instant::now(), what })
+        let (stage, since) = (Stage::Opening, Instant::now());
+        Ok(Self { live, out, stage, seek, since, heard: false, again: false, what })
     }
 
     /// Sets what is left to be set, then starts.
@@ -87,22 +93,35 @@ impl Decoder {
             moved = true;
             match (said, self.stage) {
                 (Said::Fault(text), _) => return Err(RunError::Decode(format!("{}: {text}", self.what))),
-                (Said::Settled, Stage::Opening) => {
-                    self.live.seek(self.seek.unwrap_or(gst::ClockTime::ZERO))?;
-                    (self.stage, self.since) = (Stage::Seeking, Instant::now());
-                }
-                (Said::Settled, Stage::Seeking) => {
-                    self.live.go(gst::State::Playing)?;
-                    self.stage = Stage::Running;
-                }
+                (Said::Settled, Stage::Opening) => self.seek()?,
                 _ => {}
             }
         }
-        let settling = matches!(self.stage, Stage::Opening | Stage::Seeking);
-        if settling && self.since.elapsed() > DEADLINE {
-            return Err(RunError::Decode(format!("no {} within {} s", self.what, DEADLINE.as_secs())));
+        // The message is not to be relied on.
+        if self.stage == Stage::Opening && self.live.rests() {
+            self.seek()?;
+        }
+        if !self.heard && self.stage != Stage::Ended {
+            let waited = self.since.elapsed();
+            if waited > DEADLINE {
+                let (what, standing) = (self.what, self.standing());
+                return Err(RunError::Decode(format!("no {what} within {} s of {standing}", DEADLINE.as_secs())));
+            }
+            if waited > AGAIN && !self.again && self.seek.is_some() && self.stage == Stage::Running {
+                tracing::warn!(what = self.what, "a seek brought nothing and is made again");
+                self.again = true;
+                self.seek()?;
+            }
         }
         Ok(moved)
+    }
+
+    /// Flushes what there is and goes on from the place wanted; nothing that was there before can be heard after.
+    fn seek(&mut self) -> Result<(), RunError> {
+        self.live.seek(self.seek.unwrap_or(gst::ClockTime::ZERO))?;
+        self.live.go(gst::State::Playing)?;
+        self.stage = Stage::Running;
+        Ok(())
     }
 
     /// How far it has come, for the log.
@@ -113,7 +132,7 @@ impl Decoder {
     /// The next sample, when there is one.
     pub(super) fn hear(&mut self) -> Result<Heard, RunError> {
         match self.stage {
-            Stage::Opening | Stage::Seeking => return Ok(Heard::Nothing),
+            Stage::Opening => return Ok(Heard::Nothing),
             Stage::Ended => return Ok(Heard::End),
             Stage::Running => {}
         }
@@ -124,6 +143,7 @@ impl Decoder {
             }
             return Ok(Heard::Nothing);
         };
+        self.heard = true;
         let at = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time(&sample, pts));
         let at = at.ok_or_else(|| RunError::Decode(format!("{} without a time", self.what)))?;
         Ok(Heard::Sample(sample, at))

@@ -69,6 +69,14 @@ impl Live {
         })
     }
 
+    /// Whether it has come to rest in PAUSED, its sinks filled.
+    pub(super) fn rests(&self) -> bool {
+        let (change, now, pending) = self.pipeline.state(gst::ClockTime::ZERO);
+        change == Ok(gst::StateChangeSuccess::Success)
+            && now == gst::State::Paused
+            && pending == gst::State::VoidPending
+    }
+
     /// Seeks to the keyframe at or before `at`.
     pub(super) fn seek(&self, at: gst::ClockTime) -> Result<(), RunError> {
         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;

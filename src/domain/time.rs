@@ -52,7 +52,56 @@ pub fn instant(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
+/// The same of unix milliseconds, without what a calendar of all zones costs: a guide holds many.
+pub fn instant_of(ms: i64) -> String {
+    let (day, rest) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) as u32);
+    let (year, month, date) = civil(day);
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let mut put = |at: usize, value: u32| {
+        text[at] = b'0' + (value / 10 % 10) as u8;
+        text[at + 1] = b'0' + (value % 10) as u8;
+    };
+    put(0, year / 100);
+    put(2, year % 100);
+    put(5, month);
+    put(8, date);
+    put(11, rest / 3_600_000);
+    put(14, rest / 60_000 % 60);
+    put(17, rest / 1000 % 60);
+    put(21, rest % 100);
+    text[20] = b'0' + (rest / 100 % 10) as u8;
+    std::str::from_utf8(&text).unwrap_or_default().to_owned()
+}
+
+/// Year, month and day of a day counted from 1970, by the calendar of years that begin in March, so that the day that
+/// may lack is the last.
+pub fn civil(day: i64) -> (u32, u32, u32) {
+    // Days since 1 March of the year 0; an era is 400 years.
+    let day = (day + 719_468).clamp(0, 3_652_425);
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    ((era * 400 + year + next) as u32, month as u32, date as u32)
+}
+
 /// Seconds rounded to 1 ms, as the contract sends them.
 pub fn round_ms(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_those_of_the_calendar() {
+        // Years 0 to 9999, at steps that meet every hour, day and month.
+        for ms in (-62_135_596_800_000..253_370_764_800_000i64).step_by(86_399_977 * 331) {
+            let expected = instant(jiff::Timestamp::from_millisecond(ms).unwrap());
+            assert_eq!(instant_of(ms), expected);
+        }
+    }
 }

@@ -7,6 +7,8 @@ mod bytes;
 /// A disk that fills up.
 #[path = "../it/kit/disk.rs"]
 mod disk;
+/// XMLTV and JSON of a thousand channels, beside quick-xml and serde_json.
+mod guide;
 /// Kill -9 and damage, two hundred times.
 mod kept;
 /// What the tests of the server know of killing it.
@@ -28,13 +30,14 @@ mod session;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 6] = [
+    let rows: [(&str, fn()); 7] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
         ("package", package::run),
         ("progress", progress::run),
         ("kept", kept::run),
+        ("guide", guide::run),
     ];
     for (name, run) in rows {
         if asked.is_empty() || asked.iter().any(|row| row == name) {

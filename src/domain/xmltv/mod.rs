@@ -16,7 +16,8 @@ use crate::domain::schedule::Item;
 
 mod text;
 
-use text::{escape, stamp};
+use text::escape;
+pub use text::stamp;
 
 /// How to write it.
 #[derive(Clone, Debug)]

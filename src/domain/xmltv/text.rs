@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::domain::time::civil;
+
 /// Writes text so that it means itself, without the characters XML 1.0 (section 2.2) has no way to write.
 pub fn escape(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
@@ -60,20 +62,6 @@ pub fn stamp(out: &mut Vec<u8>, at_ms: i64, zone: Option<&TimeZone>) {
         text[15] = b'-';
     }
     out.extend_from_slice(&text);
-}
-
-/// Year, month and day of a day counted from 1970, by the calendar of years that begin in March, so that the day that
-/// may lack is the last.
-fn civil(day: i64) -> (u32, u32, u32) {
-    // Days since 1 March of the year 0; an era is 400 years.
-    let day = (day + 719_468).clamp(0, 3_652_425);
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    ((era * 400 + year + next) as u32, month as u32, date as u32)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::view::logo_url;
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{Entries, Entry};
-use crate::domain::time::{instant, round_ms};
+use crate::domain::time::{instant, instant_of, round_ms};
 use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{Outcome, Validators};
@@ -223,7 +223,7 @@ fn seconds(ms: i64) -> f64 {
 }
 
 fn at(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map(instant).unwrap_or_default()
+    instant_of(ms)
 }
 
 impl GuideEntry {

@@ -1,0 +1,290 @@
+//! The guide of many channels: XMLTV beside quick-xml's event writer, JSON beside serde_json alone, over the same
+//! entries; memory, and what an unchanged guide costs.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::channel::{Ask, Channel};
+use hearthcast::domain::library::Root;
+use hearthcast::domain::lineup::Naming;
+use hearthcast::domain::schedule::Mode;
+use hearthcast::domain::xmltv::{self, Programmes, Style, stamp};
+use hearthcast::service::Service;
+use hearthcast::service::channels::Change;
+use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+
+const CHANNELS: usize = 1000;
+const ITEMS: usize = 100;
+const DAYS: i64 = 14;
+const ROUNDS: usize = 7;
+const REPEATS: usize = 200;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Bytes written before they are handed on, as the server does.
+const PIECE: usize = 64 * 1024;
+
+/// What one entry of XMLTV says.
+struct Spoken {
+    start_ms: i64,
+    end_ms: i64,
+    channel: String,
+    title: String,
+    subtitle: Option<String>,
+    description: String,
+    category: String,
+    seconds: i64,
+    episode: Option<(u32, u32)>,
+}
+
+/// An entry of the JSON guide, as it is sent.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    id: String,
+    channel_id: u32,
+    title: String,
+    description: String,
+    start: String,
+    end: String,
+    icon_url: String,
+    subtitle: Option<String>,
+    season: Option<u32>,
+    episode: Option<u32>,
+    year: Option<u32>,
+    categories: Vec<String>,
+    rating: Option<String>,
+    duration_seconds: f64,
+    media_path: String,
+    is_filler: bool,
+    is_live: bool,
+    catchup_url: Option<String>,
+}
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let service = lineup(folder.path()).await;
+        build(&service);
+        serve(service).await;
+    });
+}
+
+/// A thousand channels, each with a hundred titles of one sound of 45 minutes.
+async fn lineup(folder: &Path) -> Arc<Service> {
+    let path = folder.join("sound.mka");
+    let made = std::process::Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", "anullsrc=sample_rate=8000:channel_layout=mono", "-t", "2700"])
+        .args(["-c:a", "libopus", "-b:a", "6k"])
+        .arg(&path)
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+    let state = folder.join("state");
+    let mut config = Config::new(state.clone(), state.join("cache"));
+    config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
+    let service = Service::open(config).expect("the service opens");
+    let began = Instant::now();
+    for n in 0..CHANNELS {
+        let ask = |item: usize| Ask {
+            path: path.to_str().expect("plain text").to_owned(),
+            recursive: false,
+            title: Some(format!("The Show of {n} S{:02}E{:02} What happened & why", 1 + item / 10, 1 + item % 10)),
+            weight: 1,
+        };
+        let change = Change {
+            name: Some(format!("Channel {n}")),
+            mode: Some(Mode::Shuffle),
+            seed: Some(n as u64),
+            category: Some("Series".to_owned()),
+            description: Some("Made of the library, all day and all night".to_owned()),
+            start_at: "2026-01-01T00:00:00Z".parse().ok(),
+            asks: Some((0..ITEMS).map(ask).collect()),
+            ..Change::default()
+        };
+        service.add_channel(change).await.expect("a channel can be made");
+    }
+    println!("{CHANNELS} channels of {ITEMS} items made in {:.1} s", began.elapsed().as_secs_f64());
+    service
+}
+
+/// XMLTV of two weeks without a server, and the same by quick-xml, in turns.
+fn build(service: &Service) {
+    let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
+    let (from, to) = (midnight, midnight + DAYS * DAY_MS);
+    let style = Style { base: "http://tv:8470".to_owned(), naming: Naming::Stable, local: false, lcn: false };
+    let (mut ours, mut theirs, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
+    for _ in 0..ROUNDS {
+        // Copies know nothing of the orders that were worked out before.
+        let channels: Vec<Arc<Channel>> =
+            service.channels.all().iter().map(|channel| Arc::new((**channel).clone())).collect();
+        let began = Instant::now();
+        bytes.0 = whole(&channels, from, to, &style);
+        ours.push(began.elapsed());
+        let spoken = spoken(&channels, from, to);
+        count = spoken.len();
+        let began = Instant::now();
+        bytes.1 = by_events(&spoken);
+        theirs.push(began.elapsed());
+    }
+    let (ours, theirs) = (median(ours), median(theirs));
+    println!("| XMLTV, {CHANNELS} channels, {DAYS} days | ms | MiB | / quick-xml |\n|---|---|---|---|");
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    println!("| ours, cold, schedule included | {ours:.0} | {:.0} | {:.2} |", mib(bytes.0), ours / theirs);
+    println!("| quick-xml events, {count} entries given | {theirs:.0} | {:.0} | 1 |", mib(bytes.1));
+}
+
+/// Bytes of all pieces; each is forgotten when it is full, as one that was sent.
+fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &Style) -> usize {
+    let (mut out, mut bytes) = (Vec::with_capacity(2 * PIECE), 0);
+    xmltv::head(&mut out);
+    channels.iter().for_each(|channel| xmltv::channel(&mut out, channel, style));
+    for channel in channels {
+        let mut programmes = Programmes::new(channel.clone(), from, to, style);
+        while programmes.write(&mut out) {
+            if out.len() >= PIECE {
+                bytes += out.len();
+                out.clear();
+            }
+        }
+    }
+    bytes + out.len()
+}
+
+fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
+    let of = |channel: &Arc<Channel>| -> Vec<Spoken> {
+        let entries = channel.guide(from, to).map(|entry| Spoken {
+            start_ms: entry.programme.start_ms,
+            end_ms: entry.programme.end_ms,
+            channel: channel.tvg_id.clone(),
+            title: entry.name.title.to_owned(),
+            subtitle: entry.name.subtitle.map(str::to_owned),
+            description: channel.face.description.clone(),
+            category: channel.face.category.clone(),
+            seconds: (entry.item.duration_ms + 500) / 1000,
+            episode: entry.name.season.zip(entry.name.episode),
+        });
+        entries.collect()
+    };
+    channels.iter().flat_map(of).collect()
+}
+
+/// The same document by quick-xml's event writer, with our way of writing times.
+fn by_events(entries: &[Spoken]) -> usize {
+    let mut writer = quick_xml::Writer::new(Vec::with_capacity(PIECE));
+    let time = |ms: i64| {
+        let mut text = Vec::with_capacity(20);
+        stamp(&mut text, ms, None);
+        String::from_utf8(text).expect("digits")
+    };
+    for entry in entries {
+        let mut programme = BytesStart::new("programme");
+        programme.push_attribute(("start", time(entry.start_ms).as_str()));
+        programme.push_attribute(("stop", time(entry.end_ms).as_str()));
+        programme.push_attribute(("channel", entry.channel.as_str()));
+        let mut put = |event: Event<'_>| writer.write_event(event).expect("memory takes it");
+        put(Event::Start(programme));
+        let mut element = |start: BytesStart<'_>, text: &str| {
+            let name = String::from_utf8(start.name().as_ref().to_vec()).expect("a name");
+            put(Event::Start(start));
+            put(Event::Text(BytesText::new(text)));
+            put(Event::End(BytesEnd::new(name)));
+        };
+        element(BytesStart::new("title"), &entry.title);
+        if let Some(subtitle) = &entry.subtitle {
+            element(BytesStart::new("sub-title"), subtitle);
+        }
+        element(BytesStart::new("desc"), &entry.description);
+        element(BytesStart::new("category"), &entry.category);
+        let length = BytesStart::new("length").with_attributes([("units", "seconds")]);
+        element(length, &entry.seconds.to_string());
+        if let Some((season, episode)) = entry.episode {
+            let system = |name| BytesStart::new("episode-num").with_attributes([("system", name)]);
+            element(system("onscreen"), &format!("S{season:02}E{episode:02}"));
+            element(system("xmltv_ns"), &format!("{}.{}.", season - 1, episode - 1));
+        }
+        put(Event::Empty(BytesStart::new("previously-shown")));
+        put(Event::End(BytesEnd::new("programme")));
+    }
+    writer.into_inner().len()
+}
+
+/// Over HTTP: the whole guides, what they take of memory, and a guide that is known already.
+async fn serve(service: Arc<Service>) {
+    let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let base = format!("http://{}/api/livetv", listener.local_addr().expect("bound"));
+    let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));
+    let client = reqwest::Client::new();
+    let ask = |target: &str| client.get(format!("{base}{target}")).bearer_auth(&token);
+    println!("| over HTTP, client in the same process | ms | MiB | memory above idle, MiB |\n|---|---|---|---|");
+    for (name, target, packed) in [
+        ("XMLTV", "/xmltv?days=13&prevDays=0", false),
+        ("XMLTV, gzip", "/xmltv?days=13&prevDays=0", true),
+        ("M3U", "/m3u", false),
+        ("EPG JSON, 24 h", "/epg", false),
+    ] {
+        let (mut times, mut bytes, mut above) = (Vec::new(), 0, 0.0f64);
+        for _ in 0..3 {
+            let idle = reset_peak();
+            let began = Instant::now();
+            let request = if packed { ask(target).header("accept-encoding", "gzip") } else { ask(target) };
+            let mut answer = request.send().await.expect("an answer");
+            assert_eq!(answer.status(), 200);
+            bytes = 0;
+            while let Some(piece) = answer.chunk().await.expect("a body") {
+                bytes += piece.len();
+            }
+            times.push(began.elapsed());
+            above = above.max(memory("VmHWM:") - idle);
+        }
+        let mib = bytes as f64 / f64::from(1 << 20);
+        println!("| {name} | {:.0} | {mib:.1} | {above:.1} |", median(times));
+    }
+    for target in ["/xmltv?days=13&prevDays=0", "/epg?from=2026-02-01&to=2026-02-02"] {
+        let etag = ask(target).send().await.expect("an answer").headers()["etag"].clone();
+        let mut times = Vec::new();
+        for _ in 0..REPEATS {
+            let began = Instant::now();
+            let answer = ask(target).header("if-none-match", &etag).send().await.expect("an answer");
+            assert_eq!(answer.status(), 304);
+            times.push(began.elapsed());
+        }
+        println!("| {target} again, 304 | {:.2} | | |", median(times));
+    }
+    let guide: serde_json::Value = ask("/epg").send().await.expect("an answer").json().await.expect("JSON");
+    let entries: Vec<Sent> = serde_json::from_value(guide["entries"].clone()).expect("entries as they are sent");
+    let mut out = Vec::new();
+    let times = (0..ROUNDS).map(|_| {
+        out.clear();
+        let began = Instant::now();
+        serde_json::to_writer(&mut out, &entries).expect("memory takes it");
+        out.flush().expect("memory takes it");
+        began.elapsed()
+    });
+    println!("| serde_json alone, the same {} entries | {:.1} | | |", entries.len(), median(times.collect()));
+    server.abort();
+}
+
+/// Lets the peak begin anew; what is in memory now, MiB.
+fn reset_peak() -> f64 {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    memory("VmRSS:")
+}
+
+fn memory(field: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field of every process");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1000.0
+}

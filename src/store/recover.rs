@@ -7,12 +7,17 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::commit::free_bytes;
 use super::index::{Held, Index};
 use super::journal::{self, Appender, Reading, Slot, Unreadable};
 use super::tail::{self, Tail};
 use super::tree::Tree;
 use super::{migrate, quarantine, rewrite, unusable};
 use crate::error::{Error, Result};
+
+/// Disk space without which nothing is opened, bytes: sled writes when it opens, and an index that cannot be opened for
+/// want of space is not a damaged one.
+const NEEDED: u64 = 4 << 20;
 
 /// A state that was opened and found whole, or made whole.
 pub struct Opened {
@@ -33,6 +38,10 @@ pub struct Opened {
 pub fn open(dir: &Path) -> Result<Opened> {
     let failed = |cause: io::Error| unusable(dir, cause);
     let folder = dir.join("db");
+    let free = free_bytes(dir);
+    if free < NEEDED {
+        return Err(unusable(dir, format!("the disk is full: {free} bytes are free, {NEEDED} are needed")));
+    }
     if !dir.join("journal").exists() && folder.exists() {
         migrate::from_layout_1(dir, &folder)?;
     }

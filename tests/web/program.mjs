@@ -47,7 +47,7 @@ export async function demo(binary) {
     media,
     said: () => said,
     /** Resolves when every sample is made. */
-    ready: () => until("the samples are made", () => said.includes("By the Fire"), 90),
+    ready: () => until("the samples are made", () => said.includes("By the Fire"), 240),
     /** A file of the library drawn or sung by ffmpeg; gives its path. */
     make(name, args) {
       const path = join(media, name);

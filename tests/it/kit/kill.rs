@@ -62,7 +62,7 @@ pub async fn rounds(roots: &[&Path], films: &[PathBuf], rounds: u64) -> Seen {
 }
 
 /// `rounds` times: writes to every film at once, fills the disk and in two rounds of three frees it again, kills, starts
-/// (in a sixth of the rounds with the disk still full), and holds what stands against what was acknowledged.
+/// (in a sixth of the rounds with the disk still full but for 8 MiB), and holds what stands against what was acknowledged.
 ///
 /// With `own_disk` the state lies on a tmpfs that is filled; gives None where none can be mounted. Without it the size
 /// of files is limited, so that writes fail in their middle.
@@ -100,7 +100,8 @@ pub async fn rounds_with_the_disk_full(
 
 fn fill(program: &Program, round: u64) {
     match program.disk() {
-        // To the last byte, into the reserve, or almost into it.
+        // With what a start needs, where it starts so; else to the last byte, into the reserve, or almost into it.
+        Some(disk) if round % 6 == 2 => disk.fill((8 << 20) + round * 7919 % 4096),
         Some(disk) => disk.fill([0, 0, 1 << 20, 30 << 20][(round % 4) as usize] + round * 7919 % 4096),
         None => {
             let len = fs::metadata(program.state().join("journal")).map_or(0, |meta| meta.len());

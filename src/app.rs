@@ -29,7 +29,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     // The port first: a second server must fail before it touches anything.
     let listener = listen(config.listen).await?;
     let file = config.state.join("setup-code");
-    let welcome = |address: SocketAddr, code: Option<&str>| {
+    let welcome = |_: &Arc<Service>, address: SocketAddr, code: Option<&str>| {
         // Standard error is the console; the line on standard output stays the only one.
         if let Some(code) = code {
             eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
@@ -39,14 +39,14 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     run_on(listener, config, welcome, stop).await
 }
 
-/// As [`run`], on a port taken before. `welcome` hears the address and, while there is no admin, the set-up code.
+/// As [`run`], on a port taken before. `welcome` gets the service, the address and, while there is no admin, the set-up code.
 ///
 /// # Errors
 /// As [`run`].
 pub async fn run_on(
     listener: TcpListener,
     config: Config,
-    welcome: impl FnOnce(SocketAddr, Option<&str>),
+    welcome: impl FnOnce(&Arc<Service>, SocketAddr, Option<&str>),
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
     let address = listener.local_addr().map_err(Error::internal)?;
@@ -60,7 +60,7 @@ pub async fn run_on(
     }
     let tidy = tokio::spawn(tidy(service.clone()));
     println!("listening on http://{address}");
-    welcome(address, code.as_deref());
+    welcome(&service, address, code.as_deref());
 
     let (told, stopping) = oneshot::channel();
     let events = service.events.clone();

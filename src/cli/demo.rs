@@ -2,15 +2,24 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use super::{Outcome, Place, runtime, told};
 use crate::app;
 use crate::config::Config;
+use crate::domain::channel::Ask;
 use crate::domain::library::Root;
+use crate::domain::schedule::Mode;
 use crate::engine::samples;
+use crate::service::Service;
+use crate::service::channels::Change;
+
+/// The sample channel's number; the low ones are for the visitor's own.
+const NUMBER: u32 = 500;
 
 /// How many ports after the wished one are tried.
 const PORTS: u16 = 100;
@@ -43,11 +52,21 @@ impl Demo {
             }
             let media = prepare(&mut config, self.place.state.is_some(), address.port())?;
             let ffmpeg = config.ffmpeg.clone();
+            let (begun, service) = oneshot::channel();
             let making = tokio::spawn(async move {
                 if let Err(fault) = make(&media, &ffmpeg).await {
                     eprintln!("hearthcast: sample media: {fault}");
                 }
+                if let Ok(service) = service.await
+                    && let Err(fault) = put_on_air(&service, &media).await
+                {
+                    eprintln!("hearthcast: sample channel: {fault}");
+                }
             });
+            let welcome = move |service: &Arc<Service>, address: SocketAddr, code: Option<&str>| {
+                let _ = begun.send(service.clone());
+                welcome(address, code);
+            };
             let stop = app::signalled().map_err(told)?;
             let served = app::run_on(listener, config, welcome, stop).await;
             making.abort();
@@ -73,6 +92,25 @@ fn prepare(config: &mut Config, keep: bool, port: u16) -> Result<PathBuf, String
     }
     config.roots = vec![Root { id: "demo".to_owned(), path: media.clone() }];
     Ok(media)
+}
+
+/// A channel of the sample films, unless there is one.
+async fn put_on_air(service: &Arc<Service>, media: &Path) -> crate::error::Result<()> {
+    if !service.channels.all().is_empty() {
+        return Ok(());
+    }
+    let path = media.join("Films").to_string_lossy().into_owned();
+    let change = Change {
+        name: Some("Hearth".to_owned()),
+        number: Some(NUMBER),
+        mode: Some(Mode::Sequential),
+        asks: Some(vec![Ask { path, recursive: true, title: None, weight: 1 }]),
+        skip_invalid: true,
+        ..Change::default()
+    };
+    let channel = service.add_channel(change).await?;
+    println!("on air: channel {}, {}", channel.face.number, channel.face.name);
+    Ok(())
 }
 
 async fn make(folder: &Path, ffmpeg: &Path) -> Outcome {

@@ -14,6 +14,8 @@ mod kept;
 /// What the tests of the server know of killing it.
 #[path = "../it/kit/kill.rs"]
 mod kill;
+/// Zapping to channels.
+mod live;
 /// Segments of a copied film, beside nginx and the ffmpeg command line.
 mod package;
 /// Servers under test, and a client.
@@ -35,6 +37,7 @@ fn main() {
         ("probe", probe::run),
         ("session", session::run),
         ("package", package::run),
+        ("live", live::run),
         ("progress", progress::run),
         ("kept", kept::run),
         ("guide", guide::run),

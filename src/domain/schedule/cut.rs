@@ -95,6 +95,9 @@ impl Cut {
     pub fn spans(&self, duration_ms: i64, aired_ms: i64) -> Spans {
         let (whole, length) = (duration_ms * 90, aired_ms * 90);
         let grid = self.grid();
+        if duration_ms <= 0 {
+            return Spans { grid, own: 0, own_end: 0, length };
+        }
         let own = if aired_ms >= duration_ms {
             grid.len()
         } else {

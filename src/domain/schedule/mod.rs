@@ -113,6 +113,12 @@ impl Definition {
         blocks.is_some_and(|blocks| programme.item >= blocks.content as usize)
     }
 
+    /// Whether nothing of its own is shown.
+    pub fn is_slate(&self, programme: &Programme) -> bool {
+        let blocks = self.revisions[programme.revision].blocks.as_ref();
+        blocks.is_some_and(|blocks| programme.item == blocks.slate as usize)
+    }
+
     pub fn item(&self, programme: &Programme) -> &Item {
         &self.revisions[programme.revision].items[programme.item]
     }

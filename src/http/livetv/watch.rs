@@ -88,8 +88,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     service.onair.viewers().seen(channel.id, &session, asked.start());
     onair::wake(&service);
 
-    let now_ms = service.clock.now().as_millisecond();
-    let slots = live::listed(&channel.definition, asked.view, channel.output.target, now_ms);
+    let (slots, _) = onair::listed(&service, &channel, asked.view);
     let wanted = match asked.view {
         View::Live => onair::first_wanted(&slots, channel.output.target),
         _ => slots.first().copied(),
@@ -169,8 +168,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let target = channel.output.target;
     let mut held = 0.0;
     let (slots, now_ms) = loop {
-        let now_ms = service.clock.now().as_millisecond();
-        let slots = live::listed(&channel.definition, asked.view, target, now_ms);
+        let (slots, now_ms) = onair::listed(&service, &channel, asked.view);
         if !slots.is_empty() {
             break (slots, now_ms);
         }

@@ -4,11 +4,13 @@
 //! ahead of them, one [`Reel`] for each programme that is watched. One task looks after all, while there are any.
 
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
@@ -35,6 +37,12 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How often what is on air is looked after.
 const TICK: Duration = Duration::from_secs(1);
 
+/// A programme that is asked for nothing for so long, while somebody else wants its place, is not watched any more.
+const ABANDONED: Duration = Duration::from_secs(6);
+
+/// How often a place to encode is looked for.
+const RETRY: Duration = Duration::from_millis(200);
+
 /// How long before its start the next programme is made ready.
 const AHEAD_MS: i64 = 20_000;
 
@@ -43,6 +51,12 @@ const BEHIND_MS: i64 = 60_000;
 
 /// How far ahead of its time a segment may be asked for, ms.
 const EARLY_MS: i64 = 10_000;
+
+/// Windows remembered at most.
+const MOST_WINDOWS: usize = 2048;
+
+/// How many of those that come within that time, where they are short.
+const COMING: usize = 3;
 
 /// Programmes with a run or an open file at most.
 const MOST_REELS: usize = 512;
@@ -61,7 +75,16 @@ pub struct OnAir {
     reels: Mutex<HashMap<Key, Arc<Reel>>>,
     viewers: Viewers,
     stills: Stills,
+    windows: Mutex<HashMap<u32, Window>>,
     looked_after: AtomicBool,
+}
+
+/// The live window of a channel, for as long as it stays what it is.
+struct Window {
+    version: u32,
+    /// Ticks: the end of the first segment that is not listed yet.
+    until: i64,
+    slots: Arc<[Slot]>,
 }
 
 /// A segment as it is sent.
@@ -89,6 +112,30 @@ impl OnAir {
     }
 }
 
+/// What a channel's list holds now, and the instant that is (ms). A live window is reckoned once for all who ask.
+pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>, i64) {
+    let now_ms = service.clock.now().as_millisecond();
+    let reckon = || live::listed(&channel.definition, view, channel.output.target, now_ms).into();
+    if view != View::Live {
+        return (reckon(), now_ms);
+    }
+    let mut windows = service.onair.windows.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = windows.get(&channel.id).filter(|window| {
+        let began = window.slots.last().is_some_and(|last| last.end <= now_ms * 90);
+        window.version == channel.version && began && now_ms * 90 < window.until
+    });
+    if let Some(window) = known {
+        return (window.slots.clone(), now_ms);
+    }
+    let slots: Arc<[Slot]> = reckon();
+    let until = live::slots(&channel.definition, now_ms).next().map_or(0, |next| next.end);
+    if windows.len() >= MOST_WINDOWS {
+        windows.clear();
+    }
+    windows.insert(channel.id, Window { version: channel.version, until, slots: slots.clone() });
+    (slots, now_ms)
+}
+
 /// The programme that starts at an instant, and its item.
 fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &Item)> {
     let found = channel.definition.programme(programme_ms).filter(|found| found.start_ms == programme_ms);
@@ -114,12 +161,12 @@ pub async fn segment(
     if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
         return Err(Error::new(Code::AssetNotFound, "this segment is not on air"));
     }
-    let made = if spans.is_own(index) {
+    let made = if spans.is_own(index) && !channel.definition.is_slate(&programme) {
         let recent = (origin + spans.end(index)) / 90 >= now_ms - BEHIND_MS;
         let reader = if recent { String::new() } else { reader.to_owned() };
         let reel = service.onair.reel(Key { channel: channel.id, programme_ms, reader })?;
         wake(service);
-        reel.segment(service, channel, item, index).await?
+        patiently(service, || reel.segment(service, channel, item, index)).await?
     } else {
         None
     };
@@ -136,16 +183,51 @@ pub async fn segment(
     Ok(Sent { bytes: bytes.into(), etag })
 }
 
+/// Asks again for a while when every place to encode is taken: what nobody watches any more gives its place up.
+async fn patiently<T, F>(service: &Service, ask: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let until = Instant::now() + service.config.limits.segment_wait / 2;
+    loop {
+        match ask().await {
+            Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => make_room(service),
+            answer => return answer,
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Takes their places among the encodes from programmes that nobody watches any more. Somebody who changes channels must
+/// not wait for as long as the channel before is kept.
+fn make_room(service: &Service) {
+    let kept = service.onair.viewers.warm();
+    let reels: Vec<(u32, Arc<Reel>)> =
+        service.onair.reels().iter().map(|(key, reel)| (key.channel, reel.clone())).collect();
+    for (channel, reel) in reels {
+        let watched = service.onair.viewers.count(channel) > 0 || kept.contains(&channel);
+        if reel.is_idle(if watched { ABANDONED } else { Duration::ZERO }) {
+            reel.give_up();
+        }
+        reel.let_go(service);
+    }
+}
+
 /// The segment a player that joins now asks for first: three target durations from the end.
 pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
     let from = slots.last()?.end - 3 * target as i64 * TICKS_PER_SECOND;
     slots.iter().rev().find(|slot| slot.start <= from).or(slots.first()).copied()
 }
 
+/// Whether something has to be made for a segment.
+fn shows_item(channel: &Channel, slot: &Slot) -> bool {
+    let Ok((programme, item)) = programme(channel, slot.programme_ms) else { return false };
+    item.spans(programme.end_ms - programme.start_ms).is_own(slot.index) && !channel.definition.is_slate(&programme)
+}
+
 /// Whether a segment could be sent at once.
 pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
-    let Ok((programme, item)) = programme(channel, slot.programme_ms) else { return false };
-    if !item.spans(programme.end_ms - programme.start_ms).is_own(slot.index) {
+    if !shows_item(channel, slot) {
         return true;
     }
     let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };
@@ -163,8 +245,12 @@ pub fn encodes(service: &Service, channel: &Channel) -> bool {
 pub fn state(service: &Service, channel: &Channel) -> State {
     let viewers = service.onair.viewers();
     let made = || {
-        let now_ms = service.clock.now().as_millisecond();
-        let slots = live::listed(&channel.definition, View::Live, channel.output.target, now_ms);
+        let reels = service.onair.reels();
+        if reels.iter().any(|(key, reel)| key.channel == channel.id && reel.is_open()) {
+            return true;
+        }
+        drop(reels);
+        let slots = listed(service, channel, View::Live).0;
         first_wanted(&slots, channel.output.target).is_some_and(|slot| is_made(service, channel, &slot))
     };
     if viewers.count(channel.id) > 0 {
@@ -210,27 +296,28 @@ fn look_after(service: &Arc<Service>) -> bool {
         busy = true;
         let target = channel.output.target;
         if kept(channel)
-            && let Some(slot) = first_wanted(&live::listed(&channel.definition, View::Live, target, now_ms), target)
+            && let Some(slot) = first_wanted(&listed(service, channel, View::Live).0, target)
         {
             make(service, channel, slot);
         }
-        let on = channel.definition.programme(now_ms).map(|on| on.ordinal);
-        if let Some(next) = channel.definition.programme(now_ms + AHEAD_MS)
-            && Some(next.ordinal) != on
-            && let Some(slot) = live::segments(&channel.definition, next).next()
-        {
-            make(service, channel, slot);
+        let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS).filter(|next| next.start_ms > now_ms);
+        for next in coming.take(COMING) {
+            if let Some(slot) = live::segments(&channel.definition, next).next() {
+                make(service, channel, slot);
+            }
         }
     }
     let mut reels = onair.reels();
-    reels.retain(|_, reel| !reel.is_idle(LINGER));
+    reels.retain(|_, reel| {
+        reel.let_go(service);
+        !reel.is_idle(LINGER)
+    });
     busy || !reels.is_empty()
 }
 
 /// Makes a segment that will be wanted, unless it is there or under way; how that ends is told when it is asked for.
 pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
-    let Ok((programme, item)) = programme(channel, slot.programme_ms) else { return };
-    if !item.spans(programme.end_ms - programme.start_ms).is_own(slot.index) {
+    if !shows_item(channel, &slot) {
         return;
     }
     let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };

@@ -74,6 +74,11 @@ impl Reel {
         self.busy.store(false, Ordering::Relaxed);
     }
 
+    /// Whether its file was opened.
+    pub(super) fn is_open(&self) -> bool {
+        lock(&self.name).is_some()
+    }
+
     pub(super) fn is_made(&self, service: &Service, index: usize) -> bool {
         let name = lock(&self.name).clone();
         name.is_some_and(|name| service.sessions.runs().holds(&name, index))
@@ -88,21 +93,16 @@ impl Reel {
         index: usize,
     ) -> Result<Option<Stored>> {
         self.touch();
-        let name = lock(&self.name).clone();
-        if let Some(name) = name
-            && let Some(stored) = service.sessions.runs().kept(&name, index).await
-        {
-            return Ok(Some(stored));
-        }
-        let Some(lease) = self.lease(service, channel, item).await? else { return Ok(None) };
+        let lease = match self.lease(service, channel, item, index).await? {
+            Way::Kept(stored) => return Ok(Some(stored)),
+            Way::Make(lease) => lease,
+            Way::None => return Ok(None),
+        };
         let wait = service.config.limits.segment_wait;
         let made = tokio::time::timeout(wait, lease.segment(index)).await;
         self.touch();
         match made {
-            Ok(Ok(stored)) => {
-                self.let_go(service, item).await;
-                Ok(Some(stored))
-            }
+            Ok(Ok(stored)) => Ok(Some(stored)),
             // It is shorter than it was said to be; what lies before still plays.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             Ok(Err(error)) => {
@@ -115,13 +115,14 @@ impl Reel {
         }
     }
 
-    /// The right to have it made; None when it cannot be shown.
-    async fn lease(&self, service: &Service, channel: &Channel, item: &Item) -> Result<Option<Arc<Lease>>> {
+    /// How to come by a segment. Even one that is there is asked for by the lease, while there is one: that is how a run
+    /// knows how far its readers are.
+    async fn lease(&self, service: &Service, channel: &Channel, item: &Item, index: usize) -> Result<Way> {
         let mut cast = self.cast.lock().await;
         if let Cast::Broken { until } = &*cast
             && *until > Instant::now()
         {
-            return Ok(None);
+            return Ok(Way::None);
         }
         if !matches!(&*cast, Cast::Ready { .. }) {
             *cast = match open(service, channel, item).await {
@@ -136,23 +137,47 @@ impl Reel {
                 }
             };
         }
-        let Cast::Ready { work, transcoder, name, lease } = &mut *cast else { return Ok(None) };
+        let Cast::Ready { work, transcoder, name, lease } = &mut *cast else { return Ok(Way::None) };
         *lock(&self.name) = Some(name.clone());
-        if lease.is_none() {
-            *lease = Some(Arc::new(service.sessions.runs().lease(transcoder.clone(), (**work).clone())?));
+        if let Some(lease) = lease {
+            return Ok(Way::Make(lease.clone()));
         }
-        Ok(lease.clone())
+        let runs = service.sessions.runs();
+        if let Some(stored) = runs.kept(name, index).await {
+            return Ok(Way::Kept(stored));
+        }
+        let fresh = Arc::new(runs.lease(transcoder.clone(), (**work).clone())?);
+        *lease = Some(fresh.clone());
+        Ok(Way::Make(fresh))
     }
 
-    /// Gives the place among the encodes back once the end is made: the next programme needs it.
-    async fn let_go(&self, service: &Service, item: &Item) {
-        let last = item.cut.segments() as usize - 1;
-        if let Cast::Ready { lease, name, .. } = &mut *self.cast.lock().await
-            && service.sessions.runs().holds(name, last)
+    /// Gives the right up; whoever asks next gets it anew.
+    pub(super) fn give_up(&self) {
+        if let Ok(mut cast) = self.cast.try_lock()
+            && let Cast::Ready { lease, .. } = &mut *cast
         {
             *lease = None;
         }
     }
+
+    /// Gives the place among the encodes back once the end is made: the next programme needs it.
+    pub(super) fn let_go(&self, service: &Service) {
+        if let Ok(mut cast) = self.cast.try_lock()
+            && let Cast::Ready { lease, name, work, .. } = &mut *cast
+            && lease.is_some()
+            && service.sessions.runs().holds(name, work.grid.len() - 1)
+        {
+            *lease = None;
+        }
+    }
+}
+
+/// How to come by a segment.
+enum Way {
+    Kept(Stored),
+    Make(Arc<Lease>),
+    /// It cannot be shown.
+    None,
 }
 
 async fn open(service: &Service, channel: &Channel, item: &Item) -> Result<Cast> {

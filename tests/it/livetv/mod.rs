@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::kit::answer::{refused, success};
 use crate::kit::{Server, film};
 
+mod air;
 mod blocks;
 mod channels;
 mod export;

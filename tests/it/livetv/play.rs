@@ -35,7 +35,7 @@ async fn channel(server: &Server, folder: &Path, ago: Duration) -> Value {
 }
 
 /// A playlist by its address alone, as players fetch it: text, and what its addresses are relative to.
-async fn list(server: &Server, target: &str) -> (String, String) {
+pub(super) async fn list(server: &Server, target: &str) -> (String, String) {
     let answer = server.ask(Method::GET, target).send().await.unwrap();
     assert_eq!(answer.status(), 200, "{target}");
     assert_eq!(answer.headers()["content-type"], "application/vnd.apple.mpegurl");
@@ -44,7 +44,7 @@ async fn list(server: &Server, target: &str) -> (String, String) {
 }
 
 /// Fetches everything a playlist names, with nothing but its addresses.
-async fn fetch(server: &Server, (text, base): &(String, String)) -> Vec<u8> {
+pub(super) async fn fetch(server: &Server, (text, base): &(String, String)) -> Vec<u8> {
     let mut bytes = Vec::new();
     for address in text.lines().filter(|line| !line.starts_with('#')) {
         let answer = server.ask(Method::GET, &format!("{base}/{address}")).send().await.unwrap();

@@ -1,0 +1,122 @@
+//! Zapping to a channel, and its playlist asked for again and again.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::access::Role;
+use hearthcast::domain::channel::Ask;
+use hearthcast::domain::library::Root;
+use hearthcast::service::Service;
+use hearthcast::service::channels::{Change, OutputChange};
+use jiff::Timestamp;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+const ROUNDS: usize = 7;
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    film(&folder.path().join("copied.mp4"), "libx264 -preset veryfast -b:v 8M -maxrate 8M -bufsize 8M -g 48");
+    film(&folder.path().join("encoded.mkv"), "libx265 -preset ultrafast -b:v 8M -x265-params log-level=error");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
+    for (name, file) in [("copied", "copied.mp4"), ("encoded", "encoded.mkv")] {
+        let (mut cold, mut warm) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let server = runtime.block_on(Server::open(folder.path(), file));
+            cold.push(runtime.block_on(server.zap()));
+            warm.push(runtime.block_on(server.zap()));
+            runtime.block_on(server.service.sessions.shutdown());
+        }
+        println!("zap, {name}: cold {:.0} ms, warm {:.1} ms (medians of {ROUNDS})", median(cold), median(warm));
+    }
+    let server = runtime.block_on(Server::open(folder.path(), "copied.mp4"));
+    let wrk = Command::new("wrk")
+        .args(["-t1", "-c16", "-d5s", "-H", &format!("Authorization: Bearer {}", server.token)])
+        .arg(format!("{}/api/livetv/watch/{}/live.m3u8", server.base, server.channel))
+        .output();
+    let said = wrk.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let rate = said.lines().find(|line| line.contains("Requests/sec")).unwrap_or("wrk is missing");
+    println!("live.m3u8: {} (all cores)", rate.trim());
+    runtime.block_on(server.service.sessions.shutdown());
+}
+
+/// A minute of 1080p24 with sound.
+fn film(path: &Path, video: &str) {
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
+        .args(["-i", "testsrc2=s=1920x1080:r=24:d=60,noise=alls=12:allf=t", "-f", "lavfi"])
+        .args(["-i", "sine=f=440:r=48000:d=60", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", "-c:v"])
+        .args(video.split_whitespace())
+        .arg(path)
+        .status()
+        .expect("ffmpeg runs");
+    assert!(made.success());
+}
+
+/// A server that has just been started, with one channel that is on for a while.
+struct Server {
+    service: Arc<Service>,
+    base: String,
+    token: String,
+    channel: u32,
+    client: reqwest::Client,
+    _stop: oneshot::Sender<()>,
+    _state: tempfile::TempDir,
+}
+
+impl Server {
+    async fn open(folder: &Path, file: &str) -> Self {
+        let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+        config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
+        let service = Service::open(config).expect("the service opens");
+        let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
+        tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
+        let path = folder.join(file).to_string_lossy().into_owned();
+        let change = Change {
+            name: Some("Zap".into()),
+            start_at: Some(Timestamp::now() - Duration::from_secs(85)),
+            asks: Some(vec![Ask { path, recursive: false, title: None, weight: 1 }]),
+            output: OutputChange { max_height: (file == "copied.mp4").then_some(None), ..OutputChange::default() },
+            ..Change::default()
+        };
+        let channel = service.add_channel(change).await.expect("a channel").id;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let base = format!("http://{}", listener.local_addr().expect("bound"));
+        let (stop, stopped) = oneshot::channel::<()>();
+        tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, async {
+            let _ = stopped.await;
+        }));
+        Self { service, base, token, channel, client: reqwest::Client::new(), _stop: stop, _state: state }
+    }
+
+    /// From the request for the playlist to the last byte of the segment a player begins with, milliseconds.
+    async fn zap(&self) -> f64 {
+        let began = Instant::now();
+        let address = format!("{}/api/livetv/watch/{}", self.base, self.channel);
+        let request = self.client.get(format!("{address}/live.m3u8")).bearer_auth(&self.token);
+        let text = request.send().await.expect("an answer").text().await.expect("a playlist");
+        let number = |line: &str, tag: &str| line.strip_prefix(tag)?.trim_end_matches(',').parse::<f64>().ok();
+        let target = text.lines().find_map(|line| number(line, "#EXT-X-TARGETDURATION:")).expect("a target duration");
+        let lengths = text.lines().filter_map(|line| number(line, "#EXTINF:"));
+        let listed: Vec<(f64, &str)> = lengths.zip(text.lines().filter(|line| !line.starts_with('#'))).collect();
+        let mut behind = 0.0;
+        let first = listed.iter().rev().find(|(length, _)| {
+            behind += length;
+            behind >= 3.0 * target
+        });
+        let name = first.or(listed.first()).expect("a segment").1;
+        let segment = self.client.get(format!("{address}/{name}")).send().await.expect("an answer");
+        assert_eq!(segment.status(), 200);
+        segment.bytes().await.expect("the segment");
+        began.elapsed().as_secs_f64() * 1000.0
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,261 @@
+//! What is on air, whoever asks and whatever happens: restarts, a second server, missing files, shared encodes, access.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hearthcast::config::Config;
+use hearthcast::domain::channel::Ask;
+use hearthcast::domain::library::Root;
+use hearthcast::domain::schedule::Mode;
+use hearthcast::service::Service;
+use hearthcast::service::channels::Change;
+use jiff::Timestamp;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::play::{fetch, list};
+use super::{CHANNELS, add, get, send};
+use crate::kit::answer::{refused, success};
+use crate::kit::program::Program;
+use crate::kit::{self, film, play};
+
+fn film(folder: &Path, name: &str, more: &str) {
+    film::flash_and_beep(&folder.join(name), 6, &format!("-c:v libx264 -preset ultrafast -g 50 {more}"));
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+/// Number and name of every segment of a list.
+fn numbered(text: &str) -> Vec<(u64, String)> {
+    let first = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:")).unwrap();
+    let names =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('?').next().unwrap().to_owned());
+    (first.parse().unwrap()..).zip(names).collect()
+}
+
+#[tokio::test]
+async fn neither_a_kill_nor_a_second_server_changes_what_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    film(folder.path(), "a.mp4", "-c:a aac");
+    film(folder.path(), "b.mkv", "-an");
+    let mut program = Program::start(&[folder.path()], &[]).await;
+    program.kill();
+    let mut config = Config::new(program.state(), folder.path().join("cache"));
+    config.roots = vec![Root { id: "r0".into(), path: folder.path().to_path_buf() }];
+    let service = Service::open(config).unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let change = Change {
+        name: Some("One".into()),
+        mode: Some(Mode::Shuffle),
+        start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
+        asks: Some(vec![Ask { path, recursive: false, title: None, weight: 1 }]),
+        ..Change::default()
+    };
+    let id = service.add_channel(change).await.unwrap().id;
+    drop(service);
+    let target = format!("/api/livetv/watch/{id}/live.m3u8");
+    program.restart().await;
+    let before = program.get(&target).send().await.unwrap().text().await.unwrap();
+
+    let copied = tempfile::tempdir().unwrap();
+    program.kill();
+    copy(&program.state(), &copied.path().join("state"));
+    program.restart().await;
+    let state = copied.path().join("state");
+    let second = kit::unclaimed(&[folder.path()], |config| config.state = state).await;
+    let theirs = async || {
+        let request = second.client.get(format!("{}{target}", second.base)).bearer_auth(&program.token);
+        request.send().await.unwrap().text().await.unwrap()
+    };
+    let after = program.get(&target).send().await.unwrap().text().await.unwrap();
+    let (before, now) = (numbered(&before), numbered(&after));
+    assert!(before[0].0 <= now[0].0 && now[0].0 <= before.last().unwrap().0 + 20, "{before:?} {now:?}");
+    for (number, name) in &now {
+        let known = before.iter().find(|(known, _)| known == number);
+        assert!(known.is_none_or(|(_, known)| known == name), "segment {number} was another");
+    }
+    // The clock goes on while one is asked after the other: the same list, asked before and behind, is that instant's.
+    let mut same = false;
+    for _ in 0..20 {
+        let ours = program.get(&target).send().await.unwrap().text().await.unwrap();
+        let other = theirs().await;
+        if program.get(&target).send().await.unwrap().text().await.unwrap() == ours {
+            assert_eq!(other, ours);
+            same = true;
+            break;
+        }
+    }
+    assert!(same, "the list never stood still for three requests");
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_gives_way_to_a_slate_and_the_rest_stays_on_time() {
+    let folder = tempfile::tempdir().unwrap();
+    film(folder.path(), "0 whole.mp4", "-c:a aac");
+    film(folder.path(), "1 gone.mp4", "-c:a aac");
+    film(folder.path(), "2 broken.mkv", "-c:a aac");
+    film::make(
+        &folder.path().join("3 sound.wav"),
+        &["-f lavfi -i", "sine=frequency=300:duration=5:sample_rate=8000", "-c:a pcm_u8"],
+    );
+    let server = kit::server(&[folder.path()]).await;
+    let start = Timestamp::now() - Duration::from_secs(60);
+    let body = json!({"name": "Holes", "scheduleMode": "sequential", "startAt": start.to_string(), "items": [{"path": folder.path()}]});
+    let made = add(&server, &body).await;
+    std::fs::remove_file(folder.path().join("1 gone.mp4")).unwrap();
+    std::fs::write(folder.path().join("2 broken.mkv"), vec![7; 100_000]).unwrap();
+
+    let end = start + Duration::from_secs(25);
+    let target = format!("/api/livetv/watch/{}?at={start}&end={end}&wait=15", made["id"]);
+    let answer = server.get(&target).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "the way leads to a list");
+    let url = answer.url().clone();
+    let listed = list(&server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
+    let path = folder.path().join("aired.ts");
+    std::fs::write(&path, fetch(&server, &listed).await).unwrap();
+    let decoded = play::decode(&path).await;
+    assert!((decoded.video_seconds() - 25.0).abs() < 2.5, "{}", decoded.video_seconds());
+    for pair in decoded.video.windows(2) {
+        let step = pair[1].at - pair[0].at;
+        assert!(step > 0.0 && step < 0.08, "the picture steps by {step} at {}", pair[0].at);
+    }
+    for pair in decoded.audio.windows(2) {
+        let gap = pair[1].at - pair[0].at - pair[0].length;
+        assert!(gap.abs() < 0.022, "the sound steps by {gap} at {}", pair[0].at);
+    }
+}
+
+#[tokio::test]
+async fn one_file_on_three_channels_and_in_a_session_is_encoded_once() {
+    let folder = tempfile::tempdir().unwrap();
+    film::flash_and_beep(&folder.path().join("a.avi"), 6, "-c:v mpeg4 -q:v 5 -c:a mp3");
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
+    let start = (Timestamp::now() - Duration::from_secs(3)).to_string();
+    let path = folder.path().join("a.avi");
+    let body = json!({"name": "Same", "startAt": start, "items": [{"path": path}]});
+    for _ in 0..3 {
+        let made = add(&server, &body).await;
+        let listed = list_of(&server, &made).await;
+        assert!(!fetch(&server, &listed).await.is_empty());
+    }
+    let (status, started) =
+        play::start(&server, &path, json!({"profile": {"resolution": "720p"}, "forceTranscode": true})).await;
+    assert_eq!(status, 200, "{started}");
+    assert!(server.service.sessions.active_jobs() <= 1);
+    play::stop(&server, &started).await;
+}
+
+async fn list_of(server: &kit::Server, made: &serde_json::Value) -> (String, String) {
+    let url = server.get(&format!("/api/livetv/watch/{}?wait=15", made["id"])).send().await.unwrap().url().clone();
+    list(server, &format!("{}?{}", url.path(), url.query().unwrap())).await
+}
+
+#[tokio::test]
+async fn a_stream_token_watches_its_channels_and_does_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    film(folder.path(), "a.mp4", "-c:a aac");
+    let server = kit::server(&[folder.path()]).await;
+    let start = (Timestamp::now() - Duration::from_secs(60)).to_string();
+    let body = json!({"name": "One", "startAt": start, "items": [{"path": folder.path()}]});
+    let (one, other) = (add(&server, &body).await, add(&server, &body).await);
+    let asked = json!({"name": "TV", "channelIds": [one["id"]]});
+    let made = success(server.post("/api/livetv/tokens", &asked).send().await.unwrap(), 201).await;
+    let secret = made["secret"].as_str().unwrap();
+    let listed = get(&server, "/api/livetv/tokens").await;
+    assert_eq!((&listed["tokens"][0]["name"], &listed["tokens"][0]["channelIds"][0]), (&json!("TV"), &one["id"]));
+    assert!(!listed.to_string().contains(secret));
+
+    let ask = async |target: String| server.ask(Method::GET, &target).send().await.unwrap();
+    let own = format!("/api/livetv/watch/{}/live.m3u8?token={secret}", one["id"]);
+    let text = list(&server, &own).await;
+    assert!(!text.0.contains(secret), "the secret is not handed on");
+    assert!(!fetch(&server, &text).await.is_empty());
+    let elsewhere = format!("/api/livetv/watch/{}/live.m3u8?token={secret}", other["id"]);
+    refused(ask(elsewhere).await, 404, "CHANNEL_NOT_FOUND").await;
+    refused(ask(format!("{CHANNELS}?token={secret}")).await, 401, "UNAUTHORIZED").await;
+    refused(ask(format!("/api/livetv/watch/{}/live.m3u8?token=hcs_x", one["id"])).await, 401, "UNAUTHORIZED").await;
+
+    let id = made["token"]["id"].as_str().unwrap();
+    let gone = server.ask(Method::DELETE, &format!("/api/livetv/tokens/{id}")).bearer_auth(&server.token).send().await;
+    assert_eq!(success(gone.unwrap(), 200).await, json!({"id": id, "deleted": true}));
+    refused(ask(own).await, 401, "UNAUTHORIZED").await;
+    let first = text.0.lines().find(|line| !line.starts_with('#')).unwrap();
+    refused(ask(format!("{}/{first}", text.1)).await, 403, "SIGNATURE_INVALID").await;
+}
+
+#[tokio::test]
+async fn a_signed_address_opens_one_channel_until_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    film(folder.path(), "a.mp4", "-c:a aac");
+    let server = kit::server(&[folder.path()]).await;
+    let start = (Timestamp::now() - Duration::from_secs(60)).to_string();
+    let body = json!({"name": "One", "startAt": start, "items": [{"path": folder.path()}]});
+    let (one, other) = (add(&server, &body).await, add(&server, &body).await);
+    let asked = json!({"channelId": one["id"], "ttlSeconds": 60});
+    let signed = success(server.post("/api/livetv/sign", &asked).send().await.unwrap(), 200).await;
+    let url = signed["url"].as_str().unwrap();
+    let target = url.strip_prefix(&server.base).expect("an address of this server").to_owned();
+    assert!(!fetch(&server, &list(&server, &target).await).await.is_empty());
+    let watch = |id: &serde_json::Value| format!("/watch/{id}/");
+    let moved = target.replace(&watch(&one["id"]), &watch(&other["id"]));
+    refused(server.ask(Method::GET, &moved).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
+    let alone = target.split("&exp").next().unwrap();
+    refused(server.ask(Method::GET, alone).send().await.unwrap(), 401, "UNAUTHORIZED").await;
+    server.service.clock.advance(Duration::from_secs(120));
+    refused(server.ask(Method::GET, &target).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;
+}
+
+#[tokio::test]
+async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    film::flash_and_beep(&folder.path().join("a.avi"), 6, "-c:v mpeg4 -q:v 5 -c:a mp3");
+    let server = kit::server(&[folder.path()]).await;
+    let start = (Timestamp::now() - Duration::from_secs(60)).to_string();
+    let body = json!({"name": "Idle", "startAt": start, "items": [{"path": folder.path()}]});
+    for _ in 0..40 {
+        add(&server, &body).await;
+    }
+    let made = add(&server, &body).await;
+    let all = get(&server, CHANNELS).await;
+    assert!(all["channels"].as_array().unwrap().iter().all(|channel| channel["state"] == "idle"));
+    assert_eq!(server.service.sessions.active_jobs(), 0);
+
+    let watch = format!("/api/livetv/watch/{}", made["id"]);
+    let first = server.get(&format!("{watch}?wait=15&watchSession=sofa")).send().await.unwrap();
+    assert_eq!(first.status(), 200);
+    let seen = get(&server, &format!("{CHANNELS}/{}", made["id"])).await["channel"].clone();
+    assert_eq!((&seen["state"], &seen["viewers"], &seen["watchUrl"]), (&json!("live"), &json!(1), &json!(watch)));
+    let leave = async || {
+        let request = server.ask(Method::DELETE, &format!("{watch}?watchSession=sofa")).bearer_auth(&server.token);
+        success(request.send().await.unwrap(), 200).await
+    };
+    assert_eq!(leave().await, json!({"ended": true}));
+    assert_eq!(leave().await, json!({"ended": false}));
+
+    let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [made["id"], 9999]})).await;
+    let warm = success(warm, 202).await;
+    assert_eq!((&warm["accepted"], &warm["channels"][1]["reason"]), (&json!(1), &json!("unsupported")));
+    assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["channelId"], made["id"]);
+
+    for (query, status, code) in [
+        ("?at=tomorrow", 400, "VALIDATION_ERROR"),
+        ("?at=1000000000", 404, "NOT_FOUND"),
+        ("?watchSession=a%20b", 400, "VALIDATION_ERROR"),
+        ("?wait=99", 400, "VALIDATION_ERROR"),
+    ] {
+        refused(server.get(&format!("{watch}{query}")).send().await.unwrap(), status, code).await;
+    }
+    refused(server.get("/api/livetv/watch/9999").send().await.unwrap(), 404, "CHANNEL_NOT_FOUND").await;
+    for name in ["0-00000.ts", "x.ts", "index.m3u8"] {
+        let answer = server.get(&format!("{watch}/{name}")).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{name}");
+    }
+}

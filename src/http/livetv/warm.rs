@@ -88,14 +88,15 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, tt
         return told("skipped", Some("disabled"));
     }
     let state = onair::state(service, channel);
-    if !matches!(state, State::Warm | State::Live) && onair::encodes(service, channel) {
+    let ready = matches!(state, State::Warm | State::Live) || onair::is_open(service, channel);
+    if !ready && onair::encodes(service, channel) {
         if *places == 0 {
             return told("skipped", Some("limit"));
         }
         *places -= 1;
     }
     service.onair.viewers().keep_warm(channel.id, ttl);
-    told(if matches!(state, State::Warm | State::Live) { "warm" } else { "warming" }, None)
+    told(if ready { "warm" } else { "warming" }, None)
 }
 
 /// Which channels are ready

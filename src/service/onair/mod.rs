@@ -241,15 +241,18 @@ pub fn encodes(service: &Service, channel: &Channel) -> bool {
     on.is_some_and(|on| matches!(channel.definition.item(&on).cut, Cut::Frames(_)))
 }
 
+/// Whether something of a channel is open still: it has the place among the encodes that it needs.
+pub fn is_open(service: &Service, channel: &Channel) -> bool {
+    service.onair.reels().iter().any(|(key, reel)| key.channel == channel.id && reel.is_open())
+}
+
 /// How a channel stands.
 pub fn state(service: &Service, channel: &Channel) -> State {
     let viewers = service.onair.viewers();
     let made = || {
-        let reels = service.onair.reels();
-        if reels.iter().any(|(key, reel)| key.channel == channel.id && reel.is_open()) {
+        if is_open(service, channel) {
             return true;
         }
-        drop(reels);
         let slots = listed(service, channel, View::Live).0;
         first_wanted(&slots, channel.output.target).is_some_and(|slot| is_made(service, channel, &slot))
     };

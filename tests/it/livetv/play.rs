@@ -46,8 +46,10 @@ pub(super) async fn list(server: &Server, target: &str) -> (String, String) {
 /// Fetches everything a playlist names, with nothing but its addresses.
 pub(super) async fn fetch(server: &Server, (text, base): &(String, String)) -> Vec<u8> {
     let mut bytes = Vec::new();
+    // A connection of its own: one that rested while something was decoded may be closed at the moment it is used.
+    let client = reqwest::Client::new();
     for address in text.lines().filter(|line| !line.starts_with('#')) {
-        let answer = server.ask(Method::GET, &format!("{base}/{address}")).send().await.unwrap();
+        let answer = client.get(format!("{}{base}/{address}", server.base)).send().await.unwrap();
         let status = answer.status();
         assert_eq!(status, 200, "{address}: {}", answer.text().await.unwrap());
         bytes.extend_from_slice(&answer.bytes().await.unwrap());

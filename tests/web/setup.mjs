@@ -25,7 +25,6 @@ export async function setUp(kit) {
   console.log(`ok from the link to a channel that plays: ${((Date.now() - began) / 1000).toFixed(1)} s`);
   assert.ok(Date.now() - began < MOST, "a minute is enough");
 
-  await server.ready(); // The sample channel is there by then, or never will be.
   const { body } = await kit.api("GET", "/api/livetv/channels");
   for (const { id } of body.channels) await kit.api("DELETE", `/api/livetv/channels/${id}`);
   await kit.screen("");

@@ -32,7 +32,7 @@ mod session;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 7] = [
+    let rows: [(&str, fn()); 8] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),

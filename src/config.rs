@@ -46,6 +46,17 @@ pub enum Backend {
     Ffmpeg,
 }
 
+impl Backend {
+    /// The name in the configuration and on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Gstreamer => "gstreamer",
+            Self::Ffmpeg => "ffmpeg",
+        }
+    }
+}
+
 /// An admin kept by the configuration, for appliances: made at start, its password follows the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,6 +9,7 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::reply;
+use crate::config::Backend;
 use crate::domain::access::Access;
 use crate::domain::time::instant;
 use crate::error::Result;
@@ -89,6 +90,10 @@ pub struct ErrorView {
 pub struct PipelinesView {
     native: &'static str,
     version: String,
+    /// What is configured: `auto`, `gstreamer` or `ffmpeg`.
+    backend: &'static str,
+    /// Who encodes under it, and why; a session's own diagnostics say who does in its case.
+    reason: &'static str,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -110,10 +115,10 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
     responses((status = 200, description = "what this server can encode with", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&view(service.transcoder.view().await, &service.sessions)))
+    Ok(reply::json(&view(service.transcoder.view().await, &service.sessions, service.config.backend)))
 }
 
-fn view(workers: Workers, sessions: &Sessions) -> WorkersView {
+fn view(workers: Workers, sessions: &Sessions, backend: Backend) -> WorkersView {
     let standing = sessions.standing();
     let report = &workers.transcoder;
     let available = !report.proven.is_empty();
@@ -151,7 +156,16 @@ fn view(workers: Workers, sessions: &Sessions) -> WorkersView {
         last_error: standing
             .last_fault()
             .map(|(at, error)| ErrorView { message: told(&error).to_owned(), at: instant(at) }),
-        pipelines: PipelinesView { native: "gstreamer", version: workers.gstreamer_version },
+        pipelines: PipelinesView {
+            native: "gstreamer",
+            version: workers.gstreamer_version,
+            backend: backend.as_str(),
+            reason: match backend {
+                Backend::Auto => "ffmpeg encodes: GStreamer has not been shown to be better",
+                Backend::Gstreamer => "GStreamer encodes where it can, ffmpeg takes the rest and what fails",
+                Backend::Ffmpeg => "ffmpeg encodes",
+            },
+        },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
         fallback,
     };

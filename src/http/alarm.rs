@@ -5,7 +5,7 @@
 //! of them and set again when it runs out early, which is once in a deadline's length.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -62,8 +62,9 @@ impl Future for Deadline {
             }
             None => Box::pin(tokio::time::sleep_until(self.at.into())),
         };
-        // It lies ahead, so it is pending and has the task's waker.
-        let polled = timer.as_mut().poll(context);
+        // It lies ahead, so it is pending and has the task's waker; unconstrained, for a timer that gave way to other
+        // tasks would not have it.
+        let polled = pin!(tokio::task::unconstrained(timer.as_mut())).poll(context);
         *armed = Some(Armed { until: self.at, timer });
         polled
     }

@@ -1,7 +1,7 @@
 //! Channels on air: what their playlists name is made when somebody asks for it, and a little before.
 //!
 //! A channel has no task and no state of its own. Here is only what viewers cost: files that are open and runs that work
-//! ahead of them, one [`Reel`] for each programme that is watched. One task looks after all, while there are any.
+//! ahead of them, one `Reel` for each programme that is watched. One task looks after all, while there are any.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;

@@ -131,14 +131,14 @@ class Grid {
     };
     return h("button", {
       type: "button", class: "cell", "data-key": `${channel.id} ${entry.id}`,
-      "aria-label": `${entry.title}, ${time(entry.startMs)}, ${channel.name}`,
       style: { left: `${left}px`, top: `${row * ROW}px`, width: `${width}px` },
       onfocus: choose,
       onclick: () => {
         choose();
         if (entry.startMs <= Date.now() && Date.now() < entry.endMs) location.hash = watchLink(channel.id);
       },
-    }, h("span", { class: "title" }, entry.title), h("span", { class: "quiet" }, time(entry.startMs)));
+    }, h("span", { class: "title" }, entry.title), h("span", { class: "quiet" }, time(entry.startMs)),
+      h("span", { class: "unseen" }, channel.name));
   }
 
   /** What is known of the programme that is chosen. */

@@ -57,10 +57,7 @@ pub fn instant_of(ms: i64) -> String {
     let (day, rest) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) as u32);
     let (year, month, date) = civil(day);
     let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at: usize, value: u32| {
-        text[at] = b'0' + (value / 10 % 10) as u8;
-        text[at + 1] = b'0' + (value % 10) as u8;
-    };
+    let mut put = |at, value| two_digits(&mut text, at, value);
     put(0, year / 100);
     put(2, year % 100);
     put(5, month);
@@ -71,6 +68,12 @@ pub fn instant_of(ms: i64) -> String {
     put(21, rest % 100);
     text[20] = b'0' + (rest / 100 % 10) as u8;
     std::str::from_utf8(&text).unwrap_or_default().to_owned()
+}
+
+/// Writes the last two digits of a number at a place of a text.
+pub fn two_digits(text: &mut [u8], at: usize, value: u32) {
+    text[at] = b'0' + (value / 10 % 10) as u8;
+    text[at + 1] = b'0' + (value % 10) as u8;
 }
 
 /// Year, month and day of a day counted from 1970, by the calendar of years that begin in March, so that the day that

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::domain::time::civil;
+use crate::domain::time::{civil, two_digits};
 
 /// Writes text so that it means itself, without the characters XML 1.0 (section 2.2) has no way to write.
 pub fn escape(out: &mut Vec<u8>, text: &str) {
@@ -44,10 +44,7 @@ pub fn stamp(out: &mut Vec<u8>, at_ms: i64, zone: Option<&TimeZone>) {
     let (day, rest) = (local.div_euclid(86_400), local.rem_euclid(86_400) as u32);
     let (year, month, date) = civil(day);
     let mut text = *b"00000000000000 +0000";
-    let mut put = |at: usize, value: u32| {
-        text[at] = b'0' + (value / 10 % 10) as u8;
-        text[at + 1] = b'0' + (value % 10) as u8;
-    };
+    let mut put = |at, value| two_digits(&mut text, at, value);
     put(0, year / 100);
     put(2, year % 100);
     put(4, month);

@@ -18,6 +18,7 @@ use crate::domain::access::{Access, Principal};
 use crate::domain::playlist::{Asset, Track, asset};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::onair;
 use crate::service::planner::{self, Planned};
 use crate::service::sessions::Session;
 
@@ -85,7 +86,7 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
             Started::direct(&service, &principal, &source, start_seconds, duration_seconds, &reasons)
         }
         Planned::Session(plan) => {
-            let session = service.sessions.start(&principal, *plan).await?;
+            let session = onair::start_session(&service, &principal, *plan).await?;
             Started::transcoded(&service, &principal, &session)
         }
     };

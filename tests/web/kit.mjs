@@ -13,7 +13,7 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
   const faults = [];
   const asked = [];
   // A busy converter is no fault: the page asks again.
-  page.on("console", (message) => message.type() === "error" && !/503/.test(message.text()) && faults.push(`console: ${message.text()}`));
+  page.on("console", (message) => message.type() === "error" && !/503/.test(message.text()) && faults.push(`console: ${message.text()} ${message.location().url}`));
   page.on("pageerror", (fault) => faults.push(`page: ${fault.stack ?? fault}`));
   page.on("request", (request) => asked.push(`${request.method()} ${request.url()}`));
   await page.addInitScript(() => {

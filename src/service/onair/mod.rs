@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::domain::access::Principal;
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::domain::mpegts::air::{Span, aired};
@@ -21,6 +22,8 @@ use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::planner::Plan;
+use crate::service::sessions::Session;
 
 mod reel;
 mod stills;
@@ -39,6 +42,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A programme that is asked for nothing for so long, while somebody else wants its place, is not watched any more.
 const ABANDONED: Duration = Duration::from_secs(6);
+
+/// How long a place that was given up may take to be free: a segment that is asked for just now is made first.
+const HANDOVER: Duration = Duration::from_secs(4);
 
 /// How often a place to encode is looked for.
 const RETRY: Duration = Duration::from_millis(200);
@@ -191,26 +197,49 @@ where
     let until = Instant::now() + service.config.limits.segment_wait / 2;
     loop {
         match ask().await {
-            Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => make_room(service),
+            Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => {
+                make_room(service);
+            }
             answer => return answer,
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
-/// Takes their places among the encodes from programmes that nobody watches any more. Somebody who changes channels must
-/// not wait for as long as the channel before is kept.
-fn make_room(service: &Service) {
-    let kept = service.onair.viewers.warm();
+/// Starts a session. Where every place to encode is taken, a programme that nobody watches gives its own up.
+///
+/// # Errors
+/// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
+pub async fn start_session(service: &Service, principal: &Principal, plan: Plan) -> Result<Arc<Session>> {
+    let mut until = None;
+    loop {
+        match service.sessions.start(principal, plan.clone()).await {
+            Err(busy) if busy.code == Code::TranscoderBusy => {
+                if make_room(service) {
+                    until.get_or_insert_with(|| Instant::now() + HANDOVER);
+                }
+                if until.is_none_or(|until| Instant::now() >= until) {
+                    return Err(busy);
+                }
+            }
+            answer => return answer,
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Takes their places among the encodes from programmes that nobody watches, warm ones too: whoever changes channels, or
+/// turns to a film, must not wait for as long as the channel before is kept. False when there was nothing to take.
+fn make_room(service: &Service) -> bool {
+    let mut given = false;
     let reels: Vec<(u32, Arc<Reel>)> =
         service.onair.reels().iter().map(|(key, reel)| (key.channel, reel.clone())).collect();
     for (channel, reel) in reels {
-        let watched = service.onair.viewers.count(channel) > 0 || kept.contains(&channel);
-        if reel.is_idle(if watched { ABANDONED } else { Duration::ZERO }) {
-            reel.give_up();
-        }
+        let watched = service.onair.viewers.count(channel) > 0;
+        given |= reel.is_idle(if watched { ABANDONED } else { Duration::ZERO }) && reel.give_up();
         reel.let_go(service);
     }
+    given
 }
 
 /// The segment a player that joins now asks for first: three target durations from the end.

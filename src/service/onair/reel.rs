@@ -151,12 +151,11 @@ impl Reel {
         Ok(Way::Make(fresh))
     }
 
-    /// Gives the right up; whoever asks next gets it anew.
-    pub(super) fn give_up(&self) {
-        if let Ok(mut cast) = self.cast.try_lock()
-            && let Cast::Ready { lease, .. } = &mut *cast
-        {
-            *lease = None;
+    /// Gives the right to encode up; whoever asks next gets it anew. False when there was none.
+    pub(super) fn give_up(&self) -> bool {
+        match self.cast.try_lock().as_deref_mut() {
+            Ok(Cast::Ready { lease, work, .. }) => lease.take().is_some() && work.rendition.encodes_video(),
+            _ => false,
         }
     }
 

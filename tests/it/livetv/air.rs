@@ -154,6 +154,34 @@ async fn one_file_on_three_channels_and_in_a_session_is_encoded_once() {
     play::stop(&server, &started).await;
 }
 
+#[tokio::test]
+async fn a_channel_nobody_watches_gives_its_place_to_whoever_plays_a_film() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.avi");
+    // Long enough that the channel's run does not come to its end.
+    film::flash_and_beep(&path, 60, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
+    let start = (Timestamp::now() - Duration::from_secs(1)).to_string();
+    let made = add(&server, &json!({"name": "Left", "startAt": start, "items": [{"path": path}]})).await;
+    let id = &made["id"];
+    let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
+    success(warm, 202).await;
+    let watched = server.get(&format!("/api/livetv/watch/{id}?wait=15&watchSession=sofa")).send().await.unwrap();
+    assert_eq!((watched.status(), server.service.sessions.active_jobs()), (StatusCode::OK, 1));
+
+    // While somebody watches, the one place is theirs.
+    let other = folder.path().join("b.avi");
+    film::flash_and_beep(&other, 6, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    let (status, refused) = play::start(&server, &other, json!({})).await;
+    assert_eq!((status, &refused["code"]), (503, &json!("TRANSCODER_BUSY")));
+    let leave = format!("/api/livetv/watch/{id}?watchSession=sofa");
+    let left = server.ask(Method::DELETE, &leave).bearer_auth(&server.token).send().await.unwrap();
+    assert_eq!(success(left, 200).await, json!({"ended": true}));
+    let (status, started) = play::start(&server, &other, json!({})).await;
+    assert_eq!(status, 200, "{started}");
+    play::stop(&server, &started).await;
+}
+
 async fn list_of(server: &kit::Server, made: &serde_json::Value) -> (String, String) {
     let url = server.get(&format!("/api/livetv/watch/{}?wait=15", made["id"])).send().await.unwrap().url().clone();
     list(server, &format!("{}?{}", url.path(), url.query().unwrap())).await

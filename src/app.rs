@@ -63,11 +63,12 @@ pub async fn run_on(
     welcome(&service, address, code.as_deref());
 
     let (told, stopping) = oneshot::channel();
-    let events = service.events.clone();
+    let told_of = service.clone();
     let stop = async move {
         stop.await;
         tracing::info!("stopping");
-        events.close();
+        told_of.events.close();
+        told_of.onair.close();
         let _ = told.send(());
     };
     let overdue = async move {

@@ -31,6 +31,8 @@ pub struct Config {
     /// The transcoder program; a bare name is looked up in `PATH`.
     pub ffmpeg: PathBuf,
     pub admin: Option<DeclaredAdmin>,
+    /// Whether the lineup is shown as a network tuner too (`/hdhr/<stream token>`).
+    pub hdhomerun: bool,
 }
 
 /// Who makes segments.
@@ -132,6 +134,7 @@ impl Config {
             public_base_url: None,
             ffmpeg: "ffmpeg".into(),
             admin: None,
+            hdhomerun: false,
         }
     }
 

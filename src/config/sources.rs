@@ -49,6 +49,8 @@ struct Settings {
     public_base_url: Option<String>,
     ffmpeg: Option<PathBuf>,
     admin: Option<DeclaredAdmin>,
+    #[serde(default)]
+    hdhomerun: bool,
 }
 
 #[derive(Deserialize)]
@@ -59,7 +61,7 @@ enum RootSetting {
 }
 
 /// Settings that a variable may hold, and how its text is read.
-const VARIABLES: [(&str, Kind); 10] = [
+const VARIABLES: [(&str, Kind); 11] = [
     ("listen", Kind::Text),
     ("state", Kind::Text),
     ("cache", Kind::Text),
@@ -67,6 +69,7 @@ const VARIABLES: [(&str, Kind); 10] = [
     ("public_base_url", Kind::Text),
     ("ffmpeg", Kind::Text),
     ("segment_seconds", Kind::Number),
+    ("hdhomerun", Kind::Switch),
     ("roots", Kind::List(':')),
     ("allowed_origins", Kind::List(',')),
     ("trusted_proxies", Kind::List(',')),
@@ -76,6 +79,7 @@ const VARIABLES: [(&str, Kind); 10] = [
 enum Kind {
     Text,
     Number,
+    Switch,
     List(char),
 }
 
@@ -126,6 +130,10 @@ fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Res
             let value = match kind {
                 Kind::Text => Value::String(text),
                 Kind::Number => number(name, &text)?,
+                Kind::Switch => {
+                    let on = text.parse().map_err(|_| format!("{name} is {text:?}, it must be true or false"));
+                    Value::Boolean(on?)
+                }
                 Kind::List(between) => {
                     let items = text.split(*between).filter(|item| !item.is_empty());
                     Value::Array(items.map(|item| Value::String(item.trim().to_owned())).collect())
@@ -187,6 +195,7 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     config.public_base_url = settings.public_base_url;
     config.ffmpeg = settings.ffmpeg.unwrap_or(config.ffmpeg);
     config.admin = settings.admin;
+    config.hdhomerun = settings.hdhomerun;
     if let (Some(admin), Some(folder)) = (&mut config.admin, systemd("CREDENTIALS_DIRECTORY")) {
         admin.password_hash_file = folder.join(&admin.password_hash_file);
     }

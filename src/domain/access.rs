@@ -44,4 +44,7 @@ pub enum Access {
     /// Live television, for players that cannot send headers: as `Granted`, or a stream token (`token`), or a signed
     /// address (`token`, `exp`, `sig`).
     Live,
+    /// Live television, for programs that know a tuner by its address alone: a stream token as the first part of the
+    /// path. Where the configuration does not ask for it, there is no such route.
+    Tuner,
 }

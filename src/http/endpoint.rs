@@ -103,6 +103,12 @@ impl Endpoint {
             // Nobody is kept out of a public route by a stale token.
             return Ok(bearer(call).ok().flatten().and_then(|token| service.accounts.authenticate(token).ok()));
         }
+        if self.access == Access::Tuner {
+            if !service.config.hdhomerun {
+                return Err(Error::new(Code::NotFound, "no such route"));
+            }
+            return streaming(service, &call.params[0]);
+        }
         if let Some(token) = bearer(call)? {
             let principal = service
                 .accounts
@@ -125,17 +131,19 @@ impl Endpoint {
             && let Some(resource) = (self.resource)(call)
         {
             return match (call.query("exp")?, call.query("sig")?) {
-                (None, None) => service
-                    .accounts
-                    .authenticate_stream(token)
-                    .map(Some)
-                    .map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\"")),
+                (None, None) => streaming(service, token),
                 (Some(exp), Some(sig)) => service.accounts.redeem_link(&resource, token, exp, sig).map(Some),
                 _ => Err(Error::new(Code::SignatureInvalid, "exp and sig belong together")),
             };
         }
         Err(Error::new(Code::Unauthorized, "a bearer token is needed").with_header("www-authenticate", "Bearer"))
     }
+}
+
+/// Who a stream token is for.
+fn streaming(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {
+    let found = service.accounts.authenticate_stream(token).map(Some);
+    found.map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))
 }
 
 fn bearer(call: &Call) -> Result<Option<&str>> {

@@ -27,6 +27,7 @@ pub(super) mod logo;
 mod output;
 mod request;
 pub(super) mod tokens;
+pub(super) mod tuner;
 mod view;
 pub(super) mod warm;
 pub(super) mod watch;
@@ -43,7 +44,7 @@ const PREVIEW_MS: i64 = 24 * 3600 * 1000;
 const PREVIEW_ENTRIES: usize = 500;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    vec![
+    let mut endpoints = vec![
         get("/api/livetv/channels", Access::User).to(service, channels),
         post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY).to(service, add),
         post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview),
@@ -69,7 +70,9 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         get("/api/livetv/warm", Access::User).to(service, warm::warmth),
         post("/api/livetv/warm", Access::User).to(service, warm::warm),
         get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
-    ]
+    ];
+    endpoints.extend(tuner::endpoints(service));
+    endpoints
 }
 
 /// All channels.

@@ -86,6 +86,12 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         livetv::tokens::revoke,
         livetv::tokens::sign,
         livetv::tokens::tokens,
+        livetv::tuner::device,
+        livetv::tuner::discover,
+        livetv::tuner::lineup,
+        livetv::tuner::receive,
+        livetv::tuner::scan,
+        livetv::tuner::status,
         livetv::warm::warm,
         livetv::warm::warmth,
         livetv::watch::leave,
@@ -169,6 +175,7 @@ pub fn access(method: &str, path: &str) -> Access {
     };
     match path {
         _ if PUBLIC.contains(&path) => Access::Public,
+        _ if within(&["/hdhr"]) => Access::Tuner,
         _ if within(&GRANTED) => Access::Granted,
         _ if within(&LIVE) => Access::Live,
         _ if within(&ADMIN) => Access::Admin,
@@ -211,7 +218,8 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
     operation.insert(
         "security".to_owned(),
         match access(method, path) {
-            Access::Public => json!([]),
+            // The token of a tuner stands in its path, where OpenAPI knows no credentials.
+            Access::Public | Access::Tuner => json!([]),
             Access::User | Access::Admin => json!([{"bearer": []}]),
             Access::Granted => json!([{"bearer": []}, {"grant": []}]),
             Access::Live => {
@@ -232,7 +240,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
 /// A name that stays as long as the route does, e.g. `getStreamTranscodeBySessionIdStatus`.
 fn operation_id(method: &str, path: &str) -> String {
     let mut id = method.to_owned();
-    for part in path.trim_start_matches("/api/").split(['/', '.', '-']) {
+    for part in path.trim_start_matches("/api").split(['/', '.', '-', '_']).filter(|part| !part.is_empty()) {
         let (by, part) = part.strip_prefix('{').map_or(("", part), |name| ("By", name.trim_end_matches('}')));
         let mut letters = part.chars();
         id.push_str(by);
@@ -248,6 +256,7 @@ fn tag(path: &str) -> &'static str {
         ("/api/users", "Accounts"),
         ("/api/library", "Library"),
         ("/api/livetv", "Live TV"),
+        ("/hdhr", "Live TV"),
         ("/api/stream", "Streaming"),
     ];
     groups.iter().find(|(prefix, _)| path.starts_with(prefix)).map_or("Server", |(_, tag)| tag)

@@ -14,7 +14,7 @@ use crate::domain::guide::{Entries, Name};
 use crate::domain::lineup::{Naming, absolute, logo};
 use crate::domain::schedule::Item;
 
-mod text;
+pub mod text;
 
 use text::escape;
 pub use text::stamp;

@@ -27,10 +27,13 @@ use crate::service::sessions::Session;
 
 mod reel;
 mod stills;
+mod tuner;
 mod viewers;
 
 use reel::Reel;
 use stills::Stills;
+pub use tuner::Tuner;
+use tuner::Tuners;
 pub use viewers::State;
 use viewers::Viewers;
 
@@ -83,6 +86,8 @@ pub struct OnAir {
     stills: Stills,
     windows: Mutex<HashMap<u32, Window>>,
     looked_after: AtomicBool,
+    tuners: Arc<Tuners>,
+    closed: AtomicBool,
 }
 
 /// The live window of a channel, for as long as it stays what it is.
@@ -103,6 +108,15 @@ pub struct Sent {
 impl OnAir {
     pub fn viewers(&self) -> &Viewers {
         &self.viewers
+    }
+
+    /// Ends every stream that has no end of its own: the server stops.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     fn reels(&self) -> MutexGuard<'_, HashMap<Key, Arc<Reel>>> {

@@ -73,7 +73,7 @@ fn the_document_is_the_golden_one() {
 
 #[tokio::test]
 async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
-    let server = kit::server(&[]).await;
+    let server = kit::server_with(&[], |config| config.hdhomerun = true).await;
     for endpoint in endpoints(&server.service) {
         if PAGES.contains(&endpoint.path) {
             assert_eq!((endpoint.access, endpoint.method), (Access::Public, Method::GET));

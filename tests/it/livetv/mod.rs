@@ -15,6 +15,7 @@ mod channels;
 mod export;
 mod guide;
 mod play;
+mod tuner;
 
 const CHANNELS: &str = "/api/livetv/channels";
 

@@ -1,0 +1,281 @@
+//! `/hdhr/{token}/…`: the lineup as a network tuner of the HDHomeRun kind shows it, for Plex, Emby, Jellyfin and others
+//! that take such a tuner rather than a playlist. Mounted for everybody, open only where the configuration says so.
+//!
+//! Field names are those of SiliconDust's HTTP interface ("HDHomeRun HTTP Development Guide"). A stream token stands in
+//! the path, for such programs know a tuner by its address alone. Each token is a device of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Method;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
+use warp::Reply;
+use warp::reply::Response;
+
+use super::links::base;
+use crate::domain::access::Access;
+use crate::domain::channel::Channel;
+use crate::domain::xmltv::text::escape;
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, get, post};
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::onair::{self, Tuner};
+
+/// How long the first segment may take.
+const FIRST: Duration = Duration::from_secs(15);
+
+/// How long a player may take nothing before it counts as gone.
+const STUCK: Duration = Duration::from_secs(30);
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/hdhr/{token}/discover.json", Access::Tuner).to(service, discover),
+        get("/hdhr/{token}/lineup.json", Access::Tuner).to(service, lineup),
+        get("/hdhr/{token}/lineup_status.json", Access::Tuner).to(service, status),
+        post("/hdhr/{token}/lineup.post", Access::Tuner).to(service, scan),
+        get("/hdhr/{token}/device.xml", Access::Tuner).to(service, device),
+        get("/hdhr/{token}/auto/{channel}", Access::Tuner).to(service, receive),
+    ]
+}
+
+/// A tuner.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "PascalCase")]
+pub struct TunerAnswer {
+    friendly_name: String,
+    manufacturer: &'static str,
+    model_number: &'static str,
+    firmware_name: &'static str,
+    firmware_version: &'static str,
+    /// Eight hexadecimal digits, the same as long as the token lives.
+    #[serde(rename = "DeviceID")]
+    device_id: String,
+    device_auth: &'static str,
+    #[serde(rename = "BaseURL")]
+    base_url: String,
+    #[serde(rename = "LineupURL")]
+    lineup_url: String,
+    /// How many channels can be received at once.
+    tuner_count: usize,
+}
+
+/// A channel of a tuner.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "PascalCase")]
+pub struct TunerChannel {
+    guide_number: String,
+    guide_name: String,
+    #[serde(rename = "URL")]
+    url: String,
+    video_codec: &'static str,
+    audio_codec: &'static str,
+    /// 1 where pictures may be 720 lines high or more, else absent.
+    #[serde(rename = "HD", skip_serializing_if = "Option::is_none")]
+    hd: Option<u8>,
+}
+
+/// Whether a tuner looks for channels: never.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "PascalCase")]
+pub struct TunerStatus {
+    scan_in_progress: u8,
+    scan_possible: u8,
+    source: &'static str,
+    source_list: [&'static str; 1],
+}
+
+/// The tuner
+#[utoipa::path(get, path = "/hdhr/{token}/discover.json", params(("token" = String, Path, description = "A stream token")),
+    responses(
+        (status = 200, description = "What it is, and where its lineup is", body = TunerAnswer),
+        (status = 404, description = "`NOT_FOUND`: `hdhomerun` is off in the configuration")))]
+pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
+    let base_url = own(&service, &call)?;
+    Ok(reply::json(&TunerAnswer {
+        friendly_name: name(&call)?,
+        manufacturer: "Hearthcast",
+        model_number: "Hearthcast",
+        firmware_name: "hearthcast",
+        firmware_version: env!("CARGO_PKG_VERSION"),
+        device_id: device_id(&call)?,
+        device_auth: "hearthcast",
+        lineup_url: format!("{base_url}/lineup.json"),
+        base_url,
+        tuner_count: service.config.limits.sessions_per_user,
+    }))
+}
+
+/// The tuner's channels
+#[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")),
+    responses((status = 200, description = "Enabled channels the token is for, by number", body = Vec<TunerChannel>)))]
+pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
+    let (base, user) = (own(&service, &call)?, call.user()?);
+    let channels = service.channels.all().into_iter();
+    let lineup = channels.filter(|channel| channel.face.enabled && user.may_watch(channel.id)).map(|channel| {
+        let number = channel.face.number;
+        TunerChannel {
+            guide_number: number.to_string(),
+            guide_name: channel.face.name.clone(),
+            url: format!("{base}/auto/v{number}"),
+            video_codec: "H264",
+            audio_codec: "AAC",
+            hd: channel.output.max_height.is_none_or(|height| height >= 720).then_some(1),
+        }
+    });
+    Ok(secretive(reply::json(&lineup.collect::<Vec<_>>())))
+}
+
+/// Whether the tuner looks for channels
+#[utoipa::path(get, path = "/hdhr/{token}/lineup_status.json",
+    params(("token" = String, Path, description = "A stream token")),
+    responses((status = 200, description = "It has no need to", body = TunerStatus)))]
+pub async fn status(_: Arc<Service>, _: Call) -> Result<Response> {
+    let status = TunerStatus { scan_in_progress: 0, scan_possible: 1, source: "Cable", source_list: ["Cable"] };
+    Ok(reply::json(&status))
+}
+
+/// Look for channels: they are known, so nothing happens
+#[utoipa::path(post, path = "/hdhr/{token}/lineup.post", params(("token" = String, Path, description = "A stream token")),
+    responses((status = 204, description = "Done")))]
+pub async fn scan(_: Arc<Service>, _: Call) -> Result<Response> {
+    Ok(reply::empty())
+}
+
+/// The tuner as a UPnP device description
+#[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")),
+    responses((status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
+pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
+    let escaped = |text: String| {
+        let mut out = Vec::new();
+        escape(&mut out, &text);
+        String::from_utf8(out).map_err(Error::internal)
+    };
+    let (base, name, id) = (escaped(own(&service, &call)?)?, escaped(name(&call)?)?, device_id(&call)?);
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <root xmlns=\"urn:schemas-upnp-org:device-1-0\">\n\
+         <specVersion><major>1</major><minor>0</minor></specVersion>\n\
+         <URLBase>{base}</URLBase>\n\
+         <device>\n\
+         <deviceType>urn:schemas-upnp-org:device:MediaServer:1</deviceType>\n\
+         <friendlyName>{name}</friendlyName>\n\
+         <manufacturer>Hearthcast</manufacturer>\n\
+         <modelName>Hearthcast</modelName>\n\
+         <modelNumber>Hearthcast</modelNumber>\n\
+         <serialNumber>{id}</serialNumber>\n\
+         <UDN>uuid:48454152-5448-4341-5354-0000{id}</UDN>\n\
+         </device>\n\
+         </root>\n"
+    );
+    Ok(secretive(reply::bytes("application/xml", text.into())))
+}
+
+/// Receive a channel: MPEG-TS without end
+///
+/// It begins a few seconds behind the clock, goes on at the clock's pace, and ends when the client goes, the token is
+/// revoked or the channel is removed.
+#[utoipa::path(get, path = "/hdhr/{token}/auto/{channel}",
+    params(
+        ("token" = String, Path, description = "A stream token"),
+        ("channel" = String, Path, description = "`v` and the channel's number"),
+    ),
+    responses(
+        (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`"),
+        (status = 503, description = "`SERVER_BUSY`: all tuners are in use; `CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
+pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = numbered(&service, &call)?;
+    let (pipe, mut taken) = mpsc::channel::<std::result::Result<Bytes, std::io::Error>>(1);
+    if call.method != Method::HEAD {
+        let mut tuner = Tuner::tune(&service, &call.params[0], channel.id)?;
+        onair::wake(&service);
+        let begun = tokio::time::timeout(FIRST, tuner.next()).await;
+        let late = || Error::new(Code::ChannelUnavailable, "the channel has not begun").with_retry_after(5);
+        let mut piece = begun.map_err(|_| late())??;
+        tokio::spawn(async move {
+            loop {
+                if !matches!(tokio::time::timeout(STUCK, pipe.send(Ok(piece))).await, Ok(Ok(()))) {
+                    return;
+                }
+                piece = tokio::select! {
+                    next = tuner.next() => match next {
+                        Ok(next) => next,
+                        Err(error) => {
+                            tracing::info!(channel.id = channel.id, %error, "a tuner's stream ends");
+                            return;
+                        }
+                    },
+                    () = pipe.closed() => return,
+                };
+            }
+        });
+    }
+    let mut response = warp::reply::stream(stream::poll_fn(move |context| taken.poll_recv(context))).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("video/mp2t"));
+    Ok(secretive(response))
+}
+
+/// The channel of an address such as `v12`.
+fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
+    let (wanted, user) = (&call.params[1], call.user()?);
+    let number: Option<u32> = wanted.strip_prefix('v').and_then(|number| number.parse().ok());
+    let found = service.channels.all().into_iter().find(|channel| Some(channel.face.number) == number);
+    found
+        .filter(|channel| channel.face.enabled && user.may_watch(channel.id))
+        .ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel of this number"))
+}
+
+/// Where this tuner is reached.
+fn own(service: &Service, call: &Call) -> Result<String> {
+    Ok(format!("{}/hdhr/{}", base(service, call)?, call.params[0]))
+}
+
+fn name(call: &Call) -> Result<String> {
+    Ok(format!("Hearthcast ({})", call.user()?.username))
+}
+
+/// Of the token, with the check digit by which real devices' numbers are told from others.
+fn device_id(call: &Call) -> Result<String> {
+    let hash = blake3::hash(call.user()?.login_id.as_bytes());
+    let drawn = u32::from_le_bytes(hash.as_bytes()[..4].try_into().expect("four of thirty-two"));
+    Ok(format!("{:08X}", checked(drawn)))
+}
+
+/// Replaces the last digit by the one that makes the number valid: digits at odd places are looked up, all are combined.
+fn checked(drawn: u32) -> u32 {
+    const LOOKUP: [u32; 16] = [10, 5, 15, 6, 7, 12, 1, 11, 9, 2, 8, 13, 4, 3, 14, 0];
+    let digit = |place: u32| drawn >> (28 - 4 * place) & 15;
+    let sum = (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
+    drawn & !15 | sum
+}
+
+/// An answer that holds a token.
+fn secretive(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_becomes_a_number_that_is_valid() {
+        // Worked out by hand: 9 (looked up 2), 0 (10, the second of a pair counts as it is), and so on come to zero.
+        assert_eq!(checked(0x0000_0000), 0);
+        assert_eq!(checked(0x1000_0000), 0x1000_000F);
+        for drawn in [1, 0x1234_5678, u32::MAX] {
+            assert_eq!(checked(drawn) >> 4, drawn >> 4);
+            assert_eq!(checked(checked(drawn)), checked(drawn));
+        }
+    }
+}

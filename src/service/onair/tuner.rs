@@ -1,0 +1,152 @@
+//! A channel as a tuner gives it: one stream without end, its segments one after the other at the clock's pace.
+//!
+//! It begins three target durations behind the clock, as players of a playlist do. Those come at once and are the player's
+//! cushion; then each segment comes when it would be listed.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{BEHIND_MS, first_wanted, listed, segment};
+use crate::domain::channel::Channel;
+use crate::domain::live::{self, Slot, View};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+/// How often a stream that waits looks whether it may go on: a token may be revoked, a channel removed.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Segments in a row that cannot be made before the stream ends.
+const MOST_FAILURES: u32 = 3;
+
+/// Streams of each token.
+#[derive(Default)]
+pub struct Tuners(Mutex<HashMap<String, usize>>);
+
+impl Tuners {
+    fn take(self: &Arc<Self>, token: &str, most: usize) -> Option<Place> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let theirs = all.entry(token.to_owned()).or_default();
+        if *theirs >= most {
+            return None;
+        }
+        *theirs += 1;
+        Some(Place { tuners: self.clone(), token: token.to_owned() })
+    }
+}
+
+/// One of a token's streams.
+struct Place {
+    tuners: Arc<Tuners>,
+    token: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.tuners.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(theirs) = all.get_mut(&self.token) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                all.remove(&self.token);
+            }
+        }
+    }
+}
+
+/// Somebody who receives a channel. Dropping it stops it.
+pub struct Tuner {
+    service: Arc<Service>,
+    channel: u32,
+    /// The stream token's secret: asked again and again whether it still opens the channel.
+    secret: String,
+    session: String,
+    /// Ticks: the end of what was given; None before the first.
+    until: Option<i64>,
+    failures: u32,
+    _place: Place,
+}
+
+impl Tuner {
+    /// Begins to receive a channel.
+    ///
+    /// # Errors
+    /// `UNAUTHORIZED`, `TOKEN_EXPIRED`; `SERVER_BUSY` when the token has as many streams as a user may have sessions.
+    pub fn tune(service: &Arc<Service>, secret: &str, channel: u32) -> Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let token = service.accounts.authenticate_stream(secret)?.login_id.clone();
+        let most = service.config.limits.sessions_per_user;
+        let place = service.onair.tuners.take(&token, most).ok_or_else(|| {
+            Error::new(Code::ServerBusy, format!("all {most} tuners are in use"))
+                .with_retry_after(10)
+                .with_header("x-hdhomerun-error", "805 All Tuners In Use")
+        })?;
+        let session = format!("tuner_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let service = service.clone();
+        Ok(Self { service, channel, secret: secret.to_owned(), session, until: None, failures: 0, _place: place })
+    }
+
+    /// The next segment, once it is due.
+    ///
+    /// # Errors
+    /// What ends the stream: `UNAUTHORIZED` for a token that was revoked, `CHANNEL_NOT_FOUND`, `CHANNEL_UNAVAILABLE` when
+    /// the server stops, and that of a segment that could not be made time and again.
+    pub async fn next(&mut self) -> Result<Bytes> {
+        loop {
+            let channel = self.channel()?;
+            self.service.onair.viewers().seen(channel.id, &self.session, None);
+            let now_ms = self.service.clock.now().as_millisecond();
+            let due = |slot: &Slot| slot.end.div_euclid(90) + 1 - now_ms;
+            let slot = self.slot(&channel, now_ms);
+            let Some(slot) = slot.filter(|slot| due(slot) <= 0) else {
+                let left = slot.map_or(i64::MAX, |slot| due(&slot)).unsigned_abs();
+                tokio::time::sleep(LOOK.min(Duration::from_millis(left))).await;
+                continue;
+            };
+            match segment(&self.service, &channel, (slot.programme_ms, slot.index), &self.session).await {
+                Ok(sent) => {
+                    (self.until, self.failures) = (Some(slot.end), 0);
+                    return Ok(sent.bytes);
+                }
+                // Cut by a change meanwhile: what is there instead comes next.
+                Err(error) if error.code == Code::AssetNotFound => self.until = Some(slot.end),
+                Err(error) => {
+                    self.failures += 1;
+                    if self.failures >= MOST_FAILURES {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The channel, as long as it may be received.
+    fn channel(&self) -> Result<Arc<Channel>> {
+        if self.service.onair.is_closed() {
+            return Err(Error::new(Code::ChannelUnavailable, "the server stops"));
+        }
+        let user = self.service.accounts.authenticate_stream(&self.secret)?;
+        let channel = self.service.channels.get(self.channel)?;
+        match channel.face.enabled && user.may_watch(channel.id) {
+            true => Ok(channel),
+            false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {}", self.channel))),
+        }
+    }
+
+    /// The segment behind what was given. A player that takes less than it is given loses what lies too far back, as it
+    /// would from an aerial.
+    fn slot(&self, channel: &Channel, now_ms: i64) -> Option<Slot> {
+        match self.until.filter(|until| *until >= (now_ms - BEHIND_MS) * 90) {
+            Some(until) => live::slots(&channel.definition, until.div_euclid(90)).find(|slot| slot.start >= until),
+            None => first_wanted(&listed(&self.service, channel, View::Live).0, channel.output.target),
+        }
+    }
+}
+
+impl Drop for Tuner {
+    fn drop(&mut self) {
+        self.service.onair.viewers().leave(self.channel, &self.session);
+    }
+}

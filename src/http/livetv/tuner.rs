@@ -252,7 +252,8 @@ fn device_id(call: &Call) -> Result<String> {
 fn checked(drawn: u32) -> u32 {
     const LOOKUP: [u32; 16] = [10, 5, 15, 6, 7, 12, 1, 11, 9, 2, 8, 13, 4, 3, 14, 0];
     let digit = |place: u32| drawn >> (28 - 4 * place) & 15;
-    let sum = (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
+    let sum =
+        (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
     drawn & !15 | sum
 }
 

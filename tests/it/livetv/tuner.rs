@@ -42,7 +42,11 @@ async fn viewers(server: &Server, id: &Value, wanted: u64) {
 async fn a_tuner_gives_one_stream_over_the_end_of_a_programme_until_its_token_is_revoked() {
     let folder = tempfile::tempdir().unwrap();
     film::flash_and_beep(&folder.path().join("0.mp4"), 6, "-c:v libx264 -preset ultrafast -bf 2 -g 50 -c:a aac");
-    film::flash_and_beep(&folder.path().join("1.mkv"), 6, "-c:v libx264 -preset ultrafast -profile:v baseline -g 25 -an");
+    film::flash_and_beep(
+        &folder.path().join("1.mkv"),
+        6,
+        "-c:v libx264 -preset ultrafast -profile:v baseline -g 25 -an",
+    );
     let server = kit::server_with(&[folder.path()], |config| {
         config.hdhomerun = true;
         config.limits.sessions_per_user = 1;
@@ -66,7 +70,10 @@ async fn a_tuner_gives_one_stream_over_the_end_of_a_programme_until_its_token_is
     assert_eq!(lineup, known);
     assert_eq!(success(ask("/lineup_status.json").await, 200).await["ScanInProgress"], json!(0));
     let device = ask("/device.xml").await.text().await.unwrap();
-    assert!(device.contains(&format!("<serialNumber>{}</serialNumber>", found["DeviceID"].as_str().unwrap())), "{device}");
+    assert!(
+        device.contains(&format!("<serialNumber>{}</serialNumber>", found["DeviceID"].as_str().unwrap())),
+        "{device}"
+    );
     refused(ask("/auto/vx").await, 404, "CHANNEL_NOT_FOUND").await;
     refused(ask(&format!("/auto/v{}", hidden["number"])).await, 404, "CHANNEL_NOT_FOUND").await;
 

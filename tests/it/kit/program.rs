@@ -91,6 +91,11 @@ impl Program {
         state(self.folder.path(), &self.launch)
     }
 
+    /// Where its disk is mounted, for a program that runs inside.
+    pub fn inside(&self) -> PathBuf {
+        self.folder.path().join("disk")
+    }
+
     pub fn disk(&self) -> Option<&Disk> {
         self.launch.disk.as_ref()
     }

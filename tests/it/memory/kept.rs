@@ -29,6 +29,50 @@ async fn what_was_acknowledged_survives_kill_9_while_the_disk_is_full() {
 }
 
 #[tokio::test]
+async fn nothing_is_touched_where_a_start_has_no_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = small_film(folder.path(), "a.mp4", 30);
+    let Some(mut program) = Program::start_fillable(&[folder.path()], true).await else {
+        return eprintln!("no disk of its own can be mounted here");
+    };
+    let body = json!({"mediaPath": film, "positionSeconds": 12.0, "durationSeconds": 3600.0});
+    let save = program.client.post(format!("{}/api/stream/progress", program.base)).bearer_auth(&program.token);
+    assert_eq!(save.json(&body).send().await.unwrap().status(), 200);
+    program.kill();
+    let disk = program.disk().unwrap();
+    disk.fill(1 << 20);
+    let lies = || {
+        let mut files = Vec::new();
+        let mut folders = vec![program.state()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => folders.push(entry.path()),
+                    false if entry.file_name() == "lock" => {}
+                    false => files.push((entry.path(), std::fs::read(entry.path()).unwrap())),
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = lies();
+    let inside = program.inside().join("state");
+    let mut command = disk.enter();
+    let tried = command.arg(env!("CARGO_BIN_EXE_hearthcast")).args(["user", "list", "--state"]).arg(inside).output();
+    let tried = tried.unwrap();
+    let said = String::from_utf8_lossy(&tried.stderr).into_owned();
+    assert_eq!(tried.status.code(), Some(1), "{said}");
+    assert!(said.contains("the disk is full: ") && said.contains("4194304 are needed"), "{said}");
+    assert!(lies() == before, "a start that is refused changes nothing");
+    disk.free();
+    program.restart().await;
+    let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
+    let stands = program.get(&format!("/api/stream/progress?{query}")).send().await.unwrap();
+    assert_eq!(stands.json::<Value>().await.unwrap()["progress"]["positionSeconds"], 12.0);
+}
+
+#[tokio::test]
 async fn a_disk_that_is_full_in_truth_is_507_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 60 + n)).collect();

@@ -112,3 +112,29 @@ async fn a_stop_lets_answers_under_way_finish_and_takes_no_others() {
     assert_eq!(received, 30_000_000);
     tokio::time::timeout(Duration::from_secs(5), serving).await.expect("then it ends").unwrap().unwrap();
 }
+
+/// The limits of time are the server's own, 10 s for a body and 15 s for a head: this test waits as long as they last.
+#[tokio::test]
+async fn who_sends_a_request_drop_by_drop_is_let_go() {
+    let server = kit::server(&[]).await;
+    let waits = async |request: &str| {
+        let mut socket = TcpStream::connect(server.base.trim_start_matches("http://")).await.unwrap();
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let read = socket.read_to_string(&mut answer);
+        tokio::time::timeout(Duration::from_secs(30), read).await.expect("the server does not wait for ever").unwrap();
+        answer
+    };
+    let login = "POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"us";
+    let (body, half, none, rests) = tokio::join!(
+        waits(login),
+        waits("GET /api/health HTTP/1.1\r\nhost: x\r\n"),
+        waits(""),
+        waits("GET /api/health HTTP/1.1\r\nhost: x\r\n\r\n"),
+    );
+    assert!(body.starts_with("HTTP/1.1 408 ") && body.contains(r#""code":"REQUEST_TIMEOUT""#), "{body}");
+    assert!(half.is_empty() || half.starts_with("HTTP/1.1 408 "), "{half}");
+    assert!(none.is_empty() || none.starts_with("HTTP/1.1 408 "), "{none}");
+    assert!(rests.starts_with("HTTP/1.1 200 ") && rests.matches("HTTP/1.1").count() == 1, "{rests}");
+    assert_eq!(server.get("/api/health").send().await.unwrap().status(), 200);
+}

@@ -37,6 +37,7 @@ codes! {
     Forbidden 403 "FORBIDDEN",
     SignatureInvalid 403 "SIGNATURE_INVALID",
     SignatureExpired 403 "SIGNATURE_EXPIRED",
+    RightsWithdrawn 403 "RIGHTS_WITHDRAWN",
     NotFound 404 "NOT_FOUND",
     SessionNotFound 404 "SESSION_NOT_FOUND",
     AssetNotFound 404 "ASSET_NOT_FOUND",

@@ -3,6 +3,7 @@
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::external::External;
 use crate::domain::schedule::blocks::Grid;
 use crate::domain::schedule::{Definition, Mode};
 use crate::error::{Error, Result};
@@ -102,6 +103,8 @@ pub struct Channel {
     /// Of a channel by the clock.
     pub plan: Option<Plan>,
     pub filler: FillerAsk,
+    /// Of a channel from elsewhere. It airs nothing of its own: its definition is empty.
+    pub external: Option<External>,
     pub seed: u64,
     pub mode: Mode,
     /// Grows by one with every change.
@@ -175,6 +178,7 @@ pub mod tests {
             asks: Vec::new(),
             plan: None,
             filler: FillerAsk::default(),
+            external: None,
             seed: 1,
             mode: Mode::Sequential,
             version: 1,

@@ -2,8 +2,10 @@
 
 pub mod access;
 pub mod account;
+pub mod address;
 pub mod channel;
 pub mod codec;
+pub mod external;
 pub mod grid;
 pub mod guide;
 pub mod library;
@@ -17,6 +19,7 @@ pub mod playback;
 pub mod playlist;
 pub mod progress;
 pub mod range;
+pub mod rights;
 pub mod schedule;
 pub mod session;
 pub mod signing;

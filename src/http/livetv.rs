@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{HeaderValue, LOCATION};
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -19,6 +18,7 @@ use crate::service::Service;
 use crate::service::channels::Apply;
 use crate::service::onair;
 
+pub(super) mod audit;
 mod clock;
 pub(super) mod export;
 pub(super) mod guide;
@@ -26,6 +26,7 @@ mod links;
 pub(super) mod logo;
 mod output;
 mod request;
+pub(super) mod rights;
 pub(super) mod tokens;
 pub(super) mod tuner;
 mod view;
@@ -69,6 +70,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         post("/api/livetv/sign", Access::User).to(service, tokens::sign),
         get("/api/livetv/warm", Access::User).to(service, warm::warmth),
         post("/api/livetv/warm", Access::User).to(service, warm::warm),
+        get("/api/livetv/audit", Access::Admin).to(service, audit::audit),
         get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
     ];
     endpoints.extend(tuner::endpoints(service));
@@ -137,12 +139,12 @@ pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Respons
     let channel = seen(&service, &call, id(&call)?)?;
     let mut view = ChannelView::new(&channel, service.clock.now()).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
-        view = view.with_items(&channel);
+        view = view.with_items(&service, &channel);
     }
     Ok(reply::json(&ChannelAnswer { channel: view }))
 }
 
-/// Make a channel out of the library
+/// Make a channel, out of the library or of a stream elsewhere
 #[utoipa::path(post, path = "/api/livetv/channels", request_body = ChannelRequest,
     params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
     responses(
@@ -154,12 +156,12 @@ pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Respons
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`")))]
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: ChannelRequest = call.json().await?;
-    let change = asked.creation(skip_invalid(&call)?)?;
+    let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
     let channel = service.add_channel(change).await?;
     if channel.face.always_on {
         onair::wake(&service);
     }
-    let view = ChannelView::new(&channel, service.clock.now()).with_items(&channel);
+    let view = ChannelView::new(&channel, service.clock.now()).with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
     let location = HeaderValue::try_from(format!("/api/livetv/channels/{}", channel.id)).map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
@@ -179,16 +181,18 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
         (status = 200, description = "Changed", body = ChannelAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: no such item"),
         (status = 409, description = "`CONFLICT`: the number is taken"),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired")))]
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`")))]
 pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = id(&call)?;
     let asked: ChannelRequest = call.json().await?;
-    let change = asked.change(skip_invalid(&call)?, apply(&call)?)?;
+    let change = asked.change(skip_invalid(&call)?, apply(&call)?, &call.user()?.username)?;
     let channel = service.change_channel(id, change).await?;
     if channel.face.always_on {
         onair::wake(&service);
     }
-    Ok(reply::json(&ChannelAnswer { channel: ChannelView::new(&channel, service.clock.now()).with_items(&channel) }))
+    Ok(reply::json(&ChannelAnswer {
+        channel: ChannelView::new(&channel, service.clock.now()).with_items(&service, &channel),
+    }))
 }
 
 /// Remove a channel; its id is never used again
@@ -198,7 +202,7 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel_id = id(&call)?;
-    service.channels.remove(channel_id).await?;
+    service.remove_channel(channel_id, &call.user()?.username).await?;
     Ok(reply::json(&ChannelGone { channel_id, deleted: true }))
 }
 
@@ -210,9 +214,9 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired")))]
 pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: ChannelRequest = call.json().await?;
-    let change = asked.creation(skip_invalid(&call)?)?;
+    let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
     let channel = service.draft_channel(None, &change).await?;
-    Ok(previewed(&channel, service.clock.now()))
+    Ok(previewed(&service, &channel))
 }
 
 /// What a channel would air after a change; nothing is kept
@@ -228,18 +232,19 @@ pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Res
 pub(super) async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = id(&call)?;
     let asked: ChannelRequest = call.json().await?;
-    let change = asked.change(skip_invalid(&call)?, apply(&call)?)?;
+    let change = asked.change(skip_invalid(&call)?, apply(&call)?, &call.user()?.username)?;
     let before = service.channels.get(id)?;
     let channel = service.draft_channel(Some(&before), &change).await?;
-    Ok(previewed(&channel, service.clock.now()))
+    Ok(previewed(&service, &channel))
 }
 
-fn previewed(channel: &Channel, now: Timestamp) -> Response {
+fn previewed(service: &Service, channel: &Channel) -> Response {
+    let now = service.clock.now();
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
     let entries = channel.guide(from, from + PREVIEW_MS).take(PREVIEW_ENTRIES);
     let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now)).collect();
-    reply::json(&PreviewAnswer { channel: ChannelView::new(channel, now).with_items(channel), entries })
+    reply::json(&PreviewAnswer { channel: ChannelView::new(channel, now).with_items(service, channel), entries })
 }
 
 /// The channel of the path.

@@ -38,7 +38,7 @@ const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/st
 const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// What only an admin may ask.
-const ADMIN: [&str; 2] = ["/api/users", "/api/debug"];
+const ADMIN: [&str; 3] = ["/api/users", "/api/debug", "/api/livetv/audit"];
 
 /// What anybody signed in may look at, and only an admin may change.
 const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
@@ -70,6 +70,7 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         info::info_full_for_device,
         library::browse,
         livetv::add,
+        livetv::audit::audit,
         livetv::change,
         livetv::channel,
         livetv::channels,

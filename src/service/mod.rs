@@ -21,6 +21,7 @@ pub mod planner;
 pub mod producers;
 pub mod progress;
 pub mod quarantine;
+pub mod rights;
 pub mod runs;
 pub mod sessions;
 pub mod sidecars;
@@ -38,6 +39,7 @@ use media::Probes;
 use onair::OnAir;
 use progress::Progress;
 use quarantine::Quarantine;
+use rights::Audit;
 use sessions::Sessions;
 use subtitles::Subtitles;
 use workers::LocalTranscoder;
@@ -61,6 +63,8 @@ pub struct Service {
     pub books: Progress,
     pub folders: FolderBooks,
     pub channels: Channels,
+    /// Who vouched for what comes from elsewhere.
+    pub audit: Audit,
     pub onair: OnAir,
 }
 
@@ -85,6 +89,7 @@ impl Service {
             books: kept(Tree::Books)?,
             folders: FolderBooks::default(),
             channels: Channels::open(store.clone(), clock.clone())?,
+            audit: Audit::open(store.clone(), clock.clone())?,
             onair: OnAir::default(),
             events,
             media,

@@ -34,6 +34,8 @@ trees! {
     Revisions "revisions" true,
     Cuts "cuts" true,
     StreamTokens "stream-tokens" true,
+    Sources "sources" true,
+    Audit "audit" true,
 }
 
 impl Tree {

@@ -189,7 +189,7 @@ pub fn numbers(field: &str, list: &str) -> Result<Vec<u32>> {
 }
 
 /// An id; one that no channel can have is a number still.
-fn number(field: &str, text: &str) -> Result<u32> {
+pub fn number(field: &str, text: &str) -> Result<u32> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Error::field(field, "must be channel ids"));
     }

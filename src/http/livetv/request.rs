@@ -1,16 +1,17 @@
 //! Bodies of channels to make or to change, checked.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::clock::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest};
+use super::rights::{self, AttestationRequest, FeedRequest, ProvenanceRequest, RightsRequest, told};
 use crate::domain::channel::Ask;
 use crate::domain::schedule::Mode;
-use crate::error::{Code, Error, Result};
-use crate::service::channels::{Apply, Change};
+use crate::error::{Error, Result};
+use crate::service::channels::{Apply, Change, ExternalChange, SourceType};
 
 const MODES: [(&str, Mode); 5] = [
     ("sequential", Mode::Sequential),
@@ -36,7 +37,8 @@ pub struct ChannelRequest {
     name: Option<String>,
     /// 1 to 99999; the lowest that is free for a new one.
     number: Option<u32>,
-    /// `virtual`: made out of the library. Nothing else is built yet.
+    /// `virtual` (when absent): made out of the library. `external` and `m3u-import` come from elsewhere: they need
+    /// `source`, `provenance`, `rights` and `attestation`.
     source_type: Option<String>,
     /// `sequential`, `shuffle` (when absent), `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: Option<String>,
@@ -59,14 +61,24 @@ pub struct ChannelRequest {
     languages: Option<LanguagesRequest>,
     schedule: Option<ScheduleRequest>,
     filler: Option<FillerRequest>,
-    /// Not built yet: refused unless empty. So are all below.
+    /// Not built yet: refused unless empty. So are the next two.
     offline: Option<Value>,
     watermark: Option<Value>,
     on_demand: Option<Value>,
-    provenance: Option<Value>,
-    rights: Option<Value>,
-    attestation: Option<Value>,
-    source: Option<Value>,
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<ProvenanceRequest>)]
+    provenance: Option<Option<ProvenanceRequest>>,
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<RightsRequest>)]
+    rights: Option<Option<RightsRequest>>,
+    /// Whoever changes provenance, rights or source vouches for it anew.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<AttestationRequest>)]
+    attestation: Option<Option<AttestationRequest>>,
+    /// The stream of a channel from elsewhere.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<FeedRequest>)]
+    source: Option<Option<FeedRequest>>,
 }
 
 /// A file, or a folder for the files in it.
@@ -103,21 +115,23 @@ pub fn mode_name(mode: Mode) -> &'static str {
 
 impl ChannelRequest {
     /// A channel to make.
-    pub fn creation(mut self, skip_invalid: bool) -> Result<Change> {
+    pub fn creation(mut self, skip_invalid: bool, by: &str) -> Result<Change> {
         let start_at = self.start_at.take();
-        let change = self.change(skip_invalid, Apply::default())?;
+        let change = self.change(skip_invalid, Apply::default(), by)?;
         if change.name.is_none() {
             return Err(Error::field("name", "is missing"));
         }
-        if change.asks.is_none() && change.plan.is_none() && change.mode != Some(Mode::Blocks) {
+        let from_library = matches!(change.source_type, None | Some(SourceType::Virtual));
+        if from_library && change.asks.is_none() && change.plan.is_none() && change.mode != Some(Mode::Blocks) {
             return Err(Error::field("items", "is missing"));
         }
         Ok(Change { start_at: start_at.as_deref().map(start).transpose()?, ..change })
     }
 
     /// A channel to change.
-    pub fn change(self, skip_invalid: bool, apply: Apply) -> Result<Change> {
-        self.check_source()?;
+    pub fn change(mut self, skip_invalid: bool, apply: Apply, by: &str) -> Result<Change> {
+        let external = self.external(by)?;
+        let source_type = self.source_type.as_deref().map(source_type).transpose()?;
         if self.start_at.is_some() {
             return Err(Error::field("startAt", "can only be said of a new channel"));
         }
@@ -155,45 +169,29 @@ impl ChannelRequest {
             asks: self.items.map(|items| asks("items", items)).transpose()?,
             plan: self.schedule.map(ScheduleRequest::plan).transpose()?,
             filler: self.filler.map(FillerRequest::ask).transpose()?,
+            source_type,
+            external,
             output,
             skip_invalid,
             apply,
         })
     }
 
-    /// External channels say first by what right they are shown (contract section 9).
-    fn check_source(&self) -> Result<()> {
-        let kind = match self.source_type.as_deref() {
-            None | Some("virtual") => return Ok(()),
-            Some(kind @ ("external" | "m3u-import")) => kind,
-            Some(_) => return Err(Error::field("sourceType", "must be virtual")),
-        };
-        let text = |value: &Option<Value>, field: &str, least: usize| {
-            value
-                .as_ref()
-                .and_then(|value| value[field].as_str())
-                .is_some_and(|text| text.trim().chars().count() >= least)
-        };
-        let bases = ["own-content", "public-domain", "licensed", "provider-subscription", "other"];
-        let basis = self.rights.as_ref().and_then(|rights| rights["basis"].as_str());
-        let told = [
-            ("provenance.sourceName", text(&self.provenance, "sourceName", 1)),
-            ("provenance.sourceUrl", text(&self.provenance, "sourceUrl", 1)),
-            ("provenance.importedAt", text(&self.provenance, "importedAt", 1)),
-            ("rights.basis", basis.is_some_and(|basis| bases.contains(&basis))),
-            ("rights.statement", text(&self.rights, "statement", 20)),
-            ("attestation.authorized", self.attestation.as_ref().is_some_and(|given| given["authorized"] == true)),
-            ("source.url", text(&self.source, "url", 1)),
-        ];
-        let missing: Vec<&str> = told.iter().filter(|(_, told)| !told).map(|(field, _)| *field).collect();
-        if missing.is_empty() {
-            return Err(Error::field("sourceType", format!("{kind} channels are not in this version")));
+    /// What is said of a stream elsewhere, and of the right to show it; None when neither is mentioned.
+    fn external(&mut self, by: &str) -> Result<Option<ExternalChange>> {
+        let told = (self.provenance.take(), self.rights.take(), self.attestation.take(), self.source.take());
+        if told.0.is_none() && told.1.is_none() && told.2.is_none() && told.3.is_none() {
+            return Ok(None);
         }
-        Err(Error::new(
-            Code::RightsBasisRequired,
-            "an external channel needs provenance, a rights basis and an attestation",
-        )
-        .with_details(json!({"missing": missing})))
+        let feed = told.3.flatten().unwrap_or_default();
+        feed.check()?;
+        Ok(Some(ExternalChange {
+            failover: feed.failover()?,
+            url: feed.url.as_deref().map(|url| rights::address("source.url", url)).transpose()?,
+            user_agent: feed.user_agent,
+            claim: rights::claim(told.0, told.1, told.2)?,
+            by: by.to_owned(),
+        }))
     }
 }
 
@@ -256,9 +254,13 @@ fn start(text: &str) -> Result<Timestamp> {
     })
 }
 
-/// Tells null from absence.
-fn told<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(from).map(Some)
+fn source_type(name: &str) -> Result<SourceType> {
+    match name {
+        "virtual" => Ok(SourceType::Virtual),
+        "external" => Ok(SourceType::External),
+        "m3u-import" => Ok(SourceType::Import),
+        _ => Err(Error::field("sourceType", "must be virtual, external or m3u-import")),
+    }
 }
 
 fn says_something(value: &Value) -> bool {

@@ -188,6 +188,7 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
     ),
     responses(
         (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 503, description = "`SERVER_BUSY`: all tuners are in use; `CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -227,9 +228,10 @@ fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let (wanted, user) = (&call.params[1], call.user()?);
     let number: Option<u32> = wanted.strip_prefix('v').and_then(|number| number.parse().ok());
     let found = service.channels.all().into_iter().find(|channel| Some(channel.face.number) == number);
-    found
-        .filter(|channel| channel.face.enabled && user.may_watch(channel.id))
-        .ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel of this number"))
+    let found = found.filter(|channel| channel.face.enabled && user.may_watch(channel.id));
+    let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel of this number"))?;
+    service.may_watch(&channel)?;
+    Ok(channel)
 }
 
 /// Where this tuner is reached.

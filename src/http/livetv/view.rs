@@ -7,7 +7,9 @@ use utoipa::ToSchema;
 use super::clock::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
 use super::request;
+use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
 use crate::domain::channel::{Ask, Channel};
+use crate::domain::external::External;
 use crate::domain::lineup;
 use crate::domain::time::instant;
 use crate::service::{Service, onair};
@@ -20,7 +22,7 @@ pub struct ChannelView {
     id: u32,
     name: String,
     number: u32,
-    /// `virtual`: made out of the library.
+    /// `virtual`: made out of the library; `external` and `m3u-import`: from elsewhere.
     source_type: &'static str,
     /// `sequential`, `shuffle`, `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: &'static str,
@@ -46,7 +48,18 @@ pub struct ChannelView {
     now: Option<GuideEntry>,
     next: Option<GuideEntry>,
     /// Where an external channel comes from; null for one made out of the library.
-    provenance: Option<String>,
+    provenance: Option<ProvenanceView>,
+    /// By what right it is shown; for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rights: Option<RightsView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attestation: Option<AttestationView>,
+    /// Its stream; for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<FeedView>,
+    /// The source it was imported from; for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_id: Option<u32>,
     /// What decides the order; for admins.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
@@ -88,7 +101,7 @@ impl ChannelView {
             id: channel.id,
             name: face.name,
             number: face.number,
-            source_type: "virtual",
+            source_type: channel.external.as_ref().map_or("virtual", External::source_type),
             schedule_mode: request::mode_name(channel.mode),
             always_on: face.always_on,
             category: face.category,
@@ -106,6 +119,10 @@ impl ChannelView {
             now: on,
             next,
             provenance: None,
+            rights: None,
+            attestation: None,
+            source: None,
+            source_id: None,
             seed: None,
             items: None,
             schedule: None,
@@ -117,10 +134,31 @@ impl ChannelView {
     pub fn with_state(mut self, service: &Service, channel: &Channel) -> Self {
         self.state = onair::state(service, channel).as_str();
         self.viewers = service.onair.viewers().count(channel.id);
+        self.with_provenance(service, channel)
+    }
+
+    fn with_provenance(mut self, service: &Service, channel: &Channel) -> Self {
+        self.provenance = service.clearance(channel).ok().flatten().as_ref().map(ProvenanceView::of);
         self
     }
 
-    pub fn with_items(mut self, channel: &Channel) -> Self {
+    fn with_rights(self, service: &Service, channel: &Channel) -> Self {
+        let Some(external) = &channel.external else { return self };
+        let clearance = service.clearance(channel).ok().flatten();
+        Self {
+            rights: clearance.as_ref().map(RightsView::of),
+            attestation: clearance.as_ref().map(AttestationView::of),
+            source: Some(FeedView::of(&external.feed)),
+            source_id: external.source_id(),
+            ..self
+        }
+        .with_provenance(service, channel)
+    }
+
+    pub fn with_items(mut self, service: &Service, channel: &Channel) -> Self {
+        if channel.external.is_some() {
+            return self.with_rights(service, channel);
+        }
         let item = |ask: &Ask| ItemView {
             path: ask.path.clone(),
             recursive: ask.recursive,

@@ -46,7 +46,7 @@ pub struct Warmth {
     channel_id: u32,
     /// `warm`, `warming` or `skipped`.
     state: &'static str,
-    /// Why it was skipped: `limit`, `disabled` or `unsupported` (there is no such channel).
+    /// Why it was skipped: `limit`, `disabled` or `unsupported` (there is no such channel, or it comes from elsewhere).
     reason: Option<&'static str>,
 }
 
@@ -86,6 +86,9 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, tt
     let told = |state, reason| Warmth { channel_id: channel.id, state, reason };
     if !channel.face.enabled {
         return told("skipped", Some("disabled"));
+    }
+    if channel.external.is_some() {
+        return told("skipped", Some("unsupported"));
     }
     let state = onair::state(service, channel);
     let ready = matches!(state, State::Warm | State::Live) || onair::is_open(service, channel);

@@ -78,10 +78,11 @@ pub fn resource(call: &Call) -> Option<String> {
     responses(
         (status = 302, description = "To the playlist, with a grant of its own"),
         (status = 202, description = "It is starting: ask again", body = Starting),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
         (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = super::seen(&service, &call, super::id(&call)?)?;
+    let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel)?;
     let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
@@ -123,8 +124,11 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(response)
 }
 
+/// The channel of the path, if it may be shown.
 fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
-    super::seen(service, call, super::id(call)?)
+    let channel = super::seen(service, call, super::id(call)?)?;
+    service.may_watch(&channel)?;
+    Ok(channel)
 }
 
 fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response {
@@ -157,6 +161,7 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
     ),
     responses(
         (status = 200, description = "A sliding window, or a list that grows or is whole", content_type = "application/vnd.apple.mpegurl", body = String),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
         (status = 503, description = "`CHANNEL_UNAVAILABLE`: it has not begun")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -204,6 +209,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     responses(
         (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
         (status = 304, description = "The one that is known"),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`ASSET_NOT_FOUND`: it was not or is not yet on air"),
         (status = 503, description = "`TRANSCODER_BUSY`"),
         (status = 504, description = "`SEGMENT_TIMEOUT`")))]
@@ -234,7 +240,7 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     ),
     responses((status = 200, description = "`ended` is false when nobody of that name watched", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = channel_of(&service, &call)?;
+    let channel = super::seen(&service, &call, super::id(&call)?)?;
     let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
     Ok(reply::json(&Ended { ended: service.onair.viewers().leave(channel.id, session) }))
 }

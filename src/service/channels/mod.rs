@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
+use crate::domain::external::External;
 use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Revision, Wanted, cut};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -19,9 +20,11 @@ use crate::store::{Store, Tree};
 
 mod blocks;
 mod cuts;
+mod external;
 mod items;
 
 use cuts::Cuts;
+pub use external::{ExternalChange, SourceType};
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 2000;
@@ -64,6 +67,8 @@ struct KeptChannel {
     plan: Option<Plan>,
     #[serde(default)]
     filler: FillerAsk,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    external: Option<External>,
     seed: u64,
     mode: Mode,
     version: u32,
@@ -91,6 +96,8 @@ pub struct Change {
     pub output: OutputChange,
     pub plan: Option<Plan>,
     pub filler: Option<FillerAsk>,
+    pub source_type: Option<SourceType>,
+    pub external: Option<ExternalChange>,
     /// Leaves out items that cannot be aired, as long as one can.
     pub skip_invalid: bool,
     pub apply: Apply,
@@ -130,7 +137,8 @@ impl Channels {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
             given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            let Some(KeptChannel { face, asks, output, plan, filler, seed, mode, version, revisions }) = kept.channel
+            let Some(KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, revisions }) =
+                kept.channel
             else {
                 continue;
             };
@@ -143,8 +151,20 @@ impl Channels {
                 Ok(revision)
             };
             let definition = Definition { revisions: revisions.iter().map(read).collect::<Result<_>>()? };
-            let channel =
-                Channel { id, tvg_id: kept.tvg_id, face, asks, output, plan, filler, seed, mode, version, definition };
+            let channel = Channel {
+                id,
+                tvg_id: kept.tvg_id,
+                face,
+                asks,
+                output,
+                plan,
+                filler,
+                external,
+                seed,
+                mode,
+                version,
+                definition,
+            };
             by_id.insert(id, Arc::new(channel));
         }
         let changed_ms = clock.now().as_millisecond().into();
@@ -213,10 +233,10 @@ impl Channels {
                 self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), revision).await?;
             }
         }
-        let Channel { face, asks, output, plan, filler, seed, mode, version, .. } = channel.clone();
+        let Channel { face, asks, output, plan, filler, external, seed, mode, version, .. } = channel.clone();
         let revisions = numbers(&channel.definition);
         let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();
-        let kept = KeptChannel { face, asks, output, plan, filler, seed, mode, version, revisions };
+        let kept = KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, revisions };
         let kept = Kept { tvg_id: channel.tvg_id.clone(), channel: Some(kept) };
         self.store.put(Tree::Channels, &channel_key(channel.id), &kept).await?;
         let channel = Arc::new(channel);
@@ -254,6 +274,7 @@ impl Service {
         let id = given.id + 1;
         let tvg_id = format!("ch-{id}.{instance}");
         let face = Face { number, ..drafted.face.clone() };
+        self.note_clearance(id, None, &drafted, &change).await?;
         let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
         (given.id, given.instance) = (id, Some(instance));
         Ok(channel)
@@ -268,6 +289,7 @@ impl Service {
         let before = self.channels.get(id)?;
         let after = self.draft_channel(Some(&before), &change).await?;
         self.channels.free_number(Some(after.face.number), Some(id))?;
+        self.note_clearance(id, Some(&before), &after, &change).await?;
         self.channels.keep(after, Some(&before)).await
     }
 
@@ -275,8 +297,8 @@ impl Service {
     ///
     /// # Errors
     /// As [`Self::add_channel`], a number that is taken aside.
-    pub async fn draft_channel(&self, before: Option<&Channel>, change: &Change) -> Result<Channel> {
-        let change = change.clone();
+    pub async fn draft_channel(&self, before: Option<&Channel>, asked: &Change) -> Result<Channel> {
+        let change = asked.clone();
         let face = match before {
             Some(before) => before.face.clone(),
             None => Face {
@@ -303,6 +325,10 @@ impl Service {
             show_filler: change.show_filler.unwrap_or(face.show_filler),
         };
         face.check()?;
+        let now = self.clock.now().as_millisecond();
+        if let Some(external) = external::asked(before, asked, now)? {
+            return Ok(external::draft(before, face, external));
+        }
         let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or(Mode::Shuffle);
         // 53 bits: what every JSON reader keeps whole.
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
@@ -322,7 +348,6 @@ impl Service {
                     || (before.mode, before.seed) != (mode, seed)
                     || (&before.plan, &before.filler) != (&plan, &filler)
             });
-        let now = self.clock.now().as_millisecond();
         let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
         if touched {
             // The items of another kind of channel are others.
@@ -367,7 +392,8 @@ impl Service {
         }
         let (id, tvg_id, version) =
             before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
-        Ok(Channel { id, tvg_id, face, asks, output, plan, filler, seed, mode, version, definition })
+        let external = None;
+        Ok(Channel { id, tvg_id, face, asks, output, plan, filler, external, seed, mode, version, definition })
     }
 }
 

@@ -174,6 +174,7 @@ pub async fn segment(
     (programme_ms, index): (i64, usize),
     reader: &str,
 ) -> Result<Sent> {
+    service.may_show(channel)?;
     let (programme, item) = programme(channel, programme_ms)?;
     let spans = item.spans(programme.end_ms - programme.start_ms);
     let now_ms = service.clock.now().as_millisecond();

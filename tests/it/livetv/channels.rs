@@ -131,9 +131,6 @@ async fn what_cannot_be_a_channel_is_refused_by_name() {
     external["attestation"] = json!({"authorized": true});
     let refusal = refused(send(&server, Method::POST, CHANNELS, &external).await, 422, "RIGHTS_BASIS_REQUIRED").await;
     assert_eq!(refusal["details"]["missing"].as_array().unwrap().len(), 4, "{refusal}");
-    external["provenance"] = json!({"sourceName": "a", "sourceUrl": "https://a.example", "importedAt": "2026-01-01"});
-    external["source"] = json!({"url": "https://a.example/live.m3u8"});
-    refused_field(&server, Method::POST, CHANNELS, &external, "sourceType").await;
     for id in ["0", "4000000000", "99999999999", "x"] {
         let answer = server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap();
         refused(answer, 404, "CHANNEL_NOT_FOUND").await;

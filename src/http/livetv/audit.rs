@@ -1,0 +1,97 @@
+//! `GET /api/livetv/audit`: who vouched for what comes from elsewhere, who changed it, who withdrew it (contract section
+//! 18). There is no way to change or remove an entry.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::guide::number;
+use super::rights::{AttestationView, ProvenanceView, RightsView};
+use crate::domain::time::instant_of;
+use crate::error::{Error, Result};
+use crate::http::call::Call;
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::rights::{Line, Subject};
+
+/// Entries of one answer at most.
+const MOST: usize = 500;
+
+/// The log.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditAnswer {
+    entries: Vec<AuditEntry>,
+    /// What to send as `after` for those that follow; null when these are the last.
+    next_after: Option<u64>,
+}
+
+/// Who did what, and what was stated from then on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEntry {
+    /// Grows with every entry.
+    id: u64,
+    #[schema(format = DateTime)]
+    at: String,
+    /// Username.
+    by: String,
+    /// `attested`, `changed`, `withdrawn` or `removed`.
+    action: &'static str,
+    /// The source it is about; null for a channel of its own.
+    source_id: Option<u32>,
+    channel_id: Option<u32>,
+    /// What it was called.
+    name: String,
+    /// Of `provenance`, `rights`, `source` and `attestation` those that changed.
+    changed: Vec<String>,
+    provenance: ProvenanceView,
+    rights: RightsView,
+    attestation: AttestationView,
+}
+
+/// Who vouched for what, changed it or withdrew it
+#[utoipa::path(get, path = "/api/livetv/audit",
+    params(
+        ("source" = Option<u32>, Query, description = "Only entries about this source"),
+        ("channel" = Option<u32>, Query, description = "Only entries about this channel's own rights"),
+        ("after" = Option<u64>, Query, description = "Only entries behind this one"),
+    ),
+    responses((status = 200, description = "The oldest first, 500 at most", body = AuditAnswer)))]
+pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
+    let subject = match (call.query("source")?, call.query("channel")?) {
+        (Some(_), Some(_)) => return Err(Error::field("channel", "and source cannot both be asked for")),
+        (Some(source), None) => Some(Subject::Source(number("source", source)?)),
+        (None, Some(channel)) => Some(Subject::Channel(number("channel", channel)?)),
+        (None, None) => None,
+    };
+    let after = call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::field("after", "must be a number"))?;
+    let lines = service.audit.lines(subject, after, MOST)?;
+    let next_after = if lines.len() == MOST { lines.last().map(|(id, _)| *id) } else { None };
+    let entries = lines.into_iter().map(|(id, line)| AuditEntry::of(id, line)).collect();
+    Ok(reply::json(&AuditAnswer { entries, next_after }))
+}
+
+impl AuditEntry {
+    fn of(id: u64, line: Line) -> Self {
+        let (source_id, channel_id) = match line.subject {
+            Subject::Source(id) => (Some(id), None),
+            Subject::Channel(id) => (None, Some(id)),
+        };
+        Self {
+            id,
+            at: instant_of(line.at_ms),
+            by: line.by,
+            action: line.act.as_str(),
+            source_id,
+            channel_id,
+            name: line.name,
+            changed: line.parts,
+            provenance: ProvenanceView::of(&line.clearance),
+            rights: RightsView::of(&line.clearance),
+            attestation: AttestationView::of(&line.clearance),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Channels from elsewhere: what is asked of them, checked, and noted.
+
+use super::Change;
+use crate::domain::address::Address;
+use crate::domain::channel::{Channel, Face, FillerAsk, Output};
+use crate::domain::external::{External, Feed, Origin};
+use crate::domain::rights::{self, Act, Claim, Clearance};
+use crate::domain::schedule::{Definition, Mode};
+use crate::error::{Error, Result};
+use crate::service::Service;
+use crate::service::rights::Subject;
+
+/// Where a channel's pictures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceType {
+    Virtual,
+    External,
+    Import,
+}
+
+/// What a channel from elsewhere is to be, or what is to change of it.
+#[derive(Clone, Debug, Default)]
+pub struct ExternalChange {
+    pub url: Option<Address>,
+    pub failover: Option<Vec<Address>>,
+    pub user_agent: Option<Option<String>>,
+    pub claim: Claim,
+    /// Who says so.
+    pub by: String,
+}
+
+impl ExternalChange {
+    fn says_something(&self) -> bool {
+        let Claim { source_name, source_url, imported_at_ms, basis, statement, recording_basis, authorized } =
+            &self.claim;
+        let texts = [source_name, source_url, basis, statement];
+        self.url.is_some()
+            || self.failover.is_some()
+            || imported_at_ms.is_some()
+            || authorized.is_some()
+            || recording_basis.as_ref().is_some_and(Option::is_some)
+            || texts.iter().any(|text| text.as_ref().is_some_and(|text| !text.is_empty()))
+    }
+}
+
+impl SourceType {
+    fn of(channel: &Channel) -> Self {
+        match channel.external.as_ref().map(External::source_type) {
+            None => Self::Virtual,
+            Some("external") => Self::External,
+            Some(_) => Self::Import,
+        }
+    }
+}
+
+/// What is asked for comes from elsewhere: checked against what stands. None for a channel out of the library.
+///
+/// # Errors
+/// `RIGHTS_BASIS_REQUIRED` naming what is missing; `VALIDATION_ERROR` for what does not belong to such a channel.
+pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> Result<Option<External>> {
+    let kind = match (before.map(SourceType::of), change.source_type) {
+        (Some(is), Some(asked)) if is != asked => {
+            return Err(Error::field("sourceType", "cannot be changed: make another channel"));
+        }
+        (Some(is), _) => is,
+        (None, asked) => asked.unwrap_or(SourceType::Virtual),
+    };
+    if kind == SourceType::Virtual {
+        return match &change.external {
+            // A channel that is sent back as it was received has nulls in it.
+            Some(external) if external.says_something() => {
+                Err(Error::field("sourceType", "must be external where source, provenance or rights are given"))
+            }
+            _ => Ok(None),
+        };
+    }
+    let foreign = [
+        ("items", change.asks.is_some()),
+        ("schedule", change.plan.is_some()),
+        ("filler", change.filler.is_some()),
+        ("startAt", change.start_at.is_some()),
+    ];
+    if let Some((field, _)) = foreign.iter().find(|(_, told)| *told) {
+        return Err(Error::field(field, "is of channels made out of the library"));
+    }
+    let is = before.and_then(|before| before.external.as_ref());
+    let asked = match (is, &change.external) {
+        (Some(is), None) => return Ok(Some(is.clone())),
+        (Some(External { origin: Origin::Source { id, .. }, .. }), Some(_)) => {
+            return Err(Error::field("source", format!("is that of source {id}: change it there")));
+        }
+        (_, asked) => asked.clone().unwrap_or_default(),
+    };
+    let was = is.and_then(External::own);
+    let lacking = |lacks: &[&str]| Err(rights::required(lacks));
+    let feed = match (asked.url, is) {
+        (Some(url), _) => Some(url),
+        (None, is) => is.map(|is| is.feed.url.clone()),
+    };
+    let Some(url) = feed else {
+        let mut lacks = rights::missing(&asked.claim);
+        lacks.push("source.url");
+        return lacking(&lacks);
+    };
+    let feed = Feed {
+        url,
+        failover: asked.failover.or_else(|| is.map(|is| is.feed.failover.clone())).unwrap_or_default(),
+        user_agent: asked.user_agent.unwrap_or_else(|| is.and_then(|is| is.feed.user_agent.clone())),
+    };
+    let moved = is.is_some_and(|is| moved(&is.feed, &feed));
+    match Clearance::claim(asked.claim, was, moved, &asked.by, now_ms) {
+        Ok(clearance) => {
+            Ok(Some(External { feed, origin: Origin::Own { clearance, imported: kind == SourceType::Import } }))
+        }
+        Err(lacks) => lacking(&lacks),
+    }
+}
+
+/// Whether something else is shown than was vouched for.
+fn moved(before: &Feed, after: &Feed) -> bool {
+    (&before.url, &before.failover) != (&after.url, &after.failover)
+}
+
+/// A channel from elsewhere. It has nothing to air, so nothing is looked into.
+pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) -> Channel {
+    let (id, tvg_id, version) =
+        before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
+    Channel {
+        id,
+        tvg_id,
+        face,
+        asks: Vec::new(),
+        output: Output::default(),
+        plan: None,
+        filler: FillerAsk::default(),
+        external: Some(external),
+        seed: 0,
+        mode: Mode::Sequential,
+        version,
+        definition: Definition::default(),
+    }
+}
+
+impl Service {
+    /// Notes what a change does to a channel's own clearance, before it is made.
+    pub(super) async fn note_clearance(
+        &self,
+        id: u32,
+        before: Option<&Channel>,
+        after: &Channel,
+        change: &Change,
+    ) -> Result<()> {
+        let own = |channel: &Channel| channel.external.as_ref().and_then(External::own).cloned();
+        let (was, Some(is)) = (before.and_then(own), own(after)) else { return Ok(()) };
+        let feeds = before.and_then(|before| before.external.as_ref()).zip(after.external.as_ref());
+        let moved = feeds.is_some_and(|(before, after)| moved(&before.feed, &after.feed));
+        let Some((act, parts)) = Clearance::act(was.as_ref(), &is, moved) else { return Ok(()) };
+        let by = change.external.as_ref().map_or("", |external| external.by.as_str());
+        self.audit.add(Subject::Channel(id), &after.face.name, act, &parts, by, &is).await
+    }
+
+    /// Removes a channel; its id is never used again. `by` is noted where it had a clearance of its own.
+    ///
+    /// # Errors
+    /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
+    pub async fn remove_channel(&self, id: u32, by: &str) -> Result<()> {
+        let channel = self.channels.get(id)?;
+        if let Some(clearance) = channel.external.as_ref().and_then(External::own) {
+            self.audit.add(Subject::Channel(id), &channel.face.name, Act::Removed, &[], by, clearance).await?;
+        }
+        self.channels.remove(id).await
+    }
+}

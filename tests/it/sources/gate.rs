@@ -1,0 +1,202 @@
+//! The gate: nothing from elsewhere without provenance, rights and attestation, and no way around it.
+
+use hearthcast::service::channels::Channels;
+use hearthcast::service::rights::Audit;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{CHANNELS, asked, cleared, send};
+use crate::kit::answer::{refused, success};
+use crate::kit::{self, Server};
+
+const SECRET: &str = "http://ada:hunter2@tv.example:8080/live/ada/hunter2/12.m3u8?token=hunter2";
+
+async fn external(server: &Server) -> (String, Value) {
+    let body = cleared(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET}}));
+    let made = success(send(server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone();
+    (format!("{CHANNELS}/{}", made["id"]), made)
+}
+
+#[tokio::test]
+async fn a_channel_from_elsewhere_shows_its_rights_and_never_its_password() {
+    let server = kit::server(&[]).await;
+    let (target, made) = external(&server).await;
+    assert_eq!(
+        (&made["sourceType"], &made["now"], &made["itemCount"]),
+        (&json!("external"), &Value::Null, &Value::Null)
+    );
+    assert_eq!(made["provenance"]["importedAt"], "2026-01-01T00:00:00.000Z");
+    assert_eq!((&made["rights"]["basis"], &made["rights"]["recordingBasis"]), (&json!("own-content"), &Value::Null));
+    assert_eq!((&made["attestation"]["authorized"], &made["attestation"]["by"]), (&json!(true), &json!("keeper")));
+    assert!(made["attestation"]["text"].as_str().unwrap().contains("authorised"));
+    assert_eq!(made["source"], json!({"url": "http://tv.example:8080/…", "failoverUrls": [], "userAgent": null}));
+
+    let seen = success(server.get(&target).send().await.unwrap(), 200).await["channel"].clone();
+    assert_eq!((&seen["source"], &seen["rights"], &seen["attestation"]), (&Value::Null, &Value::Null, &Value::Null));
+    assert_eq!(seen["provenance"]["sourceName"], "Own antenna");
+    let m3u = server.get("/api/livetv/m3u").send().await.unwrap().text().await.unwrap();
+    assert!(m3u.contains("Elsewhere"), "{m3u}");
+    success(server.get("/api/livetv/epg").send().await.unwrap(), 200).await;
+    assert_eq!(server.get("/api/livetv/xmltv").send().await.unwrap().status(), 200);
+    for target in [CHANNELS, &target, "/api/livetv/m3u", "/api/livetv/audit"] {
+        let text =
+            server.ask(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap().text().await.unwrap();
+        assert!(!text.contains("hunter2"), "{target}: {text}");
+    }
+    assert!(!format!("{:?}", server.service.channels.all()).contains("hunter2"));
+    // Nobody pretends: what cannot be played yet says so.
+    let watch = format!("/api/livetv/watch/{}", made["id"]);
+    for target in [watch.clone(), format!("{watch}/live.m3u8"), format!("{watch}/1-00000.ts")] {
+        refused(server.get(&target).send().await.unwrap(), 503, "CHANNEL_UNAVAILABLE").await;
+    }
+
+    let store = server.service.store.clone();
+    let read = Channels::open(store.clone(), server.service.clock.clone()).unwrap().all();
+    assert_eq!(read[0].external, server.service.channels.all()[0].external, "kept whole");
+    assert_eq!(read[0].external.as_ref().unwrap().feed.url.secret().as_str(), SECRET);
+    let lines = Audit::open(store.clone(), server.service.clock.clone()).unwrap().lines(None, 0, 9).unwrap();
+    assert_eq!(lines.len(), 1);
+    let mut exported = Vec::new();
+    store.export(server.folder.path(), &mut exported).unwrap();
+    let exported = String::from_utf8(exported).unwrap();
+    assert!(exported.contains("\"tree\":\"audit\"") && exported.contains("Received with my own antenna"), "{exported}");
+}
+
+#[tokio::test]
+async fn there_is_no_way_around() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("a.wav");
+    kit::film::make(&film, &["-f lavfi -i", "sine=duration=1", "-c:a pcm_u8"]);
+    let server = kit::server(&[folder.path()]).await;
+    let whole = cleared(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET}}));
+    let without = |take: &[&str]| {
+        let mut body = whole.clone();
+        let (last, path) = take.split_last().unwrap();
+        path.iter().fold(&mut body, |body, part| &mut body[*part]).as_object_mut().unwrap().remove(*last);
+        body
+    };
+    let all = ["provenance.sourceName", "provenance.sourceUrl", "provenance.importedAt"];
+    let cases: [(Value, &[&str]); 9] = [
+        (without(&["provenance"]), &all),
+        (without(&["provenance", "sourceName"]), &["provenance.sourceName"]),
+        (without(&["provenance", "importedAt"]), &["provenance.importedAt"]),
+        (without(&["rights"]), &["rights.basis", "rights.statement"]),
+        (without(&["rights", "basis"]), &["rights.basis"]),
+        (without(&["rights", "statement"]), &["rights.statement"]),
+        (without(&["attestation"]), &["attestation.authorized"]),
+        (without(&["attestation", "authorized"]), &["attestation.authorized"]),
+        (without(&["source"]), &["source.url"]),
+    ];
+    for kind in ["external", "m3u-import"] {
+        for (body, missing) in &cases {
+            let mut body = body.clone();
+            body["sourceType"] = json!(kind);
+            for target in [CHANNELS, "/api/livetv/channels/preview"] {
+                let refusal =
+                    refused(send(&server, Method::POST, target, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+                assert_eq!(refusal["details"]["missing"], json!(missing), "{body}");
+            }
+        }
+    }
+    assert_eq!(asked(&server, "/api/livetv/audit").await["entries"], json!([]), "nothing was made, nothing noted");
+
+    // Neither can one be made of a channel out of the library, nor the other way round.
+    let body = json!({"name": "Own", "items": [{"path": film}]});
+    let own = success(send(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone();
+    let own = format!("{CHANNELS}/{own}");
+    let (target, _) = external(&server).await;
+    let wrong = [
+        (&own, cleared(json!({"sourceType": "external", "source": {"url": SECRET}})), "sourceType"),
+        (&own, json!({"source": {"url": SECRET}}), "sourceType"),
+        (&own, json!({"attestation": {"authorized": true}}), "sourceType"),
+        (&target, json!({"sourceType": "virtual"}), "sourceType"),
+        (&target, json!({"sourceType": "virtual", "items": [{"path": film}]}), "sourceType"),
+        (&target, json!({"items": [{"path": film}]}), "items"),
+        (&target, json!({"source": {"url": "file:///etc/passwd"}}), "source.url"),
+        (&target, json!({"source": {"url": "rtmp://tv.example/live"}}), "source.url"),
+        (&target, json!({"source": {"failoverUrls": ["http://a.example/", "nowhere"]}}), "source.failoverUrls[1]"),
+        (&target, json!({"source": {"userAgent": "a\r\nHost: b"}}), "source.userAgent"),
+    ];
+    for (target, body, field) in wrong {
+        let refusal = refused(send(&server, Method::PATCH, target, &body).await, 400, "VALIDATION_ERROR").await;
+        assert_eq!(refusal["details"]["fields"][0]["field"], json!(field), "{body}: {refusal}");
+        assert!(!refusal.to_string().contains("hunter2"), "{refusal}");
+    }
+    let nulls = json!({"provenance": null, "source": null, "rights": null, "attestation": null});
+    success(send(&server, Method::PATCH, &own, &nulls).await, 200).await;
+
+    // What was vouched for is what stands: whoever changes it vouches anew.
+    for (body, missing) in [
+        (json!({"provenance": null}), "provenance.sourceName"),
+        (json!({"rights": null}), "rights.basis"),
+        (json!({"rights": {"statement": "short"}}), "rights.statement"),
+        (json!({"rights": {"recordingBasis": "so it says"}}), "attestation.authorized"),
+        (json!({"provenance": {"sourceName": "Another"}}), "attestation.authorized"),
+        (json!({"source": {"url": "http://other.example/live.m3u8"}}), "attestation.authorized"),
+        (json!({"source": {"failoverUrls": ["http://other.example/live.m3u8"]}}), "attestation.authorized"),
+    ] {
+        for target in [target.clone(), format!("{target}/preview")] {
+            let method = if target.ends_with("preview") { Method::POST } else { Method::PATCH };
+            let refusal = refused(send(&server, method, &target, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+            assert_eq!(refusal["details"]["missing"][0], missing, "{body}: {refusal}");
+        }
+    }
+    let kept = server.service.channels.all().into_iter().find(|channel| channel.external.is_some()).unwrap();
+    assert_eq!((kept.version, kept.external.as_ref().unwrap().feed.url.secret().as_str()), (1, SECRET));
+    let renamed = success(send(&server, Method::PATCH, &target, &json!({"name": "Renamed"})).await, 200).await;
+    assert_eq!(renamed["channel"]["attestation"]["authorized"], true, "a name needs no word");
+}
+
+#[tokio::test]
+async fn a_withdrawal_stops_it_at_once_and_is_written_down() {
+    let server = kit::server(&[]).await;
+    let (target, made) = external(&server).await;
+    let watch = format!("/api/livetv/watch/{}", made["id"]);
+    let service = &server.service;
+    let channel = || service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
+    assert!(service.may_show(&channel()).is_ok());
+    let refusal = service.may_record(&channel()).unwrap_err();
+    assert_eq!(refusal.details.unwrap(), json!({"missing": ["rights.recordingBasis"]}));
+
+    let body = json!({"rights": {"recordingBasis": "the statute lets me"}, "attestation": {"authorized": true}});
+    success(send(&server, Method::PATCH, &target, &body).await, 200).await;
+    assert!(service.may_record(&channel()).is_ok());
+
+    let body = json!({"attestation": {"authorized": false}});
+    let gone = success(send(&server, Method::PATCH, &target, &body).await, 200).await;
+    assert_eq!(gone["channel"]["attestation"]["authorized"], false);
+    for target in [watch.clone(), format!("{watch}/live.m3u8"), format!("{watch}/1-00000.ts")] {
+        refused(server.get(&target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
+    }
+    assert!(service.may_record(&channel()).is_err());
+    // Saying it again is no event, and a new statement alone does not bring it back.
+    success(send(&server, Method::PATCH, &target, &body).await, 200).await;
+    let body = json!({"rights": {"statement": "Now I have got a contract with them."}});
+    success(send(&server, Method::PATCH, &target, &body).await, 200).await;
+    refused(server.get(&watch).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
+    let body = json!({"attestation": {"authorized": true}});
+    success(send(&server, Method::PATCH, &target, &body).await, 200).await;
+    refused(server.get(&watch).send().await.unwrap(), 503, "CHANNEL_UNAVAILABLE").await;
+    success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
+
+    let log = asked(&server, &format!("/api/livetv/audit?channel={}", made["id"])).await;
+    let told: Vec<(&str, &str)> = log["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["action"].as_str().unwrap(), entry["by"].as_str().unwrap()))
+        .collect();
+    let by = "keeper";
+    assert_eq!(
+        told,
+        [("attested", by), ("attested", by), ("withdrawn", by), ("changed", by), ("attested", by), ("removed", by)]
+    );
+    assert_eq!(log["entries"][1]["changed"], json!(["rights", "attestation"]));
+    assert_eq!(log["entries"][3]["rights"]["statement"], "Now I have got a contract with them.");
+    assert_eq!(asked(&server, "/api/livetv/audit?source=1").await["entries"], json!([]));
+    let after = asked(&server, &format!("/api/livetv/audit?after={}", log["entries"][4]["id"])).await;
+    assert_eq!(after["entries"].as_array().unwrap().len(), 1);
+    for method in [Method::DELETE, Method::POST, Method::PATCH, Method::PUT] {
+        refused(send(&server, method, "/api/livetv/audit", &json!({})).await, 405, "METHOD_NOT_ALLOWED").await;
+    }
+}

@@ -171,6 +171,53 @@ pub struct Subtitle {
     pub hearing_impaired: bool,
 }
 
+impl Stream {
+    /// A stream that can be decoded, of which nothing else is known.
+    pub fn new(index: u32, codec: &str, kind: StreamKind) -> Self {
+        Self {
+            index,
+            codec: codec.to_owned(),
+            codec_string: None,
+            profile: None,
+            level: None,
+            bitrate_kbps: None,
+            language: None,
+            title: None,
+            default: false,
+            forced: false,
+            decodable: true,
+            kind,
+        }
+    }
+}
+
+impl Video {
+    /// The common case: 8 bits, 4:2:0, square pixels, whole frames, upright, of unknown rate and colour.
+    pub fn new(width: u32, height: u32) -> Self {
+        Self {
+            width,
+            height,
+            sample_aspect: (1, 1),
+            frame_rate: None,
+            variable_frame_rate: false,
+            interlaced: false,
+            bit_depth: 8,
+            chroma: "4:2:0".to_owned(),
+            rotation: 0,
+            mirrored: false,
+            hdr: None,
+            color: Color::default(),
+        }
+    }
+}
+
+impl Audio {
+    /// Sound of which nothing else is known; the rate in Hz.
+    pub fn new(channels: u32, sample_rate: u32) -> Self {
+        Self { channels, channel_layout: None, sample_rate, bit_depth: None, commentary: false }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chapter {
     pub title: Option<String>,
@@ -193,6 +240,23 @@ pub struct Tags {
 }
 
 impl Media {
+    /// A file that can be seeked in, of which nothing is known but its streams.
+    pub fn new(container: Container, streams: Vec<Stream>) -> Self {
+        Self {
+            container,
+            mime_type: String::new(),
+            duration_seconds: None,
+            start_seconds: 0.0,
+            bitrate_kbps: None,
+            seekable: true,
+            streams,
+            chapters: Vec::new(),
+            attachments: Vec::new(),
+            tags: Tags::default(),
+            warnings: Vec::new(),
+        }
+    }
+
     pub fn stream(&self, index: u32) -> Option<&Stream> {
         self.streams.iter().find(|stream| stream.index == index)
     }

@@ -1,67 +1,32 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::media::{Color, Container, Hdr, StreamKind, Tags};
+use crate::domain::media::{Container, Hdr, StreamKind};
 use crate::domain::time::FrameRate;
 
 fn stream(index: u32, codec: &str, kind: StreamKind) -> Stream {
     Stream {
-        index,
-        codec: codec.into(),
-        codec_string: None,
         profile: match codec {
             "h264" => Some("high".into()),
             "aac" => Some("lc".into()),
             _ => None,
         },
         level: (codec == "h264").then(|| "4".into()),
-        bitrate_kbps: None,
-        language: None,
-        title: None,
-        default: false,
-        forced: false,
-        decodable: true,
-        kind,
+        ..Stream::new(index, codec, kind)
     }
 }
 
 fn picture(index: u32, codec: &str) -> Stream {
-    let video = Video {
-        width: 1920,
-        height: 1080,
-        sample_aspect: (1, 1),
-        frame_rate: FrameRate::new(25, 1),
-        variable_frame_rate: false,
-        interlaced: false,
-        bit_depth: 8,
-        chroma: "4:2:0".into(),
-        rotation: 0,
-        mirrored: false,
-        hdr: None,
-        color: Color::default(),
-    };
+    let video = Video { frame_rate: FrameRate::new(25, 1), ..Video::new(1920, 1080) };
     stream(index, codec, StreamKind::Video(video))
 }
 
 fn sound(index: u32, codec: &str) -> Stream {
-    let audio = Audio { channels: 2, channel_layout: None, sample_rate: 48_000, bit_depth: None, commentary: false };
-    stream(index, codec, StreamKind::Audio(audio))
+    stream(index, codec, StreamKind::Audio(Audio::new(2, 48_000)))
 }
 
 fn file(container: Container, streams: Vec<Stream>) -> Media {
-    Media {
-        container,
-        mime_type: String::new(),
-        duration_seconds: Some(60.0),
-        start_seconds: 0.0,
-        bitrate_kbps: Some(4000),
-        seekable: true,
-        streams,
-        chapters: vec![],
-        attachments: vec![],
-        tags: Tags::default(),
-        warnings: vec![],
-    }
+    Media { duration_seconds: Some(60.0), bitrate_kbps: Some(4000), ..Media::new(container, streams) }
 }
 
 fn film() -> Media {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
-use crate::domain::media::{Audio, Color, Stream, StreamKind, Tags, Video};
+use crate::domain::media::{Audio, Stream, StreamKind, Video};
 use crate::domain::time::FrameRate;
 use crate::engine::source::Roots;
 
@@ -25,48 +25,9 @@ fn job(folder: &Path) -> Job {
     let path = folder.join("a.mp4");
     film(&path);
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
-    let stream = |index, kind| Stream {
-        index,
-        codec: "h264".into(),
-        codec_string: None,
-        profile: None,
-        level: None,
-        bitrate_kbps: None,
-        language: None,
-        title: None,
-        default: false,
-        forced: false,
-        decodable: true,
-        kind,
-    };
-    let video = Video {
-        width: 64,
-        height: 36,
-        sample_aspect: (1, 1),
-        frame_rate: Some(RATE),
-        variable_frame_rate: false,
-        interlaced: false,
-        bit_depth: 8,
-        chroma: "4:2:0".into(),
-        rotation: 0,
-        mirrored: false,
-        hdr: None,
-        color: Color::default(),
-    };
-    let audio = Audio { channels: 1, channel_layout: None, sample_rate: 48_000, bit_depth: None, commentary: false };
-    let media = Media {
-        container: Container::Mp4,
-        mime_type: String::new(),
-        duration_seconds: Some(3.0),
-        start_seconds: 0.0,
-        bitrate_kbps: None,
-        seekable: true,
-        streams: vec![stream(0, StreamKind::Video(video)), stream(1, StreamKind::Audio(audio))],
-        chapters: vec![],
-        attachments: vec![],
-        tags: Tags::default(),
-        warnings: vec![],
-    };
+    let video = StreamKind::Video(Video { frame_rate: Some(RATE), ..Video::new(64, 36) });
+    let streams = vec![Stream::new(0, "h264", video), Stream::new(1, "aac", StreamKind::Audio(Audio::new(1, 48_000)))];
+    let media = Media { duration_seconds: Some(3.0), ..Media::new(Container::Mp4, streams) };
     let plan = EncodeVideo {
         stream: 0,
         width: 64,

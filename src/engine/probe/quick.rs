@@ -140,18 +140,14 @@ fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
         return Err(Unsure("unknown chroma"));
     }
     Ok(Video {
-        width: seen.width,
-        height: seen.height,
         sample_aspect: seen.sample_aspect.unwrap_or((1, 1)),
         frame_rate: track.frame_rate,
         variable_frame_rate: track.variable_frame_rate,
-        interlaced: false,
-        bit_depth: 8,
         chroma: chroma.to_owned(),
         rotation: track.rotation,
         mirrored: track.mirrored,
-        hdr: None,
         color: seen.color.clone(),
+        ..Video::new(seen.width, seen.height)
     })
 }
 

@@ -89,24 +89,10 @@ fn target_rate(video: &Video) -> FrameRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::media::Color;
     use proptest::prelude::*;
 
     fn picture(width: u32, height: u32) -> Video {
-        Video {
-            width,
-            height,
-            sample_aspect: (1, 1),
-            frame_rate: FrameRate::new(25, 1),
-            variable_frame_rate: false,
-            interlaced: false,
-            bit_depth: 8,
-            chroma: "4:2:0".into(),
-            rotation: 0,
-            mirrored: false,
-            hdr: None,
-            color: Color::default(),
-        }
+        Video { frame_rate: FrameRate::new(25, 1), ..Video::new(width, height) }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::domain::library::Root;
-use crate::domain::media::{Container, Tags};
+use crate::domain::media::Container;
 use crate::domain::plan::{EncodeVideo, VideoPlan};
 use crate::domain::time::FrameRate;
 use crate::engine::fake::Fake;
@@ -47,19 +47,7 @@ impl Bench {
         Work {
             source: Arc::new(source),
             fingerprint: "f_1".into(),
-            media: Arc::new(Media {
-                container: Container::Mp4,
-                mime_type: "video/mp4".into(),
-                duration_seconds: Some(200.0),
-                start_seconds: 0.0,
-                bitrate_kbps: None,
-                seekable: true,
-                streams: Vec::new(),
-                chapters: Vec::new(),
-                attachments: Vec::new(),
-                tags: Tags::default(),
-                warnings: Vec::new(),
-            }),
+            media: Arc::new(Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) }),
             rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
             grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
             sidecar: None,

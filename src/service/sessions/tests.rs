@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
-use crate::domain::media::{Container, Media, Tags};
+use crate::domain::media::{Container, Media};
 use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
 use crate::domain::session::State;
 use crate::domain::time::FrameRate;
@@ -56,19 +56,7 @@ impl Bench {
             max_kbps: 400,
             encoder: "fake".into(),
         };
-        let media = Media {
-            container: Container::Mp4,
-            mime_type: "video/mp4".into(),
-            duration_seconds: Some(200.0),
-            start_seconds: 0.0,
-            bitrate_kbps: None,
-            seekable: true,
-            streams: Vec::new(),
-            chapters: Vec::new(),
-            attachments: Vec::new(),
-            tags: Tags::default(),
-            warnings: Vec::new(),
-        };
+        let media = Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) };
         Plan {
             work: Work {
                 source: Arc::new(source),

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use hearthcast::domain::library::Root;
-use hearthcast::domain::media::{Audio, Color, Container, Media, Stream, StreamKind, Subtitle, Tags, Video};
+use hearthcast::domain::media::{Audio, Color, Container, Media, Stream, StreamKind, Subtitle, Video};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::source::{Roots, Source};
 
@@ -57,64 +57,32 @@ pub fn media(path: &Path, container: Container) -> Media {
     let streams = known["streams"].as_array().expect("streams").iter().map(|stream| {
         let kind = match stream["codec_type"].as_str() {
             Some("video") => StreamKind::Video(Video {
-                width: stream["width"].as_u64().unwrap() as u32,
-                height: stream["height"].as_u64().unwrap() as u32,
-                sample_aspect: (1, 1),
                 frame_rate: stream["avg_frame_rate"].as_str().and_then(|rate| {
                     let (num, den) = rate.split_once('/')?;
                     FrameRate::new(num.parse().ok()?, den.parse().ok()?)
                 }),
-                variable_frame_rate: false,
-                interlaced: false,
-                bit_depth: 8,
-                chroma: "4:2:0".into(),
-                rotation: 0,
-                mirrored: false,
-                hdr: None,
                 color: Color {
                     primaries: text(&stream["color_primaries"]),
                     transfer: text(&stream["color_transfer"]),
                     matrix: text(&stream["color_space"]),
                     range: None,
                 },
+                ..Video::new(stream["width"].as_u64().unwrap() as u32, stream["height"].as_u64().unwrap() as u32)
             }),
-            Some("audio") => StreamKind::Audio(Audio {
-                channels: stream["channels"].as_u64().unwrap_or(2) as u32,
-                channel_layout: None,
-                sample_rate: stream["sample_rate"].as_str().and_then(|rate| rate.parse().ok()).unwrap_or(48_000),
-                bit_depth: None,
-                commentary: false,
-            }),
+            Some("audio") => StreamKind::Audio(Audio::new(
+                stream["channels"].as_u64().unwrap_or(2) as u32,
+                stream["sample_rate"].as_str().and_then(|rate| rate.parse().ok()).unwrap_or(48_000),
+            )),
             Some("subtitle") => StreamKind::Subtitle(Subtitle { text: true, hearing_impaired: false }),
             _ => StreamKind::Data,
         };
-        Stream {
-            index: stream["index"].as_u64().unwrap() as u32,
-            codec: stream["codec_name"].as_str().unwrap_or("unknown").into(),
-            codec_string: None,
-            profile: None,
-            level: None,
-            bitrate_kbps: None,
-            language: None,
-            title: None,
-            default: false,
-            forced: false,
-            decodable: true,
-            kind,
-        }
+        let codec = stream["codec_name"].as_str().unwrap_or("unknown");
+        Stream::new(stream["index"].as_u64().unwrap() as u32, codec, kind)
     });
     Media {
-        container,
-        mime_type: String::new(),
         duration_seconds: number(&known["format"]["duration"]),
         start_seconds: number(&known["format"]["start_time"]).unwrap_or(0.0),
-        bitrate_kbps: None,
-        seekable: true,
-        streams: streams.collect(),
-        chapters: vec![],
-        attachments: vec![],
-        tags: Tags::default(),
-        warnings: vec![],
+        ..Media::new(container, streams.collect())
     }
 }
 

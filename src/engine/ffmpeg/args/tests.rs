@@ -2,51 +2,13 @@
 
 use super::super::unpack;
 use super::*;
-use crate::domain::media::{Audio, Color, Stream, Tags, Video};
+use crate::domain::media::{Audio, Color, Stream, Video};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
-    let video = Video {
-        width: 1920,
-        height: 1080,
-        sample_aspect: (1, 1),
-        frame_rate: FrameRate::new(25, 1),
-        variable_frame_rate: false,
-        interlaced: false,
-        bit_depth: 8,
-        chroma: "4:2:0".into(),
-        rotation: 0,
-        mirrored: false,
-        hdr: None,
-        color,
-    };
-    let stream = Stream {
-        index: 0,
-        codec: "h264".into(),
-        codec_string: None,
-        profile: None,
-        level: None,
-        bitrate_kbps: None,
-        language: None,
-        title: None,
-        default: true,
-        forced: false,
-        decodable: true,
-        kind: StreamKind::Video(video),
-    };
-    Media {
-        container,
-        mime_type: String::new(),
-        duration_seconds: Some(60.0),
-        start_seconds,
-        bitrate_kbps: None,
-        seekable: true,
-        streams: vec![stream],
-        chapters: vec![],
-        attachments: vec![],
-        tags: Tags::default(),
-        warnings: vec![],
-    }
+    let video = Video { frame_rate: FrameRate::new(25, 1), color, ..Video::new(1920, 1080) };
+    let stream = Stream::new(0, "h264", StreamKind::Video(video));
+    Media { duration_seconds: Some(60.0), start_seconds, ..Media::new(container, vec![stream]) }
 }
 
 fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
@@ -124,7 +86,7 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let bitmap = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 3, bitmap: true }));
     insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);
-    let amr = Audio { channels: 1, channel_layout: None, sample_rate: 8000, bit_depth: None, commentary: false };
+    let amr = Audio::new(1, 8000);
     let amr = Stream { index: 1, codec: "amr_nb".into(), kind: StreamKind::Audio(amr), ..telephone.streams[0].clone() };
     telephone.streams.push(amr);
     insta::assert_snapshot!("amr_unpacked", golden(&telephone, encode(|_| ()), AAC, &frames(), 9));

@@ -1,11 +1,119 @@
-//! Tracing to standard error, filtered by `HEARTHCAST_LOG` (or `RUST_LOG`), `info` by default.
+//! Tracing to standard error, filtered by `HEARTHCAST_LOG` (or `RUST_LOG`), `info` by default; the last lines are kept.
 
-use tracing_subscriber::EnvFilter;
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt as plain};
+
+/// Lines kept for whoever looks, and the most of one, bytes: 2 MiB at worst.
+const KEPT: usize = 1000;
+const LONGEST: usize = 2048;
 
 /// Installs the subscriber; a second call does nothing.
 pub fn init() {
     let filter = EnvFilter::try_from_env("HEARTHCAST_LOG")
         .or_else(|_| EnvFilter::try_from_default_env())
         .unwrap_or_else(|_| EnvFilter::new("info"));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let console = plain::layer().with_writer(std::io::stderr);
+    let _ = tracing_subscriber::registry().with(filter).with(console).with(Keeper).try_init();
+}
+
+/// A line of the log.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Counts from 1, without a gap.
+    pub number: u64,
+    pub at: Timestamp,
+    /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
+    pub level: &'static str,
+    /// The module that said it.
+    pub target: &'static str,
+    /// The message, then its fields as `name=value`.
+    pub text: String,
+}
+
+/// The lines kept that come behind the one numbered `after`, the oldest first.
+pub fn tail(after: u64) -> Vec<Line> {
+    let tail = TAIL.lock().unwrap_or_else(PoisonError::into_inner);
+    tail.lines.iter().skip_while(|line| line.number <= after).cloned().collect()
+}
+
+static TAIL: Mutex<Tail> = Mutex::new(Tail { said: 0, lines: VecDeque::new() });
+
+struct Tail {
+    said: u64,
+    lines: VecDeque<Line>,
+}
+
+impl Tail {
+    fn keep(&mut self, level: &'static str, target: &'static str, text: String) {
+        self.said += 1;
+        if self.lines.len() == KEPT {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(Line { number: self.said, at: Timestamp::now(), level, target, text });
+    }
+}
+
+/// Keeps what is said.
+struct Keeper;
+
+impl<S: Subscriber> Layer<S> for Keeper {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let (mut words, meta) = (Words::default(), event.metadata());
+        event.record(&mut words);
+        let text = words.text();
+        TAIL.lock().unwrap_or_else(PoisonError::into_inner).keep(meta.level().as_str(), meta.target(), text);
+    }
+}
+
+/// An event in words.
+#[derive(Default)]
+struct Words {
+    message: String,
+    fields: String,
+}
+
+impl Words {
+    fn text(mut self) -> String {
+        self.message.push_str(&self.fields);
+        let end = self.message.floor_char_boundary(LONGEST);
+        self.message.truncate(end);
+        self.message
+    }
+}
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string never fails.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_lines_are_kept_and_none_is_endless() {
+        let mut tail = Tail { said: 0, lines: VecDeque::new() };
+        for number in 0..KEPT + 3 {
+            tail.keep("INFO", "test", number.to_string());
+        }
+        let numbers: Vec<u64> = tail.lines.iter().map(|line| line.number).collect();
+        assert_eq!((numbers.len(), numbers[0], numbers[KEPT - 1]), (KEPT, 4, KEPT as u64 + 3));
+        let words = Words { message: "é".repeat(LONGEST), fields: String::new() };
+        assert_eq!(words.text().len(), LONGEST);
+        let words = Words { message: "said".into(), fields: " by=1".into() };
+        assert_eq!(words.text(), "said by=1");
+    }
 }

@@ -102,7 +102,7 @@ export const saveBook = (how, leaving) =>
   request("POST", "/api/stream/audiobook/progress", { body: how, keepalive: leaving });
 export const books = (query) => json("GET", "/api/stream/audiobook/history", { query });
 
-export const channels = (query) => json("GET", "/api/livetv/channels", { query });
+export const channels = (query, signal) => json("GET", "/api/livetv/channels", { query, signal });
 export const channel = (id) => json("GET", `/api/livetv/channels/${id}`);
 export const epg = (query, signal) => json("GET", "/api/livetv/epg", { query, signal });
 export const addChannel = (body) => json("POST", "/api/livetv/channels?skipInvalid=true", { body });
@@ -132,7 +132,13 @@ export const untune = (id, watchSession) =>
 /** What players must send with a request of ours. */
 export const authorization = () => (token ? `Bearer ${token}` : null);
 
-export const workers = () => json("GET", "/api/stream/v2-workers");
+export const workers = (signal) => json("GET", "/api/stream/v2-workers", { signal });
+export const health = (signal) => json("GET", "/api/health", { signal });
+/** Everybody's sessions, for admins; and the end of any of them. */
+export const sessions = (signal) => json("GET", "/api/stream/transcode/sessions", { signal });
+export const stopSession = (id) => request("DELETE", `/api/stream/transcode/${encodeURIComponent(id)}`);
+export const pipelines = (signal) => json("GET", "/api/debug/pipelines", { signal });
+export const log = (after, signal) => json("GET", "/api/debug/log", { query: { after }, signal });
 export const users = () => json("GET", "/api/users");
 export const addUser = (body) => json("POST", "/api/users", { body });
 export const removeUser = (id) => request("DELETE", `/api/users/${encodeURIComponent(id)}`);

@@ -3,13 +3,12 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { nameOf } from "./links.js";
-import { remover, table } from "./settings.js";
+import { field, remover, table } from "./sheet.js";
 import { TEXT, day, explain, time } from "./strings.js";
 
-const MODES = [["shuffle", "Shuffled"], ["sequential", "In order"], ["shuffleInOrder", "Shuffled, series in order"],
-  ["random", "At random"], ["weighted", "By weight"]];
+const MODES = ["shuffle", "sequential", "shuffleInOrder", "random", "weighted"];
 
-export async function channelTab(place, act, _user, params) {
+export async function channelTab(place, { act, params }) {
   const id = params.get("channel");
   if (id) {
     const known = id === "new" ? null : (await api.channel(id)).channel;
@@ -19,9 +18,9 @@ export async function channelTab(place, act, _user, params) {
   const { channels } = await api.channels({ enabled: "all" });
   place.replaceChildren(
     h("p", {}, h("a", { class: "button primary", href: "#/settings?tab=channels&channel=new" }, TEXT.makeChannel)),
-    channels.length ? table(["", "Name", "On now", "", ""], channels.map(({ id: key, number, name, enabled, now }) => [
-      number, enabled ? name : `${name} (off)`, now?.title,
-      h("a", { class: "button", href: `#/settings?tab=channels&channel=${key}` }, "Change"),
+    channels.length ? table(["", TEXT.name, TEXT.onNow, "", ""], channels.map(({ id: key, number, name, enabled, now }) => [
+      number, enabled ? name : TEXT.isOff(name), now?.title,
+      h("a", { class: "button", href: `#/settings?tab=channels&channel=${key}` }, TEXT.change),
       remover(act, () => api.removeChannel(key))])) : h("p", { class: "quiet" }, TEXT.noChannels));
 }
 
@@ -29,11 +28,10 @@ function editor(known) {
   const paths = new Set(known?.items?.map(({ path }) => path) ?? []);
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const shown = h("div", {});
-  const field = (label, input) => h("label", { class: "field" }, h("span", {}, label), input);
   const name = h("input", { required: true, maxlength: 100, value: known?.name ?? "" });
-  const number = h("input", { type: "number", min: 1, max: 99999, value: known?.number ?? "", placeholder: "next free" });
+  const number = h("input", { type: "number", min: 1, max: 99999, value: known?.number ?? "", placeholder: TEXT.nextFree });
   const category = h("input", { maxlength: 100, value: known?.category ?? "" });
-  const mode = h("select", {}, ...MODES.map(([value, label]) => h("option", { value, selected: value === (known?.scheduleMode ?? "shuffle") }, label)));
+  const mode = h("select", {}, ...MODES.map((value) => h("option", { value, selected: value === (known?.scheduleMode ?? "shuffle") }, TEXT.modes[value])));
   const enabled = h("input", { type: "checkbox", checked: known?.enabled ?? true });
   const wanted = () => ({
     name: name.value.trim(), scheduleMode: mode.value, category: category.value.trim(), enabled: enabled.checked,
@@ -61,9 +59,9 @@ function editor(known) {
     shown.replaceChildren(table(["", "", ""], entries.map(({ title, start, end }) => [`${day(start)}, ${time(start)}`, time(end), title])));
   });
   return h("form", { class: "editor", onsubmit: save },
-    h("div", { class: "fields" }, field(TEXT.channelName, name), field("Number", number), field("Category", category), field("Order", mode),
-      h("label", { class: "check" }, enabled, "On the air")),
-    h("h2", {}, "What it shows"), picker(paths),
+    h("div", { class: "fields" }, field(TEXT.channelName, name), field(TEXT.number, number), field(TEXT.category, category), field(TEXT.order, mode),
+      h("label", { class: "check" }, enabled, TEXT.onTheAir)),
+    h("h2", {}, TEXT.whatItShows), picker(paths),
     notice,
     h("div", { class: "actions" }, h("button", { class: "primary" }, TEXT.save),
       h("button", { type: "button", onclick: preview }, TEXT.preview),
@@ -89,7 +87,7 @@ function picker(paths) {
           paths.add(entry.path);
           show();
         } }, `+ ${entry.name}`),
-        entry.kind === "folder" ? h("button", { type: "button", class: "plain", onclick: () => open(entry.path), "aria-label": `Open ${entry.name}` }, "Open") : "")));
+        entry.kind === "folder" ? h("button", { type: "button", class: "plain", onclick: () => open(entry.path), "aria-label": TEXT.openNamed(entry.name) }, TEXT.open) : "")));
   };
   show();
   open(null).catch(() => {});

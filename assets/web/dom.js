@@ -20,17 +20,17 @@ export function h(name, attributes = {}, ...children) {
 export const iconButton = (name, label, onclick, attributes = {}) =>
   h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick, ...attributes }, icon(name));
 
-/** An icon of a few strokes, drawn in the colour of the text around it. */
-export function icon(name) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 24 24");
-  svg.setAttribute("aria-hidden", "true");
-  svg.classList.add("icon");
-  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  path.setAttribute("d", ICONS[name]);
-  svg.append(path);
-  return svg;
+/** An element of a drawing. */
+export function svg(name, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...children.filter((child) => child !== ""));
+  return element;
 }
+
+/** An icon of a few strokes, drawn in the colour of the text around it. */
+export const icon = (name) =>
+  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 
 const ICONS = {
   folder: "M3 7a2 2 0 0 1 2-2h4l2 2h8a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2z",

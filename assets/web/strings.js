@@ -98,7 +98,10 @@ export const TEXT = {
   skipThis: "Skip this",
   channelMade: (name) => `${name} is on air.`,
   // Settings
+  playing: "Playing now",
   server: "Server",
+  pipelines: "Pipelines",
+  log: "Log",
   channels: "Channels",
   users: "Users",
   devices: "Devices",
@@ -110,8 +113,80 @@ export const TEXT = {
   saved: "Saved.",
   add: "Add",
   preview: "Preview 24 hours",
-  onlyAdmins: "Only an admin sees this.",
+  name: "Name",
+  since: "Since",
+  password: "Password",
+  passwordNow: "Password now",
+  passwordNew: "New password",
+  may: "May",
+  mayAll: "everything",
+  mayWatch: "watch",
+  device: "Device",
+  address: "Address",
+  lastSeen: "Last seen",
+  thisOne: (name) => `${name} (this one)`,
+  // Who plays what
+  sessions: "Files",
+  who: "Who",
+  what: "What",
+  how: "How",
+  channel: "Channel",
+  watchedBy: "Watched by",
+  stop: "Stop",
+  sureStop: "Really stop?",
+  copied: "kept as it is",
+  nobodyPlays: "No file is being converted for anybody.",
+  noneOnAir: "Nobody watches a channel.",
+  converting: (now, most) => `Converting now: ${now} of ${most} at once`,
+  // The server
+  answers: "Answers",
+  converter: "State",
+  works: "Works",
+  load: "Load",
+  waitingRequests: "Requests that wait",
+  program: "Converter",
+  reader: "Reads files with",
+  madeBy: "Segments are made by",
+  encoders: "Encoders",
+  none: "none",
+  rejected: "Cannot be used",
+  lastFailure: "Last failure",
+  noPipelines: "No pipeline is at work. They come with a film or a channel that this process converts itself.",
+  asText: "As text",
+  logEmpty: "Nothing has been said yet.",
+  showFrom: "Show",
+  levels: { INFO: "everything", WARN: "warnings and errors", ERROR: "errors only" },
+  // Players that cannot sign in
+  playersWhy: "Players such as Kodi or VLC, and television sets, watch the channels with a link of their own.",
+  lastUsed: "Last used",
+  deviceName: "Name of the device",
+  giveThese: (name) => `Give these to ${name}. They are shown only now, and let it watch live television, nothing else.`,
+  m3u: "Playlist (M3U)",
+  xmltv: "Guide (XMLTV)",
+  qr: (label) => `${label} as a QR code`,
+  copy: "Copy",
+  copiedNow: "Copied",
+  // The channel editor
+  modes: { shuffle: "Shuffled", sequential: "In order", shuffleInOrder: "Shuffled, series in order", random: "At random", weighted: "By weight" },
+  isOff: (name) => `${name} (off)`,
+  change: "Change",
+  number: "Number",
+  nextFree: "next free",
+  category: "Category",
+  order: "Order",
+  onTheAir: "On the air",
+  whatItShows: "What it shows",
+  open: "Open",
+  openNamed: (name) => `Open ${name}`,
 };
+
+const STATES = {
+  starting: "starting", running: "playing", paused: "far enough ahead", complete: "all made", failed: "failed", stopped: "stopped",
+  live: "live", warm: "kept ready", idle: "idle", playing: "works", ready: "ready", null: "ends",
+};
+
+/** How something stands, in a word. */
+export const stateOf = (state) => STATES[state] ?? state;
 
 const ERRORS = {
   UNAUTHORIZED: TEXT.expired,
@@ -223,6 +298,9 @@ export const time = (instant) => new Date(instant).toLocaleTimeString([], { hour
 /** The day of an instant. */
 export const day = (instant) =>
   new Date(instant).toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" });
+
+/** Day and time of an instant; nothing when there is none. */
+export const moment = (instant) => (instant ? `${day(instant)}, ${time(instant)}` : "");
 
 /** 1536000 -> "1.5 MB". */
 export function size(bytes) {

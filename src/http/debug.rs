@@ -1,4 +1,4 @@
-//! `/api/debug/pipelines`: the GStreamer pipelines of this process; for admins.
+//! `/api/debug`: the GStreamer pipelines of this process, and what it said of late; for admins.
 
 use std::sync::Arc;
 
@@ -10,17 +10,19 @@ use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::time::round_ms;
+use crate::domain::time::{instant, round_ms};
 use crate::engine::gst::board::{Failed, Level, Seen};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::pipelines::{self, Drawing};
+use crate::telemetry::{self, Line};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
         get("/api/debug/pipelines", Access::Admin).to(service, all),
         get("/api/debug/pipelines/{drawing}", Access::Admin).to(service, draw),
         get("/api/debug/pipelines/{id}/log", Access::Admin).to(service, log),
+        get("/api/debug/log", Access::Admin).to(service, tail),
     ]
 }
 
@@ -70,6 +72,27 @@ pub struct PipelineLog {
     lines: Vec<String>,
 }
 
+/// What the program said of late.
+#[derive(Serialize, ToSchema)]
+pub struct LogTail {
+    lines: Vec<LineView>,
+}
+
+/// A line of the log.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LogLine)]
+pub struct LineView {
+    /// Counts from 1 since the program started.
+    number: u64,
+    #[schema(format = DateTime)]
+    at: String,
+    /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
+    level: &'static str,
+    /// The module that said it.
+    target: &'static str,
+    text: String,
+}
+
 /// GStreamer pipelines of this process
 #[utoipa::path(get, path = "/api/debug/pipelines",
     responses((status = 200, description = "At work, and failed", body = Pipelines)))]
@@ -107,6 +130,18 @@ pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&PipelineLog { lines: pipelines::log(number(&call.params[0])?).await? }))
 }
 
+/// The end of the program's log
+#[utoipa::path(get, path = "/api/debug/log",
+    params(("after" = Option<u64>, Query, description = "Only what came behind the line of this number")),
+    responses(
+        (status = 200, description = "The newest last, a thousand at most", body = LogTail),
+        (status = 400, description = "`VALIDATION_ERROR`")))]
+pub(super) async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
+    let after = call.query("after")?.map(|text| text.parse().map_err(|_| Error::field("after", "must be a whole number")));
+    let lines = telemetry::tail(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
+    Ok(reply::json(&LogTail { lines }))
+}
+
 fn number(id: &str) -> Result<u64> {
     id.parse().map_err(|_| Error::new(Code::NotFound, "there is no such pipeline"))
 }
@@ -122,6 +157,12 @@ impl From<Seen> for PipelineView {
             position_seconds: seen.position_seconds.map(round_ms),
             queues: seen.queues.into_iter().map(queue).collect(),
         }
+    }
+}
+
+impl From<Line> for LineView {
+    fn from(Line { number, at, level, target, text }: Line) -> Self {
+        Self { number, at: instant(at), level, target, text }
     }
 }
 

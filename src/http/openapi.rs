@@ -38,7 +38,7 @@ const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/st
 const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// What only an admin may ask.
-const ADMIN: [&str; 3] = ["/api/users", "/api/debug", "/api/livetv/audit"];
+const ADMIN: [&str; 4] = ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit"];
 
 /// What anybody signed in may look at, and only an admin may change.
 const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
@@ -63,6 +63,7 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         debug::all,
         debug::draw,
         debug::log,
+        debug::tail,
         events::events,
         file::file,
         health::health,
@@ -108,6 +109,7 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         progress::save,
         subtitle::subtitle,
         transcode::index,
+        transcode::list::sessions,
         transcode::session_asset,
         transcode::start,
         transcode::status,

@@ -22,6 +22,7 @@ use crate::service::onair;
 use crate::service::planner::{self, Planned};
 use crate::service::sessions::Session;
 
+pub(super) mod list;
 mod request;
 mod started;
 mod status;
@@ -43,6 +44,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(service, index),
         get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(service, status),
         get("/api/stream/transcode/{sessionId}/{asset}", Access::Granted).resource(resource).to(service, session_asset),
+        get("/api/stream/transcode/sessions", Access::Admin).to(service, list::sessions),
         post("/api/stream/transcode/start", Access::User).to(service, start),
         post("/api/stream/transcode/{sessionId}/stop", Access::Granted).resource(resource).to(service, stop_by_post),
         delete("/api/stream/transcode/{sessionId}", Access::Granted).resource(resource).to(service, stop),

@@ -102,6 +102,13 @@ impl Sessions {
         lock(&self.inner.book).live.len()
     }
 
+    /// Those that serve, the oldest first.
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<_> = lock(&self.inner.book).live.values().cloned().collect();
+        all.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
+        all
+    }
+
     /// Makes segments by `transcoder` from the first start on, whatever ffmpeg this machine has.
     pub fn produce_by(&self, transcoder: Arc<dyn Transcoder>) {
         self.inner.producers.set(transcoder);

@@ -124,6 +124,31 @@ async fn a_fresh_server_shows_a_set_up_code_and_stops_while_a_client_waits() {
 }
 
 #[tokio::test]
+async fn an_admin_reads_the_end_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    done(dir.path(), &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\n").await;
+    let token = done(dir.path(), &["token", "new", "--user", "ada"], "").await.trim().to_owned();
+    let (child, base) = serve(dir.path()).await;
+    let client = reqwest::Client::new();
+    let ask = async |path: &str| client.get(format!("{base}{path}")).bearer_auth(&token).send().await.unwrap();
+    let log = async |after: u64| {
+        let tail: serde_json::Value = ask(&format!("/api/debug/log?after={after}")).await.json().await.unwrap();
+        tail["lines"].as_array().unwrap().clone()
+    };
+    let before = log(0).await.last().map_or(0, |line| line["number"].as_u64().unwrap());
+    let stranger = client.get(format!("{base}/api/auth/me")).send().await.unwrap();
+    let request = stranger.headers()["x-request-id"].to_str().unwrap().to_owned();
+    let lines = log(before).await;
+    let line = lines.iter().find(|line| line["text"].as_str().unwrap().contains(&request)).expect("it was said");
+    assert_eq!(line["level"], "INFO");
+    assert!(line["text"].as_str().unwrap().contains("status=401"), "{line}");
+    assert!(line["number"].as_u64().unwrap() > before && !line["target"].as_str().unwrap().is_empty(), "{line}");
+    assert_eq!(ask("/api/debug/log?after=x").await.status(), 400);
+    let said = stop(child).await;
+    assert!(said.contains(&request), "the console has it too: {said}");
+}
+
+#[tokio::test]
 async fn what_needs_no_server_is_printed() {
     let program = async |args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_hearthcast")).args(args).output().await.unwrap();

@@ -82,8 +82,6 @@ export async function guide(kit) {
   });
   await page.setViewportSize({ width: 1280, height: 800 });
   await step("settings", async () => {
-    await kit.screen("settings");
-    await page.getByText("Encoders").waitFor();
     await kit.screen("settings?tab=users");
     await page.getByLabel("Name").fill("bob");
     await page.getByLabel("Password").fill("another long evening");

@@ -5,6 +5,7 @@ import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { access } from "./access.mjs";
 import { account } from "./account.mjs";
+import { admin } from "./admin.mjs";
 import { books } from "./books.mjs";
 import { films } from "./films.mjs";
 import { guide } from "./guide.mjs";
@@ -29,8 +30,8 @@ let first = null;
 try {
   first = await kit({ browser, server, shots });
   await setUp(first);
-  const another = (name, viewport) => kit({ browser, server, shots, name, viewport });
-  for (const screen of [films, books, home, guide, live, access, account]) {
+  const another = (name, viewport, of = server) => kit({ browser, server: of, shots, name, viewport });
+  for (const screen of [films, books, home, guide, live, admin, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(first, another);
     first.clean();
   }
@@ -39,6 +40,7 @@ try {
   failed = true;
   console.error(fault);
   console.error(`--- the page said:\n${first?.faults.join("\n")}`);
+  console.error(`--- the page was answered:\n${first?.trail.join("\n")}`);
   console.error(`--- the program said:\n${server.said()}`);
 } finally {
   await browser.close();

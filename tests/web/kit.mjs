@@ -2,10 +2,9 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { until } from "./program.mjs";
+import { NAME, PASSWORD, until } from "./program.mjs";
 
-export const NAME = "ada";
-export const PASSWORD = "a long evening by the fire";
+export { NAME, PASSWORD };
 
 /** A page of its own, signed in nowhere. */
 export async function kit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 } }) {
@@ -16,13 +15,21 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
   page.on("console", (message) => message.type() === "error" && !/503/.test(message.text()) && faults.push(`console: ${message.text()} ${message.location().url}`));
   page.on("pageerror", (fault) => faults.push(`page: ${fault.stack ?? fault}`));
   page.on("request", (request) => asked.push(`${request.method()} ${request.url()}`));
+  const trail = []; // The last answers, for whoever reads how a step failed.
+  const noted = (request, came) => {
+    const took = Math.max(0, Math.round(request.timing().responseEnd));
+    trail.push(`${new Date().toISOString().slice(17, 23)} ${came} ${request.method()} ${request.url().slice(server.base.length, server.base.length + 120)} ${took} ms`);
+    if (trail.length > 60) trail.shift();
+  };
+  page.on("requestfinished", async (request) => noted(request, (await request.response().catch(() => null))?.status()));
+  page.on("requestfailed", (request) => noted(request, request.failure()?.errorText));
   await page.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (event) => {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
     });
   });
   const self = {
-    page, server, asked, faults,
+    page, server, asked, faults, trail,
 
     /** Does one thing and keeps a picture of what it came to. */
     async step(what, act) {

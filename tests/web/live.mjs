@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { until } from "./program.mjs";
 
 export async function live(kit) {
-  const { page, server, step, press, playing } = kit;
+  const { page, server, step, press, playing, faults } = kit;
   const films = [`${server.media}/Films/Ember (2026).mp4`, `${server.media}/Films/Tides (2026).mkv`];
   for (const [n, film] of films.entries()) {
     const { status } = await kit.api("POST", "/api/livetv/channels", { name: `Live ${n + 1}`, number: 901 + n, items: [{ path: film }] });
@@ -85,6 +85,19 @@ export async function live(kit) {
     console.log(`ok 200 changes of channel: ${before.toFixed(1)} MB before, ${after.toFixed(1)} MB after`);
     assert.ok(after < before + 3, `memory grew from ${before} to ${after} MB`);
     assert.equal(await page.locator("*").count(), elements);
+  });
+
+  const shown = await name();
+  await step("live-deleted-while-it-plays", async () => {
+    kit.clean();
+    const { body } = await kit.api("GET", "/api/livetv/channels");
+    const { id } = body.channels.find((channel) => `${channel.number} ${channel.name}` === shown);
+    await kit.api("DELETE", `/api/livetv/channels/${id}`);
+    await page.getByRole("alert").filter({ hasText: "There is no such channel" }).waitFor();
+    faults.splice(0, faults.length, ...faults.filter((fault) => !(/404/.test(fault) && fault.includes(`/watch/${id}`))));
+    await press("PageUp");
+    await until("another channel is shown", async () => (await name()) !== shown);
+    await playing("video");
   });
   await press("Escape");
   await page.locator("[data-row=on-now] .tile").first().waitFor();

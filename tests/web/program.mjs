@@ -6,6 +6,10 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
+/** Who is signed in everywhere. */
+export const NAME = "ada";
+export const PASSWORD = "a long evening by the fire";
+
 /** Resolves when `check` gives something; rejects with `what` after `seconds`. */
 export async function until(what, check, seconds = 30) {
   const end = Date.now() + seconds * 1000;
@@ -30,24 +34,17 @@ const freePort = () => new Promise((resolve, reject) => {
 export async function demo(binary) {
   const home = mkdtempSync(join(tmpdir(), "hearthcast-web-"));
   const port = await freePort();
-  const environment = { PATH: process.env.PATH, HOME: home, HEARTHCAST_LOG: "warn" };
-  const child = spawn(binary, ["demo", "--listen", `127.0.0.1:${port}`], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
-  let exit = null;
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => { said += piece; });
-  child.on("exit", (code, signal) => { exit = { code, signal }; });
-  const link = await until("the demo prints its link", () => {
-    if (exit) throw new Error(`the demo ended: ${JSON.stringify(exit)}\n${said}`);
-    return said.match(/http:\S+setup\S+/)?.[0];
-  });
+  const environment = { PATH: process.env.PATH, HOME: home, HEARTHCAST_LOG: process.env.HEARTHCAST_LOG ?? "info" };
+  const program = launch(binary, ["demo", "--listen", `127.0.0.1:${port}`], environment);
+  const link = await program.says(/http:\S+setup\S+/);
   const media = join(home, ".cache/hearthcast/demo/media");
   return {
     link,
     base: new URL(link).origin,
     media,
-    said: () => said,
+    said: program.said,
     /** Resolves when every sample is made. */
-    ready: () => until("the samples are made", () => said.includes("By the Fire"), 240),
+    ready: () => until("the samples are made", () => program.said().includes("By the Fire"), 240),
     /** A file of the library drawn or sung by ffmpeg; gives its path. */
     make(name, args) {
       const path = join(media, name);
@@ -55,11 +52,40 @@ export async function demo(binary) {
       execFileSync("ffmpeg", ["-nostdin", "-v", "error", "-y", ...args, path]);
       return path;
     },
+    /** Another server over the same media, with the account of this one: its base address, and how to stop it. */
+    async second(args) {
+      const state = join(home, "second");
+      execFileSync(binary, ["user", "add", NAME, "--admin", "--password-stdin", "--state", state], { env: environment, input: `${PASSWORD}\n` });
+      const other = launch(binary, ["serve", "--listen", "127.0.0.1:0", "--state", state, "--root", media, ...args],
+        { ...environment, HEARTHCAST_CACHE: join(home, "second-cache") });
+      const base = (await other.says(/listening on (http:\S+)/)).slice("listening on ".length);
+      return { base, media, said: other.said, stop: other.stop };
+    },
     /** Ends it as systemd would; gives its exit code. */
     async stop() {
-      child.kill("SIGTERM");
-      await until("the demo ends after SIGTERM", () => exit, 15).catch(() => child.kill("SIGKILL"));
+      const code = await program.stop();
       rmSync(home, { recursive: true, force: true });
+      return code;
+    },
+  };
+}
+
+/** A process, and what it says. */
+function launch(binary, args, env) {
+  const child = spawn(binary, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  let exit = null;
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => { said = (said + piece).slice(-200_000); });
+  child.on("exit", (code, signal) => { exit = { code, signal }; });
+  return {
+    said: () => said,
+    says: (wanted) => until(`the program says ${wanted}`, () => {
+      if (exit) throw new Error(`the program ended: ${JSON.stringify(exit)}\n${said}`);
+      return said.match(wanted)?.[0];
+    }),
+    async stop() {
+      child.kill("SIGTERM");
+      await until("the program ends after SIGTERM", () => exit, 15).catch(() => child.kill("SIGKILL"));
       return exit?.code ?? null;
     },
   };

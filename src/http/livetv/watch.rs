@@ -240,9 +240,13 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     ),
     responses((status = 200, description = "`ended` is false when nobody of that name watched", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = super::seen(&service, &call, super::id(&call)?)?;
+    let id = super::id(&call)?;
+    // Whoever watched a channel that is gone by now leaves it all the same.
+    if service.channels.get(id).is_ok() {
+        super::seen(&service, &call, id)?;
+    }
     let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
-    Ok(reply::json(&Ended { ended: service.onair.viewers().leave(channel.id, session) }))
+    Ok(reply::json(&Ended { ended: service.onair.viewers().leave(id, session) }))
 }
 
 /// What a request asks to see.

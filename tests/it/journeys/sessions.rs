@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -227,6 +228,30 @@ async fn a_double_click_is_one_session_and_others_cannot_see_it() {
     let grant = first["signedPlaylistUrl"].as_str().unwrap().split_once('?').unwrap().1.to_owned();
     let foreign = format!("{}/api/stream/transcode/ts_1/status?{grant}", server.base);
     assert_eq!(server.client.get(foreign).send().await.unwrap().status(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_sees_everybodys_sessions_and_stops_one() {
+    let folder = library(4);
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film_path(&folder), "startPositionSeconds": 1})).await;
+    let all = async || {
+        let list = server.ask(Method::GET, "/api/stream/transcode/sessions").bearer_auth(&server.admin);
+        list.send().await.unwrap().json::<Value>().await.unwrap()["sessions"].clone()
+    };
+    let listed = all().await;
+    let one = &listed[0];
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(
+        (&one["sessionId"], &one["mediaPath"], &one["startPositionSeconds"]),
+        (&session["sessionId"], &json!(film_path(&folder)), &json!(1.0))
+    );
+    let owner: Value = server.get("/api/auth/me").send().await.unwrap().json().await.unwrap();
+    assert_eq!((&one["userId"], &one["username"]), (&owner["user"]["id"], &owner["user"]["username"]));
+    assert_eq!(one["diagnostics"]["video"]["action"], "encode");
+    let stop = server.ask(Method::DELETE, &folder_of(&session)).bearer_auth(&server.admin).send().await.unwrap();
+    assert_eq!(stop.json::<Value>().await.unwrap()["stopped"], true);
+    assert_eq!(all().await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -268,6 +268,16 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     };
     assert_eq!(leave().await, json!({"ended": true}));
     assert_eq!(leave().await, json!({"ended": false}));
+    // Deleted while it is watched: who leaves it then is not refused.
+    let gone = add(&server, &body).await["id"].clone();
+    let address = format!("/api/livetv/watch/{gone}?wait=15&watchSession=sofa");
+    assert_eq!(server.get(&address).send().await.unwrap().status(), 200);
+    let deleted = send(&server, Method::DELETE, &format!("{CHANNELS}/{gone}"), &json!({})).await;
+    success(deleted, 200).await;
+    for ended in [true, false] {
+        let left = server.ask(Method::DELETE, &address).bearer_auth(&server.token).send().await.unwrap();
+        assert_eq!(success(left, 200).await, json!({"ended": ended}));
+    }
 
     let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [made["id"], 9999]})).await;
     let warm = success(warm, 202).await;

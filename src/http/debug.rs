@@ -137,7 +137,8 @@ pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
         (status = 200, description = "The newest last, a thousand at most", body = LogTail),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub(super) async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
-    let after = call.query("after")?.map(|text| text.parse().map_err(|_| Error::field("after", "must be a whole number")));
+    let after =
+        call.query("after")?.map(|text| text.parse().map_err(|_| Error::field("after", "must be a whole number")));
     let lines = telemetry::tail(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
     Ok(reply::json(&LogTail { lines }))
 }

@@ -48,7 +48,7 @@ impl Native {
     /// Why there is none, or what it lacks.
     pub fn find() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
-        crate::engine::elements::forbid();
+        crate::engine::elements::restrict();
         for element in
             ["uridecodebin3", "videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"]
         {

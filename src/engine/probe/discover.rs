@@ -56,7 +56,7 @@ fn queue() -> Option<&'static SyncSender<Question>> {
     QUEUE
         .get_or_init(|| {
             gst::init().ok()?;
-            crate::engine::elements::forbid();
+            crate::engine::elements::restrict();
             let (sender, questions) = sync_channel(WAITING);
             let questions = Arc::new(Mutex::new(questions));
             for place in 0..THREADS {

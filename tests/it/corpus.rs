@@ -1,9 +1,11 @@
 //! Runs with `HEARTHCAST_CORPUS` naming a folder with a `manifest.json`. `CORPUS_ONLY` narrows it to files
-//! whose name holds a text; `CORPUS_LONG=1` decodes long files whole instead of jumping about in them.
+//! whose name holds a text; `CORPUS_LONG=1` decodes long files whole instead of jumping about in them;
+//! `CORPUS_BACKEND` names the producer of what is encoded (`auto`, `gstreamer`, `ffmpeg`).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hearthcast::config::{Backend, Config};
 use hearthcast::engine::TIMELINE_BASE_SECONDS;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,7 +77,13 @@ impl Row {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
     let Some(folder) = folder() else { return };
-    let server = kit::server_with(&[&folder], |config| config.limits.concurrent_jobs = 4).await;
+    let backend = match std::env::var("CORPUS_BACKEND").as_deref() {
+        Ok("gstreamer") => Backend::Gstreamer,
+        Ok("ffmpeg") => Backend::Ffmpeg,
+        _ => Backend::Auto,
+    };
+    let change = |config: &mut Config| (config.limits.concurrent_jobs, config.backend) = (4, backend);
+    let server = kit::server_with(&[&folder], change).await;
     let mut rows = Vec::new();
     let media = |item: &Item| ["video/", "audio/", "broken/"].iter().any(|part| item.file.starts_with(part));
     for item in items(&folder).iter().filter(|item| media(item)) {

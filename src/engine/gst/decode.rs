@@ -1,6 +1,6 @@
 //! One stream of a file, decoded from a place on: opened, sought, then read sample by sample.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -8,6 +8,7 @@ use gstreamer_app as app;
 
 use super::guard::Wake;
 use super::live::{Live, Said};
+use super::patience::Patience;
 use super::text;
 use crate::domain::media::{Media, Stream, StreamKind};
 use crate::engine::RunError;
@@ -26,7 +27,7 @@ pub(super) struct Decoder {
     out: app::AppSink,
     stage: Stage,
     seek: Option<gst::ClockTime>,
-    since: Instant,
+    patience: Patience,
     /// Something came; until then the deadline counts.
     heard: bool,
     again: bool,
@@ -72,8 +73,8 @@ impl Decoder {
         );
         let seek = (at > 0.0).then(|| gst::ClockTime::from_nseconds((at * 1e9) as u64));
         let what = if picture { "picture" } else { "sound" };
-        let (stage, since) = (Stage::Opening, Instant::now());
-        Ok(Self { live, out, stage, seek, since, heard: false, again: false, what })
+        let (stage, patience) = (Stage::Opening, Patience::begin());
+        Ok(Self { live, out, stage, seek, patience, heard: false, again: false, what })
     }
 
     /// Sets what is left to be set, then starts.
@@ -102,7 +103,7 @@ impl Decoder {
             self.seek()?;
         }
         if !self.heard && self.stage != Stage::Ended {
-            let waited = self.since.elapsed();
+            let waited = self.patience.spent();
             if waited > DEADLINE {
                 let (what, standing) = (self.what, self.standing());
                 return Err(RunError::Decode(format!("no {what} within {} s of {standing}", DEADLINE.as_secs())));

@@ -14,6 +14,7 @@ pub mod gallery;
 pub mod graph;
 mod guard;
 mod live;
+mod patience;
 mod pictures;
 mod run;
 mod segment;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gstreamer as gst;
@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::aac::{self, Aac};
 use super::decode::{Decoder, Heard};
 use super::guard::Wake;
+use super::patience::Patience;
 use super::pictures::Pictures;
 use super::segment::{Making, Shape};
 use super::sound::{FRAME, Sound};
@@ -30,8 +31,8 @@ use crate::domain::plan::AudioPlan;
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
 
-/// Longest wait for a segment that is wanted.
-const STALL: Duration = Duration::from_secs(30);
+/// Longest wait for anything to move while a segment is wanted. One that is merely slow is its owner's business.
+const STALL: Duration = Duration::from_secs(20);
 
 /// How long the thread sleeps when nothing wakes it.
 const NAP: Duration = Duration::from_millis(100);
@@ -106,7 +107,8 @@ struct Line<'a> {
     open: VecDeque<Making>,
     /// The segment opened next.
     next: usize,
-    since: Instant,
+    /// Since anything moved.
+    patience: Patience,
 }
 
 impl<'a> Line<'a> {
@@ -143,12 +145,11 @@ impl<'a> Line<'a> {
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
-        Ok(Self { work, sight, hearing, open: VecDeque::new(), next: job.first, since: Instant::now() })
+        Ok(Self { work, sight, hearing, open: VecDeque::new(), next: job.first, patience: Patience::begin() })
     }
 
     fn carry(&mut self) -> Result<(), RunError> {
         let last = self.work.job.grid.len();
-        let mut allowed = false;
         // Closed without a word when the runtime goes down.
         while !self.work.orders.stop.load(Ordering::SeqCst) && !self.work.segments.is_closed() {
             let mut moved = self.open_next()?;
@@ -159,11 +160,10 @@ impl<'a> Line<'a> {
                 return Ok(());
             }
             // Resting is no stall.
-            let works = !self.open.is_empty();
-            if works != allowed {
-                (allowed, self.since) = (works, Instant::now());
+            if moved || self.open.is_empty() {
+                self.patience = Patience::begin();
             }
-            if works && self.since.elapsed() > STALL {
+            if self.patience.spent() > STALL {
                 tracing::warn!(standing = self.standing(), "a run stands still");
                 self.open.iter().for_each(Making::stalled);
                 return Err(RunError::Stalled(STALL.as_secs()));
@@ -299,7 +299,6 @@ impl<'a> Line<'a> {
             if self.work.segments.blocking_send(Ok(segment)).is_err() {
                 self.work.orders.stop.store(true, Ordering::SeqCst);
             }
-            self.since = Instant::now();
             moved = true;
         }
         Ok(moved)

@@ -90,6 +90,13 @@ impl Making {
         picture.set_callbacks(
             app::AppSrcCallbacks::builder().need_data(move |_, _| drained.callback("need-data", (), || ())).build(),
         );
+        // Before the queue is empty and the encoder has to wait.
+        let taken = wake.clone();
+        if let Some(pad) = picture.static_pad("src") {
+            pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+                taken.callback("taken", gst::PadProbeReturn::Ok, || gst::PadProbeReturn::Ok)
+            });
+        }
         let sound = sounds.as_ref().map(|_| live.typed::<app::AppSrc>("sound")).transpose()?;
         if let Some(sound) = &sound {
             let caps = gst::Caps::builder("audio/mpeg")

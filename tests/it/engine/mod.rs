@@ -5,6 +5,7 @@ mod index;
 mod life;
 mod native;
 mod package;
+mod seams;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -74,6 +74,9 @@ async fn a_run_rests_at_its_gate_goes_on_when_it_rises_and_frees_all_when_droppe
 async fn starting_and_stopping_at_any_moment_leaves_nothing() {
     let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(8u64);
     let bench = Bench::encoding("a.mkv", Container::Matroska, 12, X264).natively();
+    drop(next(&mut bench.start(0, 0)).await);
+    until_closed(&bench).await;
+    let before = size();
     for cycle in 0..cycles {
         let first = (cycle * 5 % 7) as usize;
         let mut run = bench.start(first, usize::MAX);
@@ -83,8 +86,27 @@ async fn starting_and_stopping_at_any_moment_leaves_nothing() {
             2 => assert_eq!(next(&mut run).await.unwrap().unwrap().index, first),
             _ => drop(tokio::time::timeout(Duration::from_millis(30), run.next()).await),
         }
+        if cycle % 100 == 99 {
+            eprintln!("{} cycles: (threads, MiB) {:?}", cycle + 1, size());
+        }
     }
     until_closed(&bench).await;
+    let (threads, memory) = size();
+    eprintln!("before {before:?}, after {cycles} cycles ({threads}, {memory})");
+    // Only a long form has the process to itself. GLib's pools keep some threads.
+    if cycles >= 100 {
+        assert!(threads <= before.0 + 8, "{threads} threads, {} before", before.0);
+    }
+}
+
+/// Threads of this process, and its memory in MiB.
+fn size() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let number = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    (number("Threads:"), number("VmRSS:") / 1024)
 }
 
 #[tokio::test]

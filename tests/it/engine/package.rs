@@ -70,7 +70,7 @@ fn difference(ours: &[Sent], theirs: &[Sent], slack: i64) -> Option<String> {
 
 impl Bench {
     /// A file to be packaged, or why it cannot be.
-    async fn packaging(folder: tempfile::TempDir, path: &Path) -> Result<Self, String> {
+    pub(super) async fn packaging(folder: tempfile::TempDir, path: &Path) -> Result<Self, String> {
         let matroska = path.extension().is_some_and(|extension| extension == "mkv");
         let container = if matroska { Container::Matroska } else { Container::Mp4 };
         let mut bench = Self::over(folder, path, container, FPS25, 1.0);

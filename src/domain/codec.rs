@@ -1,5 +1,7 @@
 //! Codec strings of RFC 6381, from a stream's configuration record where there is one.
 
+use super::time::FrameRate;
+
 /// What is known of a stream when its codec string is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
@@ -165,6 +167,26 @@ fn vp9(facts: &Facts) -> String {
     format!("vp09.{profile:02}.{level}.{:02}", facts.bit_depth.max(8))
 }
 
+/// The lowest level of H.264 that holds pictures of this size at this rate, as 10 x level, from 3.0 on (ISO/IEC 14496-10
+/// table A-1); 5.2 where none does.
+pub fn avc_level(width: u32, height: u32, rate: FrameRate) -> u8 {
+    // Macroblocks of a picture and a second.
+    const LEVELS: [(u8, u64, u64); 8] = [
+        (30, 1_620, 40_500),
+        (31, 3_600, 108_000),
+        (32, 5_120, 216_000),
+        (40, 8_192, 245_760),
+        (42, 8_704, 522_240),
+        (50, 22_080, 589_824),
+        (51, 36_864, 983_040),
+        (52, 36_864, 2_073_600),
+    ];
+    let blocks = u64::from(width.div_ceil(16)) * u64::from(height.div_ceil(16));
+    let a_second = (blocks as f64 * rate.as_f64()).ceil() as u64;
+    let holds = |(_, picture, second): &&(u8, u64, u64)| blocks <= *picture && a_second <= *second;
+    LEVELS.iter().find(holds).map_or(52, |(level, ..)| *level)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +230,12 @@ mod tests {
         assert_eq!(level("hevc", 153).as_deref(), Some("5.1"));
         assert_eq!(level("av1", 8).as_deref(), Some("4"));
         assert_eq!(level("vp9", -99), None);
+    }
+
+    #[test]
+    fn a_level_holds_its_pictures() {
+        let at = |width, height, num| avc_level(width, height, FrameRate { num, den: 1 });
+        let levels = [at(426, 240, 25), at(1280, 720, 30), at(1280, 720, 60), at(1920, 1080, 30), at(3840, 2160, 60)];
+        assert_eq!(levels, [30, 31, 32, 40, 52]);
     }
 }

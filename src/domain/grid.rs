@@ -32,12 +32,15 @@ pub struct Frames {
     pub per_segment: u32,
     /// Frames of the item.
     pub total: u64,
+    /// Whether the first segments are full ones too, as those of the copied video beside them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl Frames {
-    /// Frames of the first half of a halved segment; None when a segment is a single frame.
+    /// Frames of the first half of a halved segment; None when none is halved.
     fn half(&self) -> Option<u64> {
-        (self.per_segment > 1).then(|| u64::from(self.per_segment).div_ceil(2))
+        (self.per_segment > 1 && !self.whole).then(|| u64::from(self.per_segment).div_ceil(2))
     }
 
     /// The first frame of segment `k`; the number of frames behind the last one.
@@ -84,7 +87,7 @@ impl Grid {
     pub fn frames(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
         let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
         let total = rate.frame_near(ticks(duration_seconds)).max(1);
-        Self::Frames(Frames { rate, per_segment, total })
+        Self::Frames(Frames { rate, per_segment, total, whole: false })
     }
 
     /// The keyframes at least `segment_seconds` apart; a last piece under 0.3 s joins the one before.
@@ -103,6 +106,18 @@ impl Grid {
         }
         bounds.push(end);
         Self::Keyframes { bounds: bounds.into() }
+    }
+
+    /// The segments of copied video as frames of a constant rate, for what is encoded beside it; None where they do not
+    /// all begin at the same number of frames, each within half a frame.
+    pub fn in_frames(&self, rate: FrameRate) -> Option<Self> {
+        let Self::Keyframes { bounds } = self else { return None };
+        let per_segment = u32::try_from(rate.frame_near(bounds[1])).ok().filter(|frames| *frames > 0)?;
+        let total = rate.frame_near(*bounds.last()?).max(1);
+        let frames = Frames { rate, per_segment, total, whole: true };
+        let aside = |k| (rate.ticks_of(frames.first(k)) - bounds[k]).abs();
+        let same = frames.len() == self.len() && (0..self.len()).all(|k| aside(k) * 2 < rate.ticks_of(1));
+        same.then_some(Self::Frames(frames))
     }
 
     /// A fixed step over an item without video.
@@ -209,7 +224,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_frame_lies_in_the_segment_that_begins_before_it(per_segment in 1u32..200, total in 1u64..2000) {
-            let frames = Frames { rate: FrameRate { num: 25, den: 1 }, per_segment, total };
+            let frames = Frames { rate: FrameRate { num: 25, den: 1 }, per_segment, total, whole: false };
             prop_assert_eq!(frames.first(frames.len()), total);
             for frame in 0..total {
                 let k = frames.segment(frame);
@@ -230,5 +245,22 @@ mod tests {
     fn a_short_last_piece_joins_the_one_before() {
         let grid = Grid::keyframes(&[0, 180_000, 360_000], 2.0, 4.2);
         assert_eq!(grid, Grid::Keyframes { bounds: [0, 180_000, 378_000].into() });
+    }
+
+    #[test]
+    fn copied_video_lies_on_a_grid_of_frames_or_on_none() {
+        let rate = FrameRate { num: 24_000, den: 1001 };
+        let at = |frame: i64| rate.ticks_of(frame as u64);
+        let keyframes: Vec<i64> = (1..20).map(|n| at(n * 48) + n % 3 * 40).collect();
+        let copied = Grid::keyframes(&keyframes, 2.0, seconds(at(20 * 48 - 10)));
+        let beside = copied.in_frames(rate).unwrap();
+        assert_eq!(beside.len(), copied.len());
+        assert!((0..=copied.len()).all(|k| (beside.start(k) - copied.start(k)).abs() < 100));
+        let mut uneven = keyframes;
+        uneven[7] += at(1);
+        assert_eq!(Grid::keyframes(&uneven, 2.0, 40.0).in_frames(rate), None);
+        assert_eq!(Grid::steps(2.0, 40.0).in_frames(rate), None);
+        let one = Grid::keyframes(&[], 2.0, 9.0).in_frames(FrameRate { num: 25, den: 1 }).unwrap();
+        assert_eq!((one.len(), one.end()), (1, ticks(9.0)));
     }
 }

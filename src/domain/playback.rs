@@ -30,6 +30,8 @@ pub struct Wish {
     pub max_bitrate_kbps: Option<u32>,
     pub max_audio_channels: Option<u32>,
     pub force_transcode: bool,
+    /// A ladder of renditions is wanted, which a file alone is not.
+    pub adaptive: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -155,6 +157,9 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
     }
     let mut seen = std::collections::HashSet::new();
     reasons.retain(|reason| seen.insert(*reason));
+    if reasons.is_empty() && wish.adaptive && video.is_some() {
+        reasons.push(Reason::StartForced);
+    }
     if reasons.is_empty() {
         return (Decision::Direct, reasons);
     }

@@ -14,8 +14,8 @@ pub const SUBTITLE_SECONDS: f64 = 30.0;
 /// A media playlist of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Track {
-    /// Video with audio, muxed.
-    Video,
+    /// Video with audio, muxed: one rung of the ladder, the first being the best.
+    Video(usize),
     /// Audio of an item without video.
     Audio,
     /// WebVTT.
@@ -30,19 +30,28 @@ pub enum Asset {
 }
 
 impl Track {
-    const ALL: [Track; 3] = [Track::Video, Track::Audio, Track::Subtitles];
+    /// The track at the start of a name, and what follows it.
+    fn begins(name: &str) -> Option<(Self, &str)> {
+        let (prefix, rest) = name.split_at_checked(2)?;
+        let track = match prefix {
+            "a0" => Self::Audio,
+            "s0" => Self::Subtitles,
+            _ => Self::Video(prefix.strip_prefix('v')?.parse().ok()?),
+        };
+        Some((track, rest))
+    }
 
-    fn prefix(self) -> &'static str {
+    fn prefix(self) -> String {
         match self {
-            Self::Video => "v0",
-            Self::Audio => "a0",
-            Self::Subtitles => "s0",
+            Self::Video(rung) => format!("v{rung}"),
+            Self::Audio => "a0".into(),
+            Self::Subtitles => "s0".into(),
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Video | Self::Audio => "ts",
+            Self::Video(_) | Self::Audio => "ts",
             Self::Subtitles => "vtt",
         }
     }
@@ -63,18 +72,16 @@ pub fn asset(name: &str) -> Option<Asset> {
     if name.len() > 64 {
         return None;
     }
-    Track::ALL.into_iter().find_map(|track| {
-        let rest = name.strip_prefix(track.prefix())?;
-        if rest == ".m3u8" {
-            return Some(Asset::Playlist(track));
-        }
-        let digits = rest.strip_prefix('-')?.strip_suffix(track.extension())?.strip_suffix('.')?;
-        let index = digits.parse().ok()?;
-        (track.segment_name(index) == name).then_some(Asset::Segment(track, index))
-    })
+    let (track, rest) = Track::begins(name)?;
+    if rest == ".m3u8" {
+        return (track.playlist_name() == name).then_some(Asset::Playlist(track));
+    }
+    let digits = rest.strip_prefix('-')?.strip_suffix(track.extension())?.strip_suffix('.')?;
+    let index = digits.parse().ok()?;
+    (track.segment_name(index) == name).then_some(Asset::Segment(track, index))
 }
 
-/// What the multivariant playlist says of its one variant.
+/// What the multivariant playlist says of a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub track: Track,
@@ -87,7 +94,7 @@ pub struct Variant {
     pub average_bandwidth: u64,
 }
 
-/// A WebVTT rendition beside the variant.
+/// A WebVTT rendition beside the variants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubtitleRendition {
     pub name: String,
@@ -96,11 +103,11 @@ pub struct SubtitleRendition {
     pub forced: bool,
 }
 
-/// The multivariant playlist (`index.m3u8`).
+/// The multivariant playlist (`index.m3u8`). Players that do not measure first begin with the first variant.
 ///
 /// `EXT-X-START` stands in the media playlists alone: ffmpeg 5.1 takes a multivariant playlist that has it for a media
 /// playlist without segments beside its variant.
-pub fn multivariant(variant: &Variant, subtitles: Option<&SubtitleRendition>, grant: &str) -> String {
+pub fn multivariant(variants: &[Variant], subtitles: Option<&SubtitleRendition>, grant: &str) -> String {
     let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
     if let Some(rendition) = subtitles {
         let name = quoted(&rendition.name);
@@ -112,25 +119,27 @@ pub fn multivariant(variant: &Variant, subtitles: Option<&SubtitleRendition>, gr
         }
         let _ = writeln!(text, ",URI=\"{}\"", with_grant(&Track::Subtitles.playlist_name(), grant));
     }
-    let _ = write!(
-        text,
-        "#EXT-X-STREAM-INF:BANDWIDTH={},AVERAGE-BANDWIDTH={}",
-        variant.bandwidth.max(1),
-        variant.average_bandwidth.max(1)
-    );
-    if let Some(codecs) = &variant.codecs {
-        let _ = write!(text, ",CODECS=\"{}\"", quoted(codecs));
+    for variant in variants {
+        let _ = write!(
+            text,
+            "#EXT-X-STREAM-INF:BANDWIDTH={},AVERAGE-BANDWIDTH={}",
+            variant.bandwidth.max(1),
+            variant.average_bandwidth.max(1)
+        );
+        if let Some(codecs) = &variant.codecs {
+            let _ = write!(text, ",CODECS=\"{}\"", quoted(codecs));
+        }
+        if let Some((width, height)) = variant.size {
+            let _ = write!(text, ",RESOLUTION={width}x{height}");
+        }
+        if let Some(rate) = variant.frame_rate {
+            let _ = write!(text, ",FRAME-RATE={:.3}", rate.as_f64());
+        }
+        if subtitles.is_some() {
+            text.push_str(",SUBTITLES=\"subs\"");
+        }
+        let _ = writeln!(text, "\n{}", with_grant(&variant.track.playlist_name(), grant));
     }
-    if let Some((width, height)) = variant.size {
-        let _ = write!(text, ",RESOLUTION={width}x{height}");
-    }
-    if let Some(rate) = variant.frame_rate {
-        let _ = write!(text, ",FRAME-RATE={:.3}", rate.as_f64());
-    }
-    if subtitles.is_some() {
-        text.push_str(",SUBTITLES=\"subs\"");
-    }
-    let _ = writeln!(text, "\n{}", with_grant(&variant.track.playlist_name(), grant));
     text
 }
 
@@ -186,7 +195,7 @@ mod tests {
 
     fn variant() -> Variant {
         Variant {
-            track: Track::Video,
+            track: Track::Video(0),
             codecs: Some("avc1.640028,mp4a.40.2".into()),
             size: Some((1280, 720)),
             frame_rate: Some(FrameRate { num: 24000, den: 1001 }),
@@ -198,7 +207,7 @@ mod tests {
     #[test]
     fn a_multivariant_playlist_names_variant_and_subtitles() {
         let subtitles = SubtitleRendition { name: "Say \"hi\"\n".into(), language: Some("de".into()), forced: false };
-        let text = multivariant(&variant(), Some(&subtitles), "G.r-a_nt");
+        let text = multivariant(&[variant()], Some(&subtitles), "G.r-a_nt");
         insta::assert_snapshot!(text, @r#"
         #EXTM3U
         #EXT-X-VERSION:6
@@ -214,9 +223,18 @@ mod tests {
     }
 
     #[test]
+    fn a_ladder_lists_every_rung() {
+        let lower = Variant { track: Track::Video(1), size: Some((640, 360)), bandwidth: 1_000_000, ..variant() };
+        let text = multivariant(&[variant(), lower], None, "g");
+        let parsed = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
+        let listed: Vec<_> = parsed.variants.iter().map(|variant| (variant.uri.as_str(), variant.bandwidth)).collect();
+        assert_eq!(listed, [("v0.m3u8?st=g", 3_300_000), ("v1.m3u8?st=g", 1_000_000)]);
+    }
+
+    #[test]
     fn an_unknown_codec_or_size_is_left_out() {
         let bare = Variant { codecs: None, size: None, frame_rate: None, track: Track::Audio, ..variant() };
-        insta::assert_snapshot!(multivariant(&bare, None, "g"), @r"
+        insta::assert_snapshot!(multivariant(&[bare], None, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-INDEPENDENT-SEGMENTS
@@ -227,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_media_playlist_lists_the_whole_item() {
-        insta::assert_snapshot!(media(Track::Video, &film(), 4.25, "g"), @r"
+        insta::assert_snapshot!(media(Track::Video(0), &film(), 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-TARGETDURATION:2
@@ -274,7 +292,7 @@ mod tests {
 
         #[test]
         fn every_name_we_write_is_an_asset(index in 0usize..200_000) {
-            for track in Track::ALL {
+            for track in [Track::Video(0), Track::Video(7), Track::Audio, Track::Subtitles] {
                 prop_assert_eq!(asset(&track.segment_name(index)), Some(Asset::Segment(track, index)));
                 prop_assert_eq!(asset(&track.playlist_name()), Some(Asset::Playlist(track)));
             }
@@ -283,7 +301,19 @@ mod tests {
 
     #[test]
     fn foreign_names_are_no_assets() {
-        for name in ["v0-1.ts", "v0-000001.ts", "v0-00001.vtt", "v1.m3u8", "v0-+0001.ts", "../v0.m3u8", "V0.m3u8", ""] {
+        for name in [
+            "v0-1.ts",
+            "v0-000001.ts",
+            "v0-00001.vtt",
+            "v01.m3u8",
+            "v+.m3u8",
+            "v.m3u8",
+            "ä.m3u8",
+            "v0-+0001.ts",
+            "../v0.m3u8",
+            "V0.m3u8",
+            "",
+        ] {
             assert_eq!(asset(name), None, "{name}");
         }
     }

@@ -143,7 +143,7 @@ pub(super) fn playlist(text: Bytes) -> Response {
     get, path = "/api/stream/transcode/{sessionId}/{asset}", tag = "stream",
     params(
         ("sessionId" = String, Path),
-        ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts`, `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
+        ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
         ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
     ),
     responses(
@@ -160,8 +160,9 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
         Asset::Playlist(track) => {
             Ok(playlist(session.media_playlist(track, &grant(&service, call.user()?, &session))?))
         }
-        Asset::Segment(track, index) if track == session.main_track() => {
-            let stored = session.segment(index).await?;
+        Asset::Segment(track @ (Track::Video(_) | Track::Audio), index) => {
+            let none = || Error::new(Code::AssetNotFound, "the session has no such track");
+            let stored = session.segment(session.rung(track).ok_or_else(none)?, index).await?;
             Ok(segment("video/mp2t", stored.bytes, &stored.etag, &call.headers))
         }
         Asset::Segment(Track::Subtitles, index) => {
@@ -169,7 +170,6 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
             let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
             Ok(segment("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))
         }
-        Asset::Segment(..) => Err(Error::new(Code::AssetNotFound, "the session has no such track")),
     }
 }
 

@@ -12,15 +12,17 @@ use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, DeviceProfile, Reason, SubtitleWish, Tracks, Wish};
 use crate::domain::playlist::SubtitleRendition;
-use crate::domain::time::{FrameRate, seconds, ticks};
+use crate::domain::time::{seconds, ticks};
 use crate::engine::index::{self, Index};
 use crate::engine::packager::{self, Package};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
 pub mod air;
+mod ladder;
 mod picture;
 
+pub use ladder::Rung;
 pub use picture::display_size;
 use picture::encode;
 
@@ -50,6 +52,8 @@ pub struct StartRequest {
     pub max_audio_channels: Option<u32>,
     pub device: DeviceProfile,
     pub force_transcode: bool,
+    /// Every rung up to the best one, for a player that changes between them.
+    pub abr: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,19 +83,27 @@ pub enum Planned {
 /// A session before it starts.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub work: Work,
+    /// The best one first; more than one only in an adaptive session.
+    pub rungs: Vec<Rung>,
     pub request: StartRequest,
     pub duration_seconds: f64,
     pub reasons: Vec<Reason>,
     /// Text beside the picture.
     pub subtitles: Option<TextSubtitles>,
-    /// Display size, frame rate and rates in bit/s, for the multivariant playlist.
-    pub size: Option<(u32, u32)>,
-    pub frame_rate: Option<FrameRate>,
-    pub bandwidth: u64,
-    pub average_bandwidth: u64,
-    /// RFC 6381 of the sound.
-    pub audio_codec: Option<String>,
+    /// Why an adaptive session encodes what could be copied.
+    pub copy_left_out: Option<&'static str>,
+}
+
+impl Plan {
+    /// The best rung, which every session has.
+    pub fn top(&self) -> &Rung {
+        &self.rungs[0]
+    }
+
+    /// What makes the best rung.
+    pub fn work(&self) -> &Work {
+        &self.top().work
+    }
 }
 
 /// A text subtitle that becomes a WebVTT rendition.
@@ -123,11 +135,26 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     let package = package(&source, &media, &tracks).await;
     let index = package.as_ref().and_then(|package| package.index().cloned());
     let copied = copied_grid(service, &source, &media, &tracks, duration, index).await;
+    let (mut beside, mut copy_left_out) = (None, None);
+    let copied = match (&copied, tracks.video) {
+        (Some((grid, _)), Some((stream, _))) if request.abr => match ladder::beside(grid, &media, stream) {
+            Ok(grid) => {
+                beside = Some(grid);
+                copied
+            }
+            Err(why) => {
+                copy_left_out = Some(why);
+                None
+            }
+        },
+        _ => copied,
+    };
     let (video, grid, duration) = match (tracks.video, copied) {
         (Some((stream, _)), Some((grid, end))) => (Some(VideoPlan::Copy { stream }), grid, end),
         (Some((stream, action)), None) => {
             let duration = duration.ok_or_else(|| unplayable(&reasons))?;
-            if action == Action::Copy && !reasons.contains(&Reason::ContainerNotSupported) {
+            let cannot = action == Action::Copy && copy_left_out.is_none();
+            if cannot && !reasons.contains(&Reason::ContainerNotSupported) {
                 reasons.push(Reason::ContainerNotSupported);
             }
             let encoder = encoder(service).await?;
@@ -146,28 +173,22 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     // Video that is copyable may be encoded after all, where it cannot be cut well.
     let package = package.filter(|_| !rendition.encodes_video()).map(Arc::new);
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
-    let (bandwidth, average_bandwidth) = bandwidth(&source, &media, &rendition, duration);
-    let shown = picture(&media, &rendition);
-    Ok(Planned::Session(Box::new(Plan {
+    let grid = Arc::new(grid);
+    let shared = beside.map_or_else(|| grid.clone(), Arc::new);
+    let work = Work { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, package };
+    let mut plan = Plan {
         duration_seconds: duration,
-        subtitles: text_subtitles(&media, &wish, source.file_name()),
-        size: shown.map(|(size, _)| size),
-        frame_rate: shown.and_then(|(_, rate)| rate),
-        bandwidth,
-        average_bandwidth,
-        audio_codec: audio_codec(&media, &rendition),
+        subtitles: text_subtitles(&work.media, &wish, work.source.file_name()),
+        rungs: vec![Rung::new(work, duration)],
         reasons,
         request,
-        work: Work {
-            source,
-            fingerprint,
-            media,
-            rendition: Arc::new(rendition),
-            grid: Arc::new(grid),
-            sidecar,
-            package,
-        },
-    })))
+        copy_left_out,
+    };
+    if plan.request.abr {
+        let lower = ladder::lower(service, &plan, &wish, &shared).await?;
+        plan.rungs.extend(lower);
+    }
+    Ok(Planned::Session(Box::new(plan)))
 }
 
 /// A subtitle file is no media, so the library's own check does not fit it.
@@ -253,6 +274,7 @@ async fn wish(
         max_bitrate_kbps: request.max_bitrate_kbps,
         max_audio_channels: request.max_audio_channels,
         force_transcode: request.force_transcode,
+        adaptive: request.abr,
     };
     Ok((wish, sidecar))
 }
@@ -366,52 +388,9 @@ fn subtitle_name(stream: &Stream) -> String {
     named.unwrap_or_else(|| format!("Subtitle {}", stream.index))
 }
 
-/// Display size and frame rate of the picture that is served.
-fn picture(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
-    match rendition.video.as_ref()? {
-        VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.rate))),
-        VideoPlan::Copy { stream } => {
-            let (_, video) = media.videos().find(|(found, _)| found.index == *stream)?;
-            let (width, height) = display_size(video);
-            Some(((width.round() as u32, height.round() as u32), video.frame_rate))
-        }
-    }
-}
-
-fn audio_codec(media: &Media, rendition: &Rendition) -> Option<String> {
-    match rendition.audio.as_ref()? {
-        AudioPlan::Encode { .. } => Some("mp4a.40.2".into()),
-        AudioPlan::Copy { stream } => media.stream(*stream)?.codec_string.clone(),
-    }
-}
-
-/// Peak and average rate of the rendition, bit/s, with what the transport stream adds.
-fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
-    let stream_kbps = |index: u32| media.stream(index).and_then(|stream| stream.bitrate_kbps).map(f64::from);
-    let file_kbps = source.len as f64 * 8.0 / duration.max(0.001) / 1000.0;
-    let (mut peak, mut average) = match &rendition.video {
-        None => (0.0, 0.0),
-        Some(VideoPlan::Copy { stream }) => {
-            let kbps = stream_kbps(*stream).unwrap_or(file_kbps);
-            (kbps * 2.0, kbps)
-        }
-        // A ceiling over two seconds; most pictures need less.
-        Some(VideoPlan::Encode(plan)) => (f64::from(plan.max_kbps) * 1.5, f64::from(plan.max_kbps) * 0.7),
-    };
-    let sound = match &rendition.audio {
-        None => 0.0,
-        Some(AudioPlan::Copy { stream }) => stream_kbps(*stream).unwrap_or(f64::from(STEREO_KBPS)),
-        Some(AudioPlan::Encode { kbps, .. }) => f64::from(*kbps),
-    };
-    peak += sound;
-    average += sound;
-    const CONTAINER: f64 = 1.05;
-    ((peak * CONTAINER * 1000.0) as u64, (average * CONTAINER * 1000.0) as u64)
-}
-
 /// The last segment is the last thing that can be asked for: a start behind its beginning is still inside the item.
 pub fn first_wanted(plan: &Plan) -> usize {
-    plan.work.grid.at(ticks(plan.request.start_seconds))
+    plan.work().grid.at(ticks(plan.request.start_seconds))
 }
 
 #[cfg(test)]

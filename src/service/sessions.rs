@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::planner::Plan;
 use super::producers::{Chosen, Producers};
 use super::quarantine::Quarantine;
-use super::runs::{Runs, Standing, Work};
+use super::runs::{Lease, Runs, Standing, Work};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Transcoder;
@@ -17,11 +17,13 @@ use crate::engine::segments::{Budget, Segments};
 use crate::error::{Code, Error, Result};
 
 mod failure;
+mod rungs;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use failure::{Failure, told};
+use rungs::Producer;
 use session::Patience;
 pub use session::{Session, Status};
 
@@ -45,13 +47,27 @@ pub struct Sessions {
 }
 
 struct Inner {
-    runs: Runs,
+    makers: Arc<Makers>,
     segments: Segments,
-    producers: Producers,
     per_user: usize,
     patience: Patience,
     book: Mutex<Book>,
     housekeeping: OnceLock<()>,
+}
+
+/// What makes segments.
+struct Makers {
+    runs: Runs,
+    producers: Producers,
+}
+
+impl Makers {
+    /// A lease of `work`, with who makes it and why.
+    async fn lease(&self, work: &Work) -> Result<(Lease, Producer)> {
+        let chosen = self.producers.choose(work).await?;
+        let producer = (chosen.transcoder.name(), chosen.reason);
+        Ok((self.runs.lease(chosen.transcoder, work.clone())?, producer))
+    }
 }
 
 #[derive(Default)]
@@ -76,9 +92,11 @@ impl Sessions {
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
         Ok(Self {
             inner: Arc::new(Inner {
-                runs: Runs::new(segments.clone(), limits.concurrent_jobs),
+                makers: Arc::new(Makers {
+                    runs: Runs::new(segments.clone(), limits.concurrent_jobs),
+                    producers: Producers::new(config, quarantine),
+                }),
                 segments,
-                producers: Producers::new(config, quarantine),
                 per_user: limits.sessions_per_user,
                 patience: Patience { idle: limits.session_idle, segment: limits.segment_wait },
                 book: Mutex::default(),
@@ -89,12 +107,12 @@ impl Sessions {
 
     /// How the runs behind the sessions fare.
     pub fn standing(&self) -> &Standing {
-        self.inner.runs.standing()
+        self.inner.makers.runs.standing()
     }
 
     /// Encodes under way.
     pub fn active_jobs(&self) -> usize {
-        self.inner.runs.active_jobs()
+        self.inner.makers.runs.active_jobs()
     }
 
     /// Sessions that serve.
@@ -111,12 +129,12 @@ impl Sessions {
 
     /// Makes segments by `transcoder` from the first start on, whatever ffmpeg this machine has.
     pub fn produce_by(&self, transcoder: Arc<dyn Transcoder>) {
-        self.inner.producers.set(transcoder);
+        self.inner.makers.producers.set(transcoder);
     }
 
     /// Finds the producer ahead of the first start.
     pub async fn warm(&self) {
-        if let Err(error) = self.inner.producers.warm().await {
+        if let Err(error) = self.inner.makers.producers.warm().await {
             tracing::error!(%error, "no session can be made");
         }
     }
@@ -126,13 +144,13 @@ impl Sessions {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn producer(&self, work: &Work) -> Result<Chosen> {
-        self.inner.producers.choose(work).await
+        self.inner.makers.producers.choose(work).await
     }
 
     /// The runs behind the sessions, for others that air the same.
     pub fn runs(&self) -> &Runs {
         self.keep_house();
-        &self.inner.runs
+        &self.inner.makers.runs
     }
 
     /// Starts a session by its plan, or hands out the one the same wish started a moment ago.
@@ -140,7 +158,7 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: Plan) -> Result<Arc<Session>> {
-        let chosen = self.inner.producers.choose(&plan.work).await?;
+        let chosen = self.inner.makers.producers.choose(plan.work()).await?;
         self.keep_house();
         let mut book = lock(&self.inner.book);
         if book.closed {
@@ -159,8 +177,15 @@ impl Sessions {
                 .with_details(serde_json::json!({"active": running, "max": self.inner.per_user})));
         }
         let producer = (chosen.transcoder.name(), chosen.reason);
-        let lease = self.inner.runs.lease(chosen.transcoder, plan.work.clone())?;
-        let session = Arc::new(Session::new(&principal.user_id, plan, producer, lease, self.inner.patience));
+        let runs = &self.inner.makers.runs;
+        let lease = runs.lease(chosen.transcoder.clone(), plan.work().clone()).or_else(|busy| {
+            // Places of rungs that players have just left.
+            let held = runs.active_jobs();
+            book.live.values().for_each(|session| session.leave());
+            if runs.active_jobs() == held { Err(busy) } else { runs.lease(chosen.transcoder, plan.work().clone()) }
+        })?;
+        let with = (Arc::downgrade(&self.inner.makers), self.inner.patience);
+        let session = Arc::new(Session::new(&principal.user_id, plan, producer, lease, with));
         tracing::info!(
             session.id = session.id,
             media.path = session.plan.request.media_path,
@@ -211,7 +236,7 @@ impl Sessions {
         for session in live {
             session.stop().await;
         }
-        self.inner.runs.shutdown().await;
+        self.inner.makers.runs.shutdown().await;
     }
 
     fn end(&self, session: &Arc<Session>) {

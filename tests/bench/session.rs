@@ -77,13 +77,13 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
     let began = Instant::now();
     let Planned::Session(plan) = planner::plan(&service, request).await.expect("a plan") else { panic!("direct") };
-    assert_eq!(plan.work.rendition.encodes_video(), encodes);
-    let segments = plan.work.grid.len();
+    assert_eq!(plan.work().rendition.encodes_video(), encodes);
+    let segments = plan.work().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");
-    session.segment(0).await.expect("the first segment");
+    session.segment(0, 0).await.expect("the first segment");
     let first = began.elapsed();
     for index in 1..segments {
-        session.segment(index).await.expect("a segment");
+        session.segment(0, index).await.expect("a segment");
     }
     let all = began.elapsed();
     service.sessions.shutdown().await;

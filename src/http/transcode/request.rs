@@ -38,6 +38,9 @@ struct ProfileBody {
     resolution: Option<String>,
     max_bitrate_kbps: Option<u32>,
     max_audio_channels: Option<u32>,
+    /// List every rung up to the resolution asked for, for a player that changes between them.
+    #[schema(default = false)]
+    abr: Option<bool>,
 }
 
 impl StartBody {
@@ -86,6 +89,7 @@ impl StartBody {
             max_audio_channels: profile.max_audio_channels,
             device: self.device_profile.unwrap_or_default(),
             force_transcode: self.force_transcode.unwrap_or(false),
+            abr: profile.abr.unwrap_or(false),
         })
     }
 }

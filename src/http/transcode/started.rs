@@ -89,7 +89,7 @@ impl Started {
 
     /// A session makes it playable.
     pub(super) fn transcoded(service: &Service, principal: &Principal, session: &Session) -> Self {
-        let (plan, rendition) = (&session.plan, &session.plan.work.rendition);
+        let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
         let url = format!("/api/stream/transcode/{}/index.m3u8", session.id);
         let video = rendition.video.as_ref();
         let burns = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());

@@ -6,10 +6,11 @@ use utoipa::ToSchema;
 use super::instant;
 use super::started::audio_action;
 use crate::domain::plan::{AudioPlan, VideoPlan};
+use crate::domain::playlist::Track;
 use crate::domain::session::State;
 use crate::domain::time::round_ms;
 use crate::engine::RunError;
-use crate::service::planner::Plan;
+use crate::service::planner::Rung;
 use crate::service::sessions::{Failure, Session, Status, told};
 
 /// The answer while the first segment is being made.
@@ -63,6 +64,10 @@ struct Diagnostics {
     fallback: bool,
     video: Option<VideoBody>,
     audio: Option<AudioBody>,
+    /// The rungs of an adaptive session, the best one first; everything else here is said of the one pulled last.
+    rungs: Option<Vec<RungBody>>,
+    /// Why an adaptive session encodes what could be copied.
+    copy_left_out: Option<&'static str>,
     /// Seconds of media made per second of work.
     speed: Option<f64>,
     /// Producers started for this rendition so far, and the segment the last of them began at.
@@ -80,6 +85,20 @@ struct VideoBody {
     action: &'static str,
     width: Option<u32>,
     height: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct RungBody {
+    /// Name of its playlist.
+    playlist: String,
+    /// `copy` or `encode`.
+    action: &'static str,
+    width: Option<u32>,
+    height: Option<u32>,
+    bandwidth: u64,
+    /// Whether somebody pulled it lately.
+    held: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -126,7 +145,7 @@ impl FailureBody {
 
 impl Diagnostics {
     fn new(session: &Session, status: &Status) -> Self {
-        let Plan { work, size, .. } = &session.plan;
+        let Rung { work, size, .. } = &session.plan.rungs[status.rung];
         let codec = |index: u32| work.media.stream(index).map(|stream| stream.codec.clone());
         let (video, encoder, decoder) = match &work.rendition.video {
             None => (None, None, None),
@@ -144,8 +163,8 @@ impl Diagnostics {
         Self {
             encoder: encoder.or(sound_encoder).unwrap_or_else(|| "copy".into()),
             decoder: decoder.or_else(|| sound.as_ref().and_then(|(.., stream)| codec(*stream))),
-            pipeline: if fallen.is_some() { status.progress.producer } else { session.producer.0 },
-            pipeline_reason: fallen.map_or(session.producer.1, told),
+            pipeline: if fallen.is_some() { status.progress.producer } else { status.producer.0 },
+            pipeline_reason: fallen.map_or(status.producer.1, told),
             fallback: fallen.is_some(),
             video: video.map(|action| VideoBody {
                 action,
@@ -153,6 +172,8 @@ impl Diagnostics {
                 height: size.map(|(_, height)| height),
             }),
             audio: sound.map(|(action, codec, _)| AudioBody { action, codec }),
+            rungs: session.plan.request.abr.then(|| RungBody::all(session, status)),
+            copy_left_out: session.plan.copy_left_out,
             speed: status.progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
             runs_started: status.progress.runs_started,
             run_from_segment: status.progress.run_from,
@@ -162,6 +183,21 @@ impl Diagnostics {
             started_at: instant(session.started_at),
             last_access_at: instant(status.last_access_at),
         }
+    }
+}
+
+impl RungBody {
+    fn all(session: &Session, status: &Status) -> Vec<Self> {
+        let rungs = session.plan.rungs.iter().enumerate();
+        let body = |(number, rung): (usize, &Rung)| Self {
+            playlist: Track::Video(number).playlist_name(),
+            action: if rung.work.rendition.copies_video() { "copy" } else { "encode" },
+            width: rung.size.map(|(width, _)| width),
+            height: rung.size.map(|(_, height)| height),
+            bandwidth: rung.bandwidth,
+            held: status.held.get(number).is_some_and(|held| *held),
+        };
+        rungs.map(body).collect()
     }
 }
 

@@ -67,7 +67,7 @@ const STANDARD_RATES: [(u32, u32); 8] =
     [(24_000, 1001), (24, 1), (25, 1), (30_000, 1001), (30, 1), (50, 1), (60_000, 1001), (60, 1)];
 
 /// The source's own rate where it is constant and sensible; else the nearest standard one, at most 60.
-fn target_rate(video: &Video) -> FrameRate {
+pub(super) fn target_rate(video: &Video) -> FrameRate {
     let nearest = |wanted: f64| {
         let distance = |(num, den): &(u32, u32)| (f64::from(*num) / f64::from(*den) - wanted).abs();
         let by_distance = |a: &(u32, u32), b: &(u32, u32)| distance(a).total_cmp(&distance(b));

@@ -1,6 +1,6 @@
 //! One session: its state, the task that drives it, and what it serves.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,9 +9,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::failure::{Failure, refusal};
-use super::lock;
+use super::rungs::{Current, Producer, Rungs};
+use super::{Makers, lock};
 use crate::domain::playback::SubtitleWish;
-use crate::domain::playlist::{self, Track, Variant};
+use crate::domain::playlist::{self, Track};
 use crate::domain::session::{Action, Event, State};
 use crate::domain::subtitles::webvtt_segment;
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
@@ -23,20 +24,21 @@ use crate::service::planner::{Plan, first_wanted};
 use crate::service::runs::{Activity, Lease, Progress};
 use crate::service::subtitles::{Subtitles, Which};
 
+/// How often a place among the encodes is asked for.
+const RETRY: Duration = Duration::from_millis(50);
+
 /// One session. Its owner task is the only one that changes its state.
 pub struct Session {
     pub id: String,
     pub user_id: String,
     pub plan: Plan,
     pub started_at: Timestamp,
-    /// Who was chosen to make its segments, and why.
-    pub producer: (&'static str, &'static str),
     created: Instant,
     patience: Patience,
     access: Mutex<(Instant, Timestamp)>,
     view: watch::Sender<View>,
-    progress: watch::Receiver<Progress>,
-    lease: Mutex<Option<Arc<Lease>>>,
+    rungs: Rungs,
+    makers: Weak<Makers>,
     stop: Notify,
 }
 
@@ -53,7 +55,13 @@ struct View {
 pub struct Status {
     pub state: State,
     pub failure: Option<Failure>,
+    /// Of the rung that was pulled last.
     pub progress: Progress,
+    pub rung: usize,
+    /// Who was chosen to make its segments, and why.
+    pub producer: (&'static str, &'static str),
+    /// Which rungs are made, or would be if more were needed.
+    pub held: Vec<bool>,
     pub last_access_at: Timestamp,
 }
 
@@ -70,22 +78,22 @@ impl Session {
     pub(super) fn new(
         user_id: &str,
         plan: Plan,
-        producer: (&'static str, &'static str),
+        producer: Producer,
         lease: Lease,
-        patience: Patience,
+        (makers, patience): (Weak<Makers>, Patience),
     ) -> Self {
+        let rungs = Rungs::new(plan.rungs.len(), lease, producer);
         Self {
             id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random::<16>())),
             user_id: user_id.to_owned(),
             plan,
             started_at: Timestamp::now(),
-            producer,
             created: Instant::now(),
             patience,
             access: Mutex::new((Instant::now(), Timestamp::now())),
             view: watch::Sender::new(View { state: State::Starting, failure: None, video_codec: None }),
-            progress: lease.progress(),
-            lease: Mutex::new(Some(Arc::new(lease))),
+            rungs,
+            makers,
             stop: Notify::new(),
         }
     }
@@ -97,13 +105,23 @@ impl Session {
     /// Drives the state until the session ends.
     pub(super) async fn own(&self) {
         let first = first_wanted(&self.plan);
-        let lease = lock(&self.lease).clone();
+        let lease = self.rungs.pull(0);
         let mut make_first = lease.map(|lease| Box::pin(async move { lease.segment(first).await }));
-        let mut progress = self.progress.clone();
+        let mut current = self.rungs.current();
+        let mut progress = current.borrow_and_update().progress.clone();
         loop {
+            self.rungs.tidy();
+            let tidy_at = self.rungs.tidy_at();
             let idle_at = lock(&self.access).0 + self.patience.idle;
             let event = tokio::select! {
+                // A rung that was let go ends, and must not be looked at any more.
+                biased;
                 () = self.stop.notified() => Event::Stop,
+                _ = current.changed() => {
+                    progress = current.borrow_and_update().progress.clone();
+                    progress.mark_changed();
+                    continue;
+                }
                 first = async { make_first.as_mut().expect("guarded").await }, if make_first.is_some() => {
                     make_first = None;
                     match first {
@@ -128,6 +146,7 @@ impl Session {
                         (true, None, Activity::Ahead) => Event::Ahead,
                     }
                 }
+                () = tokio::time::sleep_until(tidy_at.unwrap_or(idle_at)), if tidy_at.is_some() => continue,
                 () = tokio::time::sleep_until(idle_at) => {
                     if lock(&self.access).0.elapsed() < self.patience.idle {
                         continue;
@@ -137,7 +156,7 @@ impl Session {
             };
             let (state, actions) = self.view.borrow().state.on(event);
             if actions.contains(&Action::Release) {
-                lock(&self.lease).take();
+                self.rungs.end();
             }
             self.view.send_modify(|view| view.state = state);
             if state == State::Failed {
@@ -192,16 +211,17 @@ impl Session {
         true
     }
 
-    /// A segment of the rendition.
+    /// A segment of a rung.
     ///
     /// # Errors
-    /// `ASSET_NOT_FOUND` behind the end, `SESSION_ENDED`, `SEGMENT_TIMEOUT`, or why the session failed.
-    pub async fn segment(&self, index: usize) -> Result<Stored> {
+    /// `ASSET_NOT_FOUND` behind the end and for a rung there is not, `SESSION_ENDED`, `SEGMENT_TIMEOUT`,
+    /// `TRANSCODER_BUSY`, or why the session failed.
+    pub async fn segment(&self, rung: usize, index: usize) -> Result<Stored> {
         self.touch();
-        if index >= self.plan.work.grid.len() {
+        if self.plan.rungs.get(rung).is_none_or(|rung| index >= rung.work.grid.len()) {
             return Err(Error::new(Code::AssetNotFound, format!("there is no segment {index}")));
         }
-        let lease = lock(&self.lease).clone().ok_or_else(|| self.gone())?;
+        let lease = self.lease(rung).await?;
         let mut view = self.view.subscribe();
         let made = tokio::select! {
             made = tokio::time::timeout(self.patience.segment, lease.segment(index)) => made,
@@ -219,13 +239,44 @@ impl Session {
         }
     }
 
+    /// The lease of a rung. Where there is no place for it among the encodes, the place of the rung left for it is taken.
+    async fn lease(&self, rung: usize) -> Result<Arc<Lease>> {
+        let until = Instant::now() + self.patience.segment;
+        loop {
+            if !self.is_live() {
+                return Err(self.gone());
+            }
+            if let Some(lease) = self.rungs.pull(rung) {
+                return Ok(lease);
+            }
+            let makers = self.makers.upgrade().ok_or_else(|| self.gone())?;
+            match makers.lease(&self.plan.rungs[rung].work).await {
+                Ok((lease, producer)) => self.rungs.hold(rung, lease, producer),
+                Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => {
+                    self.rungs.leave(rung, Duration::ZERO);
+                    if let Ok((lease, producer)) = makers.lease(&self.plan.rungs[rung].work).await {
+                        self.rungs.hold(rung, lease, producer);
+                    } else {
+                        tokio::time::sleep(RETRY).await;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets go of every rung but the one pulled last.
+    pub(super) fn leave(&self) {
+        self.rungs.leave(self.rungs.current().borrow().rung, Duration::ZERO);
+    }
+
     /// A segment of the subtitle rendition, as WebVTT.
     ///
     /// # Errors
     /// `ASSET_NOT_FOUND` behind the end or without such a rendition; those of [`Subtitles::script`].
     pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
         self.touch();
-        let work = &self.plan.work;
+        let work = self.plan.work();
         let grid = playlist::subtitle_grid(&work.grid);
         let which = match self.plan.subtitles.as_ref().map(|text| &text.wish) {
             Some(SubtitleWish::Text { stream }) if index < grid.len() => Which::Stream(*stream),
@@ -274,31 +325,26 @@ impl Session {
         self.touch();
         let view = self.view.borrow().clone();
         let last_access_at = lock(&self.access).1;
-        Status { state: view.state, failure: view.failure, progress: self.progress.borrow().clone(), last_access_at }
+        let Current { rung, producer, progress } = self.rungs.current().borrow().clone();
+        let progress = progress.borrow().clone();
+        let held = self.rungs.held();
+        Status { state: view.state, failure: view.failure, progress, rung, producer, held, last_access_at }
     }
 
-    /// Which media playlist carries the item.
-    pub fn main_track(&self) -> Track {
-        if self.plan.work.rendition.video.is_some() { Track::Video } else { Track::Audio }
+    /// The rung whose playlist this is; None for other tracks, and where the session has no such rung.
+    pub fn rung(&self, track: Track) -> Option<usize> {
+        match (track, self.plan.work().rendition.video.is_some()) {
+            (Track::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
+            (Track::Audio, false) => Some(0),
+            _ => None,
+        }
     }
 
     /// The multivariant playlist, every address in it with `grant`.
     pub fn multivariant(&self, grant: &str) -> Bytes {
-        let plan = &self.plan;
-        let video = self.view.borrow().video_codec.clone();
-        let known = video.is_some() || plan.work.rendition.video.is_none();
-        let known = known && (plan.audio_codec.is_some() || plan.work.rendition.audio.is_none());
-        let codecs = [video, plan.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
-        let variant = Variant {
-            track: self.main_track(),
-            codecs: known.then_some(codecs),
-            size: plan.size,
-            frame_rate: plan.frame_rate,
-            bandwidth: plan.bandwidth,
-            average_bandwidth: plan.average_bandwidth,
-        };
-        let subtitles = plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
-        playlist::multivariant(&variant, subtitles, grant).into()
+        let known = self.view.borrow().video_codec.clone();
+        let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
+        playlist::multivariant(&self.plan.variants(known.as_deref()), subtitles, grant).into()
     }
 
     /// A media playlist, every address in it with `grant`.
@@ -307,9 +353,9 @@ impl Session {
     /// `ASSET_NOT_FOUND` for a track the session does not have.
     pub fn media_playlist(&self, track: Track, grant: &str) -> Result<Bytes> {
         let start = self.plan.request.start_seconds;
-        let grid = &self.plan.work.grid;
-        if track == self.main_track() {
-            Ok(playlist::media(track, grid, start, grant).into())
+        let grid = &self.plan.work().grid;
+        if let Some(rung) = self.rung(track) {
+            Ok(playlist::media(track, &self.plan.rungs[rung].work.grid, start, grant).into())
         } else if track == Track::Subtitles && self.plan.subtitles.is_some() {
             Ok(playlist::media(track, &playlist::subtitle_grid(grid), start, grant).into())
         } else {

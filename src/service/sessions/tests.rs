@@ -12,7 +12,7 @@ use crate::domain::time::FrameRate;
 use crate::engine::RunError;
 use crate::engine::fake::Fake;
 use crate::engine::source::Roots;
-use crate::service::planner::StartRequest;
+use crate::service::planner::{Rung, StartRequest};
 use crate::service::runs::Work;
 
 struct Bench {
@@ -57,26 +57,45 @@ impl Bench {
             encoder: "fake".into(),
         };
         let media = Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) };
-        Plan {
-            work: Work {
-                source: Arc::new(source),
-                fingerprint: "f_1".into(),
-                media: Arc::new(media),
-                rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
-                grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
-                sidecar: None,
-                package: None,
-            },
-            request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
-            duration_seconds: 200.0,
-            reasons: Vec::new(),
-            subtitles: None,
+        let work = Work {
+            source: Arc::new(source),
+            fingerprint: "f_1".into(),
+            media: Arc::new(media),
+            rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
+            grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
+            sidecar: None,
+            package: None,
+        };
+        let top = Rung {
+            work,
             size: Some((320, 180)),
             frame_rate: Some(rate),
             bandwidth: 1,
             average_bandwidth: 1,
             audio_codec: None,
+        };
+        Plan {
+            rungs: vec![top],
+            request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
+            duration_seconds: 200.0,
+            reasons: Vec::new(),
+            subtitles: None,
+            copy_left_out: None,
         }
+    }
+
+    /// The same with smaller rungs below.
+    fn ladder(&self, rungs: u32) -> Plan {
+        let mut plan = self.plan(0.0);
+        for rung in 1..rungs {
+            let mut lower = plan.rungs[0].clone();
+            if let Some(VideoPlan::Encode(video)) = &mut Arc::make_mut(&mut lower.work.rendition).video {
+                video.max_kbps /= 2 * rung;
+            }
+            plan.rungs.push(lower);
+        }
+        plan.request.abr = true;
+        plan
     }
 
     async fn start(&self, user: &str, start_seconds: f64) -> Result<Arc<Session>> {
@@ -92,7 +111,7 @@ async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
     assert_eq!(session.status().state, State::Starting);
     assert!(session.ready(Duration::from_millis(200)).await.unwrap());
     assert_eq!(bench.fake.starts(), [27]);
-    session.segment(27).await.unwrap();
+    session.segment(0, 27).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +124,7 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
     assert_eq!(bench.sessions.live(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!((bench.sessions.live(), bench.sessions.active_jobs(), bench.fake.live()), (0, 0, 0));
-    assert_eq!(session.segment(0).await.unwrap_err().code, Code::SessionEnded);
+    assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     tokio::time::sleep(REMEMBERED).await;
     assert_eq!(bench.sessions.find(&viewer("a"), &session.id).err().unwrap().code, Code::SessionNotFound);
@@ -115,15 +134,15 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
 async fn segments_are_freed_a_minute_after_the_last_session() {
     let bench = bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
-    session.segment(0).await.unwrap();
+    session.segment(0, 0).await.unwrap();
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     let again = bench.start("a", 1.0).await.unwrap();
-    again.segment(0).await.unwrap();
+    again.segment(0, 0).await.unwrap();
     let starts = bench.fake.starts();
     assert!(starts.len() == 2 && starts[1] > 0, "the first was still there: {starts:?}");
     bench.sessions.stop(&viewer("a"), &again.id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(80)).await;
-    bench.start("a", 2.0).await.unwrap().segment(0).await.unwrap();
+    bench.start("a", 2.0).await.unwrap().segment(0, 0).await.unwrap();
     assert_eq!(bench.fake.starts()[2..], [0], "made again");
 }
 
@@ -153,31 +172,31 @@ async fn a_failed_session_says_why_until_it_is_stopped_and_can_be_started_again(
     let status = session.status();
     assert_eq!(status.state, State::Failed);
     assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
-    assert_eq!(session.segment(0).await.unwrap_err().code, Code::DecodeFailed);
+    assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::DecodeFailed);
     assert_eq!(bench.sessions.active_jobs(), 0, "its place is free");
     let again = bench.start("a", 0.0).await.unwrap();
     assert_ne!(again.id, session.id);
     assert!(again.ready(Duration::from_secs(5)).await.unwrap());
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
-    assert_eq!(session.segment(0).await.unwrap_err().code, Code::SessionEnded);
+    assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_segment_that_does_not_come_is_a_timeout_and_the_session_lives_on() {
     let bench = bench(|config| config.limits.segment_wait = Duration::from_millis(500));
     let session = bench.start("a", 0.0).await.unwrap();
-    let late = session.segment(0).await.unwrap_err();
+    let late = session.segment(0, 0).await.unwrap_err();
     assert_eq!((late.code, late.retry_after), (Code::SegmentTimeout, Some(2)));
     assert!(session.ready(Duration::from_secs(1)).await.unwrap());
-    session.segment(0).await.unwrap();
-    assert_eq!(session.segment(102).await.unwrap_err().code, Code::AssetNotFound);
+    session.segment(0, 0).await.unwrap();
+    assert_eq!(session.segment(0, 102).await.unwrap_err().code, Code::AssetNotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_those_who_wait() {
     let bench = bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
-    let (waited, stopped) = tokio::join!(session.segment(80), async {
+    let (waited, stopped) = tokio::join!(session.segment(0, 80), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         bench.sessions.stop(&viewer("a"), &session.id).await
     });
@@ -196,4 +215,57 @@ async fn shutdown_leaves_no_session_no_run_and_no_file() {
     assert_eq!((bench.sessions.live(), bench.fake.live()), (0, 0));
     assert!(!bench.folder.path().join("cache/segments").exists());
     assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::ServerBusy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_one_place_a_change_of_rung_moves_it() {
+    let bench = bench(|_| ());
+    let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
+    session.segment(0, 0).await.unwrap();
+    session.segment(2, 1).await.unwrap();
+    let status = session.status();
+    assert_eq!((status.rung, status.held), (2, vec![false, false, true]));
+    assert_eq!((bench.sessions.active_jobs(), status.state), (1, State::Running));
+    // Back to the first: what was made of it is there still, and the session never failed over a rung that was let go.
+    session.segment(0, 0).await.unwrap();
+    session.segment(0, 2).await.unwrap();
+    let status = session.status();
+    assert_eq!((status.rung, status.held, status.failure.is_none()), (0, vec![true, false, false], true));
+    assert_eq!(session.segment(3, 0).await.unwrap_err().code, Code::AssetNotFound);
+    assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
+    assert_eq!(session.segment(1, 0).await.unwrap_err().code, Code::SessionEnded);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((bench.sessions.active_jobs(), bench.fake.live()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rung_nobody_pulls_any_more_is_let_go_and_sooner_for_another_session() {
+    let bench = bench(|config| config.limits.concurrent_jobs = 2);
+    let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
+    session.segment(0, 0).await.unwrap();
+    session.segment(1, 1).await.unwrap();
+    assert_eq!(session.status().held, [true, true, false], "there is a place for both");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(session.status().held, [false, true, false]);
+    assert_eq!(bench.sessions.active_jobs(), 1);
+    session.segment(1, 2).await.unwrap();
+    session.segment(2, 2).await.unwrap();
+    assert_eq!(session.status().held, [false, true, true]);
+    let mut other = bench.plan(0.0);
+    other.rungs[0].work.fingerprint = "f_2".into();
+    let other = bench.sessions.start(&viewer("b"), other).await.unwrap();
+    other.segment(0, 0).await.unwrap();
+    assert_eq!(session.status().held, [false, false, true]);
+    // No place is left, and none is taken from somebody else.
+    assert_eq!(bench.sessions.start(&viewer("c"), bench.ladder(2)).await.err().unwrap().code, Code::TranscoderBusy);
+    session.segment(2, 30).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rung_that_is_waited_for_is_not_let_go() {
+    let bench = bench(|config| config.limits.concurrent_jobs = 2);
+    let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
+    session.segment(0, 0).await.unwrap();
+    let (far, near, third) = tokio::join!(session.segment(0, 40), session.segment(1, 0), session.segment(2, 0));
+    assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third waits for one of the places");
 }

@@ -1,0 +1,170 @@
+//! The rungs of an adaptive session: the same item, cut at the same places, in falling sizes.
+
+use std::sync::Arc;
+
+use super::{Plan, STEREO_KBPS, StartRequest, display_size, encode, encoder};
+use crate::domain::codec::avc_level;
+use crate::domain::grid::Grid;
+use crate::domain::media::Media;
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
+use crate::domain::playback::{RUNGS, Wish};
+use crate::domain::playlist::{Track, Variant};
+use crate::domain::time::{FrameRate, seconds};
+use crate::engine::source::Source;
+use crate::error::Result;
+use crate::service::Service;
+use crate::service::runs::Work;
+
+/// Copied segments that are longer give no ladder: a player notices a slow line when a segment has come.
+const LONGEST_SECONDS: f64 = 6.0;
+
+/// How much more a copy must need than the encoded rung of its own height for that one to be worth listing.
+const DEARER: f64 = 1.5;
+
+/// What a rung is, and what the multivariant playlist says of it.
+#[derive(Clone, Debug)]
+pub struct Rung {
+    pub work: Work,
+    /// Display size, frame rate and rates in bit/s.
+    pub size: Option<(u32, u32)>,
+    pub frame_rate: Option<FrameRate>,
+    pub bandwidth: u64,
+    pub average_bandwidth: u64,
+    /// RFC 6381 of the sound.
+    pub audio_codec: Option<String>,
+}
+
+impl Rung {
+    pub(super) fn new(work: Work, duration: f64) -> Self {
+        let (peak, average) = bandwidth(&work.source, &work.media, &work.rendition, duration);
+        let shown = picture(&work.media, &work.rendition);
+        Self {
+            size: shown.map(|(size, _)| size),
+            frame_rate: shown.and_then(|(_, rate)| rate),
+            bandwidth: peak,
+            average_bandwidth: average,
+            audio_codec: audio_codec(&work.media, &work.rendition),
+            work,
+        }
+    }
+
+    /// Its line in the playlist; `video` is RFC 6381 of its picture.
+    fn variant(&self, track: Track, video: Option<String>) -> Variant {
+        let known = video.is_some() || self.work.rendition.video.is_none();
+        let known = known && (self.audio_codec.is_some() || self.work.rendition.audio.is_none());
+        let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
+        Variant {
+            track,
+            codecs: known.then_some(codecs),
+            size: self.size,
+            frame_rate: self.frame_rate,
+            bandwidth: self.bandwidth,
+            average_bandwidth: self.average_bandwidth,
+        }
+    }
+}
+
+impl Plan {
+    /// The lines of the multivariant playlist. `known` is RFC 6381 of the best rung's picture, once one was made; encoded
+    /// rungs below it have its profile and a level that holds them, so that none of them has to be made for the list.
+    pub fn variants(&self, known: Option<&str>) -> Vec<Variant> {
+        let Some(video) = &self.work().rendition.video else { return vec![self.top().variant(Track::Audio, None)] };
+        let encoded = matches!(video, VideoPlan::Encode(_));
+        let profile = known.filter(|_| encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
+        let listed = |(number, rung): (usize, &Rung)| {
+            let codec = match (number, &rung.work.rendition.video) {
+                (1.., Some(VideoPlan::Encode(plan))) if known.is_some() => {
+                    Some(format!("{profile}{:02x}", avc_level(plan.width, plan.height, plan.rate)))
+                }
+                _ => known.map(str::to_owned),
+            };
+            rung.variant(Track::Video(number), codec)
+        };
+        self.rungs.iter().enumerate().map(listed).collect()
+    }
+}
+
+/// The grid of what is encoded beside copied video with this grid.
+///
+/// # Errors
+/// Why there can be none, and so no copy in a ladder.
+pub(super) fn beside(copied: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
+    const UNEVEN: &str = "its keyframes do not lie on the even grid of the other rungs";
+    let (_, video) = media.videos().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;
+    let longest = (0..copied.len()).map(|segment| copied.length(segment)).max().unwrap_or(0);
+    if seconds(longest) > LONGEST_SECONDS {
+        return Err("its keyframes lie too far apart");
+    }
+    copied.in_frames(super::picture::target_rate(video)).ok_or(UNEVEN)
+}
+
+/// The rungs below the best one, which `plan` has; on `grid`, that all of them share.
+pub(super) async fn lower(service: &Service, plan: &Plan, wish: &Wish, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
+    let top = plan.top();
+    let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
+    let (stream, copied) = match video {
+        VideoPlan::Copy { stream } => (*stream, true),
+        VideoPlan::Encode(plan) => (plan.stream, false),
+    };
+    let encoder = encoder(service).await?;
+    let dear = |kbps: u32| top.average_bandwidth as f64 > f64::from(kbps) * 1000.0 * DEARER;
+    let own = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).filter(|(.., kbps)| copied && dear(*kbps));
+    let below = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
+    let mut rungs: Vec<Rung> = Vec::new();
+    for lines in own.map(|_| height).into_iter().chain(below.map(|(_, lines, _)| *lines)) {
+        let request = StartRequest { max_height: Some(lines), ..plan.request.clone() };
+        let video = encode(&top.work.media, stream, &request, wish, encoder.clone())?;
+        let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
+        let work = Work { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
+        let rung = Rung::new(work, plan.duration_seconds);
+        // A player climbs by rates: what needs more and shows less is never the better choice.
+        let best = rungs.last().unwrap_or(top);
+        if rung.bandwidth < best.bandwidth {
+            rungs.push(rung);
+        }
+    }
+    Ok(rungs)
+}
+
+/// Display size and frame rate of the picture that is served.
+fn picture(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
+    match rendition.video.as_ref()? {
+        VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.rate))),
+        VideoPlan::Copy { stream } => {
+            let (_, video) = media.videos().find(|(found, _)| found.index == *stream)?;
+            let (width, height) = display_size(video);
+            Some(((width.round() as u32, height.round() as u32), video.frame_rate))
+        }
+    }
+}
+
+fn audio_codec(media: &Media, rendition: &Rendition) -> Option<String> {
+    match rendition.audio.as_ref()? {
+        AudioPlan::Encode { .. } => Some("mp4a.40.2".into()),
+        AudioPlan::Copy { stream } => media.stream(*stream)?.codec_string.clone(),
+    }
+}
+
+/// Peak and average rate of the rendition, bit/s, with what the transport stream adds.
+fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
+    let stream_kbps = |index: u32| media.stream(index).and_then(|stream| stream.bitrate_kbps).map(f64::from);
+    let file_kbps = source.len as f64 * 8.0 / duration.max(0.001) / 1000.0;
+    let (mut peak, mut average) = match &rendition.video {
+        None => (0.0, 0.0),
+        Some(VideoPlan::Copy { stream }) => {
+            let kbps = stream_kbps(*stream).unwrap_or(file_kbps);
+            (kbps * 2.0, kbps)
+        }
+        // A ceiling over two seconds; most pictures need less.
+        Some(VideoPlan::Encode(plan)) => (f64::from(plan.max_kbps) * 1.5, f64::from(plan.max_kbps) * 0.7),
+    };
+    let sound = match &rendition.audio {
+        None => 0.0,
+        Some(AudioPlan::Copy { stream }) => stream_kbps(*stream).unwrap_or(f64::from(STEREO_KBPS)),
+        Some(AudioPlan::Encode { kbps, .. }) => f64::from(*kbps),
+    };
+    peak += sound;
+    average += sound;
+    const CONTAINER: f64 = 1.05;
+    ((peak * CONTAINER * 1000.0) as u64, (average * CONTAINER * 1000.0) as u64)
+}

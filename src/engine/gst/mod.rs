@@ -32,7 +32,7 @@ use run::{Orders, Work};
 use segment::Shape;
 
 /// Raised whenever the pipelines change what comes out.
-const PIPELINES_VERSION: u32 = 1;
+const PIPELINES_VERSION: u32 = 2;
 
 /// The GStreamer of this machine.
 #[derive(Clone, Debug)]

@@ -6,10 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::domain::external::External;
 use crate::domain::schedule::blocks::Grid;
 use crate::domain::schedule::{Definition, Mode};
+use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
 
 /// Highest channel number.
 pub const MAX_NUMBER: u32 = 99_999;
+
+/// What guides name, unless told otherwise, seconds at least; and what they may be told at most.
+pub const LEAST_SECONDS: u32 = 120;
+const MOST_LEAST_SECONDS: u32 = 24 * 3600;
 
 /// Longest name, characters.
 const MAX_NAME: usize = 100;
@@ -37,6 +42,16 @@ pub struct Face {
     /// Whether guides name what stands between programmes.
     #[serde(default)]
     pub show_filler: bool,
+    /// What is shorter belongs in guides to the programme before it, unless all is.
+    #[serde(default = "usual_least")]
+    pub least_seconds: u32,
+    /// What a slate says; None for a picture alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offline: Option<String>,
+}
+
+fn usual_least() -> u32 {
+    LEAST_SECONDS
 }
 
 /// What is made of what is aired.
@@ -53,11 +68,25 @@ pub struct Output {
     pub target: u64,
     /// Languages of sound, the best first.
     pub audio_languages: Vec<String>,
+    /// One rate for all pictures; None leaves each its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<FrameRate>,
+    /// How loud all sound is to be, LUFS; None leaves it as loud as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<i16>,
 }
 
 impl Default for Output {
     fn default() -> Self {
-        Self { max_height: Some(720), max_kbps: None, copy: true, target: LONGEST_TARGET, audio_languages: Vec::new() }
+        Self {
+            max_height: Some(720),
+            max_kbps: None,
+            copy: true,
+            target: LONGEST_TARGET,
+            audio_languages: Vec::new(),
+            rate: None,
+            level: None,
+        }
     }
 }
 
@@ -144,6 +173,16 @@ impl Face {
         if !(1..=MAX_NUMBER).contains(&self.number) {
             return Err(Error::field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
         }
+        if self.offline.as_ref().is_some_and(|message| {
+            message.chars().count() > MAX_NAME || message.chars().any(char::is_control) || message.trim().is_empty()
+        }) {
+            let message = format!("must have 1 to {MAX_NAME} characters, none of them a control character");
+            return Err(Error::field("offline.message", message));
+        }
+        if self.least_seconds > MOST_LEAST_SECONDS {
+            let message = format!("must be an integer from 0 to {MOST_LEAST_SECONDS}");
+            return Err(Error::field("guide.minProgrammeSeconds", message));
+        }
         match TimeZone::get(&self.timezone) {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
@@ -200,6 +239,8 @@ pub mod tests {
             logo_url: None,
             timezone: "Europe/Berlin".into(),
             show_filler: false,
+            least_seconds: LEAST_SECONDS,
+            offline: None,
         }
     }
 
@@ -218,6 +259,8 @@ pub mod tests {
             ("description", Face { description: "a".repeat(2049), ..face() }),
             ("logoUrl", Face { logo_url: Some("javascript:alert(1)".into()), ..face() }),
             ("logoUrl", Face { logo_url: Some("/a b".into()), ..face() }),
+            ("offline.message", Face { offline: Some("a\nb".into()), ..face() }),
+            ("guide.minProgrammeSeconds", Face { least_seconds: 86_401, ..face() }),
             ("timezone", Face { timezone: "Mars/Olympus".into(), ..face() }),
         ];
         for (field, face) in wrong {

@@ -1,7 +1,7 @@
 //! What a guide says of a programme.
 
 use crate::domain::channel::Channel;
-use crate::domain::schedule::{Cursor, Definition, Item, Programme};
+use crate::domain::schedule::{Cursor, Definition, Item, Programme, Revision};
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,9 @@ pub struct Entries {
     /// Taken already, belongs to the next entry.
     ahead: Option<Programme>,
     show_filler: bool,
+    least_ms: i64,
+    /// The revision that was looked at last, and whether it hides what is short.
+    hides: Option<(usize, bool)>,
     to_ms: i64,
 }
 
@@ -49,16 +52,18 @@ impl Entries {
     pub fn new(channel: &Channel, from_ms: i64, to_ms: i64) -> Self {
         let definition = &channel.definition;
         let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
+        let least_ms = i64::from(channel.face.least_seconds) * 1000;
+        let cursor = Cursor::at(definition, from_ms.max(first));
         let show_filler = channel.face.show_filler;
-        let mut cursor = Cursor::at(definition, from_ms.max(first));
-        // What is on may be filler of an entry that began before.
-        while let Some(programme) = cursor.clone().next(definition)
-            && !(show_filler || programme.leads)
+        let mut entries = Self { cursor, ahead: None, show_filler, least_ms, hides: None, to_ms };
+        // What is on may belong to an entry that began before.
+        while let Some(programme) = entries.cursor.clone().next(definition)
             && programme.start_ms > first
+            && !entries.leads(definition, &programme)
         {
-            cursor = Cursor::at(definition, programme.start_ms - 1);
+            entries.cursor = Cursor::at(definition, programme.start_ms - 1);
         }
-        Self { cursor, ahead: None, show_filler, to_ms }
+        entries
     }
 
     /// Takes the next entry.
@@ -67,17 +72,45 @@ impl Entries {
         if entry.start_ms >= self.to_ms {
             return None;
         }
-        if self.show_filler || definition.revisions[entry.revision].blocks.is_none() {
+        let whole = self.show_filler || definition.revisions[entry.revision].blocks.is_none();
+        if whole && !self.hides_short(definition, entry.revision) {
             return Some(entry);
         }
         while let Some(next) = self.cursor.next(definition) {
-            if next.leads {
+            if self.leads(definition, &next) {
                 self.ahead = Some(next);
                 break;
             }
             entry.end_ms = next.end_ms;
         }
         Some(entry)
+    }
+
+    /// Whether an entry begins with a programme.
+    fn leads(&mut self, definition: &Definition, programme: &Programme) -> bool {
+        if !(self.show_filler || programme.leads) {
+            return false;
+        }
+        programme.end_ms - programme.start_ms >= self.least_ms
+            || programme.start_ms == definition.revisions[programme.revision].start_ms
+            || definition.is_filler(programme)
+            || !self.hides_short(definition, programme.revision)
+    }
+
+    /// Whether what is short is hidden in a revision: not where all is.
+    fn hides_short(&mut self, definition: &Definition, revision: usize) -> bool {
+        if let Some((known, hides)) = self.hides
+            && known == revision
+        {
+            return hides;
+        }
+        let Revision { items, blocks, .. } = &definition.revisions[revision];
+        let content = blocks.as_ref().map_or(items.len(), |blocks| blocks.content as usize);
+        let short = |item: &Item| item.duration_ms < self.least_ms;
+        let content = &items[..content.min(items.len())];
+        let hides = content.iter().any(short) && !content.iter().all(short);
+        self.hides = Some((revision, hides));
+        hides
     }
 }
 
@@ -140,6 +173,26 @@ fn year(text: &str) -> (&str, Option<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_short_belongs_to_what_was_on_before_unless_all_is() {
+        let mut channel = crate::domain::channel::tests::channel(1);
+        let start = channel.definition.revisions[0].start_ms;
+        for item in &mut channel.definition.revisions[0].items[1..] {
+            (item.duration_ms, item.cut) = (60_000, crate::domain::schedule::cut::steps(60.0));
+        }
+        let spans = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {
+            let entries = channel.guide(start + from, start + to);
+            entries.map(|entry| (entry.programme.start_ms - start, entry.programme.end_ms - start)).collect()
+        };
+        let whole = 2_400_000 + 2 * 60_000;
+        assert_eq!(spans(&channel, 0, 2 * whole), [(0, whole), (whole, 2 * whole)]);
+        assert_eq!(spans(&channel, whole - 1, whole), [(0, whole)], "from the middle of it too");
+        channel.face.least_seconds = 60;
+        assert_eq!(spans(&channel, 0, whole).len(), 3);
+        channel.face.least_seconds = 3600;
+        assert_eq!(spans(&channel, 0, whole).len(), 3, "all is short");
+    }
 
     #[test]
     fn titles_say_what_they_name() {

@@ -33,11 +33,14 @@ impl Naming {
     }
 }
 
+/// Where drawn pictures of channels are, by their id.
+pub const DRAWN: &str = "/api/livetv/logos/";
+
 /// Where a channel's picture lies: the given one, or the one this server draws.
 pub fn logo(channel: &Channel) -> Cow<'_, str> {
     match &channel.face.logo_url {
         Some(url) => Cow::Borrowed(url),
-        None => Cow::Owned(format!("/api/livetv/logos/{}", channel.id)),
+        None => Cow::Owned(format!("{DRAWN}{}", channel.id)),
     }
 }
 

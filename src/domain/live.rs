@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use super::schedule::{Definition, Programme};
 use super::time::{instant, seconds};
 
-/// How far back one may go, ms.
-pub const CATCHUP_MS: i64 = 7 * 24 * 3_600_000;
+/// How far back one may go, days; and ms.
+pub const CATCHUP_DAYS: u32 = 7;
+pub const CATCHUP_MS: i64 = CATCHUP_DAYS as i64 * 24 * 3_600_000;
 
 /// Segments of the live window at least.
 const LEAST_SEGMENTS: usize = 6;

@@ -59,6 +59,9 @@ pub enum AudioPlan {
         stream: u32,
         channels: u32,
         kbps: u32,
+        /// Louder or softer than it is, tenths of a decibel.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gain: Option<i16>,
     },
 }
 

@@ -12,7 +12,24 @@ pub struct FrameRate {
     pub den: u32,
 }
 
+/// Rates that screens know, as exact fractions.
+pub const STANDARD_RATES: [FrameRate; 8] = [
+    FrameRate { num: 24_000, den: 1001 },
+    FrameRate { num: 24, den: 1 },
+    FrameRate { num: 25, den: 1 },
+    FrameRate { num: 30_000, den: 1001 },
+    FrameRate { num: 30, den: 1 },
+    FrameRate { num: 50, den: 1 },
+    FrameRate { num: 60_000, den: 1001 },
+    FrameRate { num: 60, den: 1 },
+];
+
 impl FrameRate {
+    /// The standard rate that is meant, such as 30000/1001 by 29.97.
+    pub fn standard(meant: f64) -> Option<Self> {
+        STANDARD_RATES.into_iter().find(|rate| (rate.as_f64() - meant).abs() < 0.005)
+    }
+
     /// None when either part is zero.
     pub fn new(num: u32, den: u32) -> Option<Self> {
         (num > 0 && den > 0).then_some(Self { num, den })
@@ -54,6 +71,11 @@ pub fn instant(at: jiff::Timestamp) -> String {
 
 /// The same of unix milliseconds, without what a calendar of all zones costs: a guide holds many.
 pub fn instant_of(ms: i64) -> String {
+    std::str::from_utf8(&instant_text(ms)).unwrap_or_default().to_owned()
+}
+
+/// The same as bytes, without anything allocated.
+pub fn instant_text(ms: i64) -> [u8; 24] {
     let (day, rest) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) as u32);
     let (year, month, date) = civil(day);
     let mut text = *b"0000-00-00T00:00:00.000Z";
@@ -67,7 +89,7 @@ pub fn instant_of(ms: i64) -> String {
     put(17, rest / 1000 % 60);
     put(21, rest % 100);
     text[20] = b'0' + (rest / 100 % 10) as u8;
-    std::str::from_utf8(&text).unwrap_or_default().to_owned()
+    text
 }
 
 /// Writes the last two digits of a number at a place of a text.

@@ -21,6 +21,7 @@ pub mod ffmpeg;
 pub mod folder;
 pub mod gst;
 pub mod index;
+pub mod loudness;
 pub mod packager;
 pub mod probe;
 pub mod samples;

@@ -1,12 +1,15 @@
 //! A picture that stands still, encoded once: one that can be decoded alone, and pictures that repeat it.
 
+use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
 use super::RunError;
-use super::ffmpeg::spawn::{Limits, spawn};
+use super::ffmpeg::spawn::{Inherited, Limits, spawn};
+use super::ffmpeg::text;
 use crate::domain::mpegts::air::Still;
 
 /// Pictures of one still: a second and a half at 25 a second; then it begins anew.
@@ -17,12 +20,22 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Makes a slate of this size by an encoder that is known to work.
+/// Makes a slate of this size by an encoder that is known to work, with a line of text where there is one.
 ///
 /// # Errors
 /// `Encoder` with what ffmpeg said; `Stalled`.
-pub async fn make(ffmpeg: &Path, encoder: &str, width: u32, height: u32) -> Result<Still, RunError> {
-    let started = spawn(ffmpeg, arguments(encoder, width, height), Vec::new(), Limits::PROBE).await;
+pub async fn make(
+    ffmpeg: &Path,
+    encoder: &str,
+    (width, height): (u32, u32),
+    line: Option<&str>,
+) -> Result<Still, RunError> {
+    let script = line.map(text::standing).transpose();
+    let script = script.map_err(|cause| RunError::Internal(format!("the text of a slate: {cause}")))?.map(Arc::new);
+    let path = script.as_ref().map(|script| format!("/proc/self/fd/{}", script.as_raw_fd()));
+    let args = arguments(encoder, width, height, path.as_deref());
+    let inherit = script.into_iter().map(|script| script as Inherited).collect();
+    let started = spawn(ffmpeg, args, inherit, Limits::PROBE).await;
     let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg: {cause}")))?;
     let mut stream = Vec::new();
     let work = async {
@@ -39,8 +52,8 @@ pub async fn make(ffmpeg: &Path, encoder: &str, width: u32, height: u32) -> Resu
 }
 
 /// A dark room with a fire in it, drawn in boxes: nothing has to be read or rendered for it.
-fn arguments(encoder: &str, width: u32, height: u32) -> Vec<String> {
-    let picture = format!(
+fn arguments(encoder: &str, width: u32, height: u32, script: Option<&str>) -> Vec<String> {
+    let mut picture = format!(
         "color=c=0x17120f:s={width}x{height}:r=25,\
          drawbox=x=iw*0.36:y=ih*0.30:w=iw*0.28:h=ih*0.44:color=0x3a2a20:t=fill,\
          drawbox=x=iw*0.39:y=ih*0.36:w=iw*0.22:h=ih*0.38:color=0x0c0908:t=fill,\
@@ -48,6 +61,9 @@ fn arguments(encoder: &str, width: u32, height: u32) -> Vec<String> {
          drawbox=x=iw*0.475:y=ih*0.58:w=iw*0.05:h=ih*0.13:color=0xf2a63b:t=fill,\
          drawbox=x=iw*0.42:y=ih*0.70:w=iw*0.16:h=ih*0.025:color=0x5a3c28:t=fill"
     );
+    if let Some(script) = script {
+        picture += &format!(",ass=filename={script}");
+    }
     let mut args = "-nostdin -hide_banner -v error -f lavfi -i".split(' ').map(str::to_owned).collect::<Vec<_>>();
     args.push(picture);
     let last = format!(

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -16,12 +17,14 @@ use warp::reply::Response;
 use super::audiobook::BookProgress;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
+use super::livetv::guide::GuideEntry;
 use super::progress::WatchProgress;
 use crate::domain::access::Access;
 use crate::domain::progress::Record;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::events::{Event, Listener, What};
+use crate::service::onair;
 
 /// Between two signs of life, so that proxies and clients know the stream stands.
 const PING: Duration = Duration::from_secs(15);
@@ -34,8 +37,8 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/events", Access::User).to(service, events)]
 }
 
-/// What happens, as it happens: `progress.updated`, `progress.deleted`, `library.changed`, and `resync` for a listener
-/// that missed something
+/// What happens, as it happens: `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`,
+/// `programme.changed`, and `resync` for a listener that missed something
 #[utoipa::path(get, path = "/api/events",
     params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` seen: what came after it is sent first")),
     responses(
@@ -51,6 +54,7 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
     };
     let listener = service.events.listen(&user, after);
     let mut listener = listener.ok_or_else(|| Error::new(Code::ServerBusy, "too many listen").with_retry_after(30))?;
+    onair::announce(&service);
     let (pipe, mut heard) = mpsc::channel(PIPE);
     let hello = if foreign || listener.gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
     let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
@@ -113,6 +117,15 @@ fn text(event: &Event, run: &str) -> String {
         }
         What::Progress(record) => {
             ("progress.updated", json!({"progress": WatchProgress::new(user, Record::clone(record), true)}))
+        }
+        What::Channel { id, state, viewers } => {
+            ("channel.state", json!({"channelId": id, "state": state.as_str(), "viewers": viewers}))
+        }
+        What::Programme { channel, entry } => {
+            let began = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
+            let shown = channel.entry(*entry);
+            let entry = GuideEntry::new(channel, &shown, began);
+            ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         What::Library { folders } => ("library.changed", json!({"folders": folders})),
     };

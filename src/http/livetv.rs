@@ -79,14 +79,14 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 
 /// All channels.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ChannelsAnswer {
-    channels: Vec<ChannelView>,
+pub(super) struct ChannelsAnswer<'a> {
+    channels: Vec<ChannelView<'a>>,
 }
 
 /// One channel.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ChannelAnswer {
-    channel: ChannelView,
+pub(super) struct ChannelAnswer<'a> {
+    channel: ChannelView<'a>,
 }
 
 /// A channel that is gone.
@@ -99,9 +99,9 @@ pub(super) struct ChannelGone {
 
 /// What a channel would be, and what it would air for a day.
 #[derive(Serialize, ToSchema)]
-pub(super) struct PreviewAnswer {
-    channel: ChannelView,
-    entries: Vec<GuideEntry>,
+pub(super) struct PreviewAnswer<'a> {
+    channel: ChannelView<'a>,
+    entries: Vec<GuideEntry<'a>>,
 }
 
 /// All channels, by number
@@ -121,13 +121,14 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
     };
     let category = call.query("category")?;
     let now = service.clock.now();
-    let listed = service.channels.all().into_iter().filter(|channel| {
+    let mut listed = service.channels.all();
+    listed.retain(|channel| {
         (admin || channel.face.enabled)
             && enabled.is_none_or(|enabled| channel.face.enabled == enabled)
             && category.is_none_or(|category| channel.face.category == category)
     });
-    let view = |channel: Arc<Channel>| ChannelView::new(&channel, now).with_state(&service, &channel);
-    Ok(reply::json(&ChannelsAnswer { channels: listed.map(view).collect() }))
+    let views = listed.iter().map(|channel| ChannelView::new(channel, now).with_state(&service, channel));
+    Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
 }
 
 /// One channel

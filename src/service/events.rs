@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
 
+use crate::domain::channel::Channel;
 use crate::domain::progress::Record;
+use crate::domain::schedule::Programme;
+use crate::service::onair::State;
 
 /// Events a listener may be behind before it is told that it missed some.
 const BEHIND: usize = 256;
@@ -34,16 +37,20 @@ pub enum What {
     Progress(Box<Record>),
     /// Files came, went or changed in these folders.
     Library { folders: Vec<String> },
+    /// Somebody came to a channel or left it, or it stands otherwise.
+    Channel { id: u32, state: State, viewers: usize },
+    /// An entry of a channel's guide began.
+    Programme { channel: Arc<Channel>, entry: Programme },
 }
 
 /// Where events are told and heard.
 pub struct Events {
     /// Of this run of the server: ids of another run mean nothing here.
     pub run: String,
-    state: Mutex<State>,
+    state: Mutex<Told>,
 }
 
-struct State {
+struct Told {
     /// None once the server stops.
     told: Option<broadcast::Sender<Arc<Event>>>,
     last: u64,
@@ -66,7 +73,7 @@ impl Events {
     /// `run` names this run of the server.
     pub fn new(run: String) -> Arc<Self> {
         let told = Some(broadcast::channel(BEHIND).0);
-        let state = State { told, last: 0, kept: VecDeque::new(), listeners: HashMap::new() };
+        let state = Told { told, last: 0, kept: VecDeque::new(), listeners: HashMap::new() };
         Arc::new(Self { run, state: Mutex::new(state) })
     }
 
@@ -81,6 +88,11 @@ impl Events {
         state.kept.push_back(event.clone());
         // Sent under the lock, so that nobody hears twice or misses what falls between. Nobody may be listening.
         let _ = state.told.as_ref().map(|told| told.send(event));
+    }
+
+    /// Whether anybody listens.
+    pub fn is_heard(&self) -> bool {
+        !self.state().listeners.is_empty()
     }
 
     /// Ends every listener: the server stops.
@@ -110,7 +122,7 @@ impl Events {
         })
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, Told> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

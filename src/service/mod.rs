@@ -14,6 +14,7 @@ pub mod clock;
 pub mod events;
 pub mod library;
 pub mod listing;
+pub mod loudness;
 pub mod media;
 pub mod onair;
 pub mod pipelines;
@@ -35,6 +36,7 @@ use channels::Channels;
 use clock::Clock;
 use events::Events;
 use library::Library;
+use loudness::Loudness;
 use media::Probes;
 use onair::OnAir;
 use progress::Progress;
@@ -66,6 +68,7 @@ pub struct Service {
     /// Who vouched for what comes from elsewhere.
     pub audit: Audit,
     pub onair: OnAir,
+    pub loudness: Loudness,
 }
 
 impl Service {
@@ -91,6 +94,7 @@ impl Service {
             channels: Channels::open(store.clone(), clock.clone())?,
             audit: Audit::open(store.clone(), clock.clone())?,
             onair: OnAir::default(),
+            loudness: Loudness::default(),
             events,
             media,
             store,

@@ -362,7 +362,7 @@ fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> A
     // More than two only where somebody asked for it: every speaker plays stereo.
     let surround = channels >= 6 && device >= 6 && request.max_audio_channels.is_some_and(|most| most >= 6);
     let (channels, kbps) = if surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
-    AudioPlan::Encode { stream: index, channels, kbps }
+    AudioPlan::Encode { stream: index, channels, kbps, gain: None }
 }
 
 fn text_subtitles(media: &Media, wish: &Wish, file_name: &str) -> Option<TextSubtitles> {

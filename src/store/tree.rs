@@ -28,6 +28,7 @@ trees! {
     Logins "logins" true,
     Probes "probes" false,
     Indexes "indexes" false,
+    Loudness "loudness" false,
     Progress "progress" true,
     Books "books" true,
     Channels "channels" true,

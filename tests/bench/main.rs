@@ -9,6 +9,8 @@ mod bytes;
 mod disk;
 /// XMLTV and JSON of a thousand channels, beside quick-xml and serde_json.
 mod guide;
+/// A thousand channels that nobody watches.
+mod idle;
 /// Kill -9 and damage, two hundred times.
 mod kept;
 /// What the tests of the server know of killing it.
@@ -32,7 +34,7 @@ mod session;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 8] = [
+    let rows: [(&str, fn()); 9] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
@@ -41,6 +43,7 @@ fn main() {
         ("progress", progress::run),
         ("kept", kept::run),
         ("guide", guide::run),
+        ("idle", idle::run),
     ];
     for (name, run) in rows {
         if asked.is_empty() || asked.iter().any(|row| row == name) {

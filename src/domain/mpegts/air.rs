@@ -3,7 +3,9 @@
 //! What follows what on a channel was made by different producers out of different files, so everything that players take
 //! amiss at a boundary is made equal here. Decoding times are given anew: the times of the pictures in order, less one
 //! lead for all (players place pictures by the first decoding time, and reordering differs from file to file). Sound that
-//! begins before the item is left out; where there is none for longer than a frame, silence stands.
+//! begins before the item is left out; where there is none for longer than a frame, silence stands. Frames of sound are
+//! counted from the channel's own 0: an item's are moved by half a frame at most (11 ms), all alike, so that where two
+//! items meet the step is what it is everywhere else.
 
 use super::pes;
 use super::tables::{Entry, Track};
@@ -17,7 +19,7 @@ const LEAD: i64 = 27_000;
 const STILL_STEP: i64 = 3_600;
 
 /// A first picture that comes later than this was meant to come late, ticks.
-const LATE: i64 = 90_000;
+pub const LATE: i64 = 90_000;
 
 /// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros.
 const SILENCE: [u8; 13] = [0xff, 0xf1, 0x4c, 0x80, 0x01, 0xbf, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
@@ -28,8 +30,12 @@ pub struct Span {
     /// First and last instant in the item, ticks.
     pub from: i64,
     pub to: i64,
-    /// Clock of the segment's bytes at the item's 0, ticks.
+    /// The last segment that shows the item.
+    pub closes: bool,
+    /// Clock of the segment's bytes at the file's 0, ticks.
     pub base: i64,
+    /// Where the item's 0 stands in its file, ticks.
+    pub lead: i64,
     /// Clock of the channel at the item's 0, ticks.
     pub origin: i64,
 }
@@ -125,21 +131,36 @@ fn decoding(pictures: &[Picture]) -> Vec<i64> {
 
 /// Frames of sound from the span's beginning to its end, without a hole.
 fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
+    // The channel's frames, as times of the item: the first at or behind a time, and the nearest.
+    let behind = |at: i64| -(-(at + span.origin)).div_euclid(AAC_FRAME) * AAC_FRAME - span.origin;
+    let nearest = |at: i64| (at + span.origin + AAC_FRAME / 2).div_euclid(AAC_FRAME) * AAC_FRAME - span.origin;
+    // Frames of a file are counted from its 0, exactly or nearly so.
+    let shift = nearest(-span.lead) + span.lead;
+    let (begin, end) = (behind(span.from), behind(span.to));
     let mut own: Vec<(i64, &[u8])> = Vec::new();
     for (pts, _, bytes) in units.of(Track::Audio) {
         own.extend((0..).zip(frames(bytes)).map(|(n, frame)| (pts + n * AAC_FRAME, frame)));
     }
-    own.retain(|(pts, _)| (span.from..span.to).contains(pts));
+    // Within an item each segment keeps what it has; at its ends the channel's frames decide.
+    let opens = span.from == 0;
+    own.retain(|(pts, _)| {
+        (if opens { nearest(pts + shift) >= begin } else { *pts >= span.from })
+            && (if span.closes { nearest(pts + shift) < end } else { *pts < span.to })
+    });
+    own.iter_mut().for_each(|(pts, _)| *pts += shift);
     let Some(&(first, _)) = own.first() else {
-        let begin = -(-span.from).div_euclid(AAC_FRAME);
-        return (begin..).map(|n| (n * AAC_FRAME, &SILENCE[..])).take_while(|(pts, _)| *pts < span.to).collect();
+        return (0..).map(|n| (begin + n * AAC_FRAME, &SILENCE[..])).take_while(|(pts, _)| *pts < end).collect();
     };
-    let lead = (first - span.from).max(0) / AAC_FRAME;
+    let rounded = |ticks: i64| (ticks + AAC_FRAME / 2).div_euclid(AAC_FRAME);
+    let lead = if opens { rounded(first - begin) } else { (first - span.from - shift).max(0) / AAC_FRAME };
     let mut all: Vec<(i64, &[u8])> = (1..=lead).rev().map(|n| (first - n * AAC_FRAME, &SILENCE[..])).collect();
-    let ends = own.iter().skip(1).map(|(pts, _)| *pts).chain([span.to]);
-    for (&(pts, frame), next) in own.iter().zip(ends) {
+    for (n, &(pts, frame)) in own.iter().enumerate() {
         all.push((pts, frame));
-        let missing = (next - pts) / AAC_FRAME - 1;
+        let missing = match own.get(n + 1) {
+            Some((next, _)) => rounded(next - pts) - 1,
+            None if span.closes => rounded(end - pts) - 1,
+            None => (span.to + shift - pts) / AAC_FRAME - 1,
+        };
         all.extend((1..=missing).map(|n| (pts + n * AAC_FRAME, &SILENCE[..])));
     }
     all
@@ -192,7 +213,8 @@ impl Units {
         let Some(pts) = header.pts else { return };
         let begin = start + header.header;
         if begin < self.payload.len() {
-            let at = unwrap(pts, span.base + span.from) - span.base;
+            let zero = span.base + span.lead;
+            let at = unwrap(pts, zero + span.from) - zero;
             self.found.push((track, at, random_access, begin..self.payload.len()));
         }
     }

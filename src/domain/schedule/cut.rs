@@ -33,6 +33,10 @@ pub struct Keyframes {
     pub segments: u32,
     /// Ticks.
     pub end: i64,
+    /// Where the first picture stands in the file, ticks: that is the item's 0, so that it follows the last of the item
+    /// before as closely as its own second does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lead: i64,
     /// Ticks, with the item's end as the last. None when they were lost; then segments count as equally long.
     #[serde(skip)]
     pub bounds: Option<Arc<[i64]>>,
@@ -61,12 +65,27 @@ impl Cut {
         match grid {
             Grid::Frames(frames) => Self::Frames(frames.clone()),
             Grid::Steps { step, end } => Self::Steps { step: *step, end: *end },
-            Grid::Keyframes { bounds } => Self::Keyframes(Keyframes {
-                name: name(bounds),
-                segments: bounds.len() as u32 - 1,
-                end: grid.end(),
-                bounds: Some(bounds.clone()),
-            }),
+            Grid::Keyframes { bounds } => Self::copied(bounds, 0),
+        }
+    }
+
+    /// The cut of copied pictures of which the first stands at `lead`, below the second bound.
+    pub fn copied(bounds: &[i64], lead: i64) -> Self {
+        let bounds: Arc<[i64]> = bounds.iter().map(|bound| (bound - lead).max(0)).collect();
+        Self::Keyframes(Keyframes {
+            name: name(&bounds),
+            segments: bounds.len() as u32 - 1,
+            end: bounds.last().copied().unwrap_or_default(),
+            lead,
+            bounds: Some(bounds),
+        })
+    }
+
+    /// Where the item's 0 stands in its file, ticks.
+    pub fn lead(&self) -> i64 {
+        match self {
+            Self::Keyframes(keyframes) => keyframes.lead,
+            Self::Frames(_) | Self::Steps { .. } => 0,
         }
     }
 
@@ -109,6 +128,11 @@ impl Cut {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(ticks: &i64) -> bool {
+    *ticks == 0
+}
+
 /// A name of bounds: the same list has the same one everywhere.
 fn name(bounds: &[i64]) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -149,6 +173,11 @@ impl Spans {
     /// Whether a segment shows the item.
     pub fn is_own(&self, k: usize) -> bool {
         k < self.own
+    }
+
+    /// Whether a segment is the last that shows the item.
+    pub fn closes(&self, k: usize) -> bool {
+        k + 1 == self.own
     }
 
     /// Where segment `k` begins, ticks from the programme's start; for `k == len()` its end.

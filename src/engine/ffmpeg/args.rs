@@ -344,7 +344,7 @@ fn encoder(args: &mut Args, plan: &EncodeVideo, per_segment: u32) -> Result<(), 
 }
 
 fn audio(args: &mut Args, ask: &Ask) {
-    let (stream, channels, kbps) = match ask.rendition.audio {
+    let (stream, channels, kbps, gain) = match ask.rendition.audio {
         None => {
             args.add("-an");
             return;
@@ -353,7 +353,7 @@ fn audio(args: &mut Args, ask: &Ask) {
             args.pair("-map", format!("0:{stream}")).add("-c:a copy");
             return;
         }
-        Some(AudioPlan::Encode { stream, channels, kbps }) => (stream, channels, kbps),
+        Some(AudioPlan::Encode { stream, channels, kbps, gain }) => (stream, channels, kbps, gain),
     };
     let first = aac_frame(ask.grid.start(ask.first)) - PREROLL_FRAMES;
     let start = first * 1024;
@@ -368,10 +368,14 @@ fn audio(args: &mut Args, ask: &Ask) {
     // than 48 kHz came late by as much as the preroll is longer in it. Gaps over 30 ms are filled with silence (or overlaps cut) so that sound stays with the picture; at the start the
     // first sample is put exactly on the grid. Fewer channels: surround at -6 dB, and never above full scale. The sample
     // count then is the clock, so that silence behind the end of the track has times too.
+    // One gain for the whole item, so that a run may begin anywhere; peaks are held below -1 dB.
+    let level = gain.map_or_else(String::new, |gain| {
+        format!("volume={:.1}dB,alimiter=level=0:limit=0.89:attack=1:release=50,", f64::from(gain) / 10.0)
+    });
     let chain = format!(
         "aresample=osr=48000,\
          aresample=async=1:min_hard_comp=0.03:first_pts={start}:surround_mix_level=0.5:rematrix_maxval=1,\
-         aformat=sample_fmts=fltp:channel_layouts={layout},apad=whole_len={length},asetpts=N+({start})"
+         aformat=sample_fmts=fltp:channel_layouts={layout},{level}apad=whole_len={length},asetpts=N+({start})"
     );
     let sidecar = matches!(burn(ask), Some(Burn::Sidecar { bitmap: true, .. }));
     args.pair(

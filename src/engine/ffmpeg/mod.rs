@@ -5,7 +5,7 @@ use std::path::PathBuf;
 pub mod args;
 pub mod run;
 pub mod spawn;
-mod text;
+pub(super) mod text;
 mod unpack;
 
 pub use run::Ffmpeg;

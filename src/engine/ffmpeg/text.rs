@@ -94,6 +94,12 @@ fn ass(cues: &[subtitles::Cue]) -> String {
     out
 }
 
+/// A line that stands in a picture from its first instant on, as a script in memory.
+pub(in crate::engine) fn standing(line: &str) -> std::io::Result<File> {
+    let cue = subtitles::Cue { start_ms: 0, end_ms: 60_000, settings: String::new(), text: line.to_owned() };
+    in_memory(ass(&[cue]).as_bytes())
+}
+
 fn in_memory(text: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("subtitle", MemfdFlags::CLOEXEC)?);
     file.write_all(text)?;

@@ -139,6 +139,9 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     if let Some(AudioPlan::Copy { .. }) = rendition.audio {
         return Some("copied sound keeps the grid of its source, which ffmpeg's muxer knows");
     }
+    if let Some(AudioPlan::Encode { gain: Some(_), .. }) = rendition.audio {
+        return Some("sound is levelled by ffmpeg's limiter");
+    }
     match media.container {
         Container::Mp4 | Container::Matroska | Container::Webm => {}
         // Times begin with the first clock reference, and seeking is by guess.

@@ -117,7 +117,7 @@ impl<'a> Line<'a> {
         let start = job.grid.start(job.first);
         let at = seconds(start);
         let mut hearing = None;
-        if let Some(AudioPlan::Encode { stream, channels, kbps }) = job.rendition.audio {
+        if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
             let mut decoder = Decoder::open(&job.source, &job.media, stream, at - SOUND_MARGIN, wake)?;
             decoder.start(|live| {
                 live.element("shape")?.set_property("caps", aac::samples(channels));

@@ -45,7 +45,7 @@ fn job(folder: &Path) -> Job {
         media: Arc::new(media),
         rendition: Arc::new(Rendition {
             video: Some(VideoPlan::Encode(plan)),
-            audio: Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 96 }),
+            audio: Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 96, gain: None }),
         }),
         grid: Arc::new(Grid::frames(RATE, 2.0, 3.0)),
         package: None,

@@ -12,6 +12,7 @@ use http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
 use super::links::{Pass, base};
+use super::watch::PassParams;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::Naming;
 use crate::domain::m3u::Catchup;
@@ -37,10 +38,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
         ("format" = Option<String>, Query, description = "`m3u` (when absent) or `m3u8`: the content type"),
         ("catchup" = Option<String>, Query, description = "How catch-up is offered: `default` (when absent), `append`, `shift` or `none`"),
         ("auth" = Option<String>, Query, description = "What links carry: `token`, `signed` or `none`; what the request came with when absent"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
-        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
-        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
-        ("sig" = Option<String>, Query, description = "of a signed address"),
+        PassParams,
         ("download" = Option<String>, Query, description = "`1`: as a file to keep"),
         ("If-None-Match" = Option<String>, Header, description = "The ETag of a playlist that is known"),
     ),
@@ -108,10 +106,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         ("tvgId" = Option<String>, Query, description = "As for the playlist"),
         ("tz" = Option<String>, Query, description = "`utc` (when absent), or `local`: times with the offset of each channel's zone"),
         ("lcn" = Option<String>, Query, description = "`1`: numbers as `lcn` too, which the DTD does not know"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
-        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
-        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
-        ("sig" = Option<String>, Query, description = "of a signed address"),
+        PassParams,
         ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
     ),
     responses(

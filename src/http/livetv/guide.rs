@@ -8,15 +8,17 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use percent_encoding::utf8_percent_encode;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::view::logo_url;
+use super::watch::Unix;
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{Entries, Entry};
-use crate::domain::time::{instant, instant_of, round_ms};
+use crate::domain::lineup::DRAWN;
+use crate::domain::live::CATCHUP_MS;
+use crate::domain::time::{instant, instant_of, instant_text, round_ms};
 use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{Outcome, Validators};
@@ -30,32 +32,81 @@ const HOUR_MS: i64 = 3_600_000;
 /// Longest span of one guide.
 const MAX_SPAN_MS: i64 = 14 * 24 * HOUR_MS;
 
-/// One programme.
+/// One programme. Nothing in it is copied: a guide holds many.
 #[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct GuideEntry {
+pub struct GuideEntry<'a> {
     /// Stays the same in every guide.
-    id: String,
+    #[schema(value_type = String)]
+    id: Id,
     channel_id: u32,
-    title: String,
-    description: String,
-    #[schema(format = DateTime)]
-    start: String,
-    #[schema(format = DateTime)]
-    end: String,
-    icon_url: String,
-    subtitle: Option<String>,
+    title: &'a str,
+    description: &'a str,
+    #[schema(value_type = String, format = DateTime)]
+    start: At,
+    #[schema(value_type = String, format = DateTime)]
+    end: At,
+    #[schema(value_type = String)]
+    icon_url: Icon<'a>,
+    subtitle: Option<&'a str>,
     season: Option<u32>,
     episode: Option<u32>,
     year: Option<u32>,
-    categories: Vec<String>,
-    rating: Option<String>,
+    categories: &'a [String],
+    rating: Option<&'a str>,
     duration_seconds: f64,
-    media_path: String,
+    media_path: &'a str,
     is_filler: bool,
     /// On air now.
     is_live: bool,
-    catchup_url: Option<String>,
+    /// Where it can be watched from its beginning; null for what is to come, and for what is longer ago than is kept.
+    #[schema(value_type = Option<String>)]
+    catchup_url: Option<Catchup>,
+}
+
+/// Of a channel, and of its programme.
+#[derive(Clone, Copy)]
+struct Id(u32, u64);
+
+/// Unix milliseconds, as an instant.
+#[derive(Clone, Copy)]
+struct At(i64);
+
+/// A channel's own picture, or the drawn one of its id.
+#[derive(Clone, Copy)]
+struct Icon<'a>(Option<&'a str>, u32);
+
+/// A channel, and the seconds its programme begins and ends at.
+#[derive(Clone, Copy)]
+struct Catchup(u32, i64, i64);
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{}-{}", self.0, self.1))
+    }
+}
+
+impl Serialize for At {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(std::str::from_utf8(&instant_text(self.0)).unwrap_or_default())
+    }
+}
+
+impl Serialize for Icon<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(url) => to.serialize_str(url),
+            None => to.collect_str(&format_args!("{DRAWN}{}", self.1)),
+        }
+    }
+}
+
+impl Serialize for Catchup {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let Self(channel, from, to_ms) = *self;
+        let (from, end) = (Unix(from), Unix(to_ms));
+        to.collect_str(&format_args!("/api/livetv/watch/{channel}/live.m3u8?at={from}&end={end}"))
+    }
 }
 
 /// A guide.
@@ -69,27 +120,27 @@ pub struct GuideAnswer {
     to: String,
     #[schema(format = DateTime)]
     generated_at: String,
-    entries: Vec<GuideEntry>,
+    entries: Vec<GuideEntry<'static>>,
 }
 
 /// What is on.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NowAnswer {
+pub struct NowAnswer<'a> {
     channel_id: u32,
     #[schema(format = DateTime)]
     server_time: String,
     /// Null before the channel's first programme.
-    current: Option<OnAir>,
-    next: Option<GuideEntry>,
+    current: Option<OnAir<'a>>,
+    next: Option<GuideEntry<'a>>,
 }
 
 /// What is on, and where in its file.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OnAir {
-    entry: GuideEntry,
-    media_path: String,
+pub struct OnAir<'a> {
+    entry: GuideEntry<'a>,
+    media_path: &'a str,
     offset_seconds: f64,
     remaining_seconds: f64,
     direct_url: String,
@@ -157,7 +208,7 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     // What is seen may be filler that belongs to the entry.
     let seen = channel.definition.programme(at).map(|programme| channel.entry(programme));
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
-        media_path: on.item.path.clone(),
+        media_path: &on.item.path,
         offset_seconds: seconds(at - on.programme.start_ms),
         remaining_seconds: seconds(on.programme.end_ms - at),
         direct_url: format!("/api/stream/file?path={}", utf8_percent_encode(&on.item.path, QUERY)),
@@ -214,6 +265,11 @@ fn etag(channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String
     for channel in channels {
         let on = channel.definition.programme(now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
+        // What can still be watched.
+        if from < now.as_millisecond() - CATCHUP_MS {
+            let kept = channel.definition.programme(now.as_millisecond() - CATCHUP_MS).map_or(0, |kept| kept.ordinal);
+            hasher.update(&kept.to_le_bytes());
+        }
     }
     format!("\"g-{}\"", &hasher.finalize().to_hex()[..24])
 }
@@ -226,29 +282,30 @@ fn at(ms: i64) -> String {
     instant_of(ms)
 }
 
-impl GuideEntry {
-    pub fn new(channel: &Channel, entry: &Entry<'_>, now: Timestamp) -> Self {
+impl<'a> GuideEntry<'a> {
+    pub fn new(channel: &'a Channel, entry: &Entry<'a>, now: Timestamp) -> Self {
         let (programme, name) = (&entry.programme, &entry.name);
-        let category = &channel.face.category;
+        let (face, now_ms) = (&channel.face, now.as_millisecond());
+        let kept = (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
         Self {
-            id: format!("{}-{}", channel.id, programme.ordinal),
+            id: Id(channel.id, programme.ordinal),
             channel_id: channel.id,
-            title: name.title.to_owned(),
-            description: channel.face.description.clone(),
-            start: at(programme.start_ms),
-            end: at(programme.end_ms),
-            icon_url: logo_url(channel),
-            subtitle: name.subtitle.map(str::to_owned),
+            title: name.title,
+            description: &face.description,
+            start: At(programme.start_ms),
+            end: At(programme.end_ms),
+            icon_url: Icon(face.logo_url.as_deref(), channel.id),
+            subtitle: name.subtitle,
             season: name.season,
             episode: name.episode,
             year: name.year,
-            categories: if category.is_empty() { Vec::new() } else { vec![category.clone()] },
+            categories: if face.category.is_empty() { &[] } else { std::slice::from_ref(&face.category) },
             rating: None,
             duration_seconds: seconds(programme.end_ms - programme.start_ms),
-            media_path: entry.item.path.clone(),
+            media_path: &entry.item.path,
             is_filler: channel.definition.is_filler(programme),
-            is_live: (programme.start_ms..programme.end_ms).contains(&now.as_millisecond()),
-            catchup_url: None,
+            is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
+            catchup_url: kept.then_some(Catchup(channel.id, programme.start_ms, programme.end_ms)),
         }
     }
 

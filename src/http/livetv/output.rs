@@ -1,10 +1,11 @@
 //! What a channel's pictures and sound are to be, as asked for.
 
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::rights::told;
 use crate::domain::playback::RUNGS;
+use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
 use crate::service::channels::OutputChange;
 
@@ -26,9 +27,14 @@ pub struct OutputRequest {
     copy_when_possible: Option<bool>,
     /// 2, the only one: sound is the same on all of a channel.
     audio_channels: Option<u32>,
-    /// Not built yet: refused unless null. So is the one below.
-    frame_rate: Option<Value>,
-    loudness_lufs: Option<Value>,
+    /// One rate for all pictures, such as 25 or 29.97; null (when absent) leaves each its own.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<f64>)]
+    frame_rate: Option<Option<f64>>,
+    /// How loud all sound is to be (EBU R 128), -40 to -5, whole; null (when absent) leaves it as loud as it is.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<i16>)]
+    loudness_lufs: Option<Option<i16>>,
 }
 
 /// Languages, the best first, as files name them (`ger`) or as tags (`de`).
@@ -38,11 +44,6 @@ pub struct LanguagesRequest {
     audio: Option<Vec<String>>,
     /// Not built yet: refused unless empty.
     subtitles: Option<Vec<String>>,
-}
-
-/// Tells null from absence.
-fn told<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Option<Option<u32>>, D::Error> {
-    Option::deserialize(from).map(Some)
 }
 
 /// What of it is a change.
@@ -67,12 +68,15 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
         if output.audio_channels.is_some_and(|channels| channels != 2) {
             return Err(Error::field("output.audioChannels", "must be 2 in this version"));
         }
-        for (field, value) in [("output.frameRate", &output.frame_rate), ("output.loudnessLufs", &output.loudness_lufs)]
-        {
-            if value.as_ref().is_some_and(|value| !value.is_null()) {
-                return Err(Error::field(field, "is not in this version"));
-            }
+        if output.loudness_lufs.flatten().is_some_and(|level| !(-40..=-5).contains(&level)) {
+            return Err(Error::field("output.loudnessLufs", "must be an integer from -40 to -5"));
         }
+        let rate = |wanted: f64| {
+            let names = || Error::field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
+            FrameRate::standard(wanted).ok_or_else(names)
+        };
+        change.rate = output.frame_rate.map(|wanted| wanted.map(rate).transpose()).transpose()?;
+        change.level = output.loudness_lufs;
         change.max_kbps = output.video_bitrate_kbps;
         change.copy = output.copy_when_possible;
     }

@@ -61,8 +61,8 @@ pub struct ChannelRequest {
     languages: Option<LanguagesRequest>,
     schedule: Option<ScheduleRequest>,
     filler: Option<FillerRequest>,
-    /// Not built yet: refused unless empty. So are the next two.
-    offline: Option<Value>,
+    offline: Option<OfflineRequest>,
+    /// Not built yet: refused unless empty. So is the next.
     watermark: Option<Value>,
     on_demand: Option<Value>,
     #[serde(default, deserialize_with = "told")]
@@ -97,6 +97,18 @@ pub struct ItemRequest {
     order: Option<String>,
 }
 
+/// What stands where nothing can be shown.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfflineRequest {
+    /// Written into the picture, 1 to 100 characters; null for none.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<String>)]
+    message: Option<Option<String>>,
+    /// Not built yet: refused unless null.
+    image_url: Option<String>,
+}
+
 /// What the guide says.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -105,8 +117,8 @@ pub struct GuideRequest {
     description: Option<String>,
     /// Whether it names what stands between programmes; false when absent.
     show_filler: Option<bool>,
-    /// Not built yet: refused unless empty.
-    min_programme_seconds: Option<Value>,
+    /// What is shorter (120 when absent, 0 for none) is told with the programme before it, unless all is shorter.
+    min_programme_seconds: Option<u32>,
 }
 
 pub fn mode_name(mode: Mode) -> &'static str {
@@ -136,15 +148,12 @@ impl ChannelRequest {
             return Err(Error::field("startAt", "can only be said of a new channel"));
         }
         let guide = self.guide;
-        let least = guide.as_ref().and_then(|guide| guide.min_programme_seconds.clone());
-        let unbuilt = [
-            ("offline", &self.offline),
-            ("watermark", &self.watermark),
-            ("onDemand", &self.on_demand),
-            ("guide.minProgrammeSeconds", &least),
-        ];
+        let unbuilt = [("watermark", &self.watermark), ("onDemand", &self.on_demand)];
         if let Some((field, _)) = unbuilt.iter().find(|(_, value)| value.as_ref().is_some_and(says_something)) {
             return Err(Error::field(field, "is not in this version"));
+        }
+        if self.offline.as_ref().is_some_and(|offline| offline.image_url.is_some()) {
+            return Err(Error::field("offline.imageUrl", "is not in this version"));
         }
         let output = output::change(self.output, self.languages)?;
         if self.items.as_ref().is_some_and(Vec::is_empty) {
@@ -160,8 +169,10 @@ impl ChannelRequest {
             always_on: self.always_on,
             category: self.category,
             show_filler: guide.as_ref().and_then(|guide| guide.show_filler),
+            least_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
             description: guide.and_then(|guide| guide.description),
             logo_url: self.logo_url,
+            offline: self.offline.and_then(|offline| offline.message),
             timezone: self.timezone,
             seed: self.seed,
             mode: self.schedule_mode.as_deref().map(mode).transpose()?,

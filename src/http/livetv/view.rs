@@ -11,6 +11,7 @@ use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
 use crate::domain::channel::{Ask, Channel};
 use crate::domain::external::External;
 use crate::domain::lineup;
+use crate::domain::live::CATCHUP_DAYS;
 use crate::domain::time::instant;
 use crate::service::{Service, onair};
 
@@ -18,7 +19,7 @@ use crate::service::{Service, onair};
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Channel)]
-pub struct ChannelView {
+pub struct ChannelView<'a> {
     id: u32,
     name: String,
     number: u32,
@@ -41,12 +42,15 @@ pub struct ChannelView {
     revision: u32,
     /// Grows with every change.
     version: u32,
-    /// `idle`: nobody watches; `warm`: ready although nobody does; `starting`; `live`.
+    /// `idle`: nobody watches; `warm`: ready although nobody does; `starting`; `live`; `error`: what is on cannot be shown,
+    /// and a slate stands for it.
     state: &'static str,
     viewers: usize,
     watch_url: String,
-    now: Option<GuideEntry>,
-    next: Option<GuideEntry>,
+    /// How far back one may go.
+    catchup_days: u32,
+    now: Option<GuideEntry<'a>>,
+    next: Option<GuideEntry<'a>>,
     /// Where an external channel comes from; null for one made out of the library.
     provenance: Option<ProvenanceView>,
     /// By what right it is shown; for admins.
@@ -87,8 +91,8 @@ pub struct ItemView {
     weight: u32,
 }
 
-impl ChannelView {
-    pub fn new(channel: &Channel, now: Timestamp) -> Self {
+impl<'a> ChannelView<'a> {
+    pub fn new(channel: &'a Channel, now: Timestamp) -> Self {
         let at = now.as_millisecond();
         let mut guide = channel.guide(at, i64::MAX).map(|entry| GuideEntry::new(channel, &entry, now)).peekable();
         // Before the first programme nothing is on, but something comes.
@@ -116,6 +120,7 @@ impl ChannelView {
             state: "idle",
             viewers: 0,
             watch_url: format!("/api/livetv/watch/{}", channel.id),
+            catchup_days: CATCHUP_DAYS,
             now: on,
             next,
             provenance: None,

@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER};
 use jiff::Timestamp;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use warp::reply::Response;
 
 use crate::domain::channel::Channel;
@@ -51,6 +51,39 @@ pub struct Ended {
     ended: bool,
 }
 
+/// What of a channel is asked for.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+#[allow(dead_code, reason = "a description: `Asked` reads the real ones")]
+pub struct ViewParams {
+    /// `1`: from the start of what is on; with `watchSession`, of what was on at the first such request.
+    from_start: Option<String>,
+    /// Catch-up: from an instant on, ISO 8601 or unix seconds. `utc` means the same; the `lutc` that players send with it
+    /// is the time it is, and taken no notice of.
+    at: Option<String>,
+    /// With `at`: to this instant.
+    end: Option<String>,
+    /// With `at`: for so many seconds.
+    duration: Option<f64>,
+    /// Who watches: `[A-Za-z0-9_-]{1,64}`; made up when absent.
+    watch_session: Option<String>,
+}
+
+/// What lets in who sends no bearer token.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "a description: `Endpoint::admit` reads the real ones")]
+pub struct PassParams {
+    /// Signed grant, instead of a bearer token.
+    st: Option<String>,
+    /// Stream token, or with `exp` and `sig` that of a signed address.
+    token: Option<String>,
+    /// Of a signed address: until when it works, unix seconds.
+    exp: Option<String>,
+    /// Of a signed address.
+    sig: Option<String>,
+}
+
 /// The resource a grant for a channel names.
 pub fn resource(call: &Call) -> Option<String> {
     let raw = call.params.first()?;
@@ -65,15 +98,8 @@ pub fn resource(call: &Call) -> Option<String> {
     params(
         ("id" = u32, Path, description = "As listed"),
         ("wait" = Option<f64>, Query, description = "Hold the request for up to so many seconds, 15 at most; `Prefer: wait=` means the same"),
-        ("fromStart" = Option<String>, Query, description = "`1`: from the start of what is on"),
-        ("at" = Option<String>, Query, description = "Catch-up: from an instant on, ISO 8601 or unix seconds; `utc` means the same"),
-        ("end" = Option<String>, Query, description = "With `at`: to this instant; `lutc` is not it"),
-        ("duration" = Option<f64>, Query, description = "With `at`: for so many seconds"),
-        ("watchSession" = Option<String>, Query, description = "Who watches: `[A-Za-z0-9_-]{1,64}`; made up when absent"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
-        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
-        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
-        ("sig" = Option<String>, Query, description = "of a signed address"),
+        ViewParams,
+        PassParams,
     ),
     responses(
         (status = 302, description = "To the playlist, with a grant of its own"),
@@ -112,8 +138,8 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         format!("/api/livetv/watch/{}/live.m3u8?{}", channel.id, tail(&service, &call, &channel, Some(&session))?);
     match asked.view {
         View::Live => {}
-        View::From(from) => location += &format!("&at={}", unix(from)),
-        View::Between(from, to) => location += &format!("&at={}&end={}", unix(from), unix(to)),
+        View::From(from) => location += &format!("&at={}", Unix(from)),
+        View::Between(from, to) => location += &format!("&at={}&end={}", Unix(from), Unix(to)),
     }
     let mut response = reply::empty();
     *response.status_mut() = StatusCode::FOUND;
@@ -149,15 +175,8 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
 #[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
     params(
         ("id" = u32, Path, description = "As listed"),
-        ("fromStart" = Option<String>, Query, description = "`1`: from the start of what was on at the first such request"),
-        ("at" = Option<String>, Query, description = "Catch-up: from an instant on, ISO 8601 or unix seconds; `utc` means the same"),
-        ("end" = Option<String>, Query, description = "With `at`: to this instant"),
-        ("duration" = Option<f64>, Query, description = "With `at`: for so many seconds"),
-        ("watchSession" = Option<String>, Query, description = "Who watches"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
-        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
-        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
-        ("sig" = Option<String>, Query, description = "of a signed address"),
+        ViewParams,
+        PassParams,
     ),
     responses(
         (status = 200, description = "A sliding window, or a list that grows or is whole", content_type = "application/vnd.apple.mpegurl", body = String),
@@ -201,10 +220,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         ("id" = u32, Path, description = "As listed"),
         ("segment" = String, Path, description = "As the playlist names it"),
         ("watchSession" = Option<String>, Query, description = "Who watches"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
-        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
-        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
-        ("sig" = Option<String>, Query, description = "of a signed address"),
+        PassParams,
     ),
     responses(
         (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
@@ -233,10 +249,7 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     params(
         ("id" = u32, Path, description = "As listed"),
         ("watchSession" = String, Query, description = "Who watched"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token"),
-        ("token" = Option<String>, Query, description = "stream token, or with `exp` and `sig` that of a signed address"),
-        ("exp" = Option<String>, Query, description = "of a signed address: until when it works, unix seconds"),
-        ("sig" = Option<String>, Query, description = "of a signed address"),
+        PassParams,
     ),
     responses((status = 200, description = "`ended` is false when nobody of that name watched", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -318,8 +331,13 @@ fn moment(field: &str, text: &str) -> Result<i64> {
     unix.or_else(iso).ok_or_else(|| Error::field(field, "must be an instant: ISO 8601, or unix seconds"))
 }
 
-fn unix(ms: i64) -> String {
-    format!("{}.{:03}", ms.div_euclid(1000), ms.rem_euclid(1000))
+/// Unix milliseconds, written as seconds.
+pub struct Unix(pub i64);
+
+impl std::fmt::Display for Unix {
+    fn fmt(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(text, "{}.{:03}", self.0.div_euclid(1000), self.0.rem_euclid(1000))
+    }
 }
 
 /// Seconds a request may be held.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::domain::schedule::Item;
 use crate::domain::schedule::cut::{Cut, Keyframes};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
 /// Bounds by name, for as long as a channel has them.
@@ -39,6 +39,21 @@ impl Cuts {
             let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
             store.put(Tree::Cuts, name, &steps).await?;
             *bounds = self.put(name, bounds.clone());
+        }
+        Ok(())
+    }
+
+    /// Removes what no channel has any more. To be called by whoever changes channels, and by nobody else meanwhile.
+    pub(super) async fn sweep(&self, store: &Store) -> Result<()> {
+        let reading = store.clone();
+        let names = tokio::task::spawn_blocking(move || {
+            let mut names = Vec::new();
+            reading.each(Tree::Cuts, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+        });
+        for name in names.await.map_err(Error::internal)?? {
+            if self.known(&name).is_none() {
+                store.delete(Tree::Cuts, &name).await?;
+            }
         }
         Ok(())
     }

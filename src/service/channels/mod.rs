@@ -4,33 +4,28 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
 use crate::domain::external::External;
-use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Revision, Wanted, cut};
+use crate::domain::schedule::{Definition, Mode, Revision};
 use crate::error::{Code, Error, Result};
-use crate::service::Service;
-use crate::service::accounts::random;
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
 
 mod blocks;
+mod change;
 mod cuts;
 mod external;
 mod items;
 
+pub use change::{Apply, Change, OutputChange};
 use cuts::Cuts;
 pub use external::{ExternalChange, SourceType};
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 2000;
-
-/// How long what was aired is remembered: a guide may look back a week, and one downloaded then another.
-const KEPT_MS: i64 = 14 * 24 * 3600 * 1000;
 
 /// All channels.
 pub struct Channels {
@@ -74,54 +69,6 @@ struct KeptChannel {
     version: u32,
     /// Numbers of its revisions, by their start.
     revisions: Vec<u32>,
-}
-
-/// What a new channel is to be, or what is to change of one; what is left out stays, or is found.
-#[derive(Clone, Debug, Default)]
-pub struct Change {
-    pub name: Option<String>,
-    pub number: Option<u32>,
-    pub enabled: Option<bool>,
-    pub always_on: Option<bool>,
-    pub category: Option<String>,
-    pub description: Option<String>,
-    pub logo_url: Option<Option<String>>,
-    pub timezone: Option<String>,
-    pub show_filler: Option<bool>,
-    pub seed: Option<u64>,
-    pub mode: Option<Mode>,
-    /// Of a new channel.
-    pub start_at: Option<Timestamp>,
-    pub asks: Option<Vec<Ask>>,
-    pub output: OutputChange,
-    pub plan: Option<Plan>,
-    pub filler: Option<FillerAsk>,
-    pub source_type: Option<SourceType>,
-    pub external: Option<ExternalChange>,
-    /// Leaves out items that cannot be aired, as long as one can.
-    pub skip_invalid: bool,
-    pub apply: Apply,
-}
-
-/// What is to change of how it is aired.
-#[derive(Clone, Debug, Default)]
-pub struct OutputChange {
-    pub max_height: Option<Option<u32>>,
-    pub max_kbps: Option<Option<u32>>,
-    pub copy: Option<bool>,
-    pub audio_languages: Option<Vec<String>>,
-}
-
-/// When a change of what is aired begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Apply {
-    /// At the end of the programme on air.
-    #[default]
-    Boundary,
-    /// At once: the programme on air is cut.
-    Now,
-    /// At the end of the programme that is on then.
-    At(Timestamp),
 }
 
 impl Channels {
@@ -202,7 +149,9 @@ impl Channels {
         self.store.put(Tree::Channels, &channel_key(id), &gone).await?;
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        self.forget(id, channel.definition.revisions.iter().map(|revision| revision.number)).await;
+        let gone = numbers(&channel.definition);
+        drop(channel);
+        self.forget(id, &gone).await;
         Ok(())
     }
 
@@ -242,182 +191,22 @@ impl Channels {
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        self.forget(channel.id, dropped.into_iter()).await;
+        self.forget(channel.id, &dropped).await;
         Ok(channel)
     }
 
-    /// Removes revisions nobody names; one that stays behind does no harm.
-    async fn forget(&self, id: u32, numbers: impl Iterator<Item = u32>) {
+    /// Removes revisions nobody names, and bounds that were theirs alone; what stays behind does no harm.
+    async fn forget(&self, id: u32, numbers: &[u32]) {
         for number in numbers {
-            if let Err(fault) = self.store.delete(Tree::Revisions, &revision_key(id, number)).await {
+            if let Err(fault) = self.store.delete(Tree::Revisions, &revision_key(id, *number)).await {
                 tracing::warn!(channel.id = id, %fault, "an old revision could not be removed");
             }
         }
-    }
-}
-
-impl Service {
-    /// Makes a channel.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR`, `CONFLICT` for a number that is taken; those of opening its items; `UNPLAYABLE_MEDIA` with
-    /// `details.items` for items that cannot be aired; `STORAGE_FULL`.
-    pub async fn add_channel(&self, change: Change) -> Result<Arc<Channel>> {
-        // What takes long is done before others have to wait.
-        let drafted = self.draft_channel(None, &change).await?;
-        let mut given = self.channels.editing.lock().await;
-        if self.channels.all().len() >= MAX_CHANNELS {
-            return Err(Error::new(Code::Conflict, format!("there are {MAX_CHANNELS} channels, no more fit")));
+        if !numbers.is_empty()
+            && let Err(fault) = self.cuts.sweep(&self.store).await
+        {
+            tracing::warn!(%fault, "bounds that no channel has could not be removed");
         }
-        let number = self.channels.free_number(change.number, None)?;
-        let instance = given.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random::<4>()));
-        let id = given.id + 1;
-        let tvg_id = format!("ch-{id}.{instance}");
-        let face = Face { number, ..drafted.face.clone() };
-        self.note_clearance(id, None, &drafted, &change).await?;
-        let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
-        (given.id, given.instance) = (id, Some(instance));
-        Ok(channel)
-    }
-
-    /// Changes a channel. What is on air and what was on air stay as they are, unless the change says otherwise.
-    ///
-    /// # Errors
-    /// `CHANNEL_NOT_FOUND`, and those of [`Self::add_channel`].
-    pub async fn change_channel(&self, id: u32, change: Change) -> Result<Arc<Channel>> {
-        let _editing = self.channels.editing.lock().await;
-        let before = self.channels.get(id)?;
-        let after = self.draft_channel(Some(&before), &change).await?;
-        self.channels.free_number(Some(after.face.number), Some(id))?;
-        self.note_clearance(id, Some(&before), &after, &change).await?;
-        self.channels.keep(after, Some(&before)).await
-    }
-
-    /// What a channel would be: a new one (id 0) or a changed one. Nothing is kept.
-    ///
-    /// # Errors
-    /// As [`Self::add_channel`], a number that is taken aside.
-    pub async fn draft_channel(&self, before: Option<&Channel>, asked: &Change) -> Result<Channel> {
-        let change = asked.clone();
-        let face = match before {
-            Some(before) => before.face.clone(),
-            None => Face {
-                name: String::new(),
-                number: self.channels.free_number(None, None)?,
-                enabled: true,
-                always_on: false,
-                category: String::new(),
-                description: String::new(),
-                logo_url: None,
-                timezone: TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
-                show_filler: false,
-            },
-        };
-        let face = Face {
-            name: change.name.unwrap_or(face.name),
-            number: change.number.unwrap_or(face.number),
-            enabled: change.enabled.unwrap_or(face.enabled),
-            always_on: change.always_on.unwrap_or(face.always_on),
-            category: change.category.unwrap_or(face.category),
-            description: change.description.unwrap_or(face.description),
-            logo_url: change.logo_url.unwrap_or(face.logo_url),
-            timezone: change.timezone.unwrap_or(face.timezone),
-            show_filler: change.show_filler.unwrap_or(face.show_filler),
-        };
-        face.check()?;
-        let now = self.clock.now().as_millisecond();
-        if let Some(external) = external::asked(before, asked, now)? {
-            return Ok(external::draft(before, face, external));
-        }
-        let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or(Mode::Shuffle);
-        // 53 bits: what every JSON reader keeps whole.
-        let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
-        let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
-        let asks = change.asks.clone().or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
-        let mut output = before.map_or_else(Output::default, |before| before.output.clone());
-        change.output.clone().apply(&mut output);
-        let remade = before
-            .is_some_and(|before| (before.output.max_height, before.output.copy) != (output.max_height, output.copy));
-        let (plan, filler) = blocks::asked(before, change.plan, change.filler, mode)?;
-        let by_clock = mode == Mode::Blocks;
-        let touched = remade
-            || change.asks.is_some()
-            || before.is_none_or(|before| {
-                let moved = by_clock && before.face.timezone != face.timezone;
-                moved
-                    || (before.mode, before.seed) != (mode, seed)
-                    || (&before.plan, &before.filler) != (&plan, &filler)
-            });
-        let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
-        if touched {
-            // The items of another kind of channel are others.
-            let same = before.filter(|before| change.asks.is_none() && !remade && before.mode != Mode::Blocks);
-            let (items, blocks) = match (&plan, same) {
-                (Some(plan), _) => {
-                    let (items, blocks) =
-                        self.block_items(plan, &filler, &face.timezone, &output, change.skip_invalid).await?;
-                    (items, Some(blocks))
-                }
-                (None, Some(same)) => {
-                    (same.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(), None)
-                }
-                (None, None) => (self.channel_items(&asks, &output, change.skip_invalid).await?, None),
-            };
-            if before.is_none() {
-                // As short as the first items allow: players begin three of them behind the end.
-                let usual = self.config.segment_seconds.round() as u64;
-                let longest = items.iter().map(|item| cut::longest(&item.cut.grid())).max();
-                output.target = longest.unwrap_or(usual).max(usual);
-            }
-            let wanted = Wanted { seed, mode, items, blocks };
-            check_slots(&wanted)?;
-            definition = match before {
-                None => {
-                    let start = change.start_at.map_or(now - now.rem_euclid(60_000), Timestamp::as_millisecond);
-                    Definition::new(start, wanted)
-                }
-                Some(_) if definition.airs(&wanted) => definition,
-                Some(_) => {
-                    let at = match change.apply {
-                        Apply::Now => now,
-                        Apply::Boundary => definition.programme(now).map_or(now, |on| on.end_ms),
-                        Apply::At(at) => {
-                            let at = at.as_millisecond().max(now);
-                            definition.programme(at).map_or(at, |on| if on.start_ms == at { at } else { on.end_ms })
-                        }
-                    };
-                    definition.revised(at, wanted).without_before(now - KEPT_MS)
-                }
-            };
-        }
-        let (id, tvg_id, version) =
-            before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
-        let external = None;
-        Ok(Channel { id, tvg_id, face, asks, output, plan, filler, external, seed, mode, version, definition })
-    }
-}
-
-impl OutputChange {
-    fn apply(self, output: &mut Output) {
-        output.max_height = self.max_height.unwrap_or(output.max_height);
-        output.max_kbps = self.max_kbps.unwrap_or(output.max_kbps);
-        output.copy = self.copy.unwrap_or(output.copy);
-        if let Some(languages) = self.audio_languages {
-            output.audio_languages = languages;
-        }
-    }
-}
-
-fn check_slots(wanted: &Wanted) -> Result<()> {
-    let slots = match &wanted.blocks {
-        Some(blocks) => blocks.slots(&wanted.items),
-        None => Definition::new(0, wanted.clone()).revisions[0].slots(),
-    };
-    match slots as usize > MAX_SLOTS {
-        true => {
-            Err(Error::field("items", format!("weights and items come to more than {MAX_SLOTS} programmes a cycle")))
-        }
-        false => Ok(()),
     }
 }
 

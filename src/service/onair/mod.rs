@@ -3,7 +3,7 @@
 //! A channel has no task and no state of its own. Here is only what viewers cost: files that are open and runs that work
 //! ahead of them, one `Reel` for each programme that is watched. One task looks after all, while there are any.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,23 +25,22 @@ use crate::service::Service;
 use crate::service::planner::Plan;
 use crate::service::sessions::Session;
 
+mod herald;
+mod keeper;
 mod reel;
 mod stills;
 mod tuner;
 mod viewers;
 
+use herald::Herald;
+pub use herald::announce;
+pub use keeper::{make, wake};
 use reel::Reel;
 use stills::Stills;
 pub use tuner::Tuner;
 use tuner::Tuners;
 pub use viewers::State;
 use viewers::Viewers;
-
-/// How long a programme's run outlives the last request for it.
-const LINGER: Duration = Duration::from_secs(60);
-
-/// How often what is on air is looked after.
-const TICK: Duration = Duration::from_secs(1);
 
 /// A programme that is asked for nothing for so long, while somebody else wants its place, is not watched any more.
 const ABANDONED: Duration = Duration::from_secs(6);
@@ -52,9 +51,6 @@ const HANDOVER: Duration = Duration::from_secs(4);
 /// How often a place to encode is looked for.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// How long before its start the next programme is made ready.
-const AHEAD_MS: i64 = 20_000;
-
 /// How far behind the live window a request still counts as one of the live viewers', ms.
 const BEHIND_MS: i64 = 60_000;
 
@@ -63,9 +59,6 @@ const EARLY_MS: i64 = 10_000;
 
 /// Windows remembered at most.
 const MOST_WINDOWS: usize = 2048;
-
-/// How many of those that come within that time, where they are short.
-const COMING: usize = 3;
 
 /// Programmes with a run or an open file at most.
 const MOST_REELS: usize = 512;
@@ -87,6 +80,7 @@ pub struct OnAir {
     windows: Mutex<HashMap<u32, Window>>,
     looked_after: AtomicBool,
     tuners: Arc<Tuners>,
+    herald: Herald,
     closed: AtomicBool,
 }
 
@@ -191,16 +185,25 @@ pub async fn segment(
     } else {
         None
     };
-    let span =
-        Span { from: spans.start(index), to: spans.end(index), base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND, origin };
+    let span = Span {
+        from: spans.start(index),
+        to: spans.end(index),
+        closes: spans.closes(index),
+        base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+        lead: item.cut.lead(),
+        origin,
+    };
     let (source, digest) = match made {
         Some(stored) => (stored.bytes, stored.etag.trim_matches('"').to_owned()),
         None => (Bytes::new(), "slate".to_owned()),
     };
+    let line = channel.face.offline.as_deref().filter(|_| source.is_empty());
     let needs_still = source.is_empty() || matches!(item.cut, Cut::Steps { .. });
-    let still = if needs_still { service.onair.stills.of(service, &item.look).await? } else { Arc::default() };
+    let still = if needs_still { service.onair.stills.of(service, &item.look, line).await? } else { Arc::default() };
     let bytes = tokio::task::spawn_blocking(move || aired(&source, span, &still)).await.map_err(Error::internal)?;
-    let etag = format!("\"{digest}-{programme_ms}-{index}\"");
+    let said = line
+        .map_or(0, |line| u32::from_le_bytes(blake3::hash(line.as_bytes()).as_bytes()[..4].try_into().expect("four")));
+    let etag = format!("\"{digest}-{programme_ms}-{index}-{said:x}\"");
     Ok(Sent { bytes: bytes.into(), etag })
 }
 
@@ -290,6 +293,15 @@ pub fn is_open(service: &Service, channel: &Channel) -> bool {
     service.onair.reels().iter().any(|(key, reel)| key.channel == channel.id && reel.is_open())
 }
 
+/// Whether a slate stands for what is on now, for it cannot be shown.
+fn is_broken(service: &Service, channel: &Channel) -> bool {
+    let on = channel.definition.programme(service.clock.now().as_millisecond());
+    on.is_some_and(|on| {
+        let key = Key { channel: channel.id, programme_ms: on.start_ms, reader: String::new() };
+        service.onair.reels().get(&key).is_some_and(|reel| reel.is_broken())
+    })
+}
+
 /// How a channel stands.
 pub fn state(service: &Service, channel: &Channel) -> State {
     let viewers = service.onair.viewers();
@@ -300,86 +312,17 @@ pub fn state(service: &Service, channel: &Channel) -> State {
         let slots = listed(service, channel, View::Live).0;
         first_wanted(&slots, channel.output.target).is_some_and(|slot| is_made(service, channel, &slot))
     };
-    if viewers.count(channel.id) > 0 {
+    let warm = || viewers.warm().contains(&channel.id) || (channel.face.always_on && channel.face.enabled);
+    let watched = viewers.count(channel.id) > 0;
+    if (watched || warm()) && is_broken(service, channel) {
+        return State::Error;
+    }
+    if watched {
         return if made() { State::Live } else { State::Starting };
     }
-    match viewers.warm().contains(&channel.id) || (channel.face.always_on && channel.face.enabled) {
+    match warm() {
         true if made() => State::Warm,
         true => State::Starting,
         false => State::Idle,
     }
-}
-
-/// Sees to it that the one task runs that looks after everything on air; it ends when nothing is.
-pub fn wake(service: &Arc<Service>) {
-    if service.onair.looked_after.swap(true, Ordering::SeqCst) {
-        return;
-    }
-    let service = Arc::downgrade(service);
-    tokio::spawn(async move {
-        loop {
-            let Some(service) = service.upgrade() else { return };
-            if !look_after(&service) {
-                service.onair.looked_after.store(false, Ordering::SeqCst);
-                return;
-            }
-            drop(service);
-            tokio::time::sleep(TICK).await;
-        }
-    });
-}
-
-/// Lets go of what nobody needs, and makes ready what comes. False when there is nothing to look after.
-fn look_after(service: &Arc<Service>) -> bool {
-    let onair = &service.onair;
-    onair.viewers.expire();
-    let now_ms = service.clock.now().as_millisecond();
-    let watched: HashSet<u32> = onair.viewers.watched();
-    let warm = onair.viewers.warm();
-    let kept = |channel: &Channel| channel.face.enabled && (warm.contains(&channel.id) || channel.face.always_on);
-    let all = service.channels.all();
-    let mut busy = false;
-    for channel in all.iter().filter(|channel| kept(channel) || watched.contains(&channel.id)) {
-        busy = true;
-        let target = channel.output.target;
-        if kept(channel)
-            && let Some(slot) = first_wanted(&listed(service, channel, View::Live).0, target)
-        {
-            make(service, channel, slot);
-        }
-        let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS).filter(|next| next.start_ms > now_ms);
-        for next in coming.take(COMING) {
-            if let Some(slot) = live::segments(&channel.definition, next).next() {
-                make(service, channel, slot);
-            }
-        }
-    }
-    let mut reels = onair.reels();
-    reels.retain(|_, reel| {
-        reel.let_go(service);
-        !reel.is_idle(LINGER)
-    });
-    busy || !reels.is_empty()
-}
-
-/// Makes a segment that will be wanted, unless it is there or under way; how that ends is told when it is asked for.
-pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
-    if !shows_item(channel, &slot) {
-        return;
-    }
-    let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };
-    let Ok(reel) = service.onair.reel(key) else { return };
-    reel.touch();
-    if reel.is_made(service, slot.index) || !reel.begin() {
-        return;
-    }
-    let (service, channel) = (service.clone(), channel.clone());
-    tokio::spawn(async move {
-        if let Ok((_, item)) = self::programme(&channel, slot.programme_ms)
-            && let Err(error) = reel.segment(&service, &channel, item, slot.index).await
-        {
-            tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
-        }
-        reel.ended();
-    });
 }

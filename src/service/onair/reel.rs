@@ -79,6 +79,11 @@ impl Reel {
         lock(&self.name).is_some()
     }
 
+    /// Whether it could not be shown when that was tried last.
+    pub(super) fn is_broken(&self) -> bool {
+        self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Broken { .. }))
+    }
+
     pub(super) fn is_made(&self, service: &Service, index: usize) -> bool {
         let name = lock(&self.name).clone();
         name.is_some_and(|name| service.sessions.runs().holds(&name, index))

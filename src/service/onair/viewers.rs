@@ -19,6 +19,8 @@ pub enum State {
     Warm,
     Starting,
     Live,
+    /// What is on cannot be shown: a slate stands for it.
+    Error,
 }
 
 impl State {
@@ -29,6 +31,7 @@ impl State {
             Self::Warm => "warm",
             Self::Starting => "starting",
             Self::Live => "live",
+            Self::Error => "error",
         }
     }
 }

@@ -9,10 +9,12 @@ use super::{STEREO_KBPS, StartRequest, copied_grid, encode, encoder, package};
 use crate::domain::channel::Output;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
+use crate::domain::mpegts::air::LATE;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, Tracks, Wish};
 use crate::domain::schedule::Item;
 use crate::domain::schedule::cut::{self, Cut, Look};
+use crate::domain::time::FrameRate;
 use crate::engine::index;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
@@ -33,12 +35,17 @@ struct How {
     /// Longest copied segment, seconds.
     target: u64,
     max_height: Option<u32>,
+    /// Of encoded pictures; None for the file's own.
+    rate: Option<FrameRate>,
+    /// Whether it is made to be heard: how loud it is takes a while to find out.
+    heard: bool,
 }
 
 struct Made {
     work: Work,
     look: Look,
-    /// Where the item ends on air, ticks.
+    /// Where the item begins and ends on air, ticks of its file.
+    lead: i64,
     end: i64,
 }
 
@@ -47,10 +54,20 @@ struct Made {
 /// # Errors
 /// Those of opening and probing; `UNPLAYABLE_MEDIA`; `TRANSCODER_UNAVAILABLE`.
 pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<Measured> {
-    let how = How { copy: output.copy, target: output.target, max_height: output.max_height };
+    let how = How {
+        copy: output.copy,
+        target: output.target,
+        max_height: output.max_height,
+        rate: output.rate,
+        heard: false,
+    };
     let source = service.library.open(path).await?;
-    let Made { work, look, end } = made(service, source, &how, output).await?;
-    Ok(Measured { duration_ms: (end + 45) / 90, cut: Cut::of(&work.grid), look })
+    let Made { work, look, lead, end } = made(service, source, &how, output).await?;
+    let cut = match &*work.grid {
+        Grid::Keyframes { bounds } => Cut::copied(bounds, lead),
+        grid => Cut::of(grid),
+    };
+    Ok(Measured { duration_ms: (end - lead + 45) / 90, cut, look })
 }
 
 /// Makes an item ready to be aired, exactly as it was measured.
@@ -59,20 +76,28 @@ pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<M
 /// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be cut as it was.
 pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Work> {
     let copy = matches!(item.cut, Cut::Keyframes(_));
-    let how = How { copy, target: u64::MAX, max_height: Some(item.look.height) };
+    let rate = match &item.cut {
+        Cut::Frames(frozen) => Some(frozen.rate),
+        _ => None,
+    };
+    let how = How { copy, target: u64::MAX, max_height: Some(item.look.height), rate, heard: true };
     let source = service.library.open(&item.path).await?;
     let mut work = made(service, source, &how, output).await?.work;
-    let frozen = item.cut.grid();
-    let fits = match (&frozen, &*work.grid) {
+    let fits = match (&item.cut, &*work.grid) {
         // Another length does no harm: the last picture is repeated, or the rest is left out.
-        (Grid::Frames(frozen), Grid::Frames(now)) => frozen.rate == now.rate,
-        (Grid::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
-        (frozen, now) => frozen == now,
+        (Cut::Frames(frozen), Grid::Frames(now)) => frozen.rate == now.rate,
+        (Cut::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
+        (Cut::Keyframes(frozen), Grid::Keyframes { bounds }) => {
+            Cut::copied(bounds, frozen.lead).grid() == item.cut.grid()
+        }
+        _ => false,
     };
     if !fits {
         return Err(Error::new(Code::SourceChanged, "the file is not the one that was scheduled"));
     }
-    work.grid = Arc::new(frozen);
+    if !copy {
+        work.grid = Arc::new(item.cut.grid());
+    }
     Ok(work)
 }
 
@@ -94,13 +119,13 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let (decision, reasons) = playback::decide(&media, &request.device, &wish);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable(&reasons)) };
     let copyable = how.copy && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
-    if let Some((_, action)) = &mut tracks.video
-        && !copyable
+    if let Some((stream, action)) = &mut tracks.video
+        && !(copyable && how.rate.is_none_or(|rate| runs_at(&media, *stream, rate)))
     {
         *action = Action::Encode;
     }
     if let Some((stream, action)) = &mut tracks.audio
-        && !is_common(&media, *stream)
+        && (output.level.is_some() || !is_common(&media, *stream))
     {
         *action = Action::Encode;
     }
@@ -108,23 +133,31 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let unknown = || Error::new(Code::UnplayableMedia, "its duration is not known, or it has none");
     let copied = copied(service, &source, &media, &tracks, duration, how.target).await;
     let step = service.config.segment_seconds;
-    let mut end = None;
+    let (mut lead, mut end) = (0, None);
     let (video, grid) = match (tracks.video, copied) {
-        (Some((stream, _)), Some((grid, pictures))) => {
-            end = Some(pictures.min(grid.end()));
+        (Some((stream, _)), Some((grid, first, pictures))) => {
+            (lead, end) = (first, Some(pictures.min(grid.end())));
             (Some(VideoPlan::Copy { stream }), grid)
         }
         (Some((stream, _)), None) => {
-            let plan = encode(&media, stream, &request, &wish, encoder(service).await?)?;
+            let mut plan = encode(&media, stream, &request, &wish, encoder(service).await?)?;
+            plan.rate = how.rate.unwrap_or(plan.rate);
             let grid = Grid::frames(plan.rate, step, duration.ok_or_else(unknown)?);
             (Some(VideoPlan::Encode(plan)), grid)
         }
         (None, _) => (None, Grid::steps(step, duration.ok_or_else(unknown)?)),
     };
-    let audio = tracks.audio.map(|(stream, action)| match action {
-        Action::Copy => AudioPlan::Copy { stream },
-        Action::Encode => AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS },
-    });
+    let audio = match tracks.audio {
+        None => None,
+        Some((stream, Action::Copy)) => Some(AudioPlan::Copy { stream }),
+        Some((stream, Action::Encode)) => {
+            let gain = match output.level.filter(|_| how.heard) {
+                Some(level) => service.gain(&source, &media, stream, level).await,
+                None => None,
+            };
+            Some(AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS, gain })
+        }
+    };
     let rendition = Rendition { video, audio };
     let package = match rendition.encodes_video() {
         true => None,
@@ -134,10 +167,10 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let end = end.unwrap_or(grid.end());
     let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
-    Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar: None, package }, look, end })
+    Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar: None, package }, look, lead, end })
 }
 
-/// The grid of copied pictures, and where the last of them ends (ticks); None where they are to be encoded.
+/// The grid of copied pictures, where the first begins and the last ends (ticks); None where they are to be encoded.
 async fn copied(
     service: &Service,
     source: &Arc<Source>,
@@ -145,7 +178,7 @@ async fn copied(
     tracks: &Tracks,
     duration: Option<f64>,
     target: u64,
-) -> Option<(Grid, i64)> {
+) -> Option<(Grid, i64, i64)> {
     let Some((stream, Action::Copy)) = tracks.video else { return None };
     let index = match index::keyframes(source, media, stream).await {
         Ok(index) => index,
@@ -154,14 +187,25 @@ async fn copied(
             return None;
         }
     };
-    let pictures = index.end;
+    let (first, pictures) = (index.keyframes.first().copied().unwrap_or_default(), index.end);
+    // A first picture that is meant to come late stays late.
+    let lead = if (1..LATE).contains(&first) { first } else { 0 };
     let (grid, _) = copied_grid(service, source, media, tracks, duration, Some(index)).await?;
     let longest = cut::longest(&grid);
     if longest > target {
         tracing::debug!(media.path = source.path, longest, "a channel encodes it, for its keyframes are too far apart");
         return None;
     }
-    Some((grid, pictures))
+    Some((grid, lead, pictures))
+}
+
+/// Whether a stream's pictures come at this rate, and no other.
+fn runs_at(media: &Media, stream: u32, rate: FrameRate) -> bool {
+    let found = media.videos().find(|(found, _)| found.index == stream);
+    found.is_some_and(|(_, video)| {
+        let own = video.frame_rate.and_then(|own| FrameRate::standard(own.as_f64()));
+        !video.variable_frame_rate && own == Some(rate)
+    })
 }
 
 /// Sound that needs no change: AAC-LC, 48 kHz, stereo.

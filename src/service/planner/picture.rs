@@ -4,7 +4,7 @@ use super::{STEREO_KBPS, StartRequest};
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::playback::{RUNGS, SubtitleWish, Wish};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{FrameRate, STANDARD_RATES};
 use crate::error::{Error, Result};
 
 /// Most pixels of an encoded picture: what level 5.1 holds (ISO/IEC 14496-10 table A-1).
@@ -62,17 +62,12 @@ fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
     (even(width), even(height))
 }
 
-/// Rates that screens know, as exact fractions.
-const STANDARD_RATES: [(u32, u32); 8] =
-    [(24_000, 1001), (24, 1), (25, 1), (30_000, 1001), (30, 1), (50, 1), (60_000, 1001), (60, 1)];
-
 /// The source's own rate where it is constant and sensible; else the nearest standard one, at most 60.
 pub(super) fn target_rate(video: &Video) -> FrameRate {
     let nearest = |wanted: f64| {
-        let distance = |(num, den): &(u32, u32)| (f64::from(*num) / f64::from(*den) - wanted).abs();
-        let by_distance = |a: &(u32, u32), b: &(u32, u32)| distance(a).total_cmp(&distance(b));
-        let (num, den) = STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or((30, 1));
-        FrameRate { num, den }
+        let distance = |rate: &FrameRate| (rate.as_f64() - wanted).abs();
+        let by_distance = |a: &FrameRate, b: &FrameRate| distance(a).total_cmp(&distance(b));
+        STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or(FrameRate { num: 30, den: 1 })
     };
     let Some(rate) = video.frame_rate else { return FrameRate { num: 25, den: 1 } };
     let fps = rate.as_f64();

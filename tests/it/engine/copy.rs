@@ -27,7 +27,7 @@ impl Bench {
         let audio = if copy_audio {
             AudioPlan::Copy { stream: audio }
         } else {
-            AudioPlan::Encode { stream: audio, channels: 2, kbps: 96 }
+            AudioPlan::Encode { stream: audio, channels: 2, kbps: 96, gain: None }
         };
         bench.rendition = Arc::new(Rendition { video: Some(VideoPlan::Copy { stream: video }), audio: Some(audio) });
         bench

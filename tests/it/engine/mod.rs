@@ -66,7 +66,7 @@ impl Bench {
                 encoder: "libx264".into(),
             })
         });
-        let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128 });
+        let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain: None });
         let grid = if video.is_some() { Grid::frames(rate, 2.0, seconds) } else { Grid::steps(2.0, seconds) };
         let ffmpeg = Ffmpeg::find().unwrap();
         Self {

@@ -93,7 +93,7 @@ async fn what_cannot_be_a_channel_is_refused_by_name() {
         (with("schedule", json!({"dayStart": "05:00"})), "schedule.sources"),
         (with("filler", json!({"pre": [{"path": "/a"}]})), "filler"),
         (with("output", json!({"resolution": "9p"})), "output.resolution"),
-        (with("output", json!({"loudnessLufs": -23})), "output.loudnessLufs"),
+        (with("output", json!({"loudnessLufs": -4})), "output.loudnessLufs"),
         (with("languages", json!({"subtitles": ["ger"]})), "languages.subtitles"),
         (with("timezone", json!("Mars/Olympus")), "timezone"),
         (with("startAt", json!("tomorrow")), "startAt"),

@@ -19,6 +19,7 @@ async fn the_guide_tiles_time_and_an_edit_changes_what_comes_only() {
     let files = sounds(folder.path(), &[300, 420, 777, 60, 1200]);
     let server = kit::server(&[folder.path()]).await;
     let body = json!({"name": "A", "seed": 42, "startAt": "2026-03-01T00:00:00+01:00", "timezone": "Europe/Berlin",
+        "guide": {"minProgrammeSeconds": 60},
         "items": files.iter().map(|path| json!({"path": path})).collect::<Vec<_>>()});
     let made = add(&server, &body).await;
     let target = format!("{CHANNELS}/{}", made["id"]);
@@ -35,6 +36,14 @@ async fn the_guide_tiles_time_and_an_edit_changes_what_comes_only() {
     let mut joined = halves.concat();
     joined.dedup_by(|a, b| a["id"] == b["id"]);
     assert_eq!(joined, whole, "two guides are the guide of both");
+
+    // What is short is told with what was on before it.
+    let least = json!({"guide": {"minProgrammeSeconds": 61}});
+    success(send(&server, Method::PATCH, &target, &least).await, 200).await;
+    let fewer = epg(&server, day).await;
+    assert!(fewer.len() < whole.len() && fewer.iter().all(|entry| entry["title"] != "3"));
+    assert!(fewer.iter().map(span).zip(fewer.iter().skip(1).map(span)).all(|(one, next)| one.1 == next.0));
+    success(send(&server, Method::PATCH, &target, &json!({"guide": {"minProgrammeSeconds": 0}})).await, 200).await;
 
     // An hour into the day, something else is to be aired.
     server.service.clock.advance(Duration::from_secs(1));

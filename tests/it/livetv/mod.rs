@@ -12,9 +12,12 @@ use crate::kit::{Server, film};
 mod air;
 mod blocks;
 mod channels;
+mod events;
 mod export;
 mod guide;
+mod output;
 mod play;
+mod seams;
 mod tuner;
 
 const CHANNELS: &str = "/api/livetv/channels";

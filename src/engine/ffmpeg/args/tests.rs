@@ -44,7 +44,7 @@ fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, gri
     lines.trim_start().to_owned()
 }
 
-const AAC: Option<AudioPlan> = Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 128 });
+const AAC: Option<AudioPlan> = Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 128, gain: None });
 
 fn frames() -> Grid {
     Grid::frames(FrameRate { num: 25, den: 1 }, 2.0, 60.0)
@@ -70,7 +70,13 @@ fn every_kind_of_run_has_its_golden_arguments() {
     insta::assert_snapshot!("audio_copied", golden(&plain(Container::Mp3), None, copied, &steps, 3));
     insta::assert_snapshot!(
         "audio_encoded_5_1",
-        golden(&plain(Container::Ac3), None, Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384 }), &steps, 3,)
+        golden(
+            &plain(Container::Ac3),
+            None,
+            Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain: None }),
+            &steps,
+            3,
+        )
     );
     let pq = Color { transfer: Some("smpte2084".into()), ..Color::default() };
     insta::assert_snapshot!(

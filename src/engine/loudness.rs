@@ -1,0 +1,80 @@
+//! How loud a sound is: integrated loudness (ITU-R BS.1770, EBU R 128), of excerpts.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
+use super::RunError;
+use super::ffmpeg::args::{OTHER_DEMUXERS, demuxer};
+use super::ffmpeg::spawn::{Inherited, Limits, spawn};
+use super::source::Source;
+use crate::domain::media::Media;
+
+/// Excerpts of an item, spread evenly, and how long each is, seconds. Of films they come within 1 LU of the whole as a
+/// rule, for a hundredth of the time.
+const EXCERPTS: u32 = 8;
+const EXCERPT_SECONDS: f64 = 12.0;
+
+/// What is shorter is heard whole, seconds.
+const WHOLE_SECONDS: f64 = 120.0;
+
+/// Longest wait for it.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Below it there is nothing to hear: what the meter shows of silence, LUFS.
+const SILENT: f64 = -69.0;
+
+/// The loudness of an audio stream, LUFS; None of silence.
+///
+/// # Errors
+/// `Decode` with what ffmpeg said; `Stalled`.
+pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream: u32) -> Result<Option<f64>, RunError> {
+    let args = arguments(media, stream, &source.proc_path());
+    let started = spawn(ffmpeg, args, vec![source.clone() as Inherited], Limits::PROBE).await;
+    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+    let mut text = Vec::new();
+    let work = async {
+        let read = (&mut child.stdout).take(MOST_BYTES).read_to_end(&mut text).await;
+        (read, child.wait().await)
+    };
+    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
+    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    let text = String::from_utf8_lossy(&text);
+    let said = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
+    match said {
+        Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENT)),
+        None => Err(RunError::Decode(exit.stderr.last().cloned().unwrap_or_else(|| "no loudness was told".into()))),
+    }
+}
+
+fn arguments(media: &Media, stream: u32, input: &str) -> Vec<String> {
+    let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
+    let whole = media.duration_seconds.filter(|duration| *duration > WHOLE_SECONDS);
+    let starts: Vec<Option<f64>> = match whole {
+        None => vec![None],
+        Some(whole) => {
+            (0..EXCERPTS).map(|n| Some((whole - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()
+        }
+    };
+    for start in &starts {
+        if let Some(start) = start {
+            args.extend(["-ss".into(), format!("{start:.3}"), "-t".into(), format!("{EXCERPT_SECONDS}")]);
+        }
+        args.extend(["-protocol_whitelist".into(), "file".into()]);
+        match demuxer(media.container) {
+            Some(name) => args.extend(["-f".into(), name.into()]),
+            None => args.extend(["-format_whitelist".into(), OTHER_DEMUXERS.into()]),
+        }
+        args.extend(["-i".into(), format!("file:{input}")]);
+    }
+    let parts: String = (0..starts.len()).map(|n| format!("[{n}:{stream}]")).collect();
+    let meter = "ebur128=metadata=1:framelog=verbose,ametadata=mode=print:key=lavfi.r128.I:file=-";
+    let graph = format!("{parts}concat=n={}:v=0:a=1,{meter}[heard]", starts.len());
+    args.extend(["-filter_complex".into(), graph, "-map".into(), "[heard]".into()]);
+    args.extend("-f null /dev/null".split(' ').map(str::to_owned));
+    args
+}

@@ -1,0 +1,79 @@
+//! How loud what the library holds is: measured once, when it is first aired at a level, and remembered by content.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+
+use crate::domain::media::Media;
+use crate::engine::loudness;
+use crate::engine::source::Source;
+use crate::service::Service;
+use crate::store::Tree;
+
+/// Answers kept in memory; the others are on the disk.
+const REMEMBERED: usize = 4096;
+
+/// The most a sound is made louder or softer, tenths of a decibel.
+const MOST_GAIN: f64 = 200.0;
+const LEAST_GAIN: f64 = -400.0;
+
+/// What was measured, LUFS; None for silence.
+pub struct Loudness {
+    known: Mutex<HashMap<String, Option<f64>>>,
+    /// One at a time: each takes a core for a second or two.
+    place: Semaphore,
+}
+
+impl Default for Loudness {
+    fn default() -> Self {
+        Self { known: Mutex::default(), place: Semaphore::new(1) }
+    }
+}
+
+impl Service {
+    /// The gain that brings a sound to a level (LUFS), tenths of a decibel; None where it has none, or cannot be measured.
+    pub async fn gain(&self, source: &Arc<Source>, media: &Media, stream: u32, level: i16) -> Option<i16> {
+        let name = source.fingerprint().ok()?;
+        let loudness = self.loudness_of(&format!("{name}/{stream}"), source, media, stream).await?;
+        Some(((f64::from(level) - loudness) * 10.0).round().clamp(LEAST_GAIN, MOST_GAIN) as i16)
+    }
+
+    async fn loudness_of(&self, key: &str, source: &Arc<Source>, media: &Media, stream: u32) -> Option<f64> {
+        if let Some(known) = self.known_loudness(key) {
+            return known;
+        }
+        let _place = self.loudness.place.acquire().await.ok()?;
+        // Whoever was before may have measured the same.
+        if let Some(known) = self.known_loudness(key) {
+            return known;
+        }
+        let (store, wanted) = (self.store.clone(), key.to_owned());
+        let kept = tokio::task::spawn_blocking(move || store.get::<Option<f64>>(Tree::Loudness, &wanted)).await;
+        // A record that cannot be read is measured again, like one that was never kept.
+        let measured = match kept {
+            Ok(Ok(Some(kept))) => kept,
+            _ => {
+                let measured = loudness::measure(&self.config.ffmpeg, source, media, stream).await;
+                let measured = measured.inspect_err(|fault| {
+                    tracing::warn!(media.path = source.path, %fault, "how loud it is cannot be measured");
+                });
+                let measured = measured.ok()?;
+                if let Err(fault) = self.store.put(Tree::Loudness, key, &measured).await {
+                    tracing::warn!(%fault, "a loudness could not be kept");
+                }
+                measured
+            }
+        };
+        let mut known = self.loudness.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(key.to_owned(), measured);
+        measured
+    }
+
+    fn known_loudness(&self, key: &str) -> Option<Option<f64>> {
+        self.loudness.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    }
+}

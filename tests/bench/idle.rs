@@ -1,0 +1,100 @@
+//! What a thousand channels cost while nobody watches: memory of each, and processor time.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use hearthcast::config::Config;
+use hearthcast::domain::channel::Ask;
+use hearthcast::domain::library::Root;
+use hearthcast::service::Service;
+use hearthcast::service::channels::Change;
+use jiff::Timestamp;
+
+use crate::program::Program;
+
+const CHANNELS: u32 = 1000;
+/// Films of each channel: a folder of twenty, the same for all, and of its own titles.
+const FILMS: usize = 20;
+const WATCHED: Duration = Duration::from_secs(20);
+
+pub fn run() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    println!("\n# {CHANNELS} channels of {FILMS} films each, nobody watching");
+    runtime.block_on(measure());
+}
+
+async fn measure() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let films: Vec<PathBuf> = (0..FILMS).map(|n| folder.path().join(format!("Film {n}.mp4"))).collect();
+    let made = std::process::Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=120", "-g", "50"])
+        .args(["-c:v", "libx264", "-preset", "ultrafast"])
+        .arg(&films[0])
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+    for film in &films[1..] {
+        std::fs::copy(&films[0], film).expect("a copy");
+    }
+    let mut program = Program::start(&[folder.path()], &[]).await;
+    program.kill();
+    let mut before = 0;
+    for count in [1, CHANNELS] {
+        add(&program, folder.path().to_path_buf(), count).await;
+        program.restart().await;
+        answer(&program).await;
+        let memory = settled(&program).await;
+        if count == 1 {
+            before = memory;
+            program.kill();
+            continue;
+        }
+        let each = (memory.saturating_sub(before)) * 1024 / u64::from(CHANNELS);
+        println!("memory: {memory} KiB, {before} KiB with one channel: {each} bytes each");
+        let (ticks, began) = (processor(&program), Instant::now());
+        tokio::time::sleep(WATCHED).await;
+        let spent = (processor(&program) - ticks) as f64 / 100.0 / began.elapsed().as_secs_f64();
+        println!("processor: {:.2} % of one core; children: {:?}", spent * 100.0, program.children());
+    }
+}
+
+/// Puts channels into the state of a program that does not run.
+async fn add(program: &Program, folder: PathBuf, count: u32) {
+    let mut config = Config::new(program.state(), folder.join("cache"));
+    config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
+    let service = Service::open(config).expect("the service opens");
+    for n in 0..count {
+        let ask = Ask { path: folder.to_string_lossy().into_owned(), recursive: false, title: None, weight: 1 };
+        let change = Change {
+            name: Some(format!("Channel {n}")),
+            start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
+            asks: Some(vec![ask]),
+            ..Change::default()
+        };
+        service.add_channel(change).await.expect("a channel");
+    }
+}
+
+async fn answer(program: &Program) {
+    let answer = program.get("/api/health").send().await.expect("an answer");
+    assert_eq!(answer.status(), 200);
+}
+
+/// Resident memory once it stays what it is.
+async fn settled(program: &Program) -> u64 {
+    let mut last = 0;
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let now = program.memory_kib();
+        if now.abs_diff(last) < 64 {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// Processor time so far, hundredths of a second.
+fn processor(program: &Program) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.pid())).expect("it runs");
+    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+    fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")
+}

@@ -1,0 +1,220 @@
+//! Where programmes meet: every picture and every sound stands where the guide and its own file say. The long forms
+//! (`HEARTHCAST_LONG=1`) are of 200 programmes, and of every hour of a day.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use hearthcast::domain::mpegts::{WRAP, unwrap};
+use jiff::Timestamp;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::play::{fetch, list};
+use super::{add, get, span};
+use crate::kit::{self, Server, film, play};
+
+fn is_long() -> bool {
+    std::env::var_os("HEARTHCAST_LONG").is_some_and(|long| !long.is_empty())
+}
+
+/// The list of a stretch of the past, and where it leads.
+async fn stretch(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> (String, String, String) {
+    let target = format!("/api/livetv/watch/{id}?at={from}&end={to}&wait=15");
+    let answer = server.get(&target).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "the way leads to a list");
+    let url = answer.url().clone();
+    let (text, base) = list(server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
+    assert!(text.contains("#EXT-X-ENDLIST"), "{text}");
+    (text, base, url.to_string())
+}
+
+/// Programmes by the guide: start and end in ms, and what is on.
+async fn programmes(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> Vec<(i64, i64, String)> {
+    let guide = get(server, &format!("/api/livetv/epg?channelId={id}&from={from}&to={to}")).await;
+    let entry = |entry: &Value| {
+        let (start, end) = span(entry);
+        (start, end, entry["title"].as_str().unwrap().to_owned())
+    };
+    guide["entries"].as_array().unwrap().iter().map(entry).collect()
+}
+
+/// What ffmpeg makes of a file, raw.
+async fn raw(path: &Path, args: &str) -> Vec<u8> {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(args.split(' ')).kill_on_drop(true);
+    command.output().await.expect("ffmpeg runs").stdout
+}
+
+/// Pictures at a rate with one white one each second, beside a beep.
+fn film(path: &Path, rate: f64, fraction: &str, seconds: f64, more: &str) {
+    let picture = format!(
+        "testsrc2=s=320x180:r={fraction}:d={seconds},drawbox=c=white:t=fill:enable='lt(mod(t\\,1)\\,{})'",
+        0.9 / rate
+    );
+    let beep = "0.6*sin(2*PI*1000*t)*lt(mod(t\\,1)\\,0.1)";
+    let sound = format!("aevalsrc='{beep}|{beep}':s=48000:d={seconds}");
+    film::make(path, &["-f lavfi -i", &picture, "-f lavfi -i", &sound, more]);
+}
+
+const X264: &str = "-c:v libx264 -preset ultrafast";
+
+/// Films that have nothing in common; their rates by name.
+fn mixed(folder: &Path) -> BTreeMap<String, f64> {
+    let (film_rate, tv_rate) = (24_000.0 / 1001.0, 30_000.0 / 1001.0);
+    let kinds = [
+        ("0 copied.mp4", 25.0, "25", format!("{X264} -bf 2 -g 25 -c:a aac")),
+        ("1 late picture.mkv", 25.0, "25", format!("{X264} -profile:v baseline -g 25 -c:a aac -ar 44100")),
+        ("2 film.mp4", film_rate, "24000/1001", format!("{X264} -bf 2 -g 24 -c:a aac")),
+        ("3 silent.mp4", 25.0, "25", format!("{X264} -g 50 -an")),
+        ("4 other codec.webm", 25.0, "25", "-c:v libvpx -deadline realtime -c:a libopus".to_owned()),
+        ("5 other rate.mkv", tv_rate, "30000/1001", "-c:v mpeg4 -q:v 4 -c:a ac3 -ac 1".to_owned()),
+        ("6 reordered.mkv", 25.0, "25", format!("{X264} -bf 3 -b-pyramid strict -g 25 -c:a aac")),
+        ("7 stream.ts", 25.0, "25", format!("{X264} -g 25 -c:a mp2")),
+        ("8 quick.mp4", 50.0, "50", format!("{X264} -s 640x360 -g 50 -c:a aac -ar 44100")),
+        ("9 old.avi", 25.0, "25", "-c:v mpeg4 -q:v 4 -c:a mp3".to_owned()),
+    ];
+    let mut rates = BTreeMap::new();
+    for (n, (name, rate, fraction, more)) in kinds.iter().enumerate() {
+        film(&folder.join(name), *rate, fraction, 2.7 + 0.13 * n as f64, more);
+        rates.insert(name.rsplit_once('.').unwrap().0.to_owned(), *rate);
+    }
+    rates
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn picture_and_sound_step_evenly_over_every_boundary() {
+    let folder = tempfile::tempdir().unwrap();
+    let rates = mixed(folder.path());
+    let boundaries = if is_long() { 200 } else { 11 };
+    let server = kit::server(&[folder.path()]).await;
+    let ago = Duration::from_secs_f64(f64::from(boundaries) * 3.5 + 30.0);
+    let start = Timestamp::now() - ago;
+    let made = add(
+        &server,
+        &json!({"name": "Seams", "scheduleMode": "sequential", "startAt": start.to_string(), "items": [{"path": folder.path()}]}),
+    )
+    .await;
+    let known = programmes(&server, &made["id"], start, Timestamp::now()).await;
+    let (from, to) = (known[0].0, known[boundaries as usize].1 - 500);
+    let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+    let (text, base, url) = stretch(&server, &made["id"], at(from), at(to)).await;
+
+    // As a player reads it, from list and segments.
+    let played = play::decode(Path::new(&url)).await;
+    let first = played.video[0].at;
+    let wall = |time: f64| from + ((time - first) * 1000.0).round() as i64;
+    let on = |ms: i64| known.iter().find(|(start, end, _)| (*start..*end).contains(&ms)).expect("something is on");
+    let mut met = 0;
+    for pair in played.video.windows(2) {
+        let (before, after) = (on(wall(pair[0].at) + 1), on(wall(pair[1].at) + 1));
+        met += i32::from(before.0 != after.0);
+        let (step, wanted) = (pair[1].at - pair[0].at, 1.0 / rates[&before.2]);
+        // Times of Matroska, and lengths of programmes, are whole milliseconds.
+        assert!((step - wanted).abs() < 0.0021, "the picture steps by {step} in {before:?}, at {}", wall(pair[0].at));
+    }
+    assert_eq!(met, boundaries);
+    for pair in played.audio.windows(2) {
+        let step = pair[1].at - pair[0].at;
+        assert!((step - 1024.0 / 48_000.0).abs() < 0.0025, "the sound steps by {step} at {}", wall(pair[0].at));
+    }
+
+    // Flashes and beeps, by the times of what was decoded.
+    let path = folder.path().join("aired.ts");
+    std::fs::write(&path, fetch(&server, &(text, base)).await).unwrap();
+    let times = play::decode(&path).await;
+    let pictures =
+        raw(&path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:16:flags=area,format=gray -f rawvideo -").await;
+    let bright = |frame: &[u8]| frame.iter().map(|&pixel| u32::from(pixel)).sum::<u32>() / 256 > 225;
+    let bright: Vec<bool> = pictures.chunks_exact(256).map(bright).collect();
+    assert_eq!(bright.len(), times.video.len());
+    let flashes: Vec<f64> = (0..bright.len()).filter(|&n| bright[n]).map(|n| times.video[n].at).collect();
+    let samples = raw(&path, "-map 0:a:0 -ac 1 -ar 48000 -f s16le -").await;
+    let (mut beeps, mut quiet) = (Vec::new(), 24_000);
+    for (n, pair) in samples.as_chunks::<2>().0.iter().enumerate() {
+        let loud = i16::from_le_bytes(*pair).unsigned_abs() > 4000;
+        if loud && quiet >= 9_600 {
+            beeps.push(times.audio[0].at + n as f64 / 48_000.0);
+        }
+        quiet = if loud { 0 } else { quiet + 1 };
+    }
+    assert!(
+        flashes.len() >= 2 * boundaries as usize && beeps.len() >= 2 * boundaries as usize,
+        "{flashes:?} {beeps:?}"
+    );
+    let mut worst = 0.0f64;
+    for beep in &beeps {
+        let off = flashes.iter().map(|flash| beep - flash).min_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap();
+        assert!(off.abs() < 0.04, "a beep at {beep} is {off} from its flash");
+        worst = worst.max(off.abs());
+    }
+    println!("{met} boundaries, {} pictures, sound at most {:.1} ms off", bright.len(), worst * 1000.0);
+}
+
+/// A film whose pictures say which film it is, and which of its pictures they are: sixteen bits, black or white.
+fn marked(path: &Path, number: u32, seconds: f64, more: &str) {
+    let mut picture = format!("color=c=black:s=320x180:r=25:d={seconds}");
+    for bit in 0..16 {
+        let x = bit * 20;
+        let on = match bit {
+            0..12 => format!("gt(mod(floor(n/{})\\,2)\\,0)", 1 << bit),
+            _ => u32::from(number >> (bit - 12) & 1 == 1).to_string(),
+        };
+        picture += &format!(",drawbox=x={x}:y=0:w=20:h=180:c=white:t=fill:enable='{on}'");
+    }
+    let sound = format!("sine=frequency=440:sample_rate=48000:duration={seconds}");
+    film::make(path, &["-f lavfi -i", &picture, "-f lavfi -i", &sound, more]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_day_every_picture_is_the_one_the_guide_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["0.mp4", "1.mkv", "2.avi", "3.mkv"];
+    let more = [
+        format!("{X264} -bf 2 -g 50 -c:a aac"),
+        format!("{X264} -g 25 -c:a aac -ar 44100"),
+        "-c:v mpeg4 -q:v 3 -c:a mp3".to_owned(),
+        "-c:v mpeg4 -q:v 3 -c:a ac3".to_owned(),
+    ];
+    for (n, (name, more)) in names.iter().zip(&more).enumerate() {
+        marked(&folder.path().join(name), n as u32, 5.3 + 1.17 * n as f64, more);
+    }
+    let server = kit::server(&[folder.path()]).await;
+    let made = add(&server, &json!({"name": "Marks", "seed": 5, "items": [{"path": folder.path()}]})).await;
+    let (rounds, step) = if is_long() { (24, 3600) } else { (1, 24 * 3600) };
+    let mut worst = 0;
+    for _ in 0..rounds {
+        server.service.clock.advance(Duration::from_secs(step));
+        let now = server.service.clock.now();
+        let from = now - Duration::from_secs(30);
+        let known = programmes(&server, &made["id"], from - Duration::from_secs(20), now).await;
+        let (text, base, _) = stretch(&server, &made["id"], from, now - Duration::from_secs(3)).await;
+        let path = folder.path().join("aired.ts");
+        std::fs::write(&path, fetch(&server, &(text, base)).await).unwrap();
+        let times = play::decode(&path).await;
+        let pictures =
+            raw(&path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:1:flags=area,format=gray -f rawvideo -").await;
+        let marks: Vec<(usize, i64)> = pictures
+            .chunks_exact(16)
+            .map(|columns| {
+                let value = (0..16).fold(0, |value, bit| value | usize::from(columns[bit] > 128) << bit);
+                (value >> 12, (value & 0xfff) as i64)
+            })
+            .collect();
+        assert!(marks.len() == times.video.len() && marks.len() > 20 * 25, "{} {}", marks.len(), times.video.len());
+        let mut begun = 0;
+        for ((film, frame), at) in marks.iter().zip(&times.video) {
+            let ticks = unwrap(((at.at * 90_000.0).round() as i64).rem_euclid(WRAP), now.as_millisecond() * 90);
+            let on = known.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("something is on");
+            assert_eq!(&film.to_string(), &on.2, "at {} of {on:?}", ticks / 90);
+            let off = (ticks - (on.0 * 90 + frame * 3600)).abs() / 90;
+            assert!(off <= 40, "picture {frame} of {on:?} is {off} ms off");
+            worst = worst.max(off);
+            begun += i32::from(*frame == 0);
+        }
+        assert!(begun >= 2, "programmes begin in it");
+    }
+    assert_eq!(server.ask(Method::GET, "/api/health").send().await.unwrap().status(), 200);
+    println!("{rounds} stretches, {worst} ms off at most");
+}

@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::http;
-use crate::service::{Service, onair, watching};
+use crate::service::{Service, onair, recordings, watching};
 
 /// How long, once the server was told to stop, answers under way may take to end, sessions to stop, and what is left to be
 /// written. Together with the runtime's own end (2 s, `cli::serve`) below the 10 s of contract section 17.
@@ -58,6 +58,7 @@ pub async fn run_on(
     if service.channels.all().iter().any(|channel| channel.face.always_on) {
         onair::wake(&service);
     }
+    recordings::wake(&service);
     let tidy = tokio::spawn(tidy(service.clone()));
     println!("listening on http://{address}");
     welcome(&service, address, code.as_deref());
@@ -79,8 +80,11 @@ pub async fn run_on(
         served = http::serve::serve(service.clone(), listener, stop) => served?,
         () = overdue => tracing::info!("answers that did not end in time are cut"),
     }
-    if tokio::time::timeout(END, service.sessions.shutdown()).await.is_err() {
-        tracing::warn!("sessions did not stop within {} s", END.as_secs());
+    if tokio::time::timeout(END, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
+        .await
+        .is_err()
+    {
+        tracing::warn!("sessions and recordings did not stop within {} s", END.as_secs());
     }
     tidy.abort();
     match tokio::time::timeout(FLUSH, service.accounts.flush()).await {

@@ -19,6 +19,9 @@ pub struct Config {
     /// Where segments may spill.
     pub cache: PathBuf,
     pub roots: Vec<Root>,
+    /// The folder recordings are written to; none are made where there is none. A library root of its own where it lies in
+    /// no other.
+    pub recordings: Option<PathBuf>,
     pub backend: Backend,
     pub limits: Limits,
     /// Length segments aim at, seconds, 1 to 6; one value for the whole library.
@@ -126,6 +129,7 @@ impl Config {
             state,
             cache,
             roots: Vec::new(),
+            recordings: None,
             backend: Backend::Auto,
             limits: Limits::default(),
             segment_seconds: 2.0,
@@ -136,6 +140,19 @@ impl Config {
             admin: None,
             hdhomerun: false,
         }
+    }
+
+    /// All library roots: those that were named, and the folder of recordings.
+    pub fn library_roots(&self) -> Vec<Root> {
+        let mut roots = self.roots.clone();
+        if let Some(path) = &self.recordings
+            && !roots.iter().any(|root| path.starts_with(&root.path))
+        {
+            let names = std::iter::once("recordings".to_owned()).chain((2..).map(|n| format!("recordings-{n}")));
+            let free = names.into_iter().find(|name| roots.iter().all(|root| root.id != *name));
+            roots.push(Root { id: free.expect("numbers do not end"), path: path.clone() });
+        }
+        roots
     }
 
     /// Everything that is wrong with it, a sentence each.

@@ -14,8 +14,8 @@ impl Config {
     pub fn run(self) -> Outcome {
         let Self::Check(place) = self;
         let config = place.load()?;
-        let missing: Vec<String> = config
-            .roots
+        let roots = config.library_roots();
+        let missing: Vec<String> = roots
             .iter()
             .filter(|root| !root.path.is_dir())
             .map(|root| format!("root {} is not a folder", root.path.display()))
@@ -26,7 +26,7 @@ impl Config {
         println!("listen  {}", config.listen);
         println!("state   {}", config.state.display());
         println!("cache   {}", config.cache.display());
-        for root in &config.roots {
+        for root in &roots {
             println!("root    {} ({})", root.path.display(), root.id);
         }
         println!("ok");

@@ -92,7 +92,8 @@ fn roots(config: &Config) -> Vec<Finding> {
         },
         Err(cause) => Bad(format!("root {}: {cause}", path.display())),
     };
-    config.roots.iter().map(|root| look(&root.path)).collect()
+    let recordings = config.recordings.as_deref().map(|path| folder("recordings", path));
+    config.roots.iter().map(|root| look(&root.path)).chain(recordings).collect()
 }
 
 /// A folder that must be writable; it is made when it is not there yet, as the server would.

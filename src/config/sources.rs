@@ -37,6 +37,7 @@ struct Settings {
     cache: Option<PathBuf>,
     #[serde(default)]
     roots: Vec<RootSetting>,
+    recordings: Option<PathBuf>,
     #[serde(default)]
     backend: Backend,
     #[serde(default)]
@@ -61,10 +62,11 @@ enum RootSetting {
 }
 
 /// Settings that a variable may hold, and how its text is read.
-const VARIABLES: [(&str, Kind); 11] = [
+const VARIABLES: [(&str, Kind); 12] = [
     ("listen", Kind::Text),
     ("state", Kind::Text),
     ("cache", Kind::Text),
+    ("recordings", Kind::Text),
     ("backend", Kind::Text),
     ("public_base_url", Kind::Text),
     ("ffmpeg", Kind::Text),
@@ -189,6 +191,7 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     config.segment_seconds = settings.segment_seconds.unwrap_or(config.segment_seconds);
     config.backend = flags.backend.unwrap_or(settings.backend);
     config.roots = roots;
+    config.recordings = settings.recordings.as_deref().map(absolute).transpose()?;
     config.limits = settings.limits;
     config.allowed_origins = settings.allowed_origins;
     config.trusted_proxies = settings.trusted_proxies;

@@ -30,6 +30,7 @@ pub mod source;
 pub mod still;
 pub mod subtitles;
 mod tables;
+pub mod tape;
 pub mod versions;
 
 use packager::Package;

@@ -38,7 +38,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 }
 
 /// What happens, as it happens: `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`,
-/// `programme.changed`, and `resync` for a listener that missed something
+/// `programme.changed`, `recording.state`, and `resync` for a listener that missed something
 #[utoipa::path(get, path = "/api/events",
     params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` seen: what came after it is sent first")),
     responses(
@@ -128,6 +128,9 @@ fn text(event: &Event, run: &str) -> String {
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         What::Library { folders } => ("library.changed", json!({"folders": folders})),
+        What::Recording { id, title, state } => {
+            ("recording.state", json!({"id": id, "title": title, "state": state.as_str()}))
+        }
     };
     // JSON holds no line end, so a piece of data is one line.
     format!("id: {run}-{}\nevent: {name}\ndata: {data}\n\n", event.id)

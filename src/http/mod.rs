@@ -29,6 +29,7 @@ mod livetv;
 pub mod openapi;
 mod pieces;
 pub mod progress;
+mod recordings;
 pub mod reply;
 pub mod serve;
 mod subtitle;
@@ -57,6 +58,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         progress::endpoints(service),
         audiobook::endpoints(service),
         livetv::endpoints(service),
+        recordings::endpoints(service),
         events::endpoints(service),
         workers::endpoints(service),
         debug::endpoints(service),

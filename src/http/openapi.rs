@@ -14,8 +14,8 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::{
-    audiobook, auth, debug, events, file, health, info, library, livetv, progress, reply, subtitle, transcode, users,
-    workers,
+    audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, reply, subtitle,
+    transcode, users, workers,
 };
 use crate::domain::access::Access;
 use crate::error::{Code, Result};
@@ -41,7 +41,7 @@ const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/live
 const ADMIN: [&str; 4] = ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit"];
 
 /// What anybody signed in may look at, and only an admin may change.
-const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
+const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -107,6 +107,11 @@ const KEPT_BY_ADMINS: [&str; 1] = ["/api/livetv/channels"];
         progress::read,
         progress::reset,
         progress::save,
+        recordings::add,
+        recordings::recording,
+        recordings::recordings,
+        recordings::remove,
+        recordings::remove_series,
         subtitle::subtitle,
         transcode::index,
         transcode::list::sessions,

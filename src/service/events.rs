@@ -7,6 +7,7 @@ use tokio::sync::broadcast;
 
 use crate::domain::channel::Channel;
 use crate::domain::progress::Record;
+use crate::domain::recording::State as RecordingState;
 use crate::domain::schedule::Programme;
 use crate::service::onair::State;
 
@@ -41,6 +42,8 @@ pub enum What {
     Channel { id: u32, state: State, viewers: usize },
     /// An entry of a channel's guide began.
     Programme { channel: Arc<Channel>, entry: Programme },
+    /// A recording was scheduled, began or ended.
+    Recording { id: String, title: String, state: RecordingState },
 }
 
 /// Where events are told and heard.

@@ -22,6 +22,7 @@ pub mod planner;
 pub mod producers;
 pub mod progress;
 pub mod quarantine;
+pub mod recordings;
 pub mod rights;
 pub mod runs;
 pub mod sessions;
@@ -41,6 +42,7 @@ use media::Probes;
 use onair::OnAir;
 use progress::Progress;
 use quarantine::Quarantine;
+use recordings::Recordings;
 use rights::Audit;
 use sessions::Sessions;
 use subtitles::Subtitles;
@@ -69,6 +71,7 @@ pub struct Service {
     pub audit: Audit,
     pub onair: OnAir,
     pub loudness: Loudness,
+    pub recordings: Recordings,
 }
 
 impl Service {
@@ -77,7 +80,7 @@ impl Service {
     /// # Errors
     /// What cannot be opened, by name.
     pub fn open(config: Config) -> Result<Arc<Self>> {
-        let roots = Arc::new(Roots::open(config.roots.clone()).map_err(crate::error::Error::internal)?);
+        let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open(&config.state)?;
         let quarantine = Arc::new(Quarantine::open(config.state.join("reading"))?);
@@ -95,6 +98,7 @@ impl Service {
             audit: Audit::open(store.clone(), clock.clone())?,
             onair: OnAir::default(),
             loudness: Loudness::default(),
+            recordings: Recordings::open(store.clone(), &config, events.clone())?,
             events,
             media,
             store,

@@ -37,6 +37,8 @@ trees! {
     StreamTokens "stream-tokens" true,
     Sources "sources" true,
     Audit "audit" true,
+    Recordings "recordings" true,
+    RecordingRules "recording-rules" true,
 }
 
 impl Tree {

@@ -31,5 +31,7 @@ mod probe;
 mod program;
 /// What comes from elsewhere: by what right, read how, fetched from where.
 mod sources;
+/// Recordings: made, made again after a crash, kept and removed.
+mod recordings;
 /// Subtitles embedded and beside the item, as text.
 mod subtitles;

@@ -9,6 +9,7 @@ pub mod canonical;
 pub mod cut;
 pub mod packet;
 pub mod pes;
+pub mod shift;
 pub mod tables;
 pub mod write;
 

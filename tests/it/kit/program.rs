@@ -81,6 +81,14 @@ impl Program {
         self.client = reqwest::Client::new();
     }
 
+    /// The same with a limit on the size of every file it writes, bytes.
+    pub async fn restart_limited(&mut self, bytes: u64) {
+        self.kill();
+        self.launch.file_limit = Some(bytes);
+        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await;
+        self.client = reqwest::Client::new();
+    }
+
     /// Ends it without a word, as a power cut would.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

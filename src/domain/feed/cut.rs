@@ -1,0 +1,262 @@
+//! Cuts a stream without a plan: at the keyframes as they come.
+
+use super::super::mpegts::packet::{LEN, Packet, Packets};
+use super::super::mpegts::tables::Track;
+use super::super::mpegts::{pes, unwrap};
+
+/// How far the sound of a piece may come behind the picture that ends it, ticks.
+const PATIENCE: i64 = 90_000;
+
+/// A jump of the clock that no stream makes by itself, ticks: it is another one from there.
+const JUMP: i64 = 10 * 90_000;
+
+/// A piece of a stream: its packets on the fixed PIDs, and its span by the stream's own clock, ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub from: i64,
+    pub to: i64,
+    pub bytes: Vec<u8>,
+    /// The first of its stream: what is shown before its first keyframe cannot be decoded.
+    pub first: bool,
+}
+
+impl Piece {
+    /// Its packets without the pictures that are shown before its keyframe: they rest on what is not there.
+    pub fn decodable(self) -> Vec<u8> {
+        let (mut kept, mut drops) = (Vec::with_capacity(self.bytes.len()), false);
+        for bytes in self.bytes.as_chunks::<LEN>().0 {
+            let Some(packet) = Packet::new(bytes) else { continue };
+            let picture = Track::of_pid(packet.pid()) == Some(Track::Video);
+            if picture && packet.starts_unit() {
+                let pts = pes::parse(packet.payload()).and_then(|header| header.pts);
+                drops = pts.is_some_and(|pts| unwrap(pts, self.from) < self.from);
+            }
+            if !(picture && drops) {
+                kept.extend_from_slice(bytes);
+            }
+        }
+        kept
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CutError {
+    #[error("no keyframe for {0} s")]
+    NoKeyframe(i64),
+    #[error("a piece is larger than its budget")]
+    Budget,
+    #[error("its clock jumps")]
+    Jump,
+}
+
+/// How long pieces are to be, ticks, and how large at most, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub least: i64,
+    pub most: i64,
+    pub budget: usize,
+}
+
+/// Feed it bytes, take pieces.
+#[derive(Debug)]
+pub struct LiveCutter {
+    bounds: Bounds,
+    /// Cut by the picture, else by the sound.
+    video: bool,
+    packets: Packets,
+    open: Option<Open>,
+    /// The piece that is ended by `to`, and waits for its last sound.
+    closing: Option<Open>,
+    clock: Option<i64>,
+    /// Where the sound of the packet in progress goes.
+    sound_into_closing: bool,
+    first: bool,
+    failed: Option<CutError>,
+}
+
+#[derive(Debug)]
+struct Open {
+    from: i64,
+    bytes: Vec<u8>,
+}
+
+impl LiveCutter {
+    /// `video` says whether there is a picture.
+    pub fn new(video: bool, bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            video,
+            packets: Packets::default(),
+            open: None,
+            closing: None,
+            clock: None,
+            sound_into_closing: false,
+            first: true,
+            failed: None,
+        }
+    }
+
+    /// Takes bytes; gives the pieces they complete.
+    ///
+    /// # Errors
+    /// What makes it impossible to go on.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, CutError> {
+        let mut packets = std::mem::take(&mut self.packets);
+        let mut done = Vec::new();
+        packets.push(bytes, |packet| done.extend(self.take(packet)));
+        self.packets = packets;
+        self.failed.map_or(Ok(done), Err)
+    }
+
+    fn take(&mut self, bytes: &[u8; LEN]) -> Option<Piece> {
+        let packet = Packet::new(bytes)?;
+        let track = Track::of_pid(packet.pid())?;
+        let mut done = None;
+        if packet.starts_unit() {
+            let header = pes::parse(packet.payload())?;
+            let at = self.at(header.pts?);
+            let leads = track == if self.video { Track::Video } else { Track::Audio };
+            if leads {
+                done = self.lead(at, packet.random_access() || !self.video);
+            } else if let Some(to) = self.open.as_ref().map(|open| open.from) {
+                self.sound_into_closing = self.closing.is_some() && at < to;
+                if !self.sound_into_closing && self.closing.is_some() {
+                    done = self.close();
+                }
+            }
+        }
+        let into = match track {
+            Track::Audio if self.video && self.sound_into_closing => self.closing.as_mut().or(self.open.as_mut()),
+            _ => self.open.as_mut(),
+        };
+        if let Some(open) = into {
+            open.bytes.extend_from_slice(bytes);
+            if open.bytes.len() > self.bounds.budget {
+                self.failed.get_or_insert(CutError::Budget);
+            }
+        }
+        done
+    }
+
+    /// A unit of the track that decides.
+    fn lead(&mut self, at: i64, key: bool) -> Option<Piece> {
+        let mut done = None;
+        // Nothing more is waited for.
+        if self.closing.is_some() && self.open.as_ref().is_some_and(|open| at > open.from + PATIENCE) {
+            done = self.close();
+        }
+        match &self.open {
+            None if key => self.open = Some(Open { from: at, bytes: Vec::new() }),
+            Some(open) if key && at - open.from >= self.bounds.least => {
+                // Two at once would need a stream that sends no sound for a whole piece.
+                done = done.or_else(|| self.close());
+                self.closing = self.open.replace(Open { from: at, bytes: Vec::new() });
+            }
+            Some(open) if at - open.from > self.bounds.most => {
+                self.failed.get_or_insert(CutError::NoKeyframe(self.bounds.most / 90_000));
+            }
+            _ => {}
+        }
+        done
+    }
+
+    fn close(&mut self) -> Option<Piece> {
+        let closing = self.closing.take()?;
+        let to = self.open.as_ref()?.from;
+        self.sound_into_closing = false;
+        let first = std::mem::replace(&mut self.first, false);
+        Some(Piece { from: closing.from, to, bytes: closing.bytes, first })
+    }
+
+    /// A time of the stream's clock, which wraps.
+    fn at(&mut self, pts: i64) -> i64 {
+        let at = self.clock.map_or(pts, |near| unwrap(pts, near));
+        if self.clock.is_some_and(|clock| (at - clock).abs() > JUMP) {
+            self.failed.get_or_insert(CutError::Jump);
+        }
+        self.clock = Some(at);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::mpegts::WRAP;
+    use crate::domain::mpegts::write::{Unit, Writer};
+    use proptest::prelude::*;
+
+    const BOUNDS: Bounds = Bounds { least: 180_000, most: 540_000, budget: 1 << 20 };
+
+    /// Pictures at 25 a second from a time on, a keyframe each so many, with sound that comes a little later.
+    fn stream(seconds: i64, start: i64, every: i64) -> Vec<u8> {
+        let mut writer = Writer::new(Track::Video, 0);
+        let mut put = |track, pts, random_access| {
+            writer.put(&Unit { track, pts, dts: Some(pts), random_access, bytes: &[7; 400] });
+        };
+        for n in 0..seconds * 25 {
+            put(Track::Video, start + n * 3600, n % every == 0);
+            if n >= 5 {
+                put(Track::Audio, start + (n - 5) * 3600, true);
+            }
+        }
+        writer.finish(&[])
+    }
+
+    fn units(bytes: &[u8], track: Track) -> usize {
+        let packets = bytes.as_chunks::<LEN>().0.iter().filter_map(Packet::new);
+        packets.filter(|packet| packet.pid() == track.pid() && packet.starts_unit()).count()
+    }
+
+    #[test]
+    fn pieces_begin_at_keyframes_and_have_their_own_sound() {
+        for start in [0, WRAP - 200_000] {
+            let mut cutter = LiveCutter::new(true, BOUNDS);
+            let pieces = cutter.push(&stream(9, start, 25)).unwrap();
+            assert_eq!(pieces.len(), 4);
+            for (n, piece) in pieces.iter().enumerate() {
+                assert_eq!((piece.to - piece.from, piece.first), (180_000, n == 0));
+                assert_eq!((units(&piece.bytes, Track::Video), units(&piece.bytes, Track::Audio)), (50, 50), "{n}");
+            }
+            assert!(pieces.windows(2).all(|pair| pair[0].to == pair[1].from));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_said() {
+        let mut cutter = LiveCutter::new(true, BOUNDS);
+        assert_eq!(cutter.push(&stream(9, 0, 1000)), Err(CutError::NoKeyframe(6)));
+        let mut cutter = LiveCutter::new(true, Bounds { budget: 10_000, ..BOUNDS });
+        assert_eq!(cutter.push(&stream(3, 0, 25)), Err(CutError::Budget));
+        let mut cutter = LiveCutter::new(true, BOUNDS);
+        cutter.push(&stream(3, 0, 25)).unwrap();
+        assert_eq!(cutter.push(&stream(3, 90_000_000, 25)), Err(CutError::Jump));
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_comes_the_pieces_are_the_same(sizes in proptest::collection::vec(1usize..5000, 1..20)) {
+            let whole = stream(7, 1000, 25);
+            let want = LiveCutter::new(true, BOUNDS).push(&whole).unwrap();
+            let (mut cutter, mut got, mut at) = (LiveCutter::new(true, BOUNDS), Vec::new(), 0);
+            for size in sizes.iter().cycle() {
+                if at >= whole.len() {
+                    break;
+                }
+                let end = (at + size).min(whole.len());
+                got.extend(cutter.push(&whole[at..end]).unwrap());
+                at = end;
+            }
+            prop_assert_eq!(got, want);
+        }
+
+        #[test]
+        fn any_bytes_are_cut_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..3000), video: bool) {
+            let mut bytes = bytes;
+            for at in (0..bytes.len()).step_by(LEN) {
+                bytes[at] = 0x47;
+            }
+            let _ = LiveCutter::new(video, BOUNDS).push(&bytes);
+        }
+    }
+}

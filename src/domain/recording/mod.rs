@@ -1,0 +1,313 @@
+//! A recording: what of a channel is put into a file, and how far that is.
+
+use serde::{Deserialize, Serialize};
+
+mod name;
+mod rule;
+
+pub use name::place;
+pub use rule::{Airing, Rule};
+
+/// The longest a recording may be, ms, without what is added at both ends.
+pub const LONGEST_MS: i64 = 12 * 3_600_000;
+
+/// The most that is added at one end, ms.
+pub const MOST_PADDING_MS: i64 = 3_600_000;
+
+/// How a recording stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Scheduled,
+    Recording,
+    Complete,
+    Failed,
+    Cancelled,
+}
+
+/// What happens to a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Its time has come.
+    Begin,
+    /// All of it is in the file.
+    End,
+    Fail,
+    Cancel,
+}
+
+impl State {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Recording => "recording",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// What an event makes of it; None where it changes nothing: states go forward only.
+    pub fn on(self, event: Event) -> Option<Self> {
+        match (self, event) {
+            (Self::Scheduled, Event::Begin) => Some(Self::Recording),
+            (Self::Recording, Event::End) => Some(Self::Complete),
+            (Self::Scheduled | Self::Recording, Event::Fail) => Some(Self::Failed),
+            (Self::Scheduled | Self::Recording, Event::Cancel) => Some(Self::Cancelled),
+            _ => None,
+        }
+    }
+
+    /// Whether something is still to be done.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Scheduled | Self::Recording)
+    }
+}
+
+/// How long a recording is kept; None for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// The newest so many of a series.
+    pub count: Option<u32>,
+    /// Days behind its end.
+    pub days: Option<u32>,
+}
+
+/// What is recorded beside the programme, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Padding {
+    pub before_ms: i64,
+    pub after_ms: i64,
+}
+
+/// Why a recording failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// One of the codes of [`crate::error::Code`].
+    pub code: String,
+    pub message: String,
+    pub at_ms: i64,
+}
+
+/// How far the file is. What lies behind `bytes` in it was never promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    pub bytes: u64,
+    /// Ticks since 1970: the first instant that is recorded, which is the file's 0, and the one it is recorded through.
+    pub from: i64,
+    pub through: i64,
+    /// Ticks within that nothing is recorded of.
+    #[serde(default)]
+    pub missing: i64,
+}
+
+/// One recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    pub id: String,
+    pub channel_id: u32,
+    /// Who asked for it.
+    pub user_id: String,
+    pub title: String,
+    pub subtitle: Option<String>,
+    pub season: Option<u32>,
+    pub episode: Option<u32>,
+    /// The entry of the guide it was asked for by.
+    pub entry: Option<String>,
+    /// What is aired, as its channel knows it.
+    pub item: String,
+    /// The programme, unix ms, without padding.
+    pub start_ms: i64,
+    pub end_ms: i64,
+    pub padding: Padding,
+    /// The rule that asked for it.
+    pub rule: Option<String>,
+    pub keep: Keep,
+    pub state: State,
+    pub failure: Option<Failure>,
+    /// Path of its file, as it is asked for; None until it begins, and once the file is gone.
+    pub path: Option<String>,
+    pub written: Written,
+    pub created_ms: i64,
+    pub ended_ms: Option<i64>,
+}
+
+impl Recording {
+    /// First and last instant, padding included, unix ms.
+    pub fn span(&self) -> (i64, i64) {
+        (self.start_ms - self.padding.before_ms, self.end_ms + self.padding.after_ms)
+    }
+
+    /// Moves on by an event; false where that changes nothing.
+    pub fn on(&mut self, event: Event, now_ms: i64) -> bool {
+        let Some(next) = self.state.on(event) else { return false };
+        self.state = next;
+        if !next.is_open() {
+            self.ended_ms = Some(now_ms);
+        }
+        true
+    }
+
+    fn overlaps(&self, at_ms: i64) -> bool {
+        let (from, to) = self.span();
+        (from..to).contains(&at_ms)
+    }
+}
+
+/// Ids of the open recordings that stand in the way of one: at some instant of it, more channels are to be encoded than
+/// there are places. Recordings of one channel share what is made of it.
+pub fn conflicts<'a>(
+    of: &Recording,
+    all: impl Iterator<Item = &'a Recording> + Clone,
+    places: usize,
+    encodes: impl Fn(u32) -> bool,
+) -> Vec<&'a str> {
+    if !of.state.is_open() || !encodes(of.channel_id) {
+        return Vec::new();
+    }
+    let (from, to) = of.span();
+    let others: Vec<&Recording> = all
+        .filter(|other| other.state.is_open() && other.channel_id != of.channel_id)
+        .filter(|other| other.span().0 < to && other.span().1 > from)
+        .filter(|other| encodes(other.channel_id))
+        .collect();
+    // The crowd changes at starts only, as far as it grows.
+    let mut instants: Vec<i64> = others.iter().map(|other| other.span().0.max(from)).collect();
+    instants.push(from);
+    let mut found: Vec<&str> = Vec::new();
+    for at in instants {
+        let on: Vec<&&Recording> = others.iter().filter(|other| other.overlaps(at)).collect();
+        let mut channels: Vec<u32> = on.iter().map(|other| other.channel_id).collect();
+        channels.sort_unstable();
+        channels.dedup();
+        if channels.len() >= places {
+            found.extend(on.iter().map(|other| other.id.as_str()));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Ids of the recordings that nobody wants kept any longer: too old, or more of a series than were asked for.
+pub fn expired<'a>(all: impl Iterator<Item = &'a Recording> + Clone, now_ms: i64) -> Vec<String> {
+    const DAY_MS: i64 = 24 * 3_600_000;
+    let complete = all.filter(|recording| recording.state == State::Complete && recording.path.is_some());
+    let newer = |than: &Recording| {
+        let key = |recording: &Recording| (recording.start_ms, recording.id.clone());
+        complete.clone().filter(|other| other.rule == than.rule && key(other) > key(than)).count()
+    };
+    let too_old = |recording: &Recording| {
+        let ended = recording.ended_ms.unwrap_or(recording.end_ms);
+        recording.keep.days.is_some_and(|days| now_ms >= ended + i64::from(days) * DAY_MS)
+    };
+    let too_many = |recording: &Recording| {
+        recording.rule.is_some() && recording.keep.count.is_some_and(|count| newer(recording) >= count as usize)
+    };
+    let expired = complete.clone().filter(|recording| too_old(recording) || too_many(recording));
+    expired.map(|recording| recording.id.clone()).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn recording(id: &str, channel_id: u32, start_ms: i64, end_ms: i64) -> Recording {
+        Recording {
+            id: id.into(),
+            channel_id,
+            user_id: "u_1".into(),
+            title: "Show".into(),
+            subtitle: None,
+            season: None,
+            episode: None,
+            entry: None,
+            item: String::new(),
+            start_ms,
+            end_ms,
+            padding: Padding::default(),
+            rule: None,
+            keep: Keep::default(),
+            state: State::Scheduled,
+            failure: None,
+            path: None,
+            written: Written::default(),
+            created_ms: 0,
+            ended_ms: None,
+        }
+    }
+
+    #[test]
+    fn states_go_forward_only() {
+        use {Event as E, State as S};
+        let arrows = [
+            (S::Scheduled, E::Begin, S::Recording),
+            (S::Scheduled, E::Fail, S::Failed),
+            (S::Scheduled, E::Cancel, S::Cancelled),
+            (S::Recording, E::End, S::Complete),
+            (S::Recording, E::Fail, S::Failed),
+            (S::Recording, E::Cancel, S::Cancelled),
+        ];
+        for state in [S::Scheduled, S::Recording, S::Complete, S::Failed, S::Cancelled] {
+            for event in [E::Begin, E::End, E::Fail, E::Cancel] {
+                let arrow = arrows.iter().find(|(from, on, _)| (*from, *on) == (state, event));
+                assert_eq!(state.on(event), arrow.map(|(.., to)| *to), "{state:?} {event:?}");
+            }
+        }
+        let mut one = recording("a", 1, 0, 10);
+        assert!(one.on(E::Begin, 5) && one.ended_ms.is_none() && one.on(E::End, 10) && !one.on(E::Fail, 11));
+        assert_eq!((one.state, one.ended_ms), (S::Complete, Some(10)));
+    }
+
+    #[test]
+    fn who_stands_in_the_way_is_named() {
+        let all = [
+            recording("a", 1, 0, 100),
+            recording("b", 2, 50, 150),
+            recording("c", 3, 140, 200),
+            recording("same", 1, 0, 100),
+            recording("copied", 9, 0, 1000),
+            Recording { state: State::Cancelled, ..recording("gone", 4, 0, 1000) },
+        ];
+        let of = |n: usize, places| conflicts(&all[n], all.iter(), places, |channel| channel != 9);
+        assert_eq!(of(0, 1), ["b"]);
+        assert_eq!(of(1, 1), ["a", "c", "same"]);
+        assert_eq!(of(2, 1), ["b"]);
+        assert!((0..6).all(|n| of(n, 2).is_empty()));
+        assert!(of(4, 1).is_empty() && of(5, 1).is_empty());
+        // What is added at the ends counts.
+        let padded = [
+            recording("a", 1, 0, 100),
+            Recording { padding: Padding { before_ms: 1, after_ms: 0 }, ..recording("b", 2, 100, 200) },
+        ];
+        assert_eq!(conflicts(&padded[0], padded.iter(), 1, |_| true), ["b"]);
+    }
+
+    #[test]
+    fn what_is_kept_is_as_much_as_was_asked_for() {
+        let day = 24 * 3_600_000;
+        let done = |id: &str, start: i64, rule: Option<&str>, keep| Recording {
+            rule: rule.map(str::to_owned),
+            keep,
+            state: State::Complete,
+            path: Some(format!("/rec/{id}.ts")),
+            ended_ms: Some(start + 10),
+            ..recording(id, 1, start, start + 10)
+        };
+        let two = Keep { count: Some(2), days: None };
+        let old = Keep { count: None, days: Some(3) };
+        let all = [
+            done("1", 0, Some("r"), two),
+            done("2", day, Some("r"), two),
+            done("3", 2 * day, Some("r"), two),
+            done("other rule", 0, Some("q"), two),
+            done("alone", 0, None, two),
+            done("ever", 0, None, Keep::default()),
+            done("old", 0, None, old),
+            Recording { state: State::Recording, ..done("running", 0, Some("r"), old) },
+        ];
+        assert_eq!(expired(all.iter(), 2 * day), ["1"]);
+        assert_eq!(expired(all.iter(), 3 * day + 10), ["1", "old"]);
+    }
+}

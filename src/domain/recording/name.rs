@@ -1,0 +1,72 @@
+//! What a recording's file is called: a folder for its title, a name that says which one it is.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::Recording;
+
+/// Longest part of a path, bytes: file systems take 255, and a number may have to be added.
+const LONGEST: usize = 180;
+
+/// Folder and file name, in the local time of the channel, e.g. `Show` and `Show S01E02 The Door 2026-11-21 2015.ts`.
+pub fn place(recording: &Recording, zone: &str) -> (String, String) {
+    let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+    let at = Timestamp::from_millisecond(recording.start_ms).unwrap_or_default().to_zoned(zone);
+    let mut name = recording.title.clone();
+    if let (Some(season), Some(episode)) = (recording.season, recording.episode) {
+        name += &format!(" S{season:02}E{episode:02}");
+    }
+    if let Some(subtitle) = &recording.subtitle {
+        name += &format!(" {subtitle}");
+    }
+    let when = at.strftime("%Y-%m-%d %H%M").to_string();
+    (plain(&recording.title), format!("{} {when}.ts", plain(&name)))
+}
+
+/// A title as one part of a path: nothing that separates, hides, or that other systems refuse.
+fn plain(title: &str) -> String {
+    let kept = title.chars().map(|c| if c.is_control() || "/\\:*?\"<>|".contains(c) { ' ' } else { c });
+    let text: String = kept.collect();
+    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    while text.len() > LONGEST {
+        text.pop();
+    }
+    let text = text.trim_start_matches(['.', ' ']).trim_end_matches(['.', ' ']);
+    if text.is_empty() { "Recording".to_owned() } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::recording;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_say_what_and_when() {
+        let at = "2026-11-21T19:15:00Z".parse::<Timestamp>().unwrap().as_millisecond();
+        let one = Recording {
+            season: Some(1),
+            episode: Some(2),
+            subtitle: Some("The Door".into()),
+            ..recording("r", 1, at, at + 1)
+        };
+        let named = |folder: &str, file: &str| (folder.to_owned(), file.to_owned());
+        assert_eq!(place(&one, "Europe/Berlin"), named("Show", "Show S01E02 The Door 2026-11-21 2015.ts"));
+        // Leading dots are taken off: such names are hidden.
+        let hostile = Recording { title: "../../etc/\n\"x\"".into(), ..recording("r", 1, at, at + 1) };
+        assert_eq!(place(&hostile, "nowhere"), named("etc x", "etc x 2026-11-21 1915.ts"));
+        let empty = Recording { title: " /.. ".into(), ..recording("r", 1, at, at + 1) };
+        assert_eq!(place(&empty, "UTC").0, "Recording");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_title_is_it_makes_one_plain_part(title in "\\PC{0,300}", subtitle in "\\PC{0,300}") {
+            let one = Recording { title, subtitle: Some(subtitle), ..recording("r", 1, 0, 1) };
+            let (folder, file) = place(&one, "UTC");
+            for part in [&folder, &file] {
+                prop_assert!(!part.is_empty() && part.len() <= 200 && !part.contains('/') && !part.starts_with('.'));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A stream from elsewhere, made into what channels are made of: H.264 and AAC on the fixed PIDs.
+//!
+//! The child gets bytes through a pipe and opens nothing by itself: its only protocol is that pipe. Pictures are copied
+//! where every player takes them; sound is always encoded, so that it is the same whatever comes.
+
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::Sender;
+
+use super::spawn::{Child, Limits, spawn};
+use crate::domain::feed::shape::{Container, Shape};
+use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
+
+const READ_BYTES: usize = 64 << 10;
+
+/// What becomes of the picture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Picture {
+    Copy,
+    /// By this encoder, with a keyframe each so many seconds and so many lines at most.
+    Encode {
+        encoder: String,
+        seconds: f64,
+        lines: u32,
+    },
+}
+
+/// Where bytes go in.
+#[derive(Debug)]
+pub struct Inlet(Sender);
+
+/// Where a stream comes out.
+#[derive(Debug)]
+pub struct Outlet {
+    child: Child,
+    bytes: BytesMut,
+}
+
+/// Starts a child over a stream of this shape. Dropping the outlet ends it.
+///
+/// # Errors
+/// What starting it gave.
+pub async fn start(ffmpeg: &Path, shape: Shape, picture: &Picture) -> Result<(Inlet, Outlet)> {
+    let (reader, writer) = std::io::pipe()?;
+    let input = format!("pipe:{}", reader.as_raw_fd());
+    let child = spawn(ffmpeg, arguments(&input, shape, picture), vec![Arc::new(reader)], Limits::TRANSCODE).await?;
+    let inlet = Sender::from_owned_fd(OwnedFd::from(writer))?;
+    Ok((Inlet(inlet), Outlet { child, bytes: BytesMut::with_capacity(READ_BYTES) }))
+}
+
+impl Inlet {
+    /// Hands bytes over; waits while the child has enough.
+    ///
+    /// # Errors
+    /// When the child is gone.
+    pub async fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.write_all(bytes).await
+    }
+}
+
+impl Outlet {
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// Why there are no more, in the child's words.
+    pub async fn next(&mut self) -> Result<&[u8]> {
+        self.bytes.clear();
+        if self.child.stdout.read_buf(&mut self.bytes).await? > 0 {
+            return Ok(&self.bytes);
+        }
+        let exit = self.child.wait().await;
+        let said = exit.stderr.last().map_or("it said nothing", String::as_str);
+        Err(Error::other(format!("ffmpeg ended: {said}")))
+    }
+}
+
+fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
+    let mut args: Vec<String> = Vec::new();
+    let add = |args: &mut Vec<String>, words: &str| args.extend(words.split(' ').map(str::to_owned));
+    add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt+nobuffer");
+    // What there is, is known: it need not look long.
+    add(&mut args, "-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe -f");
+    add(&mut args, if shape.container == Container::Mp4 { "mov -i" } else { "mpegts -i" });
+    args.push(input.to_owned());
+    if shape.video.is_some() {
+        add(&mut args, "-map 0:v:0");
+        match picture {
+            Picture::Copy => add(&mut args, "-c:v copy"),
+            Picture::Encode { encoder, seconds, lines } => {
+                add(&mut args, "-pix_fmt yuv420p -c:v");
+                args.push(encoder.clone());
+                if encoder == "libx264" {
+                    add(&mut args, "-preset veryfast -profile:v high -sc_threshold 0");
+                }
+                add(&mut args, "-b:v 4000k -maxrate 6000k -bufsize 8000k -vf");
+                args.push(format!("yadif=deint=interlaced,scale=-2:'min({lines},trunc(ih/2)*2)'"));
+                add(&mut args, "-force_key_frames");
+                args.push(format!("expr:gte(t,n_forced*{seconds})"));
+            }
+        }
+    }
+    if shape.audio {
+        // Holes are filled and what overlaps is cut: sound never runs away from the picture.
+        add(&mut args, "-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
+    }
+    add(&mut args, "-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0 -pes_payload_size 0");
+    add(&mut args, "-flush_packets 1 -mpegts_pmt_start_pid");
+    args.push(PMT_PID.to_string());
+    let pids = [shape.video.map(|_| VIDEO_PID), Some(AUDIO_PID)];
+    for (n, pid) in pids.into_iter().flatten().enumerate() {
+        args.push("-streamid".to_owned());
+        args.push(format!("{n}:{pid}"));
+    }
+    add(&mut args, "-f mpegts pipe:1");
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::feed::shape::Video;
+
+    #[test]
+    fn nothing_but_the_pipe_can_be_opened() {
+        let shape = Shape { container: Container::MpegTs, video: Some(Video::Avc), audio: true };
+        let args = arguments("pipe:7", shape, &Picture::Copy).join(" ");
+        assert!(args.contains("-protocol_whitelist pipe -f mpegts -i pipe:7 -map 0:v:0 -c:v copy -map 0:a:0?"), "{args}");
+        assert!(args.contains("-streamid 0:65 -streamid 1:66") && args.ends_with("-f mpegts pipe:1"), "{args}");
+        let radio = arguments("pipe:7", Shape { video: None, ..shape }, &Picture::Copy).join(" ");
+        assert!(!radio.contains("0:v") && radio.contains("-streamid 0:66"), "{radio}");
+        let encode = Picture::Encode { encoder: "libx264".into(), seconds: 2.0, lines: 720 };
+        let encoded = arguments("pipe:7", shape, &encode).join(" ");
+        assert!(encoded.contains("expr:gte(t,n_forced*2)") && encoded.contains("min(720,"), "{encoded}");
+    }
+}

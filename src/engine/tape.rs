@@ -1,0 +1,217 @@
+//! Files that are recorded: made beneath one folder, appended to, and cut back to what was promised.
+//!
+//! All of it blocks on the file system. Folders are opened without following links, so that nothing is ever written or
+//! removed outside.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+
+/// Space left alone on the disk, bytes: the state may lie on the same one, and must be able to say what became of a
+/// recording.
+pub const RESERVE_BYTES: u64 = 96 << 20;
+
+/// Names tried for one file.
+const MOST_NAMES: usize = 1000;
+
+/// The folder recordings lie in.
+#[derive(Debug)]
+pub struct Shelf {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// A file that grows.
+#[derive(Debug)]
+pub struct Tape {
+    file: File,
+    len: u64,
+}
+
+impl Shelf {
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// When it is not there or no folder, by name.
+    pub fn open(path: &Path) -> Result<Self> {
+        #[allow(clippy::disallowed_methods, reason = "the folder the operator named")]
+        let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|cause| Error::other(format!("recordings folder {}: {cause}", path.display())))?;
+        Ok(Self { folder, path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that may still be written.
+    pub fn free_bytes(&self) -> u64 {
+        let stat = rustix::fs::fstatvfs(&self.folder);
+        stat.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize)).saturating_sub(RESERVE_BYTES)
+    }
+
+    /// Makes a new file `folder/name`, with a number in its name where that is taken; gives its path, too.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn record(&self, folder: &str, name: &str) -> Result<(Tape, PathBuf)> {
+        match rustix::fs::mkdirat(&self.folder, folder, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(cause) => return Err(cause.into()),
+        }
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "ts"));
+        for n in 1..=MOST_NAMES {
+            let name = if n == 1 { name.to_owned() } else { format!("{stem} ({n}).{extension}") };
+            let relative = Path::new(folder).join(name);
+            match self.open_beneath(&relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+                Ok(file) => return Ok((Tape { file, len: 0 }, self.path.join(relative))),
+                Err(cause) if cause.kind() == ErrorKind::AlreadyExists => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Err(Error::other(format!("{MOST_NAMES} recordings are called {name}")))
+    }
+
+    /// Opens a file again, cut back to its first `len` bytes.
+    ///
+    /// # Errors
+    /// What the file system says; `UnexpectedEof` when the file is shorter, `PermissionDenied` when it lies elsewhere.
+    pub fn resume(&self, path: &Path, len: u64) -> Result<Tape> {
+        let file = self.open_beneath(self.relative(path)?, OFlags::RDWR)?;
+        if file.metadata()?.len() < len {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        file.set_len(len)?;
+        Ok(Tape { file, len })
+    }
+
+    /// Removes a file, and its folder when that was the last in it; false when it was not there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove(&self, path: &Path) -> Result<bool> {
+        let relative = self.relative(path)?;
+        let (Some(folder), Some(name)) = (relative.parent(), relative.file_name()) else {
+            return Err(ErrorKind::PermissionDenied.into());
+        };
+        let opened = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let within = match self.at(opened, OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(within) => within,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(cause) => return Err(cause),
+        };
+        match rustix::fs::unlinkat(&within, name, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOENT) => return Ok(false),
+            Err(cause) => return Err(cause.into()),
+        }
+        if !folder.as_os_str().is_empty() {
+            // Fails while there are others, as it should.
+            let _ = rustix::fs::unlinkat(&self.folder, folder, AtFlags::REMOVEDIR);
+        }
+        Ok(true)
+    }
+
+    /// A path as it lies beneath the folder.
+    fn relative<'a>(&self, path: &'a Path) -> Result<&'a Path> {
+        path.strip_prefix(&self.path).map_err(|_| ErrorKind::PermissionDenied.into())
+    }
+
+    fn open_beneath(&self, relative: &Path, how: OFlags) -> Result<File> {
+        let file = File::from(self.at(relative, how | OFlags::NONBLOCK | OFlags::NOCTTY)?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    fn at(&self, relative: &Path, how: OFlags) -> Result<OwnedFd> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // The kernel takes a mode with CREATE only.
+        let mode = if how.contains(OFlags::CREATE) { Mode::from_raw_mode(0o644) } else { Mode::empty() };
+        #[allow(clippy::disallowed_methods, reason = "beneath the folder the operator named")]
+        let opened = rustix::fs::openat2(self.folder.as_fd(), relative, how | OFlags::CLOEXEC, mode, resolve);
+        Ok(opened?)
+    }
+}
+
+impl Tape {
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends all of it or nothing: what was written of it is taken back when it does not fit.
+    ///
+    /// # Errors
+    /// `StorageFull` and whatever else the file system says.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(cause) = self.file.write_all_at(bytes, self.len) {
+            let _ = self.file.set_len(self.len);
+            return Err(cause);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Returns once what was appended is on the disk.
+    ///
+    /// # Errors
+    /// What the file system says: then nobody knows how much of it is.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests read what they made")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_grows_is_cut_back_and_goes_away_with_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::open(folder.path()).unwrap();
+        let (mut tape, path) = shelf.record("Show", "One.ts").unwrap();
+        assert_eq!(path, folder.path().join("Show/One.ts"));
+        tape.append(b"first").unwrap();
+        tape.append(b" second").unwrap();
+        tape.sync().unwrap();
+        drop(tape);
+        let mut again = shelf.resume(&path, 5).unwrap();
+        assert_eq!((again.len(), again.is_empty()), (5, false));
+        again.append(b" third").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first third");
+        assert_eq!(shelf.resume(&path, 1000).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        let (_, other) = shelf.record("Show", "One.ts").unwrap();
+        assert_eq!(other, folder.path().join("Show/One (2).ts"));
+        assert!(shelf.remove(&path).unwrap() && !shelf.remove(&path).unwrap());
+        assert!(other.exists() && shelf.remove(&other).unwrap() && !other.parent().unwrap().exists());
+        assert!(!shelf.remove(&other).unwrap(), "its folder is gone");
+    }
+
+    #[test]
+    fn nothing_outside_is_touched() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = outside.path().join("a.ts");
+        std::fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(&victim, folder.path().join("file.ts")).unwrap();
+        let shelf = Shelf::open(folder.path()).unwrap();
+        assert!(shelf.record("link", "new.ts").is_err() && shelf.record("..", "new.ts").is_err());
+        for path in ["link/a.ts", "../a.ts", "file.ts"] {
+            assert!(shelf.resume(&folder.path().join(path), 0).is_err(), "{path}");
+        }
+        assert!(shelf.resume(&victim, 0).is_err() && shelf.remove(&victim).is_err());
+        assert!(shelf.remove(&folder.path().join("link/a.ts")).is_err());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+        assert!(Shelf::open(&folder.path().join("missing")).unwrap_err().to_string().contains("missing"));
+    }
+}

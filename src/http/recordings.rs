@@ -1,0 +1,179 @@
+//! `/api/livetv/recordings`: what is put into files (contract section 18).
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION};
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::call::Call;
+use super::endpoint::{Endpoint, delete, get, post};
+use super::reply;
+use crate::domain::access::{Access, Role};
+use crate::domain::recording::{Recording, State};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::recordings::Fate;
+
+mod request;
+mod view;
+
+use request::RecordingRequest;
+use view::{RecordingView, SeriesView};
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/livetv/recordings", Access::User).to(service, recordings),
+        post("/api/livetv/recordings", Access::Admin).to(service, add),
+        get("/api/livetv/recordings/{id}", Access::User).to(service, recording),
+        delete("/api/livetv/recordings/{id}", Access::Admin).to(service, remove),
+        delete("/api/livetv/recordings/series/{id}", Access::Admin).to(service, remove_series),
+    ]
+}
+
+/// Recordings, and the rules that make more of them.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingsAnswer {
+    recordings: Vec<RecordingView>,
+    series: Vec<SeriesView>,
+}
+
+/// One recording.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingAnswer {
+    recording: RecordingView,
+}
+
+/// What was made of a request.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingMade {
+    /// Null when a new series has nothing in the guide yet.
+    recording: Option<RecordingView>,
+    series: Option<SeriesView>,
+}
+
+/// A recording that was removed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingGone {
+    id: String,
+    /// False for one that was to come or under way: it is cancelled, and listed as that.
+    deleted: bool,
+    /// `cancelled`, or null when nothing is remembered of it any more.
+    state: Option<&'static str>,
+    #[serde(rename = "fileDeleted")]
+    file_deleted: bool,
+}
+
+/// A series that was removed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SeriesGone {
+    id: String,
+    deleted: bool,
+}
+
+/// All recordings, the latest first; to users their own
+#[utoipa::path(get, path = "/api/livetv/recordings",
+    params(
+        ("state" = Option<String>, Query, description = "Only those that are `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
+        ("channelId" = Option<u32>, Query, description = "Only those of this channel"),
+    ),
+    responses((status = 200, description = "With the rules that make more of them", body = RecordingsAnswer)))]
+pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = call.user()?;
+    let admin = user.role == Role::Admin;
+    let state = call.query("state")?.map(state).transpose()?;
+    let channel = call.query("channelId")?.map(|text| {
+        text.parse::<u32>().map_err(|_| Error::field("channelId", "must be a channel id"))
+    });
+    let channel = channel.transpose()?;
+    let listed = service.recordings.all().into_iter().filter(|one| {
+        (admin || one.user_id == user.user_id)
+            && state.is_none_or(|state| one.state == state)
+            && channel.is_none_or(|channel| one.channel_id == channel)
+    });
+    let recordings = listed.map(|one| RecordingView::new(&service, &one)).collect();
+    let rules = service.recordings.rules().into_iter().filter(|rule| admin || rule.user_id == user.user_id);
+    let series = rules.map(|rule| SeriesView::new(&rule)).collect();
+    Ok(reply::json(&RecordingsAnswer { recordings, series }))
+}
+
+/// One recording
+#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "How it stands", body = RecordingAnswer),
+        (status = 404, description = "`NOT_FOUND`: there is none, or it is somebody else's")))]
+pub(super) async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = call.user()?;
+    let found = service.recordings.get(&call.params[0])?;
+    if user.role != Role::Admin && found.user_id != user.user_id {
+        return Err(Error::new(Code::NotFound, "there is no such recording"));
+    }
+    Ok(reply::json(&RecordingAnswer { recording: RecordingView::new(&service, &found) }))
+}
+
+/// Record an entry of the guide, a span, or a series
+#[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest,
+    responses(
+        (status = 201, description = "Scheduled", body = RecordingMade),
+        (status = 400, description = "`VALIDATION_ERROR`"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
+        (status = 409, description = "`CONFLICT`: no folder for recordings is configured, or there are too many"),
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
+pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let user_id = call.user()?.user_id.clone();
+    let asked: RecordingRequest = call.json().await?;
+    let made = service.record(asked.checked(user_id)?).await?;
+    let location = made.recording.as_ref().map(|one| format!("/api/livetv/recordings/{}", one.id));
+    let view = |one: Recording| RecordingView::new(&service, &one);
+    let answer =
+        RecordingMade { recording: made.recording.map(view), series: made.rule.map(|rule| SeriesView::new(&rule)) };
+    let mut response = reply::json_with(StatusCode::CREATED, &answer);
+    if let Some(location) = location {
+        response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
+    }
+    Ok(response)
+}
+
+/// Cancel or remove a recording
+#[utoipa::path(delete, path = "/api/livetv/recordings/{id}",
+    params(
+        ("id" = String, Path, description = "As listed"),
+        ("file" = Option<String>, Query, description = "`keep` (when absent) or `delete`"),
+    ),
+    responses(
+        (status = 200, description = "One that was to come or under way is cancelled; any other is forgotten", body = RecordingGone),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
+    let fate = match call.query("file")? {
+        None | Some("keep") => Fate::Keep,
+        Some("delete") => Fate::Delete,
+        Some(_) => return Err(Error::field("file", "must be keep or delete")),
+    };
+    let id = call.params[0].clone();
+    let removed = service.recordings.remove(&id, fate, service.clock.now().as_millisecond()).await?;
+    Ok(reply::json(&RecordingGone {
+        id,
+        deleted: removed.state.is_none(),
+        state: removed.state.map(State::as_str),
+        file_deleted: removed.file_deleted,
+    }))
+}
+
+/// Remove a series; what it asked for and has not begun is cancelled
+#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "What was recorded stays", body = SeriesGone),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub(super) async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.params[0].clone();
+    service.recordings.remove_rule(&id, service.clock.now().as_millisecond()).await?;
+    Ok(reply::json(&SeriesGone { id, deleted: true }))
+}
+
+fn state(text: &str) -> Result<State> {
+    let all = [State::Scheduled, State::Recording, State::Complete, State::Failed, State::Cancelled];
+    let found = all.into_iter().find(|state| state.as_str() == text);
+    found.ok_or_else(|| Error::field("state", "must be scheduled, recording, complete, failed or cancelled"))
+}

@@ -1,0 +1,166 @@
+//! Recordings and series as they are sent.
+
+use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::domain::recording::{Keep, Padding, Recording, Rule};
+use crate::domain::time::{instant, round_ms, seconds};
+use crate::http::info::QUERY;
+use crate::service::Service;
+
+/// A recording.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Recording)]
+pub struct RecordingView {
+    id: String,
+    channel_id: u32,
+    /// Null when the channel is gone.
+    channel_name: Option<String>,
+    /// Who asked for it.
+    user_id: String,
+    title: String,
+    subtitle: Option<String>,
+    season: Option<u32>,
+    episode: Option<u32>,
+    entry_id: Option<String>,
+    /// The programme, without padding.
+    #[schema(format = DateTime)]
+    start: String,
+    #[schema(format = DateTime)]
+    end: String,
+    padding_seconds: PaddingView,
+    /// `scheduled`, `recording`, `complete`, `failed` or `cancelled`.
+    state: &'static str,
+    failure: Option<FailureView>,
+    /// Recordings that stand in its way: there are fewer places to encode than channels to be recorded at once.
+    conflicts: Vec<String>,
+    series_id: Option<String>,
+    keep: KeepView,
+    /// Its file; it can be played while it grows.
+    path: Option<String>,
+    direct_url: Option<String>,
+    /// What is known to be on the disk.
+    size_bytes: u64,
+    /// From the first picture to the last.
+    recorded_seconds: f64,
+    /// What lies before the end of the file and is not in it: the channel or the server was away.
+    missing_seconds: f64,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    ended_at: Option<String>,
+}
+
+/// What is recorded beside a programme.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Padding)]
+pub struct PaddingView {
+    before: f64,
+    after: f64,
+}
+
+/// Why a recording failed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RecordingFailure)]
+pub struct FailureView {
+    code: String,
+    message: String,
+    #[schema(format = DateTime)]
+    at: String,
+}
+
+/// How long recordings are kept; null for ever.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Keep)]
+pub struct KeepView {
+    count: Option<u32>,
+    days: Option<u32>,
+}
+
+/// What is recorded whenever it is on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RecordingSeries)]
+pub struct SeriesView {
+    id: String,
+    channel_id: u32,
+    user_id: String,
+    title: String,
+    new_only: bool,
+    padding_seconds: PaddingView,
+    keep: KeepView,
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+impl RecordingView {
+    pub fn new(service: &Service, of: &Recording) -> Self {
+        let direct = |path: &String| format!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY));
+        let failure = of.failure.as_ref();
+        Self {
+            id: of.id.clone(),
+            channel_id: of.channel_id,
+            channel_name: service.channels.get(of.channel_id).ok().map(|channel| channel.face.name.clone()),
+            user_id: of.user_id.clone(),
+            title: of.title.clone(),
+            subtitle: of.subtitle.clone(),
+            season: of.season,
+            episode: of.episode,
+            entry_id: of.entry.clone(),
+            start: at(of.start_ms),
+            end: at(of.end_ms),
+            padding_seconds: PaddingView::new(of.padding),
+            state: of.state.as_str(),
+            failure: failure.map(|failure| FailureView {
+                code: failure.code.clone(),
+                message: failure.message.clone(),
+                at: at(failure.at_ms),
+            }),
+            conflicts: service.recording_conflicts(of),
+            series_id: of.rule.clone(),
+            keep: KeepView::new(of.keep),
+            path: of.path.clone(),
+            direct_url: of.path.as_ref().map(direct),
+            size_bytes: of.written.bytes,
+            recorded_seconds: round_ms(seconds(of.written.through - of.written.from)),
+            missing_seconds: round_ms(seconds(of.written.missing)),
+            created_at: at(of.created_ms),
+            ended_at: of.ended_ms.map(at),
+        }
+    }
+}
+
+impl SeriesView {
+    pub fn new(rule: &Rule) -> Self {
+        Self {
+            id: rule.id.clone(),
+            channel_id: rule.channel_id,
+            user_id: rule.user_id.clone(),
+            title: rule.title.clone(),
+            new_only: rule.new_only,
+            padding_seconds: PaddingView::new(rule.padding),
+            keep: KeepView::new(rule.keep),
+            created_at: at(rule.created_ms),
+        }
+    }
+}
+
+impl PaddingView {
+    fn new(padding: Padding) -> Self {
+        let seconds = |ms: i64| ms as f64 / 1000.0;
+        Self { before: seconds(padding.before_ms), after: seconds(padding.after_ms) }
+    }
+}
+
+impl KeepView {
+    fn new(keep: Keep) -> Self {
+        Self { count: keep.count, days: keep.days }
+    }
+}
+
+fn at(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map(instant).unwrap_or_default()
+}

@@ -1,0 +1,76 @@
+//! What a channel's guide offers to be recorded.
+
+use crate::domain::channel::Channel;
+use crate::domain::guide::Entry;
+use crate::domain::live::CATCHUP_MS;
+use crate::domain::recording::Airing;
+use crate::domain::schedule::cut::Cut;
+use crate::service::Service;
+
+/// How far ahead entries may be asked for, ms.
+const AHEAD_MS: i64 = 14 * 24 * 3_600_000;
+
+/// Programmes of one guide that are looked at: a week of five minutes each.
+const MOST: usize = 2016;
+
+/// Programmes looked at to tell whether a channel is encoded.
+const LOOKED_AT: usize = 64;
+
+/// Programmes between two instants, filler left out.
+pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
+    let mut shown = channel.definition.shown_before(from_ms, to_ms);
+    let offered = channel.guide(from_ms, to_ms).filter(|entry| {
+        let programme = &entry.programme;
+        !channel.definition.is_filler(programme) && !channel.definition.is_slate(programme)
+    });
+    offered
+        .take(MOST)
+        .map(|entry| {
+            let new = shown.as_mut().is_some_and(|shown| shown.insert(entry.item.id));
+            airing(channel, &entry, new)
+        })
+        .collect()
+}
+
+/// The programme with this id in the guide.
+pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option<Airing> {
+    let (id, _) = entry.split_once('-')?;
+    if id.parse() != Ok(channel.id) {
+        return None;
+    }
+    let now_ms = service.clock.now().as_millisecond();
+    let found = channel.guide(now_ms - CATCHUP_MS, now_ms + AHEAD_MS).find(|found| id_of(channel, found) == entry);
+    found.map(|found| airing(channel, &found, false))
+}
+
+/// The programme that fills most of a span.
+pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<Airing> {
+    let shared = |entry: &Entry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
+    // The first of those that share as much: `max_by_key` would give the last.
+    let found = channel.guide(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
+    Some(airing(channel, &found, false))
+}
+
+/// Whether something that is on between two instants has to be encoded.
+pub(super) fn encodes(channel: &Channel, from_ms: i64, to_ms: i64) -> bool {
+    let mut on = channel.definition.programmes(from_ms, to_ms).take(LOOKED_AT);
+    on.any(|programme| matches!(channel.definition.item(&programme).cut, Cut::Frames(_)))
+}
+
+fn id_of(channel: &Channel, entry: &Entry) -> String {
+    format!("{}-{}", channel.id, entry.programme.ordinal)
+}
+
+fn airing(channel: &Channel, entry: &Entry, new: bool) -> Airing {
+    Airing {
+        entry: Some(id_of(channel, entry)),
+        title: entry.name.title.to_owned(),
+        subtitle: entry.name.subtitle.map(str::to_owned),
+        season: entry.name.season,
+        episode: entry.name.episode,
+        start_ms: entry.programme.start_ms,
+        end_ms: entry.programme.end_ms,
+        item: entry.item.path.clone(),
+        new,
+    }
+}

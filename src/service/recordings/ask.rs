@@ -1,0 +1,226 @@
+//! What is asked for, made into recordings and rules.
+
+use std::sync::Arc;
+
+use super::{MOST, MOST_RULES, Recordings, airings, lock, wake};
+use crate::domain::channel::Channel;
+use crate::domain::live::CATCHUP_MS;
+use crate::domain::recording::{Airing, Keep, LONGEST_MS, Padding, Recording, Rule, State, Written};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::accounts::random;
+use crate::store::Tree;
+
+/// How far ahead rules are applied, ms.
+const PLANNED_MS: i64 = 7 * 24 * 3_600_000;
+
+/// Recordings a rule makes at one go at most.
+const MOST_AT_ONCE: usize = 50;
+
+/// What is to be recorded once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// An entry of the guide.
+    Entry(String),
+    /// From an instant to another, unix ms.
+    Span(i64, i64),
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub channel_id: u32,
+    pub user_id: String,
+    pub wish: Option<Wish>,
+    pub padding: Padding,
+    /// Title of a series, and whether only what is new of it is wanted.
+    pub series: Option<(String, bool)>,
+    pub keep: Keep,
+}
+
+/// What was made of it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// What was asked for, or the first that a new rule found.
+    pub recording: Option<Recording>,
+    pub rule: Option<Rule>,
+}
+
+impl Service {
+    /// Schedules a recording, a series, or both.
+    ///
+    /// # Errors
+    /// `CHANNEL_NOT_FOUND`; `NOT_FOUND` for an entry that is not in the guide; `VALIDATION_ERROR`; `CONFLICT` where there
+    /// is no folder for recordings, or there are too many; `STORAGE_FULL`.
+    pub async fn record(self: &Arc<Self>, asked: Asked) -> Result<Made> {
+        let recordings = &self.recordings;
+        recordings.shelf()?;
+        let channel = self.channels.get(asked.channel_id)?;
+        self.may_record(&channel)?;
+        let airing = asked.wish.as_ref().map(|wish| self.wished(&channel, wish)).transpose()?;
+        let now_ms = self.clock.now().as_millisecond();
+        if let Some(airing) = &airing {
+            self.check_span(airing, &asked.padding, now_ms)?;
+        }
+        if recordings.all().len() >= MOST {
+            return Err(Error::new(Code::Conflict, format!("there are {MOST} recordings, no more fit")));
+        }
+        let mut rule = match &asked.series {
+            None => None,
+            Some(_) if recordings.rules().len() >= MOST_RULES => {
+                return Err(Error::new(Code::Conflict, format!("there are {MOST_RULES} series rules, no more fit")));
+            }
+            Some((title, new_only)) => Some(Rule {
+                id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
+                channel_id: channel.id,
+                user_id: asked.user_id.clone(),
+                title: title.clone(),
+                new_only: *new_only,
+                padding: asked.padding,
+                keep: asked.keep,
+                created_ms: now_ms,
+                seen: Vec::new(),
+            }),
+        };
+        let mut recording = None;
+        if let Some(airing) = &airing {
+            let of_rule = rule.as_ref().filter(|rule| rule.wants(&Airing { new: true, ..airing.clone() }));
+            let keep = Keep { count: asked.keep.count.filter(|_| of_rule.is_some()), ..asked.keep };
+            let one = Recording {
+                rule: of_rule.map(|rule| rule.id.clone()),
+                keep,
+                ..fresh(airing, channel.id, &asked.user_id, asked.padding, now_ms)
+            };
+            if one.rule.is_some()
+                && let Some(rule) = &mut rule
+            {
+                rule.remember(airing);
+            }
+            recording = Some(one);
+        }
+        {
+            let _editing = recordings.editing.lock().await;
+            if let Some(rule) = &rule {
+                recordings.put_rule(rule.clone()).await?;
+            }
+            if let Some(recording) = &recording {
+                recordings.put(recording.clone()).await?;
+            }
+        }
+        if let Some(rule) = &rule {
+            self.plan(&rule.id).await?;
+            let first = || recordings.all().into_iter().rev().find(|one| one.rule.as_deref() == Some(&rule.id));
+            recording = recording.or_else(first);
+        }
+        wake(self);
+        recordings.call.notify_one();
+        Ok(Made { recording, rule })
+    }
+
+    fn wished(&self, channel: &Channel, wish: &Wish) -> Result<Airing> {
+        match wish {
+            Wish::Entry(entry) => airings::named(self, channel, entry)
+                .ok_or_else(|| Error::new(Code::NotFound, "the guide of this channel has no such entry")),
+            Wish::Span(start_ms, end_ms) => {
+                let (start_ms, end_ms) = (*start_ms, *end_ms);
+                if end_ms <= start_ms {
+                    return Err(Error::field("end", "must be later than start"));
+                }
+                let on = airings::mostly(channel, start_ms, end_ms);
+                let on = on.filter(|on| on.start_ms < end_ms && on.end_ms > start_ms);
+                let title = on.as_ref().map_or_else(|| channel.face.name.clone(), |on| on.title.clone());
+                let (subtitle, season, episode) =
+                    on.map_or((None, None, None), |on| (on.subtitle, on.season, on.episode));
+                let item = format!("{start_ms}");
+                Ok(Airing { entry: None, title, subtitle, season, episode, start_ms, end_ms, item, new: false })
+            }
+        }
+    }
+
+    /// Whether a span can still be recorded.
+    fn check_span(&self, airing: &Airing, padding: &Padding, now_ms: i64) -> Result<()> {
+        if airing.end_ms - airing.start_ms > LONGEST_MS {
+            return Err(Error::field("end", format!("must not be more than {} h behind start", LONGEST_MS / 3_600_000)));
+        }
+        // What is past is made from the same segments, as long as they can still be made.
+        if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
+            return Err(Error::field("start", "is longer ago than is kept"));
+        }
+        Ok(())
+    }
+
+    /// Schedules what a rule wants of the guide, and takes back what is not on any more when it was to be.
+    pub(super) async fn plan(&self, id: &str) -> Result<()> {
+        let recordings = &self.recordings;
+        let _editing = recordings.editing.lock().await;
+        let Ok(mut rule) = recordings.rule(id) else { return Ok(()) };
+        let Ok(channel) = self.channels.get(rule.channel_id) else { return Ok(()) };
+        let now_ms = self.clock.now().as_millisecond();
+        let on = airings::between(self, &channel, now_ms, now_ms + PLANNED_MS);
+        let before = rule.clone();
+        for moved in recordings.stale(&rule, &on) {
+            rule.forget(moved.start_ms, &moved.item);
+            recordings.store.delete(Tree::Recordings, &moved.id).await?;
+            lock(&recordings.all).remove(&moved.id);
+        }
+        let mut fresh_ones = Vec::new();
+        for airing in on.iter().filter(|airing| airing.end_ms - airing.start_ms <= LONGEST_MS) {
+            if fresh_ones.len() >= MOST_AT_ONCE || recordings.all().len() + fresh_ones.len() >= MOST {
+                break;
+            }
+            if rule.wants(airing) {
+                rule.remember(airing);
+                let one = fresh(airing, channel.id, &rule.user_id, rule.padding, now_ms);
+                fresh_ones.push(Recording { rule: Some(rule.id.clone()), keep: rule.keep, ..one });
+            }
+        }
+        for one in fresh_ones {
+            recordings.put(one).await?;
+        }
+        if rule != before {
+            recordings.put_rule(rule).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Recordings {
+    /// Recordings of a rule that have not begun and are not on any more as they were to be.
+    fn stale(&self, rule: &Rule, on: &[Airing]) -> Vec<Recording> {
+        // What lies outside of what was looked at may be on still.
+        let (from, to) = on.first().zip(on.last()).map_or((0, 0), |(first, last)| (first.start_ms, last.end_ms));
+        let stands = |one: &Recording| {
+            !(from..to).contains(&one.start_ms)
+                || on.iter().any(|airing| {
+                    (airing.start_ms, airing.end_ms, &airing.title) == (one.start_ms, one.end_ms, &one.title)
+                })
+        };
+        let of_rule = |one: &Recording| one.rule.as_deref() == Some(&*rule.id) && one.state == State::Scheduled;
+        self.all().into_iter().filter(|one| of_rule(one) && !stands(one)).collect()
+    }
+}
+
+fn fresh(airing: &Airing, channel_id: u32, user_id: &str, padding: Padding, now_ms: i64) -> Recording {
+    Recording {
+        id: format!("rec_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
+        channel_id,
+        user_id: user_id.to_owned(),
+        title: airing.title.clone(),
+        subtitle: airing.subtitle.clone(),
+        season: airing.season,
+        episode: airing.episode,
+        entry: airing.entry.clone(),
+        item: airing.item.clone(),
+        start_ms: airing.start_ms,
+        end_ms: airing.end_ms,
+        padding,
+        rule: None,
+        keep: Keep::default(),
+        state: State::Scheduled,
+        failure: None,
+        path: None,
+        written: Written::default(),
+        created_ms: now_ms,
+        ended_ms: None,
+    }
+}

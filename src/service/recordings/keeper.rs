@@ -1,0 +1,112 @@
+//! The one task that begins recordings when their time comes, applies series rules, and removes what is old.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Fate, Running, lock, recorder};
+use crate::domain::recording::{self, Event, State};
+use crate::service::Service;
+
+/// The longest sleep: a clock may be set, and a computer may have slept.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How often rules are applied, unless a channel changes.
+const PLANNED: Duration = Duration::from_secs(600);
+
+/// Recordings under way at once at most; what comes later waits, and is made from what lies before.
+const MOST_AT_ONCE: usize = 16;
+
+/// Sees to it that the task runs. Must be called inside the runtime.
+pub fn wake(service: &Arc<Service>) {
+    let recordings = &service.recordings;
+    if recordings.shelf.is_none() || recordings.kept.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let call = recordings.call.clone();
+    let service = Arc::downgrade(service);
+    tokio::spawn(async move {
+        let mut planned: Option<(Instant, i64)> = None;
+        loop {
+            let Some(service) = service.upgrade() else { return };
+            if service.recordings.stopping.load(Ordering::SeqCst) {
+                return;
+            }
+            let changed = service.channels.changed_ms();
+            if planned.is_none_or(|(at, known)| known != changed || at.elapsed() >= PLANNED) {
+                apply(&service).await;
+                planned = Some((Instant::now(), changed));
+            }
+            service.recordings.save_late().await;
+            let pause = begin(&service).await;
+            drop(service);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = call.notified() => {}
+            }
+        }
+    });
+}
+
+/// Applies every rule, and removes what nobody wants kept.
+async fn apply(service: &Arc<Service>) {
+    for rule in service.recordings.rules() {
+        if let Err(fault) = service.plan(&rule.id).await {
+            tracing::warn!(rule.id = rule.id, %fault, "a series could not be scheduled");
+        }
+    }
+    let now_ms = service.clock.now().as_millisecond();
+    let expired = recording::expired(lock(&service.recordings.all).values(), now_ms);
+    for id in expired {
+        match service.recordings.remove(&id, Fate::Delete, now_ms).await {
+            Ok(_) => tracing::info!(recording.id = id, "a recording that was to be kept no longer is gone"),
+            Err(fault) => tracing::warn!(recording.id = id, %fault, "a recording could not be removed"),
+        }
+    }
+}
+
+/// Begins what is due, and what was under way when the server ended; how long until the next is.
+async fn begin(service: &Arc<Service>) -> Duration {
+    let recordings = &service.recordings;
+    let now_ms = service.clock.now().as_millisecond();
+    lock(&recordings.running).retain(|_, running| !running.task.is_finished());
+    let mut open: Vec<_> = recordings.all().into_iter().filter(|one| one.state.is_open()).collect();
+    open.sort_by_key(|one| (one.state == State::Scheduled, one.span().0));
+    let mut pause = LONGEST;
+    for one in open {
+        let early = one.span().0 - now_ms;
+        if let Ok(early @ 1..) = u64::try_from(early) {
+            pause = pause.min(Duration::from_millis(early));
+            continue;
+        }
+        if recordings.is_running(&one.id) {
+            continue;
+        }
+        if lock(&recordings.running).len() >= MOST_AT_ONCE {
+            pause = pause.min(Duration::from_secs(1));
+            break;
+        }
+        if one.state == State::Scheduled
+            && let Err(fault) = recordings.edit(&one.id, |one| one.on(Event::Begin, now_ms)).await
+        {
+            tracing::warn!(recording.id = one.id, %fault, "a recording could not be begun");
+            pause = pause.min(Duration::from_secs(5));
+            continue;
+        }
+        let (stop, stopped) = watch::channel(false);
+        let mut running = lock(&recordings.running);
+        if recordings.stopping.load(Ordering::SeqCst) {
+            break;
+        }
+        let (whole, id, call) = (service.clone(), one.id.clone(), recordings.call.clone());
+        let task = tokio::spawn(async move {
+            recorder::run(whole, id, stopped).await;
+            call.notify_one();
+        });
+        running.insert(one.id, Running { stop, task });
+    }
+    pause
+}

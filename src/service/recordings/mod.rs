@@ -1,0 +1,319 @@
+//! Recordings: kept in memory, on disk before anybody hears of a change, begun by one task that wakes for the next start.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::domain::recording::{self, Event, Failure, Recording, Rule, State};
+use crate::engine::tape::Shelf;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::events::{Events, What};
+use crate::store::{Store, Tree};
+
+mod airings;
+mod ask;
+mod keeper;
+mod recorder;
+mod reel;
+
+pub use ask::{Asked, Made, Wish};
+pub use keeper::wake;
+
+/// Recordings remembered at most, whatever became of them.
+const MOST: usize = 10_000;
+
+/// Series rules at most.
+const MOST_RULES: usize = 500;
+
+/// How long a recording that is told to stop may take.
+const STOP: Duration = Duration::from_secs(20);
+
+/// All recordings.
+pub struct Recordings {
+    store: Store,
+    events: Arc<Events>,
+    shelf: Option<Arc<Shelf>>,
+    all: Mutex<BTreeMap<String, Recording>>,
+    rules: Mutex<BTreeMap<String, Rule>>,
+    /// Recordings that memory knows better than the disk: it was full.
+    unsaved: Mutex<HashSet<String>>,
+    running: Mutex<HashMap<String, Running>>,
+    /// Held while one is changed.
+    editing: tokio::sync::Mutex<()>,
+    /// Whether the task that begins them runs, and what wakes it.
+    kept: AtomicBool,
+    call: Arc<Notify>,
+    /// True once the server stops.
+    stopping: AtomicBool,
+}
+
+/// A recording under way.
+struct Running {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    #[default]
+    Keep,
+    Delete,
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The state it is left in; None when nothing is remembered of it any more.
+    pub state: Option<State>,
+    pub file_deleted: bool,
+}
+
+impl Recordings {
+    /// Reads all recordings, and opens the folder they lie in.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a record that cannot be read, or a folder that is not there.
+    pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
+        let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
+        let rules = store.scan::<Rule>(Tree::RecordingRules)?.into_iter().collect();
+        let shelf = config.recordings.as_deref().map(Shelf::open).transpose().map_err(Error::internal)?;
+        Ok(Self {
+            store,
+            events,
+            shelf: shelf.map(Arc::new),
+            all: Mutex::new(all),
+            rules: Mutex::new(rules),
+            unsaved: Mutex::default(),
+            running: Mutex::default(),
+            editing: tokio::sync::Mutex::default(),
+            kept: AtomicBool::new(false),
+            call: Arc::default(),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// The folder recordings lie in.
+    ///
+    /// # Errors
+    /// `CONFLICT` when none is configured.
+    pub fn shelf(&self) -> Result<&Arc<Shelf>> {
+        self.shelf.as_ref().ok_or_else(|| {
+            Error::new(Code::Conflict, "no folder for recordings is configured: set `recordings` in the configuration")
+        })
+    }
+
+    /// All recordings, by their start, the latest first.
+    pub fn all(&self) -> Vec<Recording> {
+        let mut all: Vec<Recording> = lock(&self.all).values().cloned().collect();
+        all.sort_by(|a, b| (b.start_ms, &b.id).cmp(&(a.start_ms, &a.id)));
+        all
+    }
+
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn get(&self, id: &str) -> Result<Recording> {
+        lock(&self.all).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "there is no such recording"))
+    }
+
+    /// All series rules, by title.
+    pub fn rules(&self) -> Vec<Rule> {
+        let mut rules: Vec<Rule> = lock(&self.rules).values().cloned().collect();
+        rules.sort_by(|a, b| (&a.title, &a.id).cmp(&(&b.title, &b.id)));
+        rules
+    }
+
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn rule(&self, id: &str) -> Result<Rule> {
+        lock(&self.rules).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "there is no such series rule"))
+    }
+
+    /// Whether a recording is being made just now.
+    pub fn is_running(&self, id: &str) -> bool {
+        lock(&self.running).contains_key(id)
+    }
+
+    /// Removes a recording. One that is still to come or under way is cancelled, and remembered as that.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` when its file cannot be removed.
+    pub async fn remove(&self, id: &str, fate: Fate, now_ms: i64) -> Result<Removed> {
+        // Said first: whoever sees that nothing works on it must not begin again.
+        let mut cancelled = false;
+        let cancel = |one: &mut Recording| {
+            cancelled = one.on(Event::Cancel, now_ms);
+            cancelled
+        };
+        self.edit(id, cancel).await?;
+        self.stop(id).await;
+        let _editing = self.editing.lock().await;
+        let mut recording = self.get(id)?;
+        let mut file_deleted = false;
+        if fate == Fate::Delete
+            && let Some(path) = recording.path.take()
+        {
+            file_deleted = self.delete_file(&path).await?;
+            recording.written.bytes = 0;
+        }
+        if cancelled {
+            self.put(recording).await?;
+            return Ok(Removed { state: Some(State::Cancelled), file_deleted });
+        }
+        self.store.delete(Tree::Recordings, id).await?;
+        lock(&self.all).remove(id);
+        lock(&self.unsaved).remove(id);
+        Ok(Removed { state: None, file_deleted })
+    }
+
+    /// Removes a series rule; what it asked for and has not begun is cancelled.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `STORAGE_FULL`.
+    pub async fn remove_rule(&self, id: &str, now_ms: i64) -> Result<()> {
+        self.rule(id)?;
+        {
+            let _editing = self.editing.lock().await;
+            self.store.delete(Tree::RecordingRules, id).await?;
+            lock(&self.rules).remove(id);
+        }
+        let waits = |one: &Recording| one.rule.as_deref() == Some(id) && one.state == State::Scheduled;
+        for waiting in self.all().into_iter().filter(waits) {
+            self.edit(&waiting.id, |one| one.on(Event::Cancel, now_ms)).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is under way on a channel: nobody may record it any more. What is in the file stays.
+    pub async fn fail_channel(&self, channel_id: u32, fault: &Error, now_ms: i64) {
+        let of_it = |one: &Recording| one.channel_id == channel_id && one.state.is_open();
+        for open in self.all().into_iter().filter(of_it) {
+            self.settle(&open.id, Event::Fail, Some(fault), now_ms).await;
+            self.stop(&open.id).await;
+        }
+    }
+
+    /// Ends every recording that is under way as if the server had been killed, but with all of it on the disk.
+    pub async fn shutdown(&self) {
+        self.stopping.store(true, std::sync::atomic::Ordering::SeqCst);
+        let running: Vec<Running> = lock(&self.running).drain().map(|(_, running)| running).collect();
+        for one in &running {
+            let _ = one.stop.send(true);
+        }
+        for one in running {
+            let _ = one.task.await;
+        }
+    }
+
+    /// Tells a recording to stop, and waits until it did.
+    async fn stop(&self, id: &str) {
+        let running = lock(&self.running).remove(id);
+        if let Some(Running { stop, mut task }) = running {
+            let _ = stop.send(true);
+            if tokio::time::timeout(STOP, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+
+    async fn delete_file(&self, path: &str) -> Result<bool> {
+        let (shelf, path) = (self.shelf()?.clone(), path.to_owned());
+        let removed = tokio::task::spawn_blocking(move || shelf.remove(Path::new(&path)));
+        removed.await.map_err(Error::internal)?.map_err(Error::internal)
+    }
+
+    /// Changes a recording; `change` says whether it did.
+    async fn edit(&self, id: &str, change: impl FnOnce(&mut Recording) -> bool) -> Result<Recording> {
+        let _editing = self.editing.lock().await;
+        let mut recording = self.get(id)?;
+        if change(&mut recording) {
+            self.put(recording.clone()).await?;
+        }
+        Ok(recording)
+    }
+
+    async fn put(&self, recording: Recording) -> Result<()> {
+        self.store.put(Tree::Recordings, &recording.id, &recording).await?;
+        self.remember(recording);
+        Ok(())
+    }
+
+    async fn put_rule(&self, rule: Rule) -> Result<()> {
+        self.store.put(Tree::RecordingRules, &rule.id, &rule).await?;
+        lock(&self.rules).insert(rule.id.clone(), rule);
+        Ok(())
+    }
+
+    fn remember(&self, recording: Recording) {
+        let mut all = lock(&self.all);
+        let before = all.get(&recording.id).map(|before| before.state);
+        if before != Some(recording.state) {
+            self.events.tell(
+                Some(&recording.user_id),
+                What::Recording { id: recording.id.clone(), title: recording.title.clone(), state: recording.state },
+            );
+        }
+        lock(&self.unsaved).remove(&recording.id);
+        all.insert(recording.id.clone(), recording);
+    }
+
+    /// Says how a recording ended. Where that cannot be stored it is known all the same, and stored later.
+    async fn settle(&self, id: &str, event: Event, fault: Option<&Error>, now_ms: i64) {
+        let _editing = self.editing.lock().await;
+        let Ok(mut recording) = self.get(id) else { return };
+        if !recording.on(event, now_ms) {
+            return;
+        }
+        recording.failure = fault.map(|fault| Failure {
+            code: fault.code.as_str().to_owned(),
+            message: fault.message.clone(),
+            at_ms: now_ms,
+        });
+        match fault {
+            Some(fault) => tracing::warn!(recording.id = id, %fault, "a recording failed"),
+            None => tracing::info!(recording.id = id, bytes = recording.written.bytes, "a recording is complete"),
+        }
+        if let Err(full) = self.put(recording.clone()).await {
+            tracing::warn!(recording.id = id, %full, "how a recording ended could not be stored yet");
+            self.remember(recording);
+            lock(&self.unsaved).insert(id.to_owned());
+        }
+    }
+
+    /// Stores what could not be stored when it happened.
+    async fn save_late(&self) {
+        let late: Vec<String> = lock(&self.unsaved).iter().cloned().collect();
+        for id in late {
+            let _editing = self.editing.lock().await;
+            let Ok(recording) = self.get(&id) else { continue };
+            if self.put(recording).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Ids of the recordings that stand in the way of one: there are fewer places to encode than channels to be recorded.
+    pub fn recording_conflicts(&self, of: &Recording) -> Vec<String> {
+        let (from, to) = of.span();
+        let all = lock(&self.recordings.all);
+        let encodes = |id: u32| {
+            let Ok(channel) = self.channels.get(id) else { return false };
+            airings::encodes(&channel, from, to)
+        };
+        let found = recording::conflicts(of, all.values(), self.config.limits.concurrent_jobs, encodes);
+        found.into_iter().map(str::to_owned).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,246 @@
+//! A recording under way: piece after piece is appended to its file, and now and then it is noted how far that is.
+//!
+//! What is noted is on the disk. After a crash the file is cut back to it and goes on from there, so that nothing is in it
+//! twice and nothing is missing that can still be made.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::reel::{self, Next, Piece};
+use crate::domain::recording::{self, Event, Recording, Written};
+use crate::engine::tape::{Shelf, Tape};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+/// How often it is noted how far the file is.
+const NOTED: Duration = Duration::from_secs(10);
+
+/// How long the file system may take for one piece.
+const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Waits between tries, the first and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// For how long it is tried again without any progress, behind the recording's end.
+const PATIENCE_MS: i64 = 3_600_000;
+
+/// Makes a recording to its end, or until it is told to stop.
+pub(super) async fn run(service: Arc<Service>, id: String, mut stop: watch::Receiver<bool>) {
+    let mut pause = RETRY.0;
+    loop {
+        let before = written(&service, &id);
+        let outcome = record(&service, &id, &mut stop).await;
+        let now_ms = service.clock.now().as_millisecond();
+        match outcome {
+            Ok(End::Stopped) => return trim(&service, &id).await,
+            Ok(End::Whole) => return service.recordings.settle(&id, Event::End, None, now_ms).await,
+            Err(fault) => {
+                let Ok(recording) = service.recordings.get(&id) else { return };
+                if is_final(&fault) || now_ms > recording.span().1 + PATIENCE_MS && recording.written == before {
+                    trim(&service, &id).await;
+                    return service.recordings.settle(&id, Event::Fail, Some(&fault), now_ms).await;
+                }
+                pause = if recording.written == before { (pause * 2).min(RETRY.1) } else { RETRY.0 };
+                tracing::info!(recording.id = id, %fault, "a recording pauses");
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = told(&mut stop) => return,
+        }
+    }
+}
+
+/// Returns once it is to stop.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// What trying again does not mend.
+fn is_final(fault: &Error) -> bool {
+    matches!(
+        fault.code,
+        Code::StorageFull
+            | Code::ChannelNotFound
+            | Code::SourceChanged
+            | Code::Conflict
+            | Code::RightsWithdrawn
+            | Code::RightsBasisRequired
+    )
+}
+
+fn written(service: &Service, id: &str) -> Written {
+    service.recordings.get(id).map(|recording| recording.written).unwrap_or_default()
+}
+
+/// How the work on a recording ends.
+enum End {
+    /// All of it is in the file.
+    Whole,
+    /// It was told to stop.
+    Stopped,
+}
+
+/// Appends what there is to come, from what was noted on.
+async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<bool>) -> Result<End> {
+    let shelf = service.recordings.shelf()?.clone();
+    let mut recording = service.recordings.get(id)?;
+    let mut deck = Deck { tape: Some(open(service, &shelf, &mut recording).await?) };
+    let mut noted = Instant::now();
+    loop {
+        let next = tokio::select! {
+            next = reel::next(service, &recording) => next,
+            () = told(stop) => return note(service, &mut deck, &recording).await.map(|()| End::Stopped),
+        };
+        match next {
+            Ok(Next::Piece(piece)) => {
+                if shelf.free_bytes() < piece.bytes.len() as u64 {
+                    note(service, &mut deck, &recording).await?;
+                    return Err(full());
+                }
+                let appended = append(&mut deck, &mut recording, piece).await;
+                if let Err(fault) = appended {
+                    // What lies before the piece is sound, and said to be there.
+                    if fault.code == Code::StorageFull {
+                        note(service, &mut deck, &recording).await?;
+                    }
+                    return Err(fault);
+                }
+                if noted.elapsed() >= NOTED {
+                    note(service, &mut deck, &recording).await?;
+                    noted = Instant::now();
+                }
+            }
+            Ok(Next::Wait(wait)) => {
+                let _ = timeout(wait, told(stop)).await;
+            }
+            Ok(Next::Over) => return note(service, &mut deck, &recording).await.map(|()| End::Whole),
+            Err(fault) => {
+                note(service, &mut deck, &recording).await?;
+                return Err(fault);
+            }
+        }
+    }
+}
+
+/// A file while it is recorded to; without one while a thread has it.
+struct Deck {
+    tape: Option<Tape>,
+}
+
+impl Deck {
+    /// Does something with the file off the async threads.
+    async fn with<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Tape) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let Some(mut tape) = self.tape.take() else { return Err(slow()) };
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&mut tape);
+            (tape, done)
+        });
+        let (tape, done) = timeout(STORAGE_DEADLINE, done).await.map_err(|_| slow())?.map_err(Error::internal)?;
+        self.tape = Some(tape);
+        done.map_err(|cause| refused(&cause))
+    }
+}
+
+async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) -> Result<Tape> {
+    let shelf = shelf.clone();
+    if let Some(path) = recording.path.clone() {
+        let len = recording.written.bytes;
+        return blocking(move || shelf.resume(Path::new(&path), len)).await;
+    }
+    let zone = service.channels.get(recording.channel_id).map(|channel| channel.face.timezone.clone());
+    let (folder, name) = recording::place(recording, zone.as_deref().unwrap_or("UTC"));
+    let (tape, path) = blocking(move || shelf.record(&folder, &name)).await?;
+    let path = path.to_str().ok_or_else(|| Error::internal("the folder of recordings has no plain name"))?.to_owned();
+    recording.path = Some(path.clone());
+    let made = service.recordings.edit(&recording.id, |one| {
+        one.path = Some(path);
+        true
+    });
+    made.await?;
+    Ok(tape)
+}
+
+async fn append(deck: &mut Deck, recording: &mut Recording, piece: Piece) -> Result<()> {
+    let Piece { bytes, from, through } = piece;
+    let len = bytes.len() as u64;
+    deck.with(move |tape| tape.append(&bytes)).await?;
+    let begun = recording.written.bytes > 0;
+    let due = if begun { recording.written.through } else { recording.span().0 * 90 };
+    let written = &mut recording.written;
+    if !begun {
+        written.from = from;
+    }
+    written.missing += (from - due).max(0);
+    written.bytes += len;
+    written.through = through;
+    Ok(())
+}
+
+/// Notes how far the file is, once all of that is on the disk.
+async fn note(service: &Service, deck: &mut Deck, recording: &Recording) -> Result<()> {
+    let written = recording.written;
+    if service.recordings.get(&recording.id)?.written == written {
+        return Ok(());
+    }
+    deck.with(|tape| tape.sync()).await?;
+    let noted = service.recordings.edit(&recording.id, |one| {
+        one.written = written;
+        true
+    });
+    noted.await.map(drop)
+}
+
+/// Cuts the file back to what was noted; takes it away where that is nothing.
+async fn trim(service: &Service, id: &str) {
+    let Ok(recording) = service.recordings.get(id) else { return };
+    let (Some(path), Ok(shelf)) = (recording.path, service.recordings.shelf()) else { return };
+    let (shelf, len) = (shelf.clone(), recording.written.bytes);
+    let emptied = len == 0;
+    let cut = blocking(move || match emptied {
+        true => shelf.remove(Path::new(&path)).map(drop),
+        false => shelf.resume(Path::new(&path), len).map(drop),
+    });
+    if let Err(fault) = cut.await {
+        tracing::warn!(recording.id = id, %fault, "a recording could not be cut back to what it is known to hold");
+    } else if emptied {
+        let gone = service.recordings.edit(id, |one| {
+            one.path = None;
+            true
+        });
+        if let Err(fault) = gone.await {
+            tracing::debug!(recording.id = id, %fault, "an empty recording's path is still remembered");
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T> {
+    let done = timeout(STORAGE_DEADLINE, tokio::task::spawn_blocking(work)).await.map_err(|_| slow())?;
+    done.map_err(Error::internal)?.map_err(|cause| refused(&cause))
+}
+
+fn slow() -> Error {
+    Error::new(Code::StorageTimeout, "the folder of recordings did not answer within 15 s")
+}
+
+fn full() -> Error {
+    Error::new(Code::StorageFull, "the disk of the recordings is full: what was recorded until then is kept")
+}
+
+fn refused(cause: &std::io::Error) -> Error {
+    match cause.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => full().with_cause(cause),
+        ErrorKind::NotFound | ErrorKind::UnexpectedEof => {
+            Error::new(Code::SourceChanged, "the file was taken away or cut while it was recorded").with_cause(cause)
+        }
+        _ => Error::new(Code::SourceReadFailed, "the file of the recording could not be written").with_cause(cause),
+    }
+}

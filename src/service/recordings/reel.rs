@@ -1,0 +1,62 @@
+//! What is recorded of a channel, piece by piece: the very segments its viewers get.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::domain::live;
+use crate::domain::mpegts::shift::shift;
+use crate::domain::recording::Recording;
+use crate::error::Result;
+use crate::service::{Service, onair};
+
+/// The longest wait before a channel is looked at again.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What lies next behind what is recorded.
+pub(super) enum Next {
+    Piece(Piece),
+    /// It is not on air yet: look again then.
+    Wait(Duration),
+    /// There is no more to be recorded.
+    Over,
+}
+
+/// A segment, and where it lies. Ticks since 1970.
+pub(super) struct Piece {
+    pub(super) bytes: Bytes,
+    pub(super) from: i64,
+    pub(super) through: i64,
+}
+
+/// The next piece of a recording. A channel out of the library is a function of its schedule, so that what was missed
+/// while the server was away is made afterwards.
+///
+/// # Errors
+/// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`onair::segment`].
+pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Result<Next> {
+    let channel = service.channels.get(recording.channel_id)?;
+    service.may_record(&channel)?;
+    let (from_ms, to_ms) = recording.span();
+    let written = &recording.written;
+    let begun = written.bytes > 0;
+    let from = if begun { written.through } else { from_ms * 90 };
+    // Half a millisecond for rounding; a programme that was cut meanwhile is left at its new end.
+    let behind = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
+    let Some(slot) = live::slots(&channel.definition, from.div_euclid(90)).find(behind) else { return Ok(Next::Over) };
+    if slot.start >= to_ms * 90 {
+        return Ok(Next::Over);
+    }
+    let now_ms = service.clock.now().as_millisecond();
+    if let Ok(wait @ 1..) = u64::try_from(slot.end.div_euclid(90) - now_ms) {
+        return Ok(Next::Wait(Duration::from_millis(wait).min(LOOK)));
+    }
+    // Whoever records is one who watches: the channel keeps its place, and what comes next is made ready.
+    service.onair.viewers().seen(channel.id, &recording.id, None);
+    let sent = onair::segment(service, &channel, (slot.programme_ms, slot.index), &recording.id).await?;
+    let zero = if begun { written.from } else { slot.start };
+    let mut bytes = Vec::from(sent.bytes);
+    shift(&mut bytes, -zero);
+    Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end }))
+}

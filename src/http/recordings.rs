@@ -84,9 +84,9 @@ pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Resp
     let user = call.user()?;
     let admin = user.role == Role::Admin;
     let state = call.query("state")?.map(state).transpose()?;
-    let channel = call.query("channelId")?.map(|text| {
-        text.parse::<u32>().map_err(|_| Error::field("channelId", "must be a channel id"))
-    });
+    let channel = call
+        .query("channelId")?
+        .map(|text| text.parse::<u32>().map_err(|_| Error::field("channelId", "must be a channel id")));
     let channel = channel.transpose()?;
     let listed = service.recordings.all().into_iter().filter(|one| {
         (admin || one.user_id == user.user_id)

@@ -29,9 +29,9 @@ mod pipelines;
 mod probe;
 /// The program: commands, start, stop.
 mod program;
-/// What comes from elsewhere: by what right, read how, fetched from where.
-mod sources;
 /// Recordings: made, made again after a crash, kept and removed.
 mod recordings;
+/// What comes from elsewhere: by what right, read how, fetched from where.
+mod sources;
 /// Subtitles embedded and beside the item, as text.
 mod subtitles;

@@ -187,11 +187,7 @@ mod tests {
         let seen: Vec<_> = media.segments.iter().map(|one| (&*one.uri, one.seconds, one.breaks, one.range)).collect();
         assert_eq!(
             seen,
-            [
-                ("a.m4s", 4.0, false, None),
-                ("b.m4s", 3.5, true, Some((5, 10))),
-                ("b.m4s", 1.0, false, Some((15, 20)))
-            ]
+            [("a.m4s", 4.0, false, None), ("b.m4s", 3.5, true, Some((5, 10))), ("b.m4s", 1.0, false, Some((15, 20)))]
         );
         assert!(media.segments.iter().all(|one| one.map.as_deref() == Some("init.mp4")));
         let locked = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na.ts";

@@ -108,7 +108,10 @@ fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
         // Holes are filled and what overlaps is cut: sound never runs away from the picture.
         add(&mut args, "-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
     }
-    add(&mut args, "-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0 -pes_payload_size 0");
+    add(
+        &mut args,
+        "-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0 -pes_payload_size 0",
+    );
     add(&mut args, "-flush_packets 1 -mpegts_pmt_start_pid");
     args.push(PMT_PID.to_string());
     let pids = [shape.video.map(|_| VIDEO_PID), Some(AUDIO_PID)];
@@ -129,7 +132,10 @@ mod tests {
     fn nothing_but_the_pipe_can_be_opened() {
         let shape = Shape { container: Container::MpegTs, video: Some(Video::Avc), audio: true };
         let args = arguments("pipe:7", shape, &Picture::Copy).join(" ");
-        assert!(args.contains("-protocol_whitelist pipe -f mpegts -i pipe:7 -map 0:v:0 -c:v copy -map 0:a:0?"), "{args}");
+        assert!(
+            args.contains("-protocol_whitelist pipe -f mpegts -i pipe:7 -map 0:v:0 -c:v copy -map 0:a:0?"),
+            "{args}"
+        );
         assert!(args.contains("-streamid 0:65 -streamid 1:66") && args.ends_with("-f mpegts pipe:1"), "{args}");
         let radio = arguments("pipe:7", Shape { video: None, ..shape }, &Picture::Copy).join(" ");
         assert!(!radio.contains("0:v") && radio.contains("-streamid 0:66"), "{radio}");

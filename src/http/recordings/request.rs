@@ -122,7 +122,7 @@ impl KeepRequest {
 
 fn instant(field: &str, text: &str) -> Result<i64> {
     let instant = text.parse::<Timestamp>();
-    instant.map(Timestamp::as_millisecond).map_err(|_| {
-        Error::field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z")
-    })
+    instant
+        .map(Timestamp::as_millisecond)
+        .map_err(|_| Error::field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))
 }

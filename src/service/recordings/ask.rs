@@ -140,7 +140,10 @@ impl Service {
     /// Whether a span can still be recorded.
     fn check_span(&self, airing: &Airing, padding: &Padding, now_ms: i64) -> Result<()> {
         if airing.end_ms - airing.start_ms > LONGEST_MS {
-            return Err(Error::field("end", format!("must not be more than {} h behind start", LONGEST_MS / 3_600_000)));
+            return Err(Error::field(
+                "end",
+                format!("must not be more than {} h behind start", LONGEST_MS / 3_600_000),
+            ));
         }
         // What is past is made from the same segments, as long as they can still be made.
         if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {

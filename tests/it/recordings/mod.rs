@@ -40,7 +40,8 @@ impl Studio {
     /// Asks for a span, in seconds from now.
     async fn record(&self, from: i64, to: i64, more: Value) -> Value {
         let now = Timestamp::now();
-        let at = |seconds: i64| (now + Duration::from_secs(3600) - Duration::from_secs((3600 - seconds) as u64)).to_string();
+        let at =
+            |seconds: i64| (now + Duration::from_secs(3600) - Duration::from_secs((3600 - seconds) as u64)).to_string();
         let mut body = json!({"channelId": self.channel["id"], "start": at(from), "end": at(to)});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         success(send(&self.server, Method::POST, RECORDINGS, &body).await, 201).await["recording"].clone()
@@ -94,7 +95,10 @@ async fn what_was_on_air_is_recorded_and_lies_in_the_library() {
     let path = Path::new(done["path"].as_str().unwrap());
     assert!(path.starts_with(studio.recorded.path().join("Show")), "{done}");
     assert_eq!(done["sizeBytes"], std::fs::metadata(path).unwrap().len());
-    assert_eq!((&done["missingSeconds"], &done["conflicts"], &done["failure"]), (&json!(0.0), &json!([]), &Value::Null));
+    assert_eq!(
+        (&done["missingSeconds"], &done["conflicts"], &done["failure"]),
+        (&json!(0.0), &json!([]), &Value::Null)
+    );
     plays(path, 34.0).await;
 
     // A library item like any other: listed, probed, with progress.
@@ -168,7 +172,8 @@ async fn what_cannot_be_is_refused_by_name() {
     let body = json!({"channelId": 99, "entryId": "99-1"});
     refused(send(server, Method::POST, RECORDINGS, &body).await, 404, "CHANNEL_NOT_FOUND").await;
     refused(server.post(RECORDINGS, &body).send().await.unwrap(), 403, "FORBIDDEN").await;
-    refused(send(server, Method::GET, &format!("{RECORDINGS}?state=lost"), &json!({})).await, 400, "VALIDATION_ERROR").await;
+    refused(send(server, Method::GET, &format!("{RECORDINGS}?state=lost"), &json!({})).await, 400, "VALIDATION_ERROR")
+        .await;
 
     // What is an admin's is not shown to others.
     let made = studio.record(600, 700, json!({})).await;
@@ -206,7 +211,8 @@ async fn a_series_finds_its_programmes_and_conflicts_are_named() {
     let target = format!("{RECORDINGS}/series/{}", made["series"]["id"].as_str().unwrap());
     success(send(server, Method::DELETE, &target, &json!({})).await, 200).await;
     refused(send(server, Method::DELETE, &target, &json!({})).await, 404, "NOT_FOUND").await;
-    let left = success(send(server, Method::GET, &format!("{RECORDINGS}?state=scheduled"), &json!({})).await, 200).await;
+    let left =
+        success(send(server, Method::GET, &format!("{RECORDINGS}?state=scheduled"), &json!({})).await, 200).await;
     assert_eq!((&left["recordings"], left["series"].as_array().unwrap().len()), (&json!([]), 1));
 }
 

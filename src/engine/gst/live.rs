@@ -32,7 +32,6 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub(super) enum Said {
     Settled,
-    Closed,
     Ended,
     Fault(String),
 }
@@ -97,11 +96,6 @@ impl Live {
                 }
                 gst::MessageView::AsyncDone(_) => return Some(Said::Settled),
                 gst::MessageView::Eos(_) => return Some(Said::Ended),
-                gst::MessageView::Element(element)
-                    if element.structure().is_some_and(|told| told.name() == "splitmuxsink-fragment-closed") =>
-                {
-                    return Some(Said::Closed);
-                }
                 _ => {}
             }
         }

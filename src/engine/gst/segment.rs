@@ -6,6 +6,7 @@
 
 use std::io::Write;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gio::prelude::*;
@@ -63,7 +64,8 @@ struct Muxed {
     bytes: Arc<Mutex<Vec<u8>>>,
     /// The form of the pictures as they come, and as the encoder is told.
     caps: Option<(gst::Caps, gst::Caps)>,
-    closed: bool,
+    /// The muxer has given out everything.
+    ended: Arc<AtomicBool>,
 }
 
 impl Making {
@@ -85,6 +87,8 @@ impl Making {
         shape.set(&live, frames.end - frames.start)?;
         let bytes = Arc::default();
         keep(&live.element("segment")?, &bytes, wake);
+        let ended = Arc::default();
+        watch(&live.element("segment")?, &ended, wake)?;
         let picture: app::AppSrc = live.typed("picture")?;
         let drained = wake.clone();
         picture.set_callbacks(
@@ -108,7 +112,7 @@ impl Making {
             sound.set_caps(Some(&caps));
         }
         live.go(gst::State::Playing)?;
-        let body = Body::Muxed(Muxed { live, picture, sound, bytes, caps: None, closed: false });
+        let body = Body::Muxed(Muxed { live, picture, sound, bytes, caps: None, ended });
         let making = Self { index, frames, sounds: sounds.unwrap_or(0..0), body };
         making.sound_ends()?;
         Ok(making)
@@ -172,7 +176,6 @@ impl Making {
             moved = true;
             match said {
                 Said::Fault(text) => return Err(RunError::Encoder(text)),
-                Said::Closed => muxed.closed = true,
                 Said::Settled | Said::Ended => {}
             }
         }
@@ -189,7 +192,7 @@ impl Making {
     /// Whether all its bytes are there.
     pub(super) fn closed(&self) -> bool {
         match &self.body {
-            Body::Muxed(muxed) => muxed.closed,
+            Body::Muxed(muxed) => muxed.ended.load(Ordering::SeqCst),
             Body::Frames(_) => self.sounds.is_empty(),
         }
     }
@@ -287,6 +290,28 @@ fn keep(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Wake) {
         Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
     });
     segment.connect("delete-fragment", false, |_| None);
+}
+
+/// Raises `ended` when the end of the stream leaves the muxer: the sink behind it writes on the same thread, so that all
+/// bytes are there by then. splitmuxsink tells too that a fragment is closed, but not always: of some 300 segments on a
+/// busy machine two were never told of, all threads at rest behind the end (GStreamer 1.22, measured).
+fn watch(segment: &gst::Element, ended: &Arc<AtomicBool>, wake: &Wake) -> Result<(), RunError> {
+    let missing = || RunError::Internal("hlssink2 without a muxer".into());
+    let bin = segment.downcast_ref::<gst::Bin>().ok_or_else(missing)?;
+    let is_muxer = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == "mpegtsmux");
+    let muxer = bin.iterate_recurse().into_iter().flatten().find(is_muxer).ok_or_else(missing)?;
+    let out = muxer.static_pad("src").ok_or_else(missing)?;
+    let (ended, wake) = (ended.clone(), wake.clone());
+    out.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        let over = || matches!(&info.data, Some(gst::PadProbeData::Event(event)) if event.type_() == gst::EventType::Eos);
+        wake.callback("end", gst::PadProbeReturn::Ok, || {
+            if over() {
+                ended.store(true, Ordering::SeqCst);
+            }
+            gst::PadProbeReturn::Ok
+        })
+    });
+    Ok(())
 }
 
 /// Bytes of a segment, bounded.

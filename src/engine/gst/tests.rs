@@ -58,7 +58,7 @@ fn job(folder: &Path) -> Job {
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path());
-    let kinds = ["bus", "sample", "preroll", "select-stream", "need-data", "taken", "frame", "fragment"];
+    let kinds = ["bus", "sample", "preroll", "select-stream", "need-data", "taken", "end", "frame", "fragment"];
     for kind in kinds {
         let native = Native::find().unwrap();
         *native.injected.lock().unwrap() = Some(kind);

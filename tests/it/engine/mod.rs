@@ -9,7 +9,6 @@ mod seams;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hearthcast::domain::grid::Grid;
@@ -114,17 +113,8 @@ impl Bench {
         self.made(index, index).await.swap_remove(0)
     }
 
-    /// What a run makes; of one that stood still another, once in all tests: as the server goes on with another producer
-    /// (a known fault of the runs in this process, `engine/gst/README.md`).
     async fn made(&self, first: usize, through: usize) -> Vec<Segment> {
-        static STALLED: AtomicBool = AtomicBool::new(false);
-        match self.run(first, through).await {
-            Err(RunError::Stalled(seconds)) if !STALLED.swap(true, Ordering::Relaxed) => {
-                eprintln!("a run from segment {first} stood still for {seconds} s");
-                self.run(first, through).await.unwrap()
-            }
-            made => made.unwrap(),
-        }
+        self.run(first, through).await.unwrap()
     }
 
     async fn run(&self, first: usize, through: usize) -> Result<Vec<Segment>, RunError> {

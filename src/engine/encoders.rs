@@ -78,7 +78,11 @@ const CANDIDATES: [Candidate; 5] = [
 
 type Reports = Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<Report>>>>>;
 
-/// Tries every encoder of a binary once in the life of this process; later calls answer from memory.
+/// How the reason of a trial begins that was given up.
+const LATE: &str = "no answer within";
+
+/// Tries every encoder of a binary once in the life of this process; later calls answer from memory. Where nothing worked
+/// because the machine was too busy, the next call tries again.
 pub async fn report(ffmpeg: &Path) -> Arc<Report> {
     static REPORTS_KEPT: LazyLock<Reports> = LazyLock::new(Reports::default);
     let cell = {
@@ -88,7 +92,15 @@ pub async fn report(ffmpeg: &Path) -> Arc<Report> {
         }
         kept.entry(ffmpeg.to_owned()).or_default().clone()
     };
-    cell.get_or_init(|| async { Arc::new(examine(ffmpeg).await) }).await.clone()
+    let examined = cell.get_or_try_init(|| async {
+        let report = Arc::new(examine(ffmpeg).await);
+        if is_final(&report) { Ok(report) } else { Err(report) }
+    });
+    examined.await.cloned().unwrap_or_else(|report| report)
+}
+
+fn is_final(report: &Report) -> bool {
+    !report.proven.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(LATE))
 }
 
 /// The version of the GStreamer this process runs on, e.g. `1.22.0`.
@@ -178,7 +190,7 @@ async fn output(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     };
     let status = tokio::time::timeout(TRIAL_DEADLINE, work)
         .await
-        .map_err(|_| format!("no answer within {} s", TRIAL_DEADLINE.as_secs()))?
+        .map_err(|_| format!("{LATE} {} s", TRIAL_DEADLINE.as_secs()))?
         .map_err(|cause| cause.to_string())?;
     if status.success() { Ok(out) } else { Err(first_complaint(&String::from_utf8_lossy(&said))) }
 }
@@ -232,5 +244,17 @@ mod tests {
         let listing = " V....D libx264rgb  RGB\n V....D h264_vaapi  libx264";
         assert!(!lists(listing, "libx264"));
         assert!(lists(listing, "h264_vaapi"));
+    }
+
+    #[test]
+    fn a_report_is_kept_unless_nothing_worked_for_want_of_time() {
+        let report = |proven: &[&'static str], reason: &str| Report {
+            version: Some("5.1".into()),
+            proven: proven.iter().map(|name| Encoder { name, hardware: false, device: None }).collect(),
+            rejected: vec![Rejected { name: "h264_vaapi", reason: reason.into() }],
+        };
+        assert!(is_final(&report(&["libx264"], "no answer within 8 s")));
+        assert!(is_final(&report(&[], "not compiled into this ffmpeg")));
+        assert!(!is_final(&report(&[], "no answer within 8 s")));
     }
 }

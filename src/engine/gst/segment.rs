@@ -303,7 +303,8 @@ fn watch(segment: &gst::Element, ended: &Arc<AtomicBool>, wake: &Wake) -> Result
     let out = muxer.static_pad("src").ok_or_else(missing)?;
     let (ended, wake) = (ended.clone(), wake.clone());
     out.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-        let over = || matches!(&info.data, Some(gst::PadProbeData::Event(event)) if event.type_() == gst::EventType::Eos);
+        let over =
+            || matches!(&info.data, Some(gst::PadProbeData::Event(event)) if event.type_() == gst::EventType::Eos);
         wake.callback("end", gst::PadProbeReturn::Ok, || {
             if over() {
                 ended.store(true, Ordering::SeqCst);

@@ -26,12 +26,51 @@ export function remember(value) {
 
 /** A refusal: `code` is one of the contract's, or `OFFLINE`. */
 export class ApiError extends Error {
-  constructor(code, message, status = 0, details = null) {
+  constructor(code, message, { status = 0, details = null, retryAfter = null } = {}) {
     super(message);
     this.code = code;
     this.status = status;
     this.details = details;
+    this.retryAfter = retryAfter; // Seconds.
   }
+}
+
+/** What passes by itself (somebody else's conversion ends, a channel comes up), and how long it is waited for, ms. */
+const PASSING = { TRANSCODER_BUSY: 300_000, CHANNEL_UNAVAILABLE: 60_000, SERVER_BUSY: 60_000 };
+
+/**
+ * Does what needs a place to convert in. While there is none it asks again, as often as the server wants to be asked, and
+ * tells `waits(error)`; `waits(null)` when it is done. Ends with the signal, or in time with what was refused.
+ */
+export async function whenFree(work, waits, signal) {
+  const began = performance.now();
+  for (let told = false; ; told = true) {
+    try {
+      const done = await work();
+      if (told) waits(null);
+      return done;
+    } catch (error) {
+      if (!(performance.now() - began < PASSING[error.code])) throw error;
+      waits(error);
+      await pause(1000 * Math.min(5, error.retryAfter || 1), signal);
+    }
+  }
+}
+
+/** Resolves after `ms`; rejects when the signal comes first. */
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const ended = () => {
+      clearTimeout(timer);
+      reject(new DOMException("left", "AbortError"));
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", ended);
+      resolve();
+    }, ms);
+    if (signal?.aborted) ended();
+    else signal?.addEventListener("abort", ended, { once: true });
+  });
 }
 
 async function request(method, path, { body, query, keepalive, signal, extra } = {}) {
@@ -57,7 +96,8 @@ async function request(method, path, { body, query, keepalive, signal, extra } =
 
 async function refusal(answer) {
   const body = await answer.json().catch(() => ({}));
-  const error = new ApiError(body.code ?? "INTERNAL", body.error ?? `answer ${answer.status}`, answer.status, body.details);
+  const error = new ApiError(body.code ?? "INTERNAL", body.error ?? `answer ${answer.status}`,
+    { status: answer.status, details: body.details, retryAfter: Number(answer.headers.get("Retry-After")) || null });
   if (token && (error.code === "UNAUTHORIZED" || error.code === "TOKEN_EXPIRED")) {
     remember(null);
     window.dispatchEvent(new Event("signed-out"));
@@ -66,6 +106,8 @@ async function refusal(answer) {
 }
 
 const json = async (...call) => (await request(...call)).json();
+/** The same where the answer says nothing: it is read to its end, or its connection stays taken. */
+const done = async (...call) => { await (await request(...call)).arrayBuffer(); };
 
 export const authStatus = () => json("GET", "/api/auth/status");
 export const me = () => json("GET", "/api/auth/me");
@@ -74,7 +116,7 @@ export const setUp = (code, username, password) =>
 export const signIn = (username, password) =>
   json("POST", "/api/auth/login", { body: { username, password, deviceName: device() } });
 export async function signOut() {
-  await request("POST", "/api/auth/logout").catch(() => {}); // Forgotten here whether or not the server heard it.
+  await done("POST", "/api/auth/logout").catch(() => {}); // Forgotten here whether or not the server heard it.
   remember(null);
 }
 
@@ -82,13 +124,15 @@ export async function signOut() {
 export const browse = (path, cursor) =>
   json("GET", "/api/library", { query: { ...(path && { path }), ...(cursor && { cursor }) } });
 export const info = (path, signal) => json("GET", "/api/stream/info/full", { query: { path }, signal });
-export const start = (wish, signal) => json("POST", "/api/stream/transcode/start", { body: wish, signal });
+/** Starts a file; while the converter is taken (often by what this page has just left) it waits, and says so. */
+export const start = (wish, waits, signal) =>
+  whenFree(() => json("POST", "/api/stream/transcode/start", { body: wish, signal }), waits, signal);
 export const status = ({ sessionId }) => json("GET", `/api/stream/transcode/${encodeURIComponent(sessionId)}/status`);
 export const text = async (url, signal) => (await request("GET", url, { signal })).text();
 
 /** Saves how far one is in a file; `leaving` while the page goes away. */
 export const saveProgress = (how, leaving) =>
-  request("POST", "/api/stream/progress", { body: how, keepalive: leaving });
+  done("POST", "/api/stream/progress", { body: how, keepalive: leaving });
 export const forget = (path) => json("DELETE", "/api/stream/progress", { query: { path } });
 export const markWatched = (mediaPath) => json("POST", "/api/stream/progress/watched", { body: { mediaPath } });
 export const history = (query) => json("GET", "/api/stream/history", { query });
@@ -99,7 +143,7 @@ export const events = (last, signal) => request("GET", "/api/events", { signal, 
 /** A book on one timeline: a file, or a folder of files. */
 export const book = (path, signal) => json("GET", "/api/stream/audiobook", { query: { path }, signal });
 export const saveBook = (how, leaving) =>
-  request("POST", "/api/stream/audiobook/progress", { body: how, keepalive: leaving });
+  done("POST", "/api/stream/audiobook/progress", { body: how, keepalive: leaving });
 export const books = (query) => json("GET", "/api/stream/audiobook/history", { query });
 
 export const channels = (query, signal) => json("GET", "/api/livetv/channels", { query, signal });
@@ -108,27 +152,31 @@ export const epg = (query, signal) => json("GET", "/api/livetv/epg", { query, si
 export const addChannel = (body) => json("POST", "/api/livetv/channels?skipInvalid=true", { body });
 export const changeChannel = (id, body) => json("PATCH", `/api/livetv/channels/${id}?skipInvalid=true`, { body });
 export const removeChannel = (id) => json("DELETE", `/api/livetv/channels/${id}`);
+export const previewChange = (id, body) => json("POST", `/api/livetv/channels/${id}/preview?skipInvalid=true`, { body });
+/** Who vouched for what comes from elsewhere, and who withdrew it. */
+export const audit = () => json("GET", "/api/livetv/audit");
 export const previewChannel = (body) => json("POST", "/api/livetv/channels/preview?skipInvalid=true", { body });
 
 /**
  * Tunes in to a channel, waiting until it plays; gives where its playlist is. The answer leads there by itself, and who
  * may read it stands in the headers.
  */
-export async function tune(id, query, signal) {
+export async function tune(id, query, waits, signal) {
   for (let tries = 0; tries < 8; tries += 1) {
-    const answer = await request("GET", `/api/livetv/watch/${id}`, { query: { wait: 15, ...query }, signal });
+    const ask = () => request("GET", `/api/livetv/watch/${id}`, { query: { wait: 15, ...query }, signal });
+    const answer = await whenFree(ask, waits, signal);
     const url = new URL(answer.url);
     if (answer.redirected && url.pathname.endsWith(".m3u8")) {
       answer.body?.cancel();
       return `${url.pathname}${url.search}`;
     }
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await pause(300, signal);
   }
   throw new ApiError("CHANNEL_UNAVAILABLE", "the channel did not start in time");
 }
 /** Ends a view of a channel. */
 export const untune = (id, watchSession) =>
-  request("DELETE", `/api/livetv/watch/${id}`, { query: { watchSession }, keepalive: true }).catch(() => {});
+  done("DELETE", `/api/livetv/watch/${id}`, { query: { watchSession }, keepalive: true }).catch(() => {});
 /** What players must send with a request of ours. */
 export const authorization = () => (token ? `Bearer ${token}` : null);
 
@@ -136,18 +184,18 @@ export const workers = (signal) => json("GET", "/api/stream/v2-workers", { signa
 export const health = (signal) => json("GET", "/api/health", { signal });
 /** Everybody's sessions, for admins; and the end of any of them. */
 export const sessions = (signal) => json("GET", "/api/stream/transcode/sessions", { signal });
-export const stopSession = (id) => request("DELETE", `/api/stream/transcode/${encodeURIComponent(id)}`);
+export const stopSession = (id) => done("DELETE", `/api/stream/transcode/${encodeURIComponent(id)}`);
 export const pipelines = (signal) => json("GET", "/api/debug/pipelines", { signal });
 export const log = (after, signal) => json("GET", "/api/debug/log", { query: { after }, signal });
 export const users = () => json("GET", "/api/users");
 export const addUser = (body) => json("POST", "/api/users", { body });
-export const removeUser = (id) => request("DELETE", `/api/users/${encodeURIComponent(id)}`);
+export const removeUser = (id) => done("DELETE", `/api/users/${encodeURIComponent(id)}`);
 export const devices = () => json("GET", "/api/auth/sessions");
-export const removeDevice = (id) => request("DELETE", `/api/auth/sessions/${encodeURIComponent(id)}`);
-export const changePassword = (body) => request("POST", "/api/auth/password", { body });
+export const removeDevice = (id) => done("DELETE", `/api/auth/sessions/${encodeURIComponent(id)}`);
+export const changePassword = (body) => done("POST", "/api/auth/password", { body });
 export const tokens = () => json("GET", "/api/livetv/tokens");
 export const addToken = (body) => json("POST", "/api/livetv/tokens", { body });
-export const removeToken = (id) => request("DELETE", `/api/livetv/tokens/${encodeURIComponent(id)}`);
+export const removeToken = (id) => done("DELETE", `/api/livetv/tokens/${encodeURIComponent(id)}`);
 
 /**
  * Resolves when a session's playlist can be played: until its first segment is made, which may take a busy machine a
@@ -164,7 +212,7 @@ export async function playable(url, signal) {
 /** Ends a session; also while the page goes away, when only a beacon still leaves the browser. */
 export function stop(session, { leaving = false } = {}) {
   const path = `/api/stream/transcode/${encodeURIComponent(session.sessionId)}`;
-  if (!leaving) return request("DELETE", path, { keepalive: true }).catch(() => {});
+  if (!leaving) return done("DELETE", path, { keepalive: true }).catch(() => {});
   const grant = new URL(session.signedPlaylistUrl, location.href).searchParams.get("st");
   navigator.sendBeacon(`${path}/stop?${new URLSearchParams({ st: grant ?? "" })}`);
 }

@@ -5,7 +5,7 @@ import { h, icon, iconButton, tint } from "./dom.js";
 import { folderOf, libraryLink } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./source.js";
-import { TEXT, clock, explain, lasting } from "./strings.js";
+import { TEXT, clock, explain, lasting, time, waiting } from "./strings.js";
 import { timeline } from "./timeline.js";
 import { menu } from "./tracks.js";
 
@@ -15,6 +15,26 @@ const SLEEPS = [15, 30, 45, 60];
 /** The next file is made ready so long before the one that plays ends, seconds. */
 const AHEAD = 20;
 const NOTED_EVERY_MS = 10_000;
+
+/** Places in a book that stay known, for as long as the window is open. */
+const MOST_PAST = 10;
+const pastKey = (book) => `hearthcast.past.${book}`;
+
+function kept(book) {
+  try {
+    return JSON.parse(sessionStorage.getItem(pastKey(book))) ?? [];
+  } catch {
+    return [];
+  }
+}
+
+function keep(book, past) {
+  try {
+    sessionStorage.setItem(pastKey(book), JSON.stringify(past));
+  } catch {
+    // Without storage they are known while the book is open.
+  }
+}
 
 export async function book(stage, params) {
   const abort = new AbortController();
@@ -35,7 +55,7 @@ class BookPlayer {
     this.rate = found.progress?.playbackRate ?? 1;
     this.deck = null; // What plays: { audio, file, letGo, session }.
     this.spare = null; // The next file, made ready.
-    this.before = []; // Where one was before each jump.
+    this.before = kept(found.mediaId); // Where one was before each jump, the newest last: { position, at }.
     this.sleepAt = null;
     document.title = `${found.title} – Hearthcast`;
 
@@ -43,8 +63,11 @@ class BookPlayer {
     this.line.mark(found.chapters.map(({ startSeconds }) => startSeconds), found.durationSeconds);
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.now = h("p", { class: "now-chapter", role: "status" });
+    this.status = h("p", { class: "quiet", role: "status" });
     this.button = iconButton("play", TEXT.play, () => this.toggle(), { "data-first": true, "data-key": "play" });
-    this.undo = h("button", { type: "button", hidden: true, onclick: () => this.go(this.before.pop(), { play: true }) });
+    this.undo = h("button", { type: "button", hidden: true, onclick: () => this.goBack(this.before.length - 1) });
+    this.past = h("select", { onchange: () => this.goBack(Number(this.past.value)) });
+    this.pastMenu = h("label", { class: "menu" }, h("span", {}, TEXT.whereIWas), this.past);
     this.chapters = found.chapters.map(({ title, startSeconds, index }) => h("button", {
       type: "button", class: "chapter", "data-key": `chapter-${index}`, onclick: () => this.jump(startSeconds),
     }, h("span", {}, title ?? TEXT.chapter(index + 1)), h("span", { class: "quiet" }, clock(startSeconds))));
@@ -67,9 +90,15 @@ class BookPlayer {
           iconButton("next", TEXT.nextChapter, () => this.chapter(1))),
         h("div", { class: "menus" },
           menu(TEXT.speed, rates, ({ value }) => this.speed(value)),
-          menu(TEXT.sleep, sleeps, ({ value }) => this.sleep(value)), this.undo),
-        this.notice, this.deckPlace),
+          menu(TEXT.sleep, sleeps, ({ value }) => this.sleep(value)), this.pastMenu, this.undo),
+        this.status, this.notice, this.deckPlace),
       h("ol", { class: "chapters", "aria-label": TEXT.chapters }, ...this.chapters.map((chapter) => h("li", {}, chapter)))));
+    // What the server kept when a device began anew by mistake.
+    for (const { positionSeconds, at } of found.progress?.positionHistory?.toReversed() ?? []) {
+      if (!this.before.some((known) => known.at === at)) this.before.push({ position: positionSeconds, at });
+    }
+    this.before.sort((a, b) => a.at.localeCompare(b.at));
+    this.remember();
   }
 
   /** The file a place lies in. */
@@ -112,7 +141,7 @@ class BookPlayer {
     const answer = await api.start({
       mediaPath: file.path, startPositionSeconds: Math.min(within, Math.max(0, file.durationSeconds - 0.1)),
       deviceProfile: deviceProfile(), forceTranscode: force,
-    }, this.abort.signal);
+    }, (error) => { this.status.textContent = error ? waiting(error) : ""; }, this.abort.signal);
     const audio = h("audio", { preload: "auto" });
     audio.preservesPitch = true;
     const deck = { index, file, audio, session: answer.sessionId ? answer : null, letGo: () => {} };
@@ -209,14 +238,32 @@ class BookPlayer {
     if (wanted) this.jump(wanted.startSeconds);
   }
 
-  /** Goes to a place one chose; a long jump can be taken back. */
+  /** Goes to a place one chose; a long jump can be taken back, and where one was stays known. */
   jump(position, { quiet = false } = {}) {
-    if (!quiet && Math.abs(position - this.position) > 5) {
-      this.before = [...this.before, this.position].slice(-10);
-      this.undo.textContent = TEXT.undo(clock(this.position));
-    }
+    const long = !quiet && Math.abs(position - this.position) > 5;
+    if (long) this.before.push({ position: this.position, at: new Date().toISOString() });
     this.go(position, { play: !this.deck || !this.deck.audio.paused || !quiet });
-    this.undo.hidden = this.before.length === 0;
+    if (!long) return;
+    this.remember();
+    this.undo.textContent = TEXT.undo(clock(this.before.at(-1).position));
+    this.undo.hidden = false;
+  }
+
+  /** Back to where one was. */
+  goBack(index) {
+    const [{ position }] = this.before.splice(index, 1);
+    this.remember();
+    this.undo.hidden = true;
+    this.go(position, { play: true });
+  }
+
+  /** Keeps the last places, and offers them. */
+  remember() {
+    this.before = this.before.slice(-MOST_PAST);
+    this.past.replaceChildren(h("option", { value: "" }, TEXT.now), ...this.before.map(({ position, at }, index) =>
+      h("option", { value: index }, `${clock(position)} · ${this.book.chapters[this.chapterAt(position)]?.title ?? ""} · ${time(at)}`)).reverse());
+    this.pastMenu.hidden = this.before.length === 0;
+    keep(this.book.mediaId, this.before);
   }
 
   toggle() {

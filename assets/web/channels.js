@@ -15,7 +15,8 @@ export async function channelTab(place, { act, params }) {
     place.replaceChildren(editor(known));
     return;
   }
-  const { channels } = await api.channels({ enabled: "all" });
+  // Those from elsewhere have a page of their own.
+  const channels = (await api.channels({ enabled: "all" })).channels.filter(({ sourceType }) => sourceType === "virtual");
   place.replaceChildren(
     h("p", {}, h("a", { class: "button primary", href: "#/settings?tab=channels&channel=new" }, TEXT.makeChannel)),
     channels.length ? table(["", TEXT.name, TEXT.onNow, "", ""], channels.map(({ id: key, number, name, enabled, now }) => [
@@ -33,10 +34,16 @@ function editor(known) {
   const category = h("input", { maxlength: 100, value: known?.category ?? "" });
   const mode = h("select", {}, ...MODES.map((value) => h("option", { value, selected: value === (known?.scheduleMode ?? "shuffle") }, TEXT.modes[value])));
   const enabled = h("input", { type: "checkbox", checked: known?.enabled ?? true });
+  const alwaysOn = h("input", { type: "checkbox", checked: known?.alwaysOn ?? false });
+  // A day by the clock is more than is asked here: it stays as it is.
+  const clocked = known?.scheduleMode === "blocks";
   const wanted = () => ({
-    name: name.value.trim(), scheduleMode: mode.value, category: category.value.trim(), enabled: enabled.checked,
+    name: name.value.trim(), category: category.value.trim(), enabled: enabled.checked, alwaysOn: alwaysOn.checked,
     ...(number.value && { number: Number(number.value) }),
-    items: [...paths].map((path) => known?.items?.find((item) => item.path === path) ?? { path, recursive: true }),
+    ...(!clocked && {
+      scheduleMode: mode.value,
+      items: [...paths].map((path) => known?.items?.find((item) => item.path === path) ?? { path, recursive: true }),
+    }),
   });
   /** Does something; says what is wrong instead. */
   const run = (work) => async (event) => {
@@ -55,13 +62,13 @@ function editor(known) {
     location.hash = "#/settings?tab=channels";
   });
   const preview = run(async () => {
-    const { entries } = await api.previewChannel(wanted());
+    const { entries } = await (known ? api.previewChange(known.id, wanted()) : api.previewChannel(wanted()));
     shown.replaceChildren(table(["", "", ""], entries.map(({ title, start, end }) => [`${day(start)}, ${time(start)}`, time(end), title])));
   });
   return h("form", { class: "editor", onsubmit: save },
-    h("div", { class: "fields" }, field(TEXT.channelName, name), field(TEXT.number, number), field(TEXT.category, category), field(TEXT.order, mode),
-      h("label", { class: "check" }, enabled, TEXT.onTheAir)),
-    h("h2", {}, TEXT.whatItShows), picker(paths),
+    h("div", { class: "fields" }, field(TEXT.channelName, name), field(TEXT.number, number), field(TEXT.category, category), !clocked && field(TEXT.order, mode),
+      h("label", { class: "check" }, enabled, TEXT.onTheAir), h("label", { class: "check" }, alwaysOn, TEXT.alwaysOn)),
+    ...(clocked ? [h("p", { class: "quiet" }, TEXT.byTheClock)] : [h("h2", {}, TEXT.whatItShows), picker(paths)]),
     notice,
     h("div", { class: "actions" }, h("button", { class: "primary" }, TEXT.save),
       h("button", { type: "button", onclick: preview }, TEXT.preview),

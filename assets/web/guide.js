@@ -177,6 +177,7 @@ class Grid {
     const cell = this.cells.get(`${row} ${entry.id}`);
     const kept = { ...this.at };
     cell?.focus({ preventScroll: true });
+    this.programmes.around(row, instant);
     this.at = kept; // Going down and up again comes back to the same time.
   }
 

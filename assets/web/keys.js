@@ -1,6 +1,6 @@
 // The page by keyboard and by a television's remote: arrows move what is focused to what lies in that direction.
 
-const FOCUSABLE = "a[href], summary, button:not(:disabled), input:not(:disabled), select:not(:disabled), [tabindex='0']";
+const FOCUSABLE = "a[href], summary, button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex='0']";
 
 /** Keys that televisions send by number only (Tizen, webOS), by the name browsers give them elsewhere. */
 const CODES = {

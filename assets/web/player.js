@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./source.js";
-import { TEXT, describe, explain } from "./strings.js";
+import { TEXT, describe, explain, waiting } from "./strings.js";
 import { audioChoices, menu, rateChoices, showSubtitle, sizeChoices, subtitleChoices } from "./tracks.js";
 
 /** What follows is offered so long before the end, seconds. */
@@ -101,7 +101,7 @@ class Player {
     if (mine !== this.turn) return;
     const { audio, burn, resolution, force } = this.wish;
     try {
-      const answer = await this.start({
+      const answer = await api.start({
         mediaPath: this.path,
         startPositionSeconds: position,
         profile: { resolution },
@@ -109,7 +109,7 @@ class Player {
         forceTranscode: force,
         ...(audio !== null && { audioStreamIndex: audio }),
         ...(burn !== null && { subtitleStreamIndex: burn, subtitleMode: "burn" }),
-      });
+      }, (error) => this.controls.why(error ? waiting(error) : ""), this.abort.signal);
       if (mine !== this.turn) {
         if (answer.sessionId) api.stop(answer);
         return;
@@ -125,19 +125,6 @@ class Player {
       await this.media.play().catch(() => {}); // A browser may want a press on the button first.
     } catch (error) {
       if (mine === this.turn) this.fail(error);
-    }
-  }
-
-  /** Starts; while the converter is taken (often by what this page has just left) it asks again for a while. */
-  async start(wish) {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        return await api.start(wish, this.abort.signal);
-      } catch (error) {
-        if (error.code !== "TRANSCODER_BUSY" || tries === 8) throw error;
-        this.controls.why(TEXT.busy);
-        await new Promise((resolve) => setTimeout(resolve, 1000));
-      }
     }
   }
 

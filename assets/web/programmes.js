@@ -56,6 +56,14 @@ export class Programmes {
     await this.pieces.get(`${group} ${span}`)?.coming;
   }
 
+  /** Asks for what lies around, so that it is there when one goes on. */
+  around(index, instant) {
+    const [group, span] = [Math.floor(index / GROUP), Math.floor((instant - this.from) / SPAN)];
+    for (const [g, s] of [[group + 1, span], [group - 1, span], [group, span + 1]]) {
+      if (g >= 0 && g * GROUP < this.channels.length) this.piece(g, s);
+    }
+  }
+
   piece(group, span) {
     const key = `${group} ${span}`;
     const known = this.pieces.get(key);

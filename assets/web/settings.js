@@ -9,6 +9,7 @@ import { TEXT, explain, moment } from "./strings.js";
 const ADMIN = {
   playing: [TEXT.playing, async () => (await import("./playing.js")).playingTab],
   channels: [TEXT.channels, async () => (await import("./channels.js")).channelTab],
+  sources: [TEXT.sources, async () => (await import("./sources.js")).sourceTab],
   users: [TEXT.users, async () => users],
   server: [TEXT.server, async () => (await import("./server.js")).serverTab],
   pipelines: [TEXT.pipelines, async () => (await import("./pipelines.js")).pipelineTab],

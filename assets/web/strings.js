@@ -14,7 +14,9 @@ export const TEXT = {
   expired: "Your sign-in has ended. Sign in again to go on.",
   offline: "The server does not answer. Is it still running?",
   preparing: "Preparing…",
-  busy: "The server is busy converting; waiting for it…",
+  busy: "The server is busy; waiting for it…",
+  busyWith: (active, most) => `The server converts ${active} of ${most} at once already; this begins as soon as one of them ends…`,
+  channelComes: "The channel is not ready yet; asking again…",
   direct: "Playing the file as it is.",
   off: "Off",
   original: "Original",
@@ -74,6 +76,7 @@ export const TEXT = {
   sleep: "Sleep timer",
   minutes: (n) => `${n} minutes`,
   chapterEnd: "End of chapter",
+  whereIWas: "Where I was",
   undo: (time) => `Back to ${time}`,
   // Guide and channels
   noChannels: "There are no channels yet.",
@@ -166,6 +169,37 @@ export const TEXT = {
   qr: (label) => `${label} as a QR code`,
   copy: "Copy",
   copiedNow: "Copied",
+  // What comes from elsewhere
+  sources: "Sources",
+  sourcesWhy: "Channels from elsewhere are shown only when it is written down where they come from and by what right, and when somebody vouches for that. Whoever withdraws it stops them at once.",
+  addStream: "Add a channel from elsewhere",
+  stream: "Stream",
+  streamUrl: "Address of the stream",
+  origin: "Comes from",
+  lookUp: "look it up",
+  right: "By what right",
+  vouches: "Who vouches",
+  vouched: (by, at) => `${by}, ${at}`,
+  withdrawn: (by, at) => `withdrawn by ${by}, ${at}`,
+  withdraw: "Withdraw",
+  sureWithdraw: "Really withdraw?",
+  vouchAgain: "Vouch for it",
+  sureVouch: "I am authorised to show it",
+  sourceName: "Who offers it",
+  sourceUrl: "Where its origin and terms can be looked up",
+  basis: "Basis",
+  bases: {
+    "own-content": "own content", "public-domain": "public domain", licensed: "licensed",
+    "provider-subscription": "subscription with a provider", other: "other",
+  },
+  statement: "The right in words (20 characters or more)",
+  recordingBasis: "Why it may be recorded (empty: it may not)",
+  attest: "I am authorised to show this, and what is written here is true.",
+  audit: "What was said, and by whom",
+  auditEmpty: "Nobody has vouched for anything yet.",
+  when: "When",
+  about: "About",
+  acts: { attested: "vouched for", changed: "changed", withdrawn: "withdrew", removed: "removed" },
   // The channel editor
   modes: { shuffle: "Shuffled", sequential: "In order", shuffleInOrder: "Shuffled, series in order", random: "At random", weighted: "By weight" },
   isOff: (name) => `${name} (off)`,
@@ -175,6 +209,8 @@ export const TEXT = {
   category: "Category",
   order: "Order",
   onTheAir: "On the air",
+  alwaysOn: "Ready at all times",
+  byTheClock: "What it shows follows a day by the clock, which is set through the interface (scheduleMode \"blocks\") and stays as it is.",
   whatItShows: "What it shows",
   open: "Open",
   openNamed: (name) => `Open ${name}`,
@@ -209,6 +245,8 @@ const ERRORS = {
   SESSION_ENDED: "Playback had paused too long and was ended.",
   SESSION_NOT_FOUND: "Playback had paused too long and was ended.",
   CHANNEL_NOT_FOUND: "There is no such channel.",
+  RIGHTS_BASIS_REQUIRED: "It is not written down by what right this is shown, or recorded.",
+  RIGHTS_WITHDRAWN: "Whoever vouched for this has withdrawn it.",
   CHANNEL_UNAVAILABLE: "The channel cannot start at the moment.",
   STORAGE_FULL: "The server’s disk is full: nothing can be saved.",
   INTERNAL: "Something went wrong in the server. Its log says what.",
@@ -217,6 +255,12 @@ const ERRORS = {
 /** What to tell a person about a failure. */
 export function explain(error) {
   return ERRORS[error.code] ?? error.message ?? String(error);
+}
+
+/** What one waits for, while the server has no place. */
+export function waiting({ code, details }) {
+  if (code === "CHANNEL_UNAVAILABLE") return TEXT.channelComes;
+  return details?.max ? TEXT.busyWith(details.active ?? details.max, details.max) : TEXT.busy;
 }
 
 const SUBJECTS = {

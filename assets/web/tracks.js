@@ -44,23 +44,45 @@ export function menu(label, choices, onchange) {
     h("select", { onchange: (event) => onchange(choices[event.target.selectedIndex]) }, ...options));
 }
 
-/** Shows one text subtitle in the element, or none. Its times are the file's, as the element's are. */
+/** What draws styled subtitles over which element: how it is ended. */
+const drawn = new WeakMap();
+
+/** ASS says how its lines look and where they stand. */
+const isStyled = ({ format }) => format === "ass" || format === "ssa";
+
+/**
+ * Shows one text subtitle over the element, or none, until the signal ends it. Its times are the file's, as the element's
+ * are. A styled one is shown as plain text where its styling cannot be drawn.
+ */
 export async function showSubtitle(media, subtitle, signal) {
   hideSubtitles(media);
   if (!subtitle) return;
-  const words = await api.text(subtitle.url, signal);
-  hideSubtitles(media);
-  const track = h("track", {
-    kind: "subtitles",
-    label: language(subtitle.language) ?? subtitle.title ?? "Subtitles",
-    srclang: subtitle.languageTag ?? subtitle.language,
-    src: URL.createObjectURL(new Blob([words], { type: "text/vtt" })),
-  });
-  media.append(track);
-  track.track.mode = "showing";
+  const plain = async () => {
+    const words = await api.text(subtitle.url, signal);
+    hideSubtitles(media);
+    const track = h("track", {
+      kind: "subtitles",
+      label: language(subtitle.language) ?? subtitle.title ?? "Subtitles",
+      srclang: subtitle.languageTag ?? subtitle.language,
+      src: URL.createObjectURL(new Blob([words], { type: "text/vtt" })),
+    });
+    media.append(track);
+    track.track.mode = "showing";
+  };
+  if (!isStyled(subtitle) || typeof WebAssembly === "undefined") return plain();
+  const turn = {}; // Whoever chooses something else meanwhile has another one.
+  drawn.set(media, turn);
+  const { drawStyled } = await import("./ass.js");
+  const words = await api.text(subtitle.url.replace("format=vtt", "format=ass"), signal);
+  if (drawn.get(media) !== turn) return;
+  turn.end = await drawStyled(media, words, () => drawn.get(media) === turn && plain().catch(() => {}));
+  if (drawn.get(media) !== turn) turn.end();
+  signal.addEventListener("abort", () => drawn.get(media) === turn && hideSubtitles(media), { once: true });
 }
 
 function hideSubtitles(media) {
+  drawn.get(media)?.end?.();
+  drawn.delete(media);
   for (const track of media.querySelectorAll("track")) {
     URL.revokeObjectURL(track.src);
     track.remove();

@@ -6,7 +6,7 @@ import { h, icon, iconButton } from "./dom.js";
 import { focus, move } from "./keys.js";
 import { watchLink } from "./links.js";
 import { attachLive } from "./source.js";
-import { TEXT, explain, time } from "./strings.js";
+import { TEXT, explain, time, waiting } from "./strings.js";
 
 const HIDE_AFTER_MS = 4000;
 
@@ -60,6 +60,7 @@ class Television {
     this.title = h("h1", {});
     this.what = h("p", { class: "what", role: "status" });
     this.then = h("p", { class: "quiet why" });
+    this.status = h("p", { class: "why", role: "status" });
     this.share = h("div", {});
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.number = h("p", { class: "digits", "aria-live": "assertive", hidden: true });
@@ -70,7 +71,7 @@ class Television {
       h("div", { class: "over top" }, h("div", { class: "heading" },
         h("a", { class: "back", href: "#/guide", "aria-label": TEXT.guide }, icon("back")), this.title)),
       this.notice, this.number, this.list, this.lines,
-      h("div", { class: "over bottom" }, this.what, h("div", { class: "line-share" }, this.share), this.then,
+      h("div", { class: "over bottom" }, this.what, h("div", { class: "line-share" }, this.share), this.then, this.status,
         h("div", { class: "desk" }, h("div", { class: "buttons" },
           iconButton("down", TEXT.channelDown, () => this.step(-1)),
           iconButton("up", TEXT.channelUp, () => this.step(1), { "data-first": true }),
@@ -97,6 +98,7 @@ class Television {
     this.letGo();
     this.letGo = () => {};
     this.notice.hidden = true;
+    this.status.textContent = "";
     this.frame.classList.add("waiting");
     this.behind = fromStart;
     this.liveButton.hidden = !fromStart;
@@ -106,7 +108,10 @@ class Television {
     this.wake();
     try {
       const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }) };
-      const url = await api.tune(channel.id, query, this.abort.signal);
+      const waits = (error) => {
+        if (mine === this.turn) this.status.textContent = error ? waiting(error) : "";
+      };
+      const url = await api.tune(channel.id, query, waits, this.abort.signal);
       if (mine !== this.turn) return;
       const letGo = await attachLive(this.media, url, { fromStart }, (failure) => this.broken(mine, failure));
       if (mine !== this.turn) {
@@ -228,7 +233,7 @@ class Television {
     this.screen.classList.remove("idle");
     clearTimeout(this.hiding);
     this.hiding = setTimeout(() => {
-      if (!this.notice.hidden || !this.list.hidden || this.media.paused) return;
+      if (!this.notice.hidden || !this.list.hidden || this.media.paused || this.status.textContent) return;
       this.screen.classList.add("idle");
       if (this.screen.contains(document.activeElement)) document.activeElement.blur();
     }, HIDE_AFTER_MS);

@@ -10,7 +10,7 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::info::QUERY;
-use super::progress::{filter, if_match, judge, limit, request, tag};
+use super::progress::{PastPosition, filter, if_match, judge, limit, request, tag};
 use super::reply;
 use crate::domain::access::Access;
 use crate::domain::progress::{Record, Verdict};
@@ -76,6 +76,8 @@ pub struct BookProgress {
     #[schema(format = DateTime)]
     updated_at: String,
     version: u64,
+    /// Positions that a stray return to the start threw away, newest first.
+    position_history: Vec<PastPosition>,
     /// Whether the save that is answered here is in it.
     applied: bool,
     /// In lists: whether the book is there now.
@@ -275,6 +277,7 @@ impl BookProgress {
             last_watched_at: instant(record.last_watched_at),
             updated_at: instant(record.updated_at),
             version: record.version,
+            position_history: record.past.into_iter().map(PastPosition::from).collect(),
             applied,
             available: None,
         }

@@ -20,7 +20,7 @@ use crate::service::progress::Filter;
 mod record;
 pub(super) mod request;
 
-pub use record::WatchProgress;
+pub use record::{PastPosition, WatchProgress};
 use request::{SaveRequest, WatchedRequest};
 
 /// Records of a page unless asked otherwise, and at most.

@@ -28,6 +28,11 @@ struct Web;
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data: blob:; \
     object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/// What draws styled subtitles is a program for a virtual machine, in a worker of its own: there it may be compiled, and
+/// nowhere else in the page.
+const DRAWING_POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
+const DRAWING: &str = "vendor/ass.worker.js";
+
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     let named = |folder: &'static str| {
         move |_: Arc<Service>, call: Call| async move { page(&format!("{folder}{}", call.params[0]), &call.headers) }
@@ -60,7 +65,8 @@ fn page(name: &str, headers: &HeaderMap) -> Result<Response> {
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("base64 is a header value"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    let policy = if name == DRAWING { DRAWING_POLICY } else { POLICY };
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
@@ -80,6 +86,8 @@ fn content_type(name: &str) -> Option<&'static str> {
         "js" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "svg" => "image/svg+xml",
+        "wasm" => "application/wasm",
+        "woff2" => "font/woff2",
         "txt" => "text/plain; charset=utf-8",
         "webmanifest" => "application/manifest+json",
         _ => return None,

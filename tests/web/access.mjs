@@ -14,7 +14,8 @@ export async function access(kit, another) {
     home: ["", ".tile, .card"], library: [`library?${at("Films")}`, ".entry"], file: [`file?${at("Films/Tides (2026).mkv")}`, "dl"],
     play: [`play?${at("Films/Ember (2026).mp4")}`, "video"], book: [`book?${at("Audiobooks/By the Fire.m4b")}`, ".chapter"],
     guide: ["guide", ".cell, .card"], playing: ["settings", ".tab h2"], server: ["settings?tab=server", "dl"], log: ["settings?tab=log", ".log li"],
-    pipelines: ["settings?tab=pipelines", "summary"], players: ["settings?tab=tokens", "form"], channels: ["settings?tab=channels&channel=new", ".tree button"],
+    pipelines: ["settings?tab=pipelines", "summary"], players: ["settings?tab=tokens", "form"],
+    sources: ["settings?tab=sources", "form"], channels: ["settings?tab=channels&channel=new", ".tree button"],
     users: ["settings?tab=users", "td"], devices: ["settings?tab=devices", "td"], welcome: ["welcome", ".choices button"],
   };
   const found = [];

@@ -83,6 +83,34 @@ export async function admin(kit, another) {
     assert.equal((await fetch(link)).status, 401);
   });
 
+  await step("admin-source", async () => {
+    await kit.screen("settings?tab=sources");
+    await page.getByText("Nobody has vouched for anything yet.").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Harbour camera");
+    await page.getByLabel("Address of the stream").fill("https://camera.example/live.m3u8?key=secret-of-the-camera");
+    await page.getByLabel("Who offers it").fill("Our own camera");
+    await page.getByLabel("Where its origin").fill("https://camera.example/terms");
+    await page.getByLabel("The right in words").fill("The camera and its pictures are ours.");
+    await page.getByLabel("I am authorised").check();
+    await page.getByRole("button", { name: "Add" }).click();
+    const row = page.getByRole("row").filter({ hasText: "Harbour camera" }).filter({ hasText: "Our own camera" });
+    await row.getByText(/own content: The camera/).waitFor();
+    assert.ok(!(await page.content()).includes("secret-of-the-camera"), "an address is shown without what is secret in it");
+    await page.getByRole("row").filter({ hasText: "vouched for" }).waitFor();
+  });
+
+  await step("admin-source-withdrawn", async () => {
+    const row = page.getByRole("row").filter({ hasText: "Harbour camera" }).filter({ hasText: "Our own camera" });
+    await row.getByRole("button", { name: "Withdraw" }).click();
+    await row.getByRole("button", { name: "Really withdraw?" }).click();
+    await row.getByText(/withdrawn by ada/).waitFor();
+    await page.getByRole("row").filter({ hasText: "withdrew" }).waitFor();
+    await row.getByRole("button", { name: "Remove" }).click();
+    await row.getByRole("button", { name: "Really remove?" }).click();
+    await row.waitFor({ state: "detached" });
+    await page.getByRole("row").filter({ hasText: "withdrew" }).waitFor();
+  });
+
   // What this process converts itself, on a server that is told to.
   // GStreamer's own decoders and a container it can seek in.
   const reel = server.make("Other/Reel.mkv", ["-f", "lavfi", "-i", "testsrc=s=320x180:r=25:d=60", "-f", "lavfi", "-i",

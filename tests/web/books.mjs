@@ -55,6 +55,8 @@ export async function books(kit) {
     await page.getByRole("button", { name: /^Back to 0:1/ }).click();
     await until("a long jump can be taken back", async () => /Over the pass/.test(await heading()));
     await playing("audio");
+    const past = await page.getByLabel("Where I was").locator("option").allTextContents();
+    assert.match(past[1] ?? "", /^0:0\d · .*Setting out · /, `${past}`);
     await page.getByRole("button", { name: /Home again/ }).click();
     await until("a chapter is a file", async () => (await at()) >= 2 * LENGTH - 0.5);
     await playing("audio");
@@ -77,6 +79,17 @@ export async function books(kit) {
     await playing("audio", left - LENGTH - 1);
     assert.match(await heading(), /Over the pass/);
     assert.equal(await page.getByLabel("Speed").inputValue(), "1.5");
+  });
+
+  await step("book-where-one-was", async () => {
+    const menu = page.getByLabel("Where I was");
+    const places = await menu.locator("option").allTextContents();
+    const first = places.findIndex((place) => /Setting out/.test(place));
+    assert.ok(first > 0, `a reload forgets nothing: ${places}`);
+    await menu.selectOption({ index: first });
+    await until("back in the first file", async () => /Setting out/.test(await heading()));
+    await playing("audio");
+    assert.equal((await menu.locator("option").count()), places.length - 1, "taken back once");
   });
 
   await step("book-to-its-end", async () => {

@@ -3,6 +3,21 @@
 import assert from "node:assert/strict";
 import { until } from "./program.mjs";
 
+/** A subtitle that says how it looks and where it stands. */
+const STYLED = `[Script Info]
+ScriptType: v4.00+
+PlayResX: 640
+PlayResY: 360
+
+[V4+ Styles]
+Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, Bold, Italic, Underline, StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, Shadow, Alignment, MarginL, MarginR, MarginV, Encoding
+Style: Sign,Arial,48,&H000000FF,&H000000FF,&H00FFFFFF,&H00000000,-1,0,0,0,100,100,0,0,1,2,0,7,20,20,20,1
+
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Dialogue: 0,0:00:00.00,0:00:20.00,Sign,,0,0,0,,{\\pos(20,20)}HEARTH
+`;
+
 export async function films(kit) {
   const { page, server, asked, step, playing, cue, position, sessions, go, press, choose } = kit;
   const open = (name) => page.getByRole("link", { name, exact: true }).or(page.getByRole("link", { name: new RegExp(`^${name}.*B$`) })).first().click();
@@ -102,6 +117,58 @@ export async function films(kit) {
     const stops = asked.filter((line) => /^(DELETE|POST) .*\/transcode\/ts_[^/]+(\/stop.*)?$/.test(line));
     return stops.length >= sessions().length;
   });
+
+  await step("film-waits-for-its-turn", async () => {
+    const { body } = await kit.api("GET", "/api/stream/v2-workers");
+    const taken = [];
+    for (const resolution of ["240p", "360p", "480p"].slice(0, body.local.maxConcurrentJobs)) {
+      taken.push(await until("a place of the converter", async () => {
+        const wish = { mediaPath: `${server.media}/Films/Night Train (2026).mkv`, profile: { resolution }, forceTranscode: true };
+        const answer = await kit.api("POST", "/api/stream/transcode/start", wish);
+        return answer.status === 200 && answer.body.sessionId;
+      }));
+    }
+    await open("Night Train");
+    // Where there are more places than one viewer may take, there is nothing to wait for.
+    if (taken.length === body.local.maxConcurrentJobs) {
+      const { maxConcurrentJobs: most } = body.local;
+      await page.getByText(`The server converts ${most} of ${most} at once already`).waitFor();
+    }
+    for (const session of taken) await kit.api("DELETE", `/api/stream/transcode/${session}`);
+    await playing("video");
+    await page.getByText(/picture converted/).waitFor({ state: "attached" });
+  });
+  await back();
+
+  await step("film-styled-subtitle", async () => {
+    server.make("Other/Styled.mp4", ["-f", "lavfi", "-i", "color=c=0x205080:s=640x360:r=25:d=20", "-f", "lavfi", "-i", "sine=440:d=20",
+      "-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-movflags", "+faststart"]);
+    server.write("Other/Styled.en.ass", STYLED);
+    await kit.screen(`play?${new URLSearchParams({ path: `${server.media}/Other/Styled.mp4` })}`);
+    await until("it plays", async () => (await position("video")) > 0);
+    assert.ok(!asked.some((line) => line.includes("/vendor/ass")), "nothing draws before it is needed");
+    await choose("Subtitles", "English");
+    const drawn = await until("red letters in the upper left corner", () => page.evaluate(() => {
+      const drawing = document.querySelector(".libassjs-canvas-parent canvas");
+      if (!drawing?.width) return null;
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [320, 180];
+      const context = canvas.getContext("2d");
+      context.drawImage(drawing, 0, 0, 320, 180);
+      const { data } = context.getImageData(0, 0, 320, 180);
+      const red = { corner: 0, elsewhere: 0 };
+      for (let n = 0; n < 320 * 180; n += 1) {
+        const [r, g, b, a] = data.slice(4 * n, 4 * n + 4);
+        if (a > 200 && r > 200 && g < 60 && b < 60) red[n % 320 < 160 && n / 320 < 90 ? "corner" : "elsewhere"] += 1;
+      }
+      return red.corner > 100 && red;
+    }));
+    assert.equal(drawn.elsewhere, 0, "a line stands where it says");
+    await choose("Subtitles", "Off");
+    await until("what drew it is gone", async () => (await page.locator(".libassjs-canvas-parent").count()) === 0);
+  });
+  await kit.screen(`library?${new URLSearchParams({ path: `${server.media}/Films` })}`);
+  await page.locator(".entry").first().waitFor();
 
   await step("film-goes-on-where-it-was", async () => {
     await open("Ember");

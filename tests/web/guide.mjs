@@ -5,7 +5,7 @@ import { until } from "./program.mjs";
 
 const MANY = 60;
 
-export async function guide(kit) {
+export async function guide(kit, another) {
   const { page, server, step, press } = kit;
   const films = `${server.media}/Films`;
   await step("settings-channel-editor", async () => {
@@ -17,6 +17,19 @@ export async function guide(kit) {
     await page.getByRole("cell", { name: /Ember/ }).first().waitFor();
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("cell", { name: "Fireside" }).waitFor();
+  });
+
+  await step("settings-channel-changed", async () => {
+    await page.getByRole("row").filter({ hasText: "Fireside" }).getByRole("link", { name: "Change" }).click();
+    await page.getByRole("button", { name: "Remove: Films" }).waitFor();
+    await page.getByLabel("Name").fill("By the Fireside");
+    await page.getByLabel("Order").selectOption({ label: "In order" });
+    await page.getByRole("button", { name: "Preview 24 hours" }).click();
+    await page.getByRole("cell", { name: /Night Train/ }).first().waitFor();
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("cell", { name: "By the Fireside" }).waitFor();
+    const { body } = await kit.api("GET", "/api/livetv/channels");
+    assert.equal(body.channels.find(({ name }) => name === "By the Fireside").scheduleMode, "sequential");
   });
 
   await step("guide", async () => {
@@ -76,6 +89,35 @@ export async function guide(kit) {
     await page.locator(".cell.on-air").first().waitFor();
   });
 
+  const other = await another("");
+  await other.signIn();
+  await thousand(other.page);
+  await other.step("guide-of-a-thousand-channels", async () => {
+    await other.screen("guide");
+    await other.page.locator(".cell.on-air").first().waitFor();
+    const painted = await until("it is painted", () => other.page.evaluate(() => window.paintedAt && window.paintedAt - window.dataAt));
+    const took = [];
+    for (const key of [...Array(10).fill("ArrowDown"), ...Array(5).fill("ArrowRight"), "PageDown", "PageDown", "PageUp", "ArrowLeft", "ArrowUp"]) {
+      took.push(await other.page.evaluate((key) => new Promise((resolve) => {
+        const began = performance.now();
+        document.addEventListener("focusin", () => resolve(performance.now() - began), { once: true });
+        document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      }), key));
+    }
+    took.sort((a, b) => a - b);
+    const cells = () => other.page.locator(".cell, .grid-channel").count();
+    let most = await cells();
+    for (const [x, y] of [[20_000, 30_000], [45_000, 67_000], [0, 12_345]]) {
+      await other.page.locator(".grid").evaluate((grid, [x, y]) => grid.scrollTo(x, y), [x, y]);
+      await until("programmes come", async () => (await other.page.locator(".cell").count()) > 10);
+      most = Math.max(most, await cells());
+    }
+    console.log(`ok 1,000 channels, 7 days: first paint ${painted.toFixed(0)} ms after the data, key to focus ${took[took.length >> 1].toFixed(0)} ms (longest ${took.at(-1).toFixed(0)}), ${most} cells`);
+    assert.ok(most <= 400, `${most} cells are in the page`);
+  });
+  other.clean();
+  await other.page.close();
+
   await step("guide-phone", async () => {
     await page.setViewportSize({ width: 390, height: 844 });
     await kit.fitsSideways();
@@ -90,5 +132,41 @@ export async function guide(kit) {
     await page.getByRole("button", { name: "Remove" }).click();
     await page.getByRole("button", { name: "Really remove?" }).click();
     await until("bob is gone", async () => (await page.getByRole("cell", { name: "bob" }).count()) === 0);
+  });
+}
+
+/**
+ * Answers what the guide asks with a thousand channels of half-hour programmes, in the server's shapes: what is measured is
+ * the page, from the moment its data is there.
+ */
+async function thousand(page) {
+  const HALF = 1_800_000;
+  const programme = (channel, n) => ({
+    id: `${channel}-${n}`, channelId: channel, title: `Programme ${n % 97}`, description: "", start: new Date(n * HALF).toISOString(),
+    end: new Date((n + 1) * HALF).toISOString(), iconUrl: "", season: null, episode: null, subtitle: null,
+  });
+  await page.route("**/api/livetv/channels*", (route) => route.fulfill({ json: {
+    channels: Array.from({ length: 1000 }, (_, n) => ({ id: n + 1, number: n + 1, name: `Channel ${n + 1}`, logoUrl: "", now: null, next: null, state: "idle", viewers: 0 })),
+  } }));
+  await page.route("**/api/livetv/epg*", (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    const [from, to] = ["from", "to"].map((name) => Math.floor(Date.parse(query.get(name)) / HALF));
+    const ids = query.get("channelIds").split(",").map(Number);
+    return route.fulfill({ json: { entries: ids.flatMap((id) => Array.from({ length: to - from }, (_, n) => programme(id, from + n))) } });
+  });
+  await page.addInitScript(() => {
+    const ask = window.fetch;
+    window.fetch = async (...call) => {
+      const answer = await ask(...call);
+      if (!String(call[0]).includes("/epg") || window.dataAt) return answer;
+      const text = await answer.text();
+      window.dataAt ??= performance.now();
+      return new Response(text, { status: answer.status, headers: answer.headers });
+    };
+    new MutationObserver((_, observer) => {
+      if (!document.querySelector(".cell")) return;
+      observer.disconnect();
+      requestAnimationFrame(() => setTimeout(() => { window.paintedAt = performance.now(); }));
+    }).observe(document, { childList: true, subtree: true });
   });
 }

@@ -9,6 +9,7 @@ export { NAME, PASSWORD };
 /** A page of its own, signed in nowhere. */
 export async function kit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 } }) {
   const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce" })).newPage();
+  page.setDefaultTimeout(60_000); // A condition that comes late has come: machines that test are busy.
   const faults = [];
   const asked = [];
   // A busy converter is no fault: the page asks again.

@@ -1,7 +1,7 @@
 // Starts the program on fresh state and ends it again.
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -11,7 +11,7 @@ export const NAME = "ada";
 export const PASSWORD = "a long evening by the fire";
 
 /** Resolves when `check` gives something; rejects with `what` after `seconds`. */
-export async function until(what, check, seconds = 30) {
+export async function until(what, check, seconds = 60) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const found = await check();
@@ -51,6 +51,11 @@ export async function demo(binary) {
       mkdirSync(dirname(path), { recursive: true });
       execFileSync("ffmpeg", ["-nostdin", "-v", "error", "-y", ...args, path]);
       return path;
+    },
+    /** A text beside the media. */
+    write(name, text) {
+      mkdirSync(dirname(join(media, name)), { recursive: true });
+      writeFileSync(join(media, name), text);
     },
     /** Another server over the same media, with the account of this one: its base address, and how to stop it. */
     async second(args) {

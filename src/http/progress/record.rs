@@ -51,7 +51,7 @@ pub struct WatchProgress {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct PastPosition {
+pub struct PastPosition {
     position_seconds: f64,
     #[schema(format = DateTime)]
     at: String,

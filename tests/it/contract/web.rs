@@ -37,9 +37,30 @@ async fn everything_the_page_names_is_there() {
         }
         next += 1;
     }
-    for wanted in ["/web/app.js", "/web/player.js", "/web/style.css", "/web/vendor/hls.js", "/web/vendor/hls.worker.js"]
-    {
+    for wanted in [
+        "/web/app.js",
+        "/web/player.js",
+        "/web/style.css",
+        "/web/vendor/hls.js",
+        "/web/vendor/hls.worker.js",
+        "/web/vendor/ass.worker.js",
+    ] {
         assert!(seen.iter().any(|name| name == wanted), "{wanted} is missing among {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_worker_that_draws_subtitles_may_compile_a_program() {
+    let server = kit::server(&[]).await;
+    let policy = async |name: &str| {
+        let answer = server.client.get(format!("{}{name}", server.base)).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{name}");
+        answer.headers()["content-security-policy"].to_str().unwrap().to_owned()
+    };
+    let drawing = policy("/web/vendor/ass.worker.js").await;
+    assert!(drawing.contains("script-src 'self' 'wasm-unsafe-eval'") && !drawing.contains("'unsafe"), "{drawing}");
+    for name in ["/", "/web/app.js", "/web/ass.js", "/web/vendor/ass.js", "/web/vendor/hls.worker.js"] {
+        assert!(!policy(name).await.contains("unsafe"), "{name}");
     }
 }
 

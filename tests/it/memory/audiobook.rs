@@ -115,6 +115,20 @@ async fn a_listener_is_remembered_with_rate_and_percent() {
 }
 
 #[tokio::test]
+async fn a_stray_return_to_the_start_loses_no_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.m4b");
+    book(&path, "-c:a aac -f ipod");
+    let server = kit::server(&[folder.path()]).await;
+    let far = save(&server, &path, json!({"positionSeconds": 1312.5, "durationSeconds": 5400})).await;
+    assert_eq!(far["positionHistory"], json!([]));
+    let stray = save(&server, &path, json!({"positionSeconds": 0})).await;
+    let kept = json!([{"positionSeconds": 1312.5, "at": far["updatedAt"]}]);
+    assert_eq!((&stray["positionSeconds"], &stray["positionHistory"]), (&json!(0.0), &kept));
+    assert_eq!(get(&server, &query(BOOK, &path)).await["progress"]["positionHistory"], kept);
+}
+
+#[tokio::test]
 async fn a_folder_is_one_book_on_one_timeline() {
     let folder = tempfile::tempdir().unwrap();
     let shelf = folder.path().join("Author/Title vol. 2");

@@ -1,0 +1,45 @@
+// ASS subtitles with all their styling: drawn over the picture by libass, in a worker, loaded when one is chosen.
+
+const WORKER = "/web/vendor/ass.worker.js"; // It looks for its program beside it: /web/vendor/subtitles-octopus-worker.wasm
+const FONT = "/web/vendor/ass.woff2";
+
+let loading = null;
+
+/** The library's one script, which is no module. */
+function library() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = "/web/vendor/ass.js";
+    script.onload = () => resolve(window.SubtitlesOctopus);
+    script.onerror = () => reject(new Error("what draws subtitles cannot be loaded"));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+/**
+ * Draws `words` over `media` until the function it gives is called. `broken()` is called at most once, when this browser
+ * cannot do it.
+ */
+export async function drawStyled(media, words, broken) {
+  const Drawing = await library();
+  let ended = false;
+  const fail = () => {
+    if (!ended) broken();
+    ended = true;
+  };
+  // It tries whether a program may be compiled in the page, which the page's policy forbids: only in the worker it may.
+  const { WebAssembly: hidden } = globalThis;
+  globalThis.WebAssembly = undefined;
+  try {
+    const drawing = new Drawing({
+      video: media, subContent: words, workerUrl: WORKER, legacyWorkerUrl: WORKER, fallbackFont: FONT, onError: fail,
+    });
+    return () => {
+      if (!ended) drawing.dispose();
+      ended = true;
+    };
+  } finally {
+    globalThis.WebAssembly = hidden;
+  }
+}

@@ -30,7 +30,8 @@ const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'se
 
 /// What draws styled subtitles is a program for a virtual machine, in a worker of its own: there it may be compiled, and
 /// nowhere else in the page.
-const DRAWING_POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
+const DRAWING_POLICY: &str =
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
 const DRAWING: &str = "vendor/ass.worker.js";
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {

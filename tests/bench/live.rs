@@ -19,7 +19,7 @@ const ROUNDS: usize = 7;
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    film(&folder.path().join("copied.mp4"), "libx264 -preset veryfast -b:v 8M -maxrate 8M -bufsize 8M -g 48");
+    film(&folder.path().join("copied.mp4"), "libx264 -preset ultrafast -b:v 8M -maxrate 8M -bufsize 8M -g 48");
     film(&folder.path().join("encoded.mkv"), "libx265 -preset ultrafast -b:v 8M -x265-params log-level=error");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
     for (name, file) in [("copied", "copied.mp4"), ("encoded", "encoded.mkv")] {
@@ -43,12 +43,12 @@ pub fn run() {
     runtime.block_on(server.service.sessions.shutdown());
 }
 
-/// A minute of 1080p24 with sound.
+/// Half a minute of 1080p24 with sound.
 fn film(path: &Path, video: &str) {
     let made = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
-        .args(["-i", "testsrc2=s=1920x1080:r=24:d=60,noise=alls=12:allf=t", "-f", "lavfi"])
-        .args(["-i", "sine=f=440:r=48000:d=60", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", "-c:v"])
+        .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
+        .args(["-i", "sine=f=440:r=48000:d=30", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", "-c:v"])
         .args(video.split_whitespace())
         .arg(path)
         .status()

@@ -170,7 +170,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::field("to", "must not be more than 14 days behind from"));
     }
     let channels = asked(&service, &call)?;
-    let etag = etag(&channels, from, to, now);
+    let etag = etag(&service, &channels, from, to, now);
     let found = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
     let mut response = match found {
         Outcome::NotModified => {
@@ -259,11 +259,11 @@ fn time(field: &str, text: &str) -> Result<i64> {
 }
 
 /// Names everything the entries depend on: the channels' versions, the span, and what of it is on air.
-fn etag(channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
+fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let on = channel.definition.programme(now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
+        let on = service.channels.on_air(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
         // What can still be watched.
         if from < now.as_millisecond() - CATCHUP_MS {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
 use crate::domain::external::External;
-use crate::domain::schedule::{Definition, Mode, Revision};
+use crate::domain::schedule::{Definition, Mode, Programme, Revision};
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
@@ -19,10 +19,12 @@ mod change;
 mod cuts;
 mod external;
 mod items;
+mod present;
 
 pub use change::{Apply, Change, OutputChange};
 use cuts::Cuts;
 pub use external::{ExternalChange, SourceType};
+use present::Present;
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 2000;
@@ -35,6 +37,7 @@ pub struct Channels {
     /// When one was changed last, unix ms; when they were read, before the first change.
     changed_ms: AtomicI64,
     cuts: Cuts,
+    present: Present,
     /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
 }
@@ -116,7 +119,7 @@ impl Channels {
         }
         let changed_ms = clock.now().as_millisecond().into();
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
-        Ok(Self { store, clock, by_id, changed_ms, cuts, editing })
+        Ok(Self { store, clock, by_id, changed_ms, cuts, present: Present::default(), editing })
     }
 
     /// All channels, by number.
@@ -124,6 +127,11 @@ impl Channels {
         let mut all: Vec<_> = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_by_key(|channel| channel.face.number);
         all
+    }
+
+    /// What a channel shows at an instant close to now, unix ms; None before its first programme.
+    pub fn on_air(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+        self.present.on(channel, now_ms)
     }
 
     /// When one of them was changed last, unix ms.
@@ -148,6 +156,7 @@ impl Channels {
         let gone = Kept { tvg_id: channel.tvg_id.clone(), channel: None };
         self.store.put(Tree::Channels, &channel_key(id), &gone).await?;
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.present.forget(id);
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         let gone = numbers(&channel.definition);
         drop(channel);

@@ -284,7 +284,7 @@ pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
 
 /// Whether what is on now is encoded.
 pub fn encodes(service: &Service, channel: &Channel) -> bool {
-    let on = channel.definition.programme(service.clock.now().as_millisecond());
+    let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
     on.is_some_and(|on| matches!(channel.definition.item(&on).cut, Cut::Frames(_)))
 }
 
@@ -295,7 +295,7 @@ pub fn is_open(service: &Service, channel: &Channel) -> bool {
 
 /// Whether a slate stands for what is on now, for it cannot be shown.
 fn is_broken(service: &Service, channel: &Channel) -> bool {
-    let on = channel.definition.programme(service.clock.now().as_millisecond());
+    let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
     on.is_some_and(|on| {
         let key = Key { channel: channel.id, programme_ms: on.start_ms, reader: String::new() };
         service.onair.reels().get(&key).is_some_and(|reel| reel.is_broken())

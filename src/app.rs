@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::http;
-use crate::service::{Service, onair, recordings, watching};
+use crate::service::{Service, onair, recordings, sources, watching};
 
 /// How long, once the server was told to stop, answers under way may take to end, sessions to stop, and what is left to be
 /// written. Together with the runtime's own end (2 s, `cli::serve`) below the 10 s of contract section 17.
@@ -55,6 +55,7 @@ pub async fn run_on(
     let transcoder = service.clone();
     tokio::spawn(async move { tokio::join!(transcoder.transcoder.warm(), transcoder.sessions.warm()) });
     watching::start(&service);
+    sources::start(&service);
     if service.channels.all().iter().any(|channel| channel.face.always_on) {
         onair::wake(&service);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::domain::inside::Allowed;
 use crate::domain::library::Root;
 
 pub mod sources;
@@ -31,6 +32,8 @@ pub struct Config {
     /// Proxies in front of the server: their `X-Forwarded-For` is believed when logins are counted per address.
     pub trusted_proxies: Vec<IpAddr>,
     pub public_base_url: Option<String>,
+    /// Addresses, networks and hosts inside that sources may be fetched from.
+    pub allowed_sources: Vec<String>,
     /// The transcoder program; a bare name is looked up in `PATH`.
     pub ffmpeg: PathBuf,
     pub admin: Option<DeclaredAdmin>,
@@ -136,6 +139,7 @@ impl Config {
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
             public_base_url: None,
+            allowed_sources: Vec::new(),
             ffmpeg: "ffmpeg".into(),
             admin: None,
             hdhomerun: false,
@@ -171,6 +175,9 @@ impl Config {
             && !url.starts_with("https://")
         {
             faults.push(format!("public_base_url is {url:?}, it must begin with http:// or https://"));
+        }
+        if let Err(fault) = Allowed::read(&self.allowed_sources) {
+            faults.push(format!("allowed_sources: {fault}"));
         }
         for (index, root) in self.roots.iter().enumerate() {
             if !root.path.is_absolute() {

@@ -48,6 +48,8 @@ struct Settings {
     #[serde(default)]
     trusted_proxies: Vec<IpAddr>,
     public_base_url: Option<String>,
+    #[serde(default)]
+    allowed_sources: Vec<String>,
     ffmpeg: Option<PathBuf>,
     admin: Option<DeclaredAdmin>,
     #[serde(default)]
@@ -62,7 +64,7 @@ enum RootSetting {
 }
 
 /// Settings that a variable may hold, and how its text is read.
-const VARIABLES: [(&str, Kind); 12] = [
+const VARIABLES: [(&str, Kind); 13] = [
     ("listen", Kind::Text),
     ("state", Kind::Text),
     ("cache", Kind::Text),
@@ -75,6 +77,7 @@ const VARIABLES: [(&str, Kind); 12] = [
     ("roots", Kind::List(':')),
     ("allowed_origins", Kind::List(',')),
     ("trusted_proxies", Kind::List(',')),
+    ("allowed_sources", Kind::List(',')),
 ];
 
 #[derive(Clone, Copy)]
@@ -195,6 +198,7 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     config.limits = settings.limits;
     config.allowed_origins = settings.allowed_origins;
     config.trusted_proxies = settings.trusted_proxies;
+    config.allowed_sources = settings.allowed_sources;
     config.public_base_url = settings.public_base_url;
     config.ffmpeg = settings.ffmpeg.unwrap_or(config.ffmpeg);
     config.admin = settings.admin;

@@ -29,8 +29,22 @@ pub struct Feed {
 pub enum Origin {
     /// Its own clearance. `imported` is how it calls itself on the wire: `m3u-import`, else `external`.
     Own { clearance: Clearance, imported: bool },
-    /// The clearance of the source it was imported from; `key` is what the entry is known by in there.
-    Source { id: u32, key: String },
+    /// The clearance of the source it was imported from.
+    Source { id: u32, entry: Imported },
+}
+
+/// What the list said of a channel when it was read last: what of the channel still says so follows the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Imported {
+    pub tvg_id: String,
+    pub name: String,
+    pub category: String,
+    pub logo: Option<String>,
+    /// What the times of its guide are off by.
+    pub shift_ms: i64,
+    /// It is not in the list any more, and was switched off for that.
+    pub gone: bool,
 }
 
 /// What makes a channel external.
@@ -54,6 +68,14 @@ impl External {
         match &self.origin {
             Origin::Own { .. } => None,
             Origin::Source { id, .. } => Some(*id),
+        }
+    }
+
+    /// What the list it was imported from says of it.
+    pub fn imported(&self) -> Option<&Imported> {
+        match &self.origin {
+            Origin::Own { .. } => None,
+            Origin::Source { entry, .. } => Some(entry),
         }
     }
 

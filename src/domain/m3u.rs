@@ -4,6 +4,9 @@ use crate::domain::channel::Channel;
 use crate::domain::lineup::{Naming, absolute, logo};
 use crate::domain::live::CATCHUP_MS;
 
+pub mod follow;
+pub mod read;
+
 /// How to write it.
 #[derive(Clone, Debug)]
 pub struct Style {

@@ -22,6 +22,7 @@ pub mod folder;
 pub mod gst;
 pub mod index;
 pub mod loudness;
+pub mod outbound;
 pub mod packager;
 pub mod probe;
 pub mod samples;

@@ -27,6 +27,7 @@ pub(super) mod logo;
 mod output;
 mod request;
 pub(super) mod rights;
+pub(super) mod sources;
 pub(super) mod tokens;
 pub(super) mod tuner;
 mod view;
@@ -73,6 +74,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         get("/api/livetv/audit", Access::Admin).to(service, audit::audit),
         get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
     ];
+    endpoints.extend(sources::endpoints(service));
     endpoints.extend(tuner::endpoints(service));
     endpoints
 }

@@ -38,7 +38,8 @@ const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/st
 const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// What only an admin may ask.
-const ADMIN: [&str; 4] = ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit"];
+const ADMIN: [&str; 5] =
+    ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit", "/api/livetv/sources"];
 
 /// What anybody signed in may look at, and only an admin may change.
 const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
@@ -84,6 +85,13 @@ const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordin
         livetv::preview,
         livetv::preview_change,
         livetv::remove,
+        livetv::sources::add,
+        livetv::sources::change,
+        livetv::sources::preview,
+        livetv::sources::refresh,
+        livetv::sources::remove,
+        livetv::sources::source,
+        livetv::sources::sources,
         livetv::tokens::add,
         livetv::tokens::revoke,
         livetv::tokens::sign,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::domain::inside::Allowed;
+use crate::engine::outbound::Outbound;
 use crate::engine::source::Roots;
 use crate::error::Result;
 use crate::store::{Store, Tree};
@@ -27,6 +29,7 @@ pub mod rights;
 pub mod runs;
 pub mod sessions;
 pub mod sidecars;
+pub mod sources;
 pub mod subtitles;
 pub mod watching;
 pub mod workers;
@@ -45,6 +48,7 @@ use quarantine::Quarantine;
 use recordings::Recordings;
 use rights::Audit;
 use sessions::Sessions;
+use sources::Sources;
 use subtitles::Subtitles;
 use workers::LocalTranscoder;
 
@@ -69,9 +73,12 @@ pub struct Service {
     pub channels: Channels,
     /// Who vouched for what comes from elsewhere.
     pub audit: Audit,
+    pub sources: Sources,
     pub onair: OnAir,
     pub loudness: Loudness,
     pub recordings: Recordings,
+    /// The way to servers elsewhere.
+    pub outbound: Outbound,
 }
 
 impl Service {
@@ -95,10 +102,12 @@ impl Service {
             books: kept(Tree::Books)?,
             folders: FolderBooks::default(),
             channels: Channels::open(store.clone(), clock.clone())?,
+            sources: Sources::open(store.clone())?,
             audit: Audit::open(store.clone(), clock.clone())?,
             onair: OnAir::default(),
             loudness: Loudness::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
+            outbound: Outbound::new(Allowed::read(&config.allowed_sources).map_err(crate::error::Error::internal)?),
             events,
             media,
             store,

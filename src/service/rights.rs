@@ -102,7 +102,10 @@ impl Service {
         match channel.external.as_ref().map(|External { origin, .. }| origin) {
             None => Ok(None),
             Some(Origin::Own { clearance, .. }) => Ok(Some(clearance.clone())),
-            Some(Origin::Source { .. }) => Err(withdrawn(channel)),
+            Some(Origin::Source { id, .. }) => {
+                let source = self.sources.get(*id).map_err(|_| withdrawn(channel))?;
+                source.right.clearance().cloned().map(Some).ok_or_else(|| withdrawn(channel))
+            }
         }
     }
 

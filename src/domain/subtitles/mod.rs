@@ -5,7 +5,7 @@
 //! no NUL, so no `-->`). Nothing here fails or panics: what cannot be understood is left out.
 
 mod ass;
-mod charset;
+pub mod charset;
 mod payload;
 mod srt;
 mod timing;

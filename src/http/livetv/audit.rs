@@ -89,7 +89,7 @@ impl AuditEntry {
             channel_id,
             name: line.name,
             changed: line.parts,
-            provenance: ProvenanceView::of(&line.clearance),
+            provenance: ProvenanceView::of(&line.clearance.provenance),
             rights: RightsView::of(&line.clearance),
             attestation: AttestationView::of(&line.clearance),
         }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::domain::address::Address;
 use crate::domain::external::{Feed, MAX_FAILOVER, MAX_USER_AGENT};
-use crate::domain::rights::{self, Claim, Clearance};
+use crate::domain::rights::{self, Claim, Clearance, Provenance};
 use crate::domain::time::instant_of;
 use crate::error::{Error, Result};
 
@@ -179,8 +179,8 @@ pub struct FeedView {
 }
 
 impl ProvenanceView {
-    pub fn of(clearance: &Clearance) -> Self {
-        let rights::Provenance { source_name, source_url, imported_at_ms } = clearance.provenance.clone();
+    pub fn of(provenance: &Provenance) -> Self {
+        let Provenance { source_name, source_url, imported_at_ms } = provenance.clone();
         Self { source_name, source_url, imported_at: instant_of(imported_at_ms) }
     }
 }

@@ -143,7 +143,8 @@ impl<'a> ChannelView<'a> {
     }
 
     fn with_provenance(mut self, service: &Service, channel: &Channel) -> Self {
-        self.provenance = service.clearance(channel).ok().flatten().as_ref().map(ProvenanceView::of);
+        let clearance = service.clearance(channel).ok().flatten();
+        self.provenance = clearance.map(|clearance| ProvenanceView::of(&clearance.provenance));
         self
     }
 

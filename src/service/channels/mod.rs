@@ -18,16 +18,18 @@ mod blocks;
 mod change;
 mod cuts;
 mod external;
+mod import;
 mod items;
 mod present;
 
 pub use change::{Apply, Change, OutputChange};
 use cuts::Cuts;
 pub use external::{ExternalChange, SourceType};
+pub use import::Planned;
 use present::Present;
 
 /// Channels at most.
-const MAX_CHANNELS: usize = 2000;
+const MAX_CHANNELS: usize = 10_000;
 
 /// All channels.
 pub struct Channels {

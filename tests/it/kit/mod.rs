@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod disk;
+pub mod elsewhere;
 pub mod film;
 pub mod hear;
 pub mod kill;

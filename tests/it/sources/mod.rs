@@ -7,8 +7,11 @@ use crate::kit::Server;
 use crate::kit::answer::success;
 
 mod gate;
+mod inside;
+mod lists;
 
 const CHANNELS: &str = "/api/livetv/channels";
+const SOURCES: &str = "/api/livetv/sources";
 
 async fn send(server: &Server, method: Method, target: &str, body: &Value) -> reqwest::Response {
     server.ask(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()

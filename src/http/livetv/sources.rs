@@ -1,0 +1,299 @@
+//! `/api/livetv/sources`: lists and guides elsewhere (contract section 18).
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION};
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::rights::{AttestationView, ProvenanceView, RightsView};
+use crate::domain::access::Access;
+use crate::domain::address::Address;
+use crate::domain::m3u::read::Skip;
+use crate::domain::source::{Counts, Select, Source, State};
+use crate::domain::time::instant_of;
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, delete, get, patch, post};
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::sources::{Preview, PreviewChannel};
+
+mod body;
+
+pub use body::SourceRequest;
+
+/// Largest body, bytes: what is uploaded (contract section 16), and what is said of it.
+const MAX_BODY: u64 = 17 << 20;
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    vec![
+        get("/api/livetv/sources", Access::Admin).to(service, sources),
+        post("/api/livetv/sources", Access::Admin).body_limit(MAX_BODY).to(service, add),
+        post("/api/livetv/sources/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview),
+        get("/api/livetv/sources/{id}", Access::Admin).to(service, source),
+        patch("/api/livetv/sources/{id}", Access::Admin).body_limit(MAX_BODY).to(service, change),
+        delete("/api/livetv/sources/{id}", Access::Admin).to(service, remove),
+        post("/api/livetv/sources/{id}/refresh", Access::Admin).to(service, refresh),
+    ]
+}
+
+/// All sources.
+#[derive(Serialize, ToSchema)]
+pub struct SourcesAnswer {
+    sources: Vec<SourceView>,
+}
+
+/// One source.
+#[derive(Serialize, ToSchema)]
+pub struct SourceAnswer {
+    source: SourceView,
+}
+
+/// A source that is gone.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceGone {
+    source_id: u32,
+    deleted: bool,
+}
+
+/// A list or a guide elsewhere.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Source)]
+pub struct SourceView {
+    id: u32,
+    /// `m3u` or `xmltv`.
+    kind: &'static str,
+    name: String,
+    /// Scheme and host alone; null for one that was uploaded.
+    url: Option<String>,
+    refresh_hours: Option<u32>,
+    /// `ready`, `refreshing`, `failed` or `withdrawn`.
+    state: &'static str,
+    /// Why the last reading failed; what was read before stays.
+    error: Option<String>,
+    #[schema(format = DateTime)]
+    last_refresh_at: Option<String>,
+    counts: CountsView,
+    provenance: ProvenanceView,
+    /// Null for a guide that says only where it comes from.
+    rights: Option<RightsView>,
+    attestation: Option<AttestationView>,
+    select: SelectView,
+    number_from: Option<u32>,
+    /// What was left out, 1000 at most; of one source only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<Vec<SkipView>>,
+}
+
+/// What the last reading found.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SourceCounts)]
+pub struct CountsView {
+    /// In the list, or channels a guide declares.
+    entries: usize,
+    channels: usize,
+    programmes: usize,
+    skipped: usize,
+}
+
+/// Which entries become channels.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Select)]
+pub struct SelectView {
+    groups: Vec<String>,
+    names: Vec<String>,
+    ids: Vec<String>,
+}
+
+/// Something that was left out.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Skip)]
+pub struct SkipView {
+    /// Counted from 1.
+    line: usize,
+    name: String,
+    reason: String,
+}
+
+/// What an import would make.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourcePreview {
+    counts: CountsView,
+    channels: Vec<ImportView>,
+    skipped: Vec<SkipView>,
+    /// Where the list says its guides are.
+    guides: Vec<String>,
+}
+
+/// A channel an import would make.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ImportedChannel)]
+pub struct ImportView {
+    name: String,
+    number: u32,
+    /// As the list or the guide has it.
+    tvg_id: String,
+    groups: Vec<String>,
+    logo_url: Option<String>,
+}
+
+/// All sources
+#[utoipa::path(get, path = "/api/livetv/sources",
+    responses((status = 200, description = "By id", body = SourcesAnswer)))]
+pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
+    let sources = service.sources.all().iter().map(|source| SourceView::of(&service, source)).collect();
+    Ok(reply::json(&SourcesAnswer { sources }))
+}
+
+/// One source, with what was left out of it
+#[utoipa::path(get, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "As it stands", body = SourceAnswer),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
+    let source = service.sources.get(id(&call)?)?;
+    Ok(answer(StatusCode::OK, &service, &source))
+}
+
+/// Import a list of channels or a guide
+///
+/// As JSON, or as `multipart/form-data` with the same fields, a part each, and the file as `upload`.
+#[utoipa::path(post, path = "/api/livetv/sources", request_body = SourceRequest,
+    responses(
+        (status = 201, description = "Read, and its channels made", body = SourceAnswer),
+        (status = 400, description = "`VALIDATION_ERROR`: what it is instead, or where it leads"),
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing`")))]
+pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let change = body::read(&mut call).await?;
+    let source = service.add_source(change).await?;
+    let mut response = answer(StatusCode::CREATED, &service, &source);
+    let location = HeaderValue::try_from(format!("/api/livetv/sources/{}", source.id)).map_err(Error::internal)?;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// What an import would make; nothing is kept
+#[utoipa::path(post, path = "/api/livetv/sources/preview", request_body = SourceRequest,
+    responses(
+        (status = 200, description = "With a reason for everything that is left out", body = SourcePreview),
+        (status = 400, description = "`VALIDATION_ERROR`")))]
+pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let change = body::read(&mut call).await?;
+    let Preview { counts, channels, skipped, guides } = service.preview_source(change).await?;
+    let import = |PreviewChannel { channel, tvg_id, groups }| ImportView {
+        name: channel.face.name,
+        number: channel.face.number,
+        tvg_id,
+        groups,
+        logo_url: channel.face.logo_url,
+    };
+    Ok(reply::json(&SourcePreview {
+        counts: CountsView::of(counts),
+        channels: channels.into_iter().map(import).collect(),
+        skipped: skipped.iter().map(SkipView::of).collect(),
+        guides: guides.iter().map(Address::to_string).collect(),
+    }))
+}
+
+/// Change a source
+///
+/// Whoever changes where it comes from or its rights vouches for it anew. `attestation.authorized: false` withdraws it:
+/// its channels and recordings stop at once.
+#[utoipa::path(patch, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "As listed")),
+    request_body = SourceRequest,
+    responses(
+        (status = 200, description = "Changed, and read again where need be", body = SourceAnswer),
+        (status = 404, description = "`NOT_FOUND`"),
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing`")))]
+pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let id = id(&call)?;
+    let change = body::read(&mut call).await?;
+    let source = service.change_source(id, change).await?;
+    Ok(answer(StatusCode::OK, &service, &source))
+}
+
+/// Remove a source with its channels
+#[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "Gone", body = SourceGone),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
+    let source_id = id(&call)?;
+    service.remove_source(source_id, &call.user()?.username).await?;
+    Ok(reply::json(&SourceGone { source_id, deleted: true }))
+}
+
+/// Read a source again; channels keep their ids
+#[utoipa::path(post, path = "/api/livetv/sources/{id}/refresh", params(("id" = u32, Path, description = "As listed")),
+    responses(
+        (status = 202, description = "Under way", body = SourceAnswer),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+        (status = 404, description = "`NOT_FOUND`"),
+        (status = 409, description = "`CONFLICT`: it was uploaded")))]
+pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = id(&call)?;
+    service.refresh_source(id)?;
+    let source = service.sources.get(id)?;
+    Ok(answer(StatusCode::ACCEPTED, &service, &source))
+}
+
+fn id(call: &Call) -> Result<u32> {
+    call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "there is no such source"))
+}
+
+fn answer(status: StatusCode, service: &Service, source: &Source) -> Response {
+    let mut view = SourceView::of(service, source);
+    view.skipped = Some(source.skipped.iter().map(SkipView::of).collect());
+    reply::json_with(status, &SourceAnswer { source: view })
+}
+
+impl SourceView {
+    fn of(service: &Service, source: &Source) -> Self {
+        let (state, error) = match &source.state {
+            _ if !source.right.stands() => ("withdrawn", None),
+            _ if service.sources.is_busy(source.id) => ("refreshing", None),
+            State::Ready => ("ready", None),
+            State::Failed(why) => ("failed", Some(why.clone())),
+        };
+        let clearance = source.right.clearance();
+        let Select { groups, names, ids } = source.select.clone();
+        Self {
+            id: source.id,
+            kind: source.kind.as_str(),
+            name: source.name.clone(),
+            url: source.url.as_ref().map(Address::to_string),
+            refresh_hours: source.refresh_hours,
+            state,
+            error,
+            last_refresh_at: source.read_ms.map(instant_of),
+            counts: CountsView::of(source.counts),
+            provenance: ProvenanceView::of(source.right.provenance()),
+            rights: clearance.map(RightsView::of),
+            attestation: clearance.map(AttestationView::of),
+            select: SelectView { groups, names, ids },
+            number_from: source.number_from,
+            skipped: None,
+        }
+    }
+}
+
+impl CountsView {
+    fn of(counts: Counts) -> Self {
+        let Counts { entries, channels, programmes, skipped } = counts;
+        Self { entries, channels, programmes, skipped }
+    }
+}
+
+impl SkipView {
+    fn of(skip: &Skip) -> Self {
+        let Skip { line, name, reason } = skip.clone();
+        Self { line, name, reason }
+    }
+}

@@ -1,0 +1,172 @@
+//! Bodies of sources to make or to change: JSON, or a form with a file.
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use multer::Multipart;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::domain::source::{Kind, Select};
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::livetv::rights::{self, AttestationRequest, ProvenanceRequest, RightsRequest, told};
+use crate::service::sources::SourceChange;
+
+/// Largest upload, bytes (contract section 16).
+const MAX_UPLOAD: usize = 16 << 20;
+
+/// Largest other part of a form, bytes.
+const MAX_PART: usize = 64 << 10;
+
+/// Parts of a form at most, and names in each list of a selection.
+const MAX_PARTS: usize = 32;
+const MAX_NAMES: usize = 20_000;
+
+/// Longest time between two readings: a month.
+const MAX_HOURS: u32 = 744;
+
+/// A list or a guide; what is absent stays as it is. A new one needs `kind`, `name`, `provenance` and one of `url` and
+/// `upload`; a list `rights` and `attestation` too.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceRequest {
+    /// `m3u` or `xmltv`.
+    kind: Option<String>,
+    /// 1 to 100 characters.
+    name: Option<String>,
+    /// http or https.
+    url: Option<String>,
+    /// Its text; a file in a form.
+    upload: Option<String>,
+    /// 1 to 744; null (when absent) for never.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<u32>)]
+    refresh_hours: Option<Option<u32>>,
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<ProvenanceRequest>)]
+    provenance: Option<Option<ProvenanceRequest>>,
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<RightsRequest>)]
+    rights: Option<Option<RightsRequest>>,
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<AttestationRequest>)]
+    attestation: Option<Option<AttestationRequest>>,
+    /// Which entries become channels; null (when absent) for all.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<SelectRequest>)]
+    select: Option<Option<SelectRequest>>,
+    /// The number of the first new channel; null (when absent) for the list's own numbers.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<u32>)]
+    number_from: Option<Option<u32>>,
+}
+
+/// Which entries become channels: those that one of the lists names.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct SelectRequest {
+    groups: Vec<String>,
+    names: Vec<String>,
+    /// As the list's `tvg-id`.
+    ids: Vec<String>,
+}
+
+/// The change a body asks for.
+///
+/// # Errors
+/// Those of [`Call::json`]; `VALIDATION_ERROR`, `PAYLOAD_TOO_LARGE`.
+pub async fn read(call: &mut Call) -> Result<SourceChange> {
+    let by = call.user()?.username.clone();
+    let form = call.header(CONTENT_TYPE).filter(|kind| kind.trim_start().starts_with("multipart/form-data"));
+    let boundary = form.map(multer::parse_boundary).transpose();
+    let boundary = boundary.map_err(|_| Error::new(Code::BadRequest, "the form has no boundary"))?;
+    let (asked, file): (SourceRequest, _) = match boundary {
+        None => (call.json().await?, None),
+        Some(boundary) => {
+            let body = call.body().await?;
+            let (fields, file) = parts(body, boundary).await?;
+            let text = serde_json::to_vec(&Value::Object(fields)).map_err(Error::internal)?;
+            (call.parse(&text)?, file)
+        }
+    };
+    asked.change(file, by)
+}
+
+/// The parts of a form: its fields as if they had come as JSON, and the file.
+async fn parts(body: Bytes, boundary: String) -> Result<(Map<String, Value>, Option<Bytes>)> {
+    let whole = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
+    let mut form = Multipart::new(whole, boundary);
+    let broken = |_| Error::new(Code::BadRequest, "the form cannot be read");
+    let (mut fields, mut file, mut count) = (Map::new(), None, 0);
+    while let Some(mut part) = form.next_field().await.map_err(broken)? {
+        count += 1;
+        if count > MAX_PARTS {
+            return Err(Error::new(Code::BadRequest, format!("the form has more than {MAX_PARTS} parts")));
+        }
+        let name = part.name().unwrap_or_default().to_owned();
+        let most = if name == "upload" { MAX_UPLOAD } else { MAX_PART };
+        let mut text = BytesMut::new();
+        while let Some(piece) = part.chunk().await.map_err(broken)? {
+            if text.len() + piece.len() > most {
+                return Err(crate::http::upload::too_large(most as u64));
+            }
+            text.extend_from_slice(&piece);
+        }
+        if name == "upload" {
+            file = Some(text.freeze());
+            continue;
+        }
+        let text = std::str::from_utf8(&text).map_err(|_| Error::field(&name, "must be UTF-8"))?;
+        let plain = ["kind", "name", "url"].contains(&name.as_str());
+        let value = if plain { None } else { serde_json::from_str(text).ok() };
+        match value.unwrap_or_else(|| Value::String(text.to_owned())) {
+            // All fields together in one part.
+            Value::Object(all) if name == "source" => fields.extend(all),
+            value => {
+                fields.insert(name, value);
+            }
+        }
+    }
+    Ok((fields, file))
+}
+
+impl SourceRequest {
+    fn change(self, file: Option<Bytes>, by: String) -> Result<SourceChange> {
+        let within = |field: &str, value: Option<u32>, most: u32| match value {
+            Some(value) if !(1..=most).contains(&value) => {
+                Err(Error::field(field, format!("must be an integer from 1 to {most}")))
+            }
+            _ => Ok(()),
+        };
+        within("refreshHours", self.refresh_hours.flatten(), MAX_HOURS)?;
+        within("numberFrom", self.number_from.flatten(), crate::domain::channel::MAX_NUMBER)?;
+        let kind = match self.kind.as_deref() {
+            None => None,
+            Some("m3u") => Some(Kind::M3u),
+            Some("xmltv") => Some(Kind::Xmltv),
+            Some(_) => return Err(Error::field("kind", "must be m3u or xmltv")),
+        };
+        let select = self.select.map(Option::unwrap_or_default);
+        if let Some(SelectRequest { groups, names, ids }) = &select
+            && [groups, names, ids].iter().any(|list| list.len() > MAX_NAMES)
+        {
+            return Err(Error::field("select", format!("must not name more than {MAX_NAMES} of each")));
+        }
+        let upload = file.or(self.upload.map(Bytes::from));
+        if upload.as_ref().is_some_and(|upload| upload.len() > MAX_UPLOAD) {
+            return Err(crate::http::upload::too_large(MAX_UPLOAD as u64));
+        }
+        Ok(SourceChange {
+            kind,
+            name: self.name,
+            url: self.url.as_deref().map(|url| rights::address("url", url)).transpose()?,
+            upload,
+            refresh_hours: self.refresh_hours,
+            claim: rights::claim(self.provenance, self.rights, self.attestation)?,
+            select: select.map(|SelectRequest { groups, names, ids }| Select { groups, names, ids }),
+            number_from: self.number_from,
+            by,
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Channels of a list elsewhere: made, found again, switched off when they are in it no more.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::tz::TimeZone;
+
+use super::{Channels, Kept, MAX_CHANNELS, channel_key, external};
+use crate::domain::channel::{Channel, Face, LEAST_SECONDS, MAX_NUMBER};
+use crate::domain::external::{External, Feed, Imported, Origin};
+use crate::domain::m3u::follow::{Mark, follow};
+use crate::domain::m3u::read::{Entry, Skips};
+use crate::error::Result;
+use crate::service::accounts::random;
+use crate::store::Tree;
+
+/// Records written at once: they share the syncs of the disk.
+const TOGETHER: usize = 512;
+
+/// An entry, and the channel it is or would be.
+#[derive(Debug)]
+pub struct Planned {
+    /// Id 0 for a new one.
+    pub channel: Channel,
+    /// False where the list says what is known already.
+    pub changed: bool,
+    pub groups: Vec<String>,
+}
+
+impl Channels {
+    /// The channels of one source.
+    pub fn of_source(&self, source: u32) -> Vec<Arc<Channel>> {
+        let mut all = self.all();
+        all.retain(|channel| channel.external.as_ref().and_then(External::source_id) == Some(source));
+        all
+    }
+
+    /// What a list comes to: its channels as they are or would be, and those that are gone from it. Nothing is kept.
+    pub fn plan_import(
+        &self,
+        source: u32,
+        number_from: Option<u32>,
+        entries: &[Entry],
+        skips: &mut Skips,
+    ) -> (Vec<Planned>, Vec<Arc<Channel>>) {
+        let known = self.of_source(source);
+        let imported = |channel: &Arc<Channel>| match channel.external.as_ref().map(|external| &external.origin) {
+            Some(Origin::Source { entry, .. }) => entry.clone(),
+            _ => Imported::default(),
+        };
+        let said: Vec<Imported> = known.iter().map(imported).collect();
+        let before = known.iter().zip(&said).filter_map(|(channel, said)| {
+            let url = &channel.external.as_ref()?.feed.url;
+            Some(Mark { tvg_id: &said.tvg_id, name: &said.name, url })
+        });
+        let before: Vec<Mark<'_>> = before.collect();
+        let mut after: Vec<Mark<'_>> = Vec::with_capacity(entries.len());
+        for Entry { tvg_id, name, url, .. } in entries {
+            after.push(Mark { tvg_id, name, url });
+        }
+        let found = follow(&before, &after);
+        let all = self.all();
+        let taken = all.iter().map(|channel| channel.face.number).collect();
+        let mut numbers = Numbers { taken, wishes: number_from.is_none(), from: number_from.unwrap_or(1) };
+        let mut room = MAX_CHANNELS.saturating_sub(all.len());
+        let zone = TimeZone::system().iana_name().unwrap_or("UTC").to_owned();
+        let mut planned = Vec::with_capacity(entries.len());
+        for (entry, found) in entries.iter().zip(&found) {
+            if let Some(at) = found {
+                planned.push(again(&known[*at], &said[*at], entry, source));
+                continue;
+            }
+            let number = if room > 0 { numbers.take(entry.number) } else { None };
+            let Some(number) = number else {
+                skips.add(entry.line, &entry.name, format!("there are {MAX_CHANNELS} channels, no more fit"));
+                continue;
+            };
+            let face = Face {
+                name: entry.name.clone(),
+                number,
+                enabled: true,
+                always_on: false,
+                category: entry.groups.first().cloned().unwrap_or_default(),
+                description: String::new(),
+                logo_url: entry.logo.clone(),
+                timezone: zone.clone(),
+                show_filler: false,
+                least_seconds: LEAST_SECONDS,
+                offline: None,
+            };
+            match face.check() {
+                Ok(()) => room -= 1,
+                Err(fault) => {
+                    skips.add(entry.line, &entry.name, fault.message);
+                    continue;
+                }
+            }
+            let channel = external::draft(None, face, external_of(entry, source));
+            planned.push(Planned { channel, changed: true, groups: entry.groups.clone() });
+        }
+        let seen: HashSet<usize> = found.into_iter().flatten().collect();
+        let gone = known.iter().enumerate().filter(|(at, _)| !seen.contains(at)).map(|(_, channel)| channel.clone());
+        (planned, gone.collect())
+    }
+
+    /// Makes the channels of a source what its list says; gives how many there are in it.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`: then some of them may be as the list says, the others as they were.
+    pub async fn import(
+        &self,
+        source: u32,
+        number_from: Option<u32>,
+        entries: &[Entry],
+        skips: &mut Skips,
+    ) -> Result<usize> {
+        let mut given = self.editing.lock().await;
+        let (planned, gone) = self.plan_import(source, number_from, entries, skips);
+        let count = planned.len();
+        let instance = given.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random::<4>())).clone();
+        let mut changed = Vec::new();
+        for Planned { mut channel, .. } in planned.into_iter().filter(|planned| planned.changed) {
+            if channel.id == 0 {
+                given.id += 1;
+                channel.id = given.id;
+                channel.tvg_id = format!("ch-{}.{instance}", channel.id);
+            }
+            changed.push(channel);
+        }
+        for channel in gone {
+            let mut channel = (*channel).clone();
+            if let Some(External { origin: Origin::Source { entry, .. }, .. }) = &mut channel.external
+                && channel.face.enabled
+            {
+                (entry.gone, channel.face.enabled) = (true, false);
+                channel.version += 1;
+                changed.push(channel);
+            }
+        }
+        let writes = changed.into_iter().map(|channel| self.keep(channel, None));
+        stream::iter(writes).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await?;
+        Ok(count)
+    }
+
+    /// Removes all channels of a source; their ids are never used again.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`: then some may be left.
+    pub async fn remove_imported(&self, source: u32) -> Result<()> {
+        let _editing = self.editing.lock().await;
+        let removals = self.of_source(source).into_iter().map(|channel| async move {
+            let gone = Kept { tvg_id: channel.tvg_id.clone(), channel: None };
+            self.store.put(Tree::Channels, &channel_key(channel.id), &gone).await?;
+            self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&channel.id);
+            self.present.forget(channel.id);
+            Ok(())
+        });
+        let removals: Vec<_> = removals.collect();
+        stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|()| async { Ok(()) }).await?;
+        self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn external_of(entry: &Entry, source: u32) -> External {
+    External {
+        feed: Feed { url: entry.url.clone(), failover: Vec::new(), user_agent: entry.user_agent.clone() },
+        origin: Origin::Source {
+            id: source,
+            entry: Imported {
+                tvg_id: entry.tvg_id.clone(),
+                name: entry.name.clone(),
+                category: entry.groups.first().cloned().unwrap_or_default(),
+                logo: entry.logo.clone(),
+                shift_ms: entry.shift_ms,
+                gone: false,
+            },
+        },
+    }
+}
+
+/// A channel that is in the list again: what nobody changed by hand follows the list.
+fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Planned {
+    let external = external_of(entry, source);
+    let mut face = channel.face.clone();
+    if face.name == said.name {
+        face.name.clone_from(&entry.name);
+    }
+    if face.category == said.category {
+        face.category = entry.groups.first().cloned().unwrap_or_default();
+    }
+    if face.logo_url == said.logo {
+        face.logo_url.clone_from(&entry.logo);
+    }
+    face.enabled |= said.gone;
+    let face = if face.check().is_ok() { face } else { channel.face.clone() };
+    let changed = channel.face != face || channel.external.as_ref() != Some(&external);
+    let channel = if changed { external::draft(Some(channel), face, external) } else { channel.clone() };
+    Planned { channel, changed, groups: entry.groups.clone() }
+}
+
+/// Channel numbers that are free.
+struct Numbers {
+    taken: HashSet<u32>,
+    /// Whether the list's own numbers count.
+    wishes: bool,
+    /// None below it is free.
+    from: u32,
+}
+
+impl Numbers {
+    fn take(&mut self, wished: Option<u32>) -> Option<u32> {
+        let wished = wished.filter(|wished| self.wishes && !self.taken.contains(wished));
+        let number = match wished {
+            Some(wished) => wished,
+            None => {
+                let number = (self.from..=MAX_NUMBER).find(|number| !self.taken.contains(number))?;
+                self.from = number + 1;
+                number
+            }
+        };
+        self.taken.insert(number);
+        Some(number)
+    }
+}

@@ -1,0 +1,304 @@
+//! Lists and guides elsewhere: kept, read, read again when it is time, and withdrawn at once.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::address::Address;
+use crate::domain::rights::{Act, Claim, Clearance, required};
+use crate::domain::source::{Counts, Kind, Right, Select, Source, State};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::rights::Subject;
+use crate::store::{Store, Tree};
+
+mod reading;
+
+pub use reading::{Preview, PreviewChannel};
+
+/// Sources at most.
+const MAX_SOURCES: usize = 200;
+
+/// How often it is looked whether one is due.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// All sources.
+pub struct Sources {
+    store: Store,
+    by_id: RwLock<BTreeMap<u32, Arc<Source>>>,
+    /// Those that are being read.
+    busy: Mutex<HashSet<u32>>,
+    /// Held while one is changed; the highest id that was ever given out.
+    editing: tokio::sync::Mutex<u32>,
+}
+
+/// A source's record: None once it is gone, for an id is never used again.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    source: Option<Source>,
+}
+
+/// What a source is to be, or what is to change of it.
+#[derive(Clone, Debug, Default)]
+pub struct SourceChange {
+    pub kind: Option<Kind>,
+    pub name: Option<String>,
+    pub url: Option<Address>,
+    /// What was sent along instead of an address.
+    pub upload: Option<Bytes>,
+    pub refresh_hours: Option<Option<u32>>,
+    pub claim: Claim,
+    pub select: Option<Select>,
+    pub number_from: Option<Option<u32>>,
+    /// Who says so.
+    pub by: String,
+}
+
+impl Sources {
+    /// # Errors
+    /// `INTERNAL` for a record that cannot be read.
+    pub fn open(store: Store) -> Result<Self> {
+        let (mut by_id, mut last) = (BTreeMap::new(), 0);
+        for (key, kept) in store.scan::<Kept>(Tree::Sources)? {
+            let id: u32 = key.parse().map_err(|_| Error::internal(format!("record sources/{key} has no id")))?;
+            last = last.max(id);
+            if let Some(source) = kept.source {
+                by_id.insert(id, Arc::new(source));
+            }
+        }
+        let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(last));
+        Ok(Self { store, by_id, busy: Mutex::default(), editing })
+    }
+
+    /// All sources, by id.
+    pub fn all(&self) -> Vec<Arc<Source>> {
+        self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn get(&self, id: u32) -> Result<Arc<Source>> {
+        let found = self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        found.ok_or_else(|| Error::new(Code::NotFound, format!("there is no source {id}")))
+    }
+
+    /// Whether it is being read just now.
+    pub fn is_busy(&self, id: u32) -> bool {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
+    async fn keep(&self, source: Source) -> Result<Arc<Source>> {
+        let kept = Kept { source: Some(source) };
+        let Kept { source: Some(source) } = &kept else { return Err(Error::internal("a source is kept")) };
+        self.store.put(Tree::Sources, &key(source.id), &kept).await?;
+        let source = Arc::new(source.clone());
+        self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(source.id, source.clone());
+        Ok(source)
+    }
+}
+
+fn key(id: u32) -> String {
+    format!("{id:010}")
+}
+
+impl Service {
+    /// Makes a source and reads it.
+    ///
+    /// # Errors
+    /// `RIGHTS_BASIS_REQUIRED` naming what is missing; `VALIDATION_ERROR` for what cannot be read, with the reason;
+    /// `STORAGE_FULL`.
+    pub async fn add_source(self: &Arc<Self>, change: SourceChange) -> Result<Arc<Source>> {
+        let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
+        let drafted = self.draft_source(kind, None, &change)?;
+        if self.sources.all().len() >= MAX_SOURCES {
+            return Err(Error::new(Code::Conflict, format!("there are {MAX_SOURCES} sources, no more fit")));
+        }
+        let bytes = self.fetched(&drafted, change.upload.as_ref()).await?;
+        let read = self.read_source(kind, bytes).await?;
+        let mut last = self.sources.editing.lock().await;
+        *last += 1;
+        let source = Source { id: *last, ..drafted };
+        self.note_source(None, &source, false, &change.by).await?;
+        let source = self.sources.keep(source).await?;
+        self.take_in(&source, read).await
+    }
+
+    /// Changes a source; what the change touches is read again where that can be done.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, and those of [`Self::add_source`].
+    pub async fn change_source(self: &Arc<Self>, id: u32, change: SourceChange) -> Result<Arc<Source>> {
+        let before = self.sources.get(id)?;
+        if change.kind.is_some_and(|kind| kind != before.kind) {
+            return Err(Error::field("kind", "cannot be changed: make another source"));
+        }
+        let drafted = self.draft_source(before.kind, Some(&before), &change)?;
+        let moved = drafted.url != before.url || change.upload.is_some();
+        let other = (&drafted.select, drafted.number_from) != (&before.select, before.number_from);
+        let again = drafted.right.stands() && (moved || other && drafted.url.is_some());
+        let read = match again {
+            true => {
+                let bytes = self.fetched(&drafted, change.upload.as_ref()).await?;
+                Some(self.read_source(drafted.kind, bytes).await?)
+            }
+            false => None,
+        };
+        let _editing = self.sources.editing.lock().await;
+        let current = self.sources.get(id)?;
+        // What was read meanwhile stays; what was vouched for meanwhile must not be lost.
+        if current.right != before.right {
+            return Err(Error::new(Code::Conflict, "the source was changed meanwhile"));
+        }
+        self.note_source(Some(&before), &drafted, moved, &change.by).await?;
+        let Source { state, read_ms, counts, skipped, .. } = (*current).clone();
+        let source = self.sources.keep(Source { state, read_ms, counts, skipped, ..drafted }).await?;
+        match read {
+            Some(read) => self.take_in(&source, read).await,
+            None => {
+                self.map_guides().await;
+                Ok(source)
+            }
+        }
+    }
+
+    /// Removes a source with its channels and programmes.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `STORAGE_FULL`.
+    pub async fn remove_source(&self, id: u32, by: &str) -> Result<()> {
+        let _editing = self.sources.editing.lock().await;
+        let source = self.sources.get(id)?;
+        if let Some(clearance) = source.right.clearance() {
+            self.audit.add(Subject::Source(id), &source.name, Act::Removed, &[], by, clearance).await?;
+        }
+        self.sources.store.put(Tree::Sources, &key(id), &Kept { source: None }).await?;
+        self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.channels.remove_imported(id).await?;
+        self.forget_guide(id).await
+    }
+
+    /// Begins to read a source again; false when that is under way already.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `RIGHTS_WITHDRAWN`; `CONFLICT` for one that was uploaded.
+    pub fn refresh_source(self: &Arc<Self>, id: u32) -> Result<bool> {
+        let source = self.sources.get(id)?;
+        if !source.right.stands() {
+            return Err(Error::new(Code::RightsWithdrawn, "the right to use this source was withdrawn"));
+        }
+        if source.url.is_none() {
+            return Err(Error::new(Code::Conflict, "this source was uploaded: upload it again by PATCH"));
+        }
+        if !self.sources.busy.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
+            return Ok(false);
+        }
+        let service = self.clone();
+        tokio::spawn(async move {
+            service.read_again(&source).await;
+            service.sources.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        });
+        Ok(true)
+    }
+
+    async fn read_again(self: &Arc<Self>, source: &Arc<Source>) {
+        let read = async {
+            let bytes = self.fetched(source, None).await?;
+            self.read_source(source.kind, bytes).await
+        };
+        let read = read.await;
+        let _editing = self.sources.editing.lock().await;
+        // It may have been changed, withdrawn or removed meanwhile.
+        let Ok(current) = self.sources.get(source.id) else { return };
+        if current.url != source.url || !current.right.stands() {
+            return;
+        }
+        let outcome = match read {
+            Ok(read) => self.take_in(&current, read).await.map(drop),
+            Err(fault) => {
+                tracing::warn!(source.id = current.id, %fault, "a source could not be read");
+                let failed = State::Failed(fault.message);
+                let read_ms = Some(self.clock.now().as_millisecond());
+                self.sources.keep(Source { state: failed, read_ms, ..(*current).clone() }).await.map(drop)
+            }
+        };
+        if let Err(fault) = outcome {
+            tracing::warn!(source.id = current.id, %fault, "what a source says could not be kept");
+        }
+    }
+
+    /// Reads those again whose time has come.
+    fn refresh_due(self: &Arc<Self>) {
+        let now_ms = self.clock.now().as_millisecond();
+        for source in self.sources.all() {
+            let every = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
+            let due = every.is_some_and(|every| source.read_ms.unwrap_or(0) + every <= now_ms);
+            if due && source.url.is_some() && source.right.stands() {
+                let _ = self.refresh_source(source.id);
+            }
+        }
+    }
+
+    fn draft_source(&self, kind: Kind, before: Option<&Source>, change: &SourceChange) -> Result<Source> {
+        let name = change.name.clone().or_else(|| before.map(|before| before.name.clone()));
+        let name = name.ok_or_else(|| Error::field("name", "is missing"))?;
+        if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
+            return Err(Error::field("name", "must have 1 to 100 characters, none of them a control character"));
+        }
+        if change.url.is_some() && change.upload.is_some() {
+            return Err(Error::field("upload", "and url cannot both be given"));
+        }
+        let url = match (&change.url, &change.upload) {
+            (Some(url), _) => Some(url.clone()),
+            (None, Some(_)) => None,
+            (None, None) => before.and_then(|before| before.url.clone()),
+        };
+        let moved = before.is_some_and(|before| before.url != url) || change.upload.is_some();
+        let was = before.map(|before| &before.right);
+        let now_ms = self.clock.now().as_millisecond();
+        let right = Right::claim(kind, change.claim.clone(), was, moved, &change.by, now_ms);
+        let right = right.map_err(|lacks| required(&lacks))?;
+        if before.is_none() && url.is_none() && change.upload.is_none() {
+            return Err(Error::field("url", "is missing, and so is upload"));
+        }
+        let kept = |of: fn(&Source) -> Option<u32>| before.and_then(of);
+        Ok(Source {
+            id: before.map_or(0, |before| before.id),
+            kind,
+            name,
+            url,
+            refresh_hours: change.refresh_hours.unwrap_or_else(|| kept(|before| before.refresh_hours)),
+            right,
+            select: change.select.clone().or_else(|| before.map(|before| before.select.clone())).unwrap_or_default(),
+            number_from: change.number_from.unwrap_or_else(|| kept(|before| before.number_from)),
+            state: State::Ready,
+            read_ms: None,
+            counts: Counts::default(),
+            skipped: Vec::new(),
+        })
+    }
+
+    async fn note_source(&self, before: Option<&Source>, after: &Source, moved: bool, by: &str) -> Result<()> {
+        let Some(is) = after.right.clearance() else { return Ok(()) };
+        let was = before.and_then(|before| before.right.clearance());
+        match Clearance::act(was, is, moved) {
+            Some((act, parts)) => self.audit.add(Subject::Source(after.id), &after.name, act, &parts, by, is).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads sources again when it is time, as long as the service lives.
+pub fn start(service: &Arc<Service>) {
+    let service = Arc::downgrade(service);
+    tokio::spawn(async move {
+        loop {
+            let Some(service) = service.upgrade() else { return };
+            service.refresh_due();
+            drop(service);
+            tokio::time::sleep(LOOK).await;
+        }
+    });
+}

@@ -1,0 +1,147 @@
+//! Bytes of a source into channels and programmes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::SourceChange;
+use crate::domain::address::Address;
+use crate::domain::channel::Channel;
+use crate::domain::m3u;
+use crate::domain::m3u::read::{List, MAX_REASONS, Skip, Skips};
+use crate::domain::source::{Counts, Kind, Select, Source, State};
+use crate::domain::subtitles::charset;
+use crate::engine::outbound::{Ask, Fault};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::channels::Planned;
+
+/// Largest list or guide as it comes, bytes (contract section 16).
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// What a source says.
+pub(super) enum Read {
+    List(List),
+}
+
+/// What an import would make; nothing is kept.
+#[derive(Debug, Default)]
+pub struct Preview {
+    pub counts: Counts,
+    pub channels: Vec<PreviewChannel>,
+    pub skipped: Vec<Skip>,
+    /// Where a list says its guides are.
+    pub guides: Vec<Address>,
+}
+
+/// A channel an import would make.
+#[derive(Debug)]
+pub struct PreviewChannel {
+    pub channel: Channel,
+    /// As the list has it.
+    pub tvg_id: String,
+    pub groups: Vec<String>,
+}
+
+impl Service {
+    /// What a source of this kind would come to.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for what cannot be read, with the reason.
+    pub async fn preview_source(&self, change: SourceChange) -> Result<Preview> {
+        let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
+        let bytes = match (&change.upload, &change.url) {
+            (Some(upload), None) => upload.clone(),
+            (None, Some(url)) => self.fetched_from(url).await?,
+            (Some(_), Some(_)) => return Err(Error::field("upload", "and url cannot both be given")),
+            (None, None) => return Err(Error::field("url", "is missing, and so is upload")),
+        };
+        match self.read_source(kind, bytes).await? {
+            Read::List(list) => {
+                let mut preview = Preview { guides: list.guides.clone(), ..Preview::default() };
+                preview.counts.entries = list.entries.len() + list.skipped.count;
+                let (chosen, mut skips) = chosen(list, &change.select.unwrap_or_default());
+                // No source has this id: everything is new.
+                let (planned, _) = self.channels.plan_import(0, change.number_from.flatten(), &chosen, &mut skips);
+                let tvg_ids = planned.iter().map(|planned| match &planned.channel.external {
+                    Some(external) => external.imported().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
+                    None => String::new(),
+                });
+                let tvg_ids: Vec<String> = tvg_ids.collect();
+                preview.counts.channels = planned.len();
+                preview.counts.skipped = skips.count;
+                preview.skipped = skips.reasons;
+                let shown = |(planned, tvg_id): (Planned, String)| PreviewChannel {
+                    tvg_id,
+                    groups: planned.groups,
+                    channel: planned.channel,
+                };
+                preview.channels = planned.into_iter().zip(tvg_ids).map(shown).collect();
+                Ok(preview)
+            }
+        }
+    }
+
+    pub(super) async fn fetched(&self, source: &Source, upload: Option<&Bytes>) -> Result<Bytes> {
+        match (upload, &source.url) {
+            (Some(upload), _) => Ok(upload.clone()),
+            (None, Some(url)) => self.fetched_from(url).await,
+            (None, None) => Err(Error::field("upload", "is missing")),
+        }
+    }
+
+    async fn fetched_from(&self, url: &Address) -> Result<Bytes> {
+        let fetched = async { self.outbound.get(url, &Ask::file(MAX_BYTES)).await?.whole().await };
+        fetched.await.map_err(|fault| match fault {
+            Fault::Busy => Error::new(Code::ServerBusy, fault.to_string()).with_retry_after(5),
+            Fault::TooOften(seconds) => Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds),
+            fault => Error::field("url", fault),
+        })
+    }
+
+    /// Reads bytes, off the threads that serve.
+    pub(super) async fn read_source(&self, kind: Kind, bytes: Bytes) -> Result<Read> {
+        let read = tokio::task::spawn_blocking(move || match kind {
+            Kind::M3u => m3u::read::read(&charset::decode(&bytes)).map(Read::List),
+            Kind::Xmltv => Err("is a guide, which this version does not read"),
+        });
+        read.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
+    }
+
+    /// Makes channels and programmes what a source says. The caller holds the sources' lock.
+    pub(super) async fn take_in(&self, source: &Source, read: Read) -> Result<Arc<Source>> {
+        let (counts, skips) = match read {
+            Read::List(list) => {
+                let entries = list.entries.len() + list.skipped.count;
+                let (chosen, mut skips) = chosen(list, &source.select);
+                let channels = self.channels.import(source.id, source.number_from, &chosen, &mut skips).await?;
+                (Counts { entries, channels, programmes: 0, skipped: skips.count }, skips)
+            }
+        };
+        self.map_guides().await;
+        let read_ms = Some(self.clock.now().as_millisecond());
+        let (state, mut skipped) = (State::Ready, skips.reasons);
+        skipped.truncate(MAX_REASONS);
+        self.sources.keep(Source { state, read_ms, counts, skipped, ..source.clone() }).await
+    }
+
+    /// Gives every channel from elsewhere the programmes that belong to it.
+    pub(super) async fn map_guides(&self) {}
+
+    pub(super) async fn forget_guide(&self, _source: u32) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The entries that become channels; the others are named.
+fn chosen(list: List, select: &Select) -> (Vec<m3u::read::Entry>, Skips) {
+    let mut skips = list.skipped;
+    let mut chosen = Vec::with_capacity(list.entries.len());
+    for entry in list.entries {
+        match select.takes(&entry) {
+            true => chosen.push(entry),
+            false => skips.add(entry.line, &entry.name, "is not selected"),
+        }
+    }
+    (chosen, skips)
+}

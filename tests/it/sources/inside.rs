@@ -1,0 +1,262 @@
+//! Every way to point at the inside is refused, whatever it is written like, and nothing there is ever connected to.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hearthcast::domain::address::Address;
+use hearthcast::domain::inside::Allowed;
+use hearthcast::engine::outbound::{Ask, Fault, Outbound};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::kit::elsewhere::{Elsewhere, moved, ok};
+
+/// A way out that knows these names and nothing else.
+fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
+    let allowed: Vec<String> = allowed.iter().map(|item| (*item).to_owned()).collect();
+    let ip = |text: &&str| text.parse::<IpAddr>().unwrap();
+    let known: HashMap<String, Vec<IpAddr>> =
+        names.iter().map(|(name, ips)| ((*name).to_owned(), ips.iter().map(ip).collect())).collect();
+    let lookup = move |name: String| {
+        let found = known.get(name.trim_end_matches('.')).cloned();
+        let answer = found.ok_or_else(|| std::io::Error::other("no such name"));
+        Box::pin(async move { answer }) as hearthcast::engine::outbound::Looking
+    };
+    Outbound::with_names(Allowed::read(&allowed).unwrap(), Arc::new(lookup))
+}
+
+async fn get(outbound: &Outbound, url: &str) -> Result<String, Fault> {
+    let address = Address::read(url).map_err(Fault::Address)?;
+    let answer = outbound.get(&address, &Ask::file(1000)).await?;
+    Ok(String::from_utf8(answer.whole().await?.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn the_inside_is_refused_however_it_is_written() {
+    let inside = Elsewhere::serve("127.0.0.1", |_| ok("text/plain", "secret")).await;
+    let port = inside.address.port();
+    let names: [(&str, &[&str]); 10] = [
+        ("localhost", &["127.0.0.1"]),
+        ("inside.example", &["127.0.0.1"]),
+        ("mixed.example", &["93.184.215.14", "127.0.0.1"]),
+        ("six.example", &["::1"]),
+        ("mapped.example", &["::ffff:127.0.0.1"]),
+        ("nat.example", &["64:ff9b::7f00:1"]),
+        ("cloud.example", &["169.254.169.254"]),
+        ("lan.example", &["192.168.1.1"]),
+        ("zero.example", &["0.0.0.0"]),
+        ("nowhere.example", &[]),
+    ];
+    let outbound = outbound(&[], &names);
+    let hosts = [
+        "127.0.0.1",
+        "127.0.0.1.",
+        "127.1",
+        "127.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0x7f.1",
+        "0177.0.0.1",
+        "0177.1",
+        "017700000001",
+        "127.000.000.001",
+        "0",
+        "0.0.0.0",
+        "000.000.0.0",
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "127.0.0.2",
+        "127.255.255.254",
+        "10.0.0.1",
+        "10.1",
+        "172.16.0.1",
+        "172.31.255.1",
+        "192.168.0.1",
+        "192.168.257",
+        "0xc0a80001",
+        "3232235521",
+        "169.254.169.254",
+        "2852039166",
+        "0xa9fea9fe",
+        "100.64.0.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "192.0.2.1",
+        "[::]",
+        "[::1]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::127.0.0.1]",
+        "[64:ff9b:1::1]",
+        "[2002:7f00:1::]",
+        "[2001:0:1::1]",
+        "[fe80::1]",
+        "[fc00::1]",
+        "[fd00::1]",
+        "[ff02::1]",
+        "[2001:db8::1]",
+        "[::ffff:0:127.0.0.1]",
+        "inside.example",
+        "INSIDE.example.",
+        "mixed.example",
+        "six.example",
+        "mapped.example",
+        "nat.example",
+        "cloud.example",
+        "lan.example",
+        "zero.example",
+        "nowhere.example",
+        "unknown.example",
+        "a.example@127.0.0.1",
+        "93.184.215.14:80@127.0.0.1",
+        "127.0.0.1%2f",
+        "１２７.0.0.1",
+        "127。0。0。1",
+        "ⓛocalhost",
+        "%31%32%37.0.0.1",
+        "127.0.0.1:0",
+        "[::1%25lo]",
+        "",
+    ];
+    for host in hosts {
+        let written = if host.ends_with(":0") { format!("http://{host}/") } else { format!("http://{host}:{port}/") };
+        let answer = get(&outbound, &written).await;
+        assert!(matches!(answer, Err(Fault::Inside(_) | Fault::Address(_) | Fault::Unknown)), "{written}: {answer:?}");
+        if let Ok(address) = Address::read(&written) {
+            assert!(outbound.check(&address).await.is_err(), "{written}");
+        }
+    }
+    let written = [
+        format!("http:127.0.0.1:{port}"),
+        format!("http:\\\\127.0.0.1:{port}\\"),
+        format!("http://a.example\\@127.0.0.1:{port}/"),
+        format!("http://93.184.215.14#@127.0.0.1:{port}/").replace("93.184.215.14", "127.0.0.1"),
+        format!(" http://\t127.0.0.1:{port}/"),
+        format!("//127.0.0.1:{port}/"),
+        format!("ftp://127.0.0.1:{port}/"),
+        format!("gopher://127.0.0.1:{port}/_x"),
+        format!("file://127.0.0.1:{port}/etc/passwd"),
+        "file:///etc/passwd".to_owned(),
+        "unix:/run/x.sock".to_owned(),
+        "data:text/plain,secret".to_owned(),
+        "udp://239.0.0.1:1234".to_owned(),
+        "jar:http://127.0.0.1!/".to_owned(),
+    ];
+    for written in written {
+        let answer = get(&outbound, &written).await;
+        assert!(matches!(answer, Err(Fault::Inside(_) | Fault::Address(_) | Fault::Unknown)), "{written}: {answer:?}");
+    }
+    assert_eq!(inside.asked(), Vec::<String>::new(), "nothing inside was ever asked");
+}
+
+#[tokio::test]
+async fn a_redirect_is_checked_like_the_first_address() {
+    let inside = Elsewhere::serve("127.0.0.1", |_| ok("text/plain", "secret")).await;
+    let port = inside.address.port();
+    let to = move |path: &str| match path {
+        "/literal" => moved(&format!("http://127.0.0.1:{port}/")),
+        "/decimal" => moved(&format!("http://2130706433:{port}/")),
+        "/name" => moved(&format!("http://inside.example:{port}/")),
+        "/relative" => moved(&format!("//127.0.0.1:{port}/")),
+        "/six" => moved(&format!("http://[::ffff:127.0.0.1]:{port}/")),
+        "/file" => moved("file:///etc/passwd"),
+        "/gopher" => moved("gopher://127.0.0.1/"),
+        "/twice" => moved("/literal"),
+        "/round" => moved("/round"),
+        "/good" => moved("/end"),
+        _ => ok("text/plain", "the end"),
+    };
+    let outside = Elsewhere::serve("127.0.0.9", to).await;
+    // The first is let through by its name alone, which covers no address.
+    let names: [(&str, &[&str]); 2] = [("tv.example", &["127.0.0.9"]), ("inside.example", &["127.0.0.1"])];
+    let outbound = outbound(&["tv.example"], &names);
+    let url = |path: &str| format!("http://ada:secret@tv.example:{}{path}", outside.address.port());
+    for path in ["/literal", "/decimal", "/name", "/relative", "/six", "/twice"] {
+        let answer = get(&outbound, &url(path)).await;
+        assert!(matches!(answer, Err(Fault::Inside(_))), "{path}: {answer:?}");
+    }
+    for path in ["/file", "/gopher"] {
+        assert!(matches!(get(&outbound, &url(path)).await, Err(Fault::Address(_))), "{path}");
+    }
+    assert_eq!(get(&outbound, &url("/round")).await, Err(Fault::Redirects));
+    assert_eq!(get(&outbound, &url("/good")).await.as_deref(), Ok("the end"));
+    assert_eq!(inside.asked(), Vec::<String>::new());
+    let heads = outside.asked();
+    assert!(heads[0].to_ascii_lowercase().contains("authorization: basic ywrhonnly3jlda=="), "{}", heads[0]);
+    // By its address the same server is refused.
+    let answer = get(&outbound, &outside.url("/good")).await;
+    assert!(matches!(answer, Err(Fault::Inside(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_was_checked_is_what_is_connected_to() {
+    let inside = Elsewhere::serve("127.0.0.1", |_| ok("text/plain", "secret")).await;
+    // The first answer is harmless, every later one is not.
+    let answers = Arc::new(Mutex::new(0));
+    let count = answers.clone();
+    let lookup = move |_: String| {
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        let ip: IpAddr = if *count == 1 { "93.184.215.14" } else { "127.0.0.1" }.parse().unwrap();
+        Box::pin(async move { Ok(vec![ip]) }) as hearthcast::engine::outbound::Looking
+    };
+    let outbound = Outbound::with_names(Allowed::default(), Arc::new(lookup));
+    let address = Address::read(&format!("http://rebound.example:{}/", inside.address.port())).unwrap();
+    assert_eq!(outbound.check(&address).await, Ok(()));
+    let answer = outbound.get(&address, &Ask::file(1000)).await;
+    assert!(matches!(answer, Err(Fault::Inside(_))), "{answer:?}");
+    assert_eq!((inside.asked().len(), *answers.lock().unwrap()), (0, 2));
+}
+
+#[tokio::test]
+async fn nothing_is_read_without_end() {
+    let server = Elsewhere::serve("127.0.0.1", |path| match path {
+        "/declared" => b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(),
+        "/undeclared" => [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'a'; 5000]].concat(),
+        "/refused" => b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        "/garbage" => b"\x16\x03\x01 no http".to_vec(),
+        "/gone" => b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort".to_vec(),
+        _ => ok("text/plain", "a\nb"),
+    })
+    .await;
+    let outbound = outbound(&["127.0.0.1"], &[]);
+    let ask = async |path: &str| get(&outbound, &server.url(path)).await;
+    assert_eq!(ask("/declared").await, Err(Fault::TooLarge(1000)));
+    assert_eq!(ask("/undeclared").await, Err(Fault::TooLarge(1000)));
+    assert_eq!(ask("/refused").await, Err(Fault::Status(403)));
+    assert!(matches!(ask("/garbage").await, Err(Fault::Broken(_))));
+    assert!(matches!(ask("/gone").await, Err(Fault::Broken(_))));
+    assert_eq!(ask("/?token=hunter2").await.as_deref(), Ok("a\nb"));
+
+    // A server that takes the connection and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::read(&format!("http://{}/hunter2", silent.local_addr().unwrap())).unwrap();
+    let patience = Ask { head: Duration::from_millis(100), ..Ask::stream() };
+    let answer = outbound.get(&address, &patience).await.map(drop);
+    assert!(matches!(answer, Err(Fault::TooSlow(_))), "{answer:?}");
+    // And one that stops in the middle.
+    let stalled = tokio::spawn(async move {
+        let _given_up = silent.accept().await.unwrap();
+        let (mut socket, _) = silent.accept().await.unwrap();
+        let mut head = [0; 16];
+        socket.read_exact(&mut head).await.unwrap();
+        socket.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
+        socket
+    });
+    let patience = Ask { idle: Duration::from_millis(100), ..Ask::stream() };
+    let mut answer = outbound.get(&address, &patience).await.unwrap();
+    assert_eq!(answer.next().await.unwrap().unwrap(), "half");
+    assert!(matches!(answer.next().await, Err(Fault::TooSlow(_))));
+    stalled.abort();
+
+    // A port that nobody listens on.
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let answer = get(&outbound, &format!("http://{free}/hunter2")).await.unwrap_err();
+    assert!(matches!(answer, Fault::Broken(_)) && !answer.to_string().contains("hunter2"), "{answer}");
+}

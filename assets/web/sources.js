@@ -9,7 +9,9 @@ export const BASES = ["own-content", "public-domain", "licensed", "provider-subs
 
 export async function sourceTab(place, { act }) {
   const [{ channels }, { entries }] = await Promise.all([api.channels({ enabled: "all" }), api.audit()]);
-  const external = channels.filter(({ sourceType }) => sourceType !== "virtual");
+  // The list does not say by what right; each channel does.
+  const external = await Promise.all(channels.filter(({ sourceType }) => sourceType === "external")
+    .map(async ({ id }) => (await api.channel(id)).channel));
   const rows = external.map(({ id, number, name, source, provenance, rights, attestation }) => [
     `${number} ${name}`, source?.url, origin(provenance), rights && `${TEXT.bases[rights.basis]}: ${rights.statement}`,
     attestation && (attestation.authorized ? TEXT.vouched(attestation.by, moment(attestation.at)) : TEXT.withdrawn(attestation.by, moment(attestation.at))),

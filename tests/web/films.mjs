@@ -164,6 +164,8 @@ export async function films(kit) {
       return red.corner > 100 && red;
     }));
     assert.equal(drawn.elsewhere, 0, "a line stands where it says");
+  });
+  await step("film-styled-subtitle-off", async () => {
     await choose("Subtitles", "Off");
     await until("what drew it is gone", async () => (await page.locator(".libassjs-canvas-parent").count()) === 0);
   });

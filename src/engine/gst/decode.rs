@@ -57,7 +57,8 @@ impl Decoder {
         let wanted = media.stream(stream).ok_or_else(missing)?;
         let picture = matches!(wanted.kind, StreamKind::Video(_));
         let text = if picture { text::DECODE_PICTURE } else { text::DECODE_SOUND };
-        let live = Live::new(text, ("", ""), &stream.to_string(), wake)?;
+        let mut live = Live::new(text, ("", ""), &stream.to_string(), wake)?;
+        live.set_opening(true);
         // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.
         let decode = live.element("decode")?;
         decode.set_property("uri", format!("file://{}", source.proc_path()));
@@ -144,7 +145,10 @@ impl Decoder {
             }
             return Ok(Heard::Nothing);
         };
-        self.heard = true;
+        if !self.heard {
+            self.heard = true;
+            self.live.set_opening(false);
+        }
         let at = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time(&sample, pts));
         let at = at.ok_or_else(|| RunError::Decode(format!("{} without a time", self.what)))?;
         Ok(Heard::Sample(sample, at))

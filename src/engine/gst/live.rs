@@ -14,7 +14,10 @@ use super::text::Text;
 use crate::engine::RunError;
 
 /// A pipeline that takes longer to stop is counted as hanging.
-const STOP_DEADLINE: Duration = Duration::from_secs(5);
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// How long a pipeline that is opening its file may take to come to rest before it is stopped.
+const REST: gst::ClockTime = gst::ClockTime::from_seconds(4);
 
 /// Hanging pipelines at which nothing new is started in this process.
 const MOST_HANGING: usize = 8;
@@ -26,6 +29,7 @@ pub(super) struct Live {
     bus: gst::Bus,
     wake: Wake,
     pin: Pin,
+    opening: bool,
 }
 
 /// What a pipeline said on its bus.
@@ -48,7 +52,7 @@ impl Live {
         let waking = wake.clone();
         bus.set_sync_handler(move |_, _| waking.callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass));
         let pin = board::pin(&pipeline);
-        Ok(Self { pipeline, bus, wake: wake.clone(), pin })
+        Ok(Self { pipeline, bus, wake: wake.clone(), pin, opening: false })
     }
 
     pub(super) fn element(&self, name: &str) -> Result<gst::Element, RunError> {
@@ -102,6 +106,12 @@ impl Live {
         None
     }
 
+    /// Whether it is finding out what its file is. Stopped there, urisourcebin of GStreamer 1.22 may wait for its own type
+    /// finder for ever, each holding what the other wants (seen twice in 700 starts and stops): it is let come to rest first.
+    pub(super) fn set_opening(&mut self, opening: bool) {
+        self.opening = opening;
+    }
+
     /// It stands still.
     pub(super) fn stalled(&self) {
         self.pin.failed(&self.pipeline, "it stands still");
@@ -145,7 +155,7 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         self.bus.unset_sync_handler();
-        stop(self.pipeline.clone());
+        stop(self.pipeline.clone(), self.opening);
     }
 }
 
@@ -153,7 +163,7 @@ impl Drop for Live {
 static STOPPING: LazyLock<Mutex<HashMap<u64, (String, Instant)>>> = LazyLock::new(Mutex::default);
 
 /// Brings a pipeline to NULL without waiting for it: an element may take its time, or never come back.
-fn stop(pipeline: gst::Pipeline) {
+fn stop(pipeline: gst::Pipeline, opening: bool) {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = pipeline.name().to_string();
@@ -161,6 +171,9 @@ fn stop(pipeline: gst::Pipeline) {
     stopping().insert(number, (name, Instant::now()));
     let held = pipeline.clone();
     let spawned = std::thread::Builder::new().name("gst-stop".into()).spawn(move || {
+        if opening {
+            let _ = held.state(REST);
+        }
         let _ = held.set_state(gst::State::Null);
         drop(held);
         STOPPING.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
@@ -172,7 +185,7 @@ fn stop(pipeline: gst::Pipeline) {
     }
 }
 
-/// Pipelines that have not stopped within 5 s.
+/// Pipelines that have not stopped in time.
 pub(super) fn hanging() -> usize {
     let stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
     stopping.values().filter(|(_, since)| since.elapsed() > STOP_DEADLINE).count()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
-use crate::domain::media::{Audio, Stream, StreamKind, Video};
+use crate::domain::media::{Audio, Stream, StreamKind, Subtitle, Video};
 use crate::domain::time::FrameRate;
 use crate::engine::source::Roots;
 
@@ -76,4 +76,18 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     }
     let mut run = Native::find().unwrap().start(job, usize::MAX).unwrap();
     assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process lives");
+}
+
+#[test]
+fn a_file_with_subtitles_of_pictures_is_left_to_ffmpeg() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path());
+    assert_eq!(refusal(&job.media, &job.rendition), None);
+    let mut media = Media::clone(&job.media);
+    for (text, refused) in [(true, false), (false, true)] {
+        let mut stream = media.streams[0].clone();
+        stream.kind = StreamKind::Subtitle(Subtitle { text, hearing_impaired: false });
+        media.streams.push(stream);
+        assert_eq!(refusal(&media, &job.rendition).is_some(), refused);
+    }
 }

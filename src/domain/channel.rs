@@ -1,9 +1,12 @@
 //! A channel: what it is called and where it stands, beside what it airs.
 
+use std::sync::Arc;
+
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::external::External;
+use crate::domain::listing::Listings;
 use crate::domain::schedule::blocks::Grid;
 use crate::domain::schedule::{Definition, Mode};
 use crate::domain::time::FrameRate;
@@ -134,6 +137,8 @@ pub struct Channel {
     pub filler: FillerAsk,
     /// Of a channel from elsewhere. It airs nothing of its own: its definition is empty.
     pub external: Option<External>,
+    /// What a guide from elsewhere says of a channel from elsewhere; not part of its record.
+    pub listings: Option<Arc<Listings>>,
     pub seed: u64,
     pub mode: Mode,
     /// Grows by one with every change.
@@ -218,6 +223,7 @@ pub mod tests {
             plan: None,
             filler: FillerAsk::default(),
             external: None,
+            listings: None,
             seed: 1,
             mode: Mode::Sequential,
             version: 1,

@@ -52,6 +52,17 @@ pub struct Imported {
 pub struct External {
     pub feed: Feed,
     pub origin: Origin,
+    /// Whose programmes it shows, where that was said by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guide: Option<GuideId>,
+}
+
+/// A channel of a guide from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuideId {
+    /// The guide's source; None for the first that has such a channel.
+    pub source: Option<u32>,
+    pub id: String,
 }
 
 impl External {

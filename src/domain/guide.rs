@@ -1,14 +1,22 @@
 //! What a guide says of a programme.
 
+use std::sync::Arc;
+
 use crate::domain::channel::Channel;
+use crate::domain::listing::{Listing, Listings};
 use crate::domain::schedule::{Cursor, Definition, Item, Programme, Revision};
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<'a> {
     pub programme: Programme,
-    pub item: &'a Item,
+    /// None for what comes from elsewhere.
+    pub item: Option<&'a Item>,
+    /// Its file; empty for what comes from elsewhere.
+    pub path: &'a str,
     pub name: Name<'a>,
+    /// What a guide from elsewhere says of it.
+    pub listing: Option<&'a Listing>,
 }
 
 /// What a title says of what it names.
@@ -32,12 +40,37 @@ pub struct Entries {
     /// The revision that was looked at last, and whether it hides what is short.
     hides: Option<(usize, bool)>,
     to_ms: i64,
+    /// Of a channel from elsewhere, and which of them comes next.
+    listings: Option<(Arc<Listings>, usize)>,
 }
 
 impl Channel {
     pub fn entry(&self, programme: Programme) -> Entry<'_> {
+        if let Some(listing) = self.listing(&programme) {
+            let Listing { title, subtitle, season, episode, year, .. } = listing;
+            let (season, episode, year) = (*season, *episode, *year);
+            let name = Name { title, subtitle: subtitle.as_deref(), season, episode, year };
+            return Entry { programme, item: None, path: "", name, listing: Some(listing) };
+        }
         let item = self.definition.item(&programme);
-        Entry { programme, item, name: Name::read(&item.title, &item.path) }
+        let name = Name::read(&item.title, &item.path);
+        Entry { programme, item: Some(item), path: &item.path, name, listing: None }
+    }
+
+    /// What a guide from elsewhere says of a programme; None on channels out of the library.
+    pub fn listing(&self, programme: &Programme) -> Option<&Listing> {
+        self.external.as_ref()?;
+        self.listings.as_ref()?.all.get(programme.item)
+    }
+
+    /// Whether it stands between two programmes.
+    pub fn is_filler(&self, programme: &Programme) -> bool {
+        self.external.is_none() && self.definition.is_filler(programme)
+    }
+
+    /// Whether nothing of its own is shown.
+    pub fn is_slate(&self, programme: &Programme) -> bool {
+        self.external.is_none() && self.definition.is_slate(programme)
     }
 
     /// Entries that are on between two instants.
@@ -51,11 +84,13 @@ impl Entries {
     /// Those that are on between two instants.
     pub fn new(channel: &Channel, from_ms: i64, to_ms: i64) -> Self {
         let definition = &channel.definition;
+        let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
+        let listings = listings.map(|listings| (listings.clone(), listings.from(from_ms)));
         let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
         let least_ms = i64::from(channel.face.least_seconds) * 1000;
         let cursor = Cursor::at(definition, from_ms.max(first));
         let show_filler = channel.face.show_filler;
-        let mut entries = Self { cursor, ahead: None, show_filler, least_ms, hides: None, to_ms };
+        let mut entries = Self { cursor, ahead: None, show_filler, least_ms, hides: None, to_ms, listings };
         // What is on may belong to an entry that began before.
         while let Some(programme) = entries.cursor.clone().next(definition)
             && programme.start_ms > first
@@ -68,6 +103,12 @@ impl Entries {
 
     /// Takes the next entry.
     pub fn next(&mut self, definition: &Definition) -> Option<Programme> {
+        if let Some((listings, at)) = &mut self.listings {
+            let item = *at;
+            let listing = listings.all.get(item).filter(|listing| listing.start_ms < self.to_ms)?;
+            *at += 1;
+            return Some(aired(listing, item));
+        }
         let mut entry = self.ahead.take().or_else(|| self.cursor.next(definition))?;
         if entry.start_ms >= self.to_ms {
             return None;
@@ -111,6 +152,20 @@ impl Entries {
         let hides = content.iter().any(short) && !content.iter().all(short);
         self.hides = Some((revision, hides));
         hides
+    }
+}
+
+/// A programme from elsewhere. Its ordinal is its start in unix seconds: it stays when the guide is read again.
+fn aired(listing: &Listing, item: usize) -> Programme {
+    Programme {
+        revision: 0,
+        item,
+        ordinal: u64::try_from(listing.start_ms / 1000).unwrap_or(0),
+        start_ms: listing.start_ms,
+        end_ms: listing.end_ms,
+        sequence: 0,
+        changes: 0,
+        leads: true,
     }
 }
 

@@ -12,6 +12,7 @@ pub mod guide;
 pub mod inside;
 pub mod library;
 pub mod lineup;
+pub mod listing;
 pub mod live;
 pub mod m3u;
 pub mod media;

@@ -96,7 +96,7 @@ impl Service {
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random::<4>()));
         let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone());
-        Ok(Arc::new(Self {
+        let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: kept(Tree::Progress)?,
             books: kept(Tree::Books)?,
@@ -118,6 +118,8 @@ impl Service {
             sessions: Sessions::open(&config, Some(quarantine))?,
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
-        }))
+        });
+        service.map_guides();
+        Ok(service)
     }
 }

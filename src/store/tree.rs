@@ -39,6 +39,8 @@ trees! {
     Audit "audit" true,
     Recordings "recordings" true,
     RecordingRules "recording-rules" true,
+    Programmes "programmes" false,
+    UploadedProgrammes "uploaded-programmes" true,
 }
 
 impl Tree {

@@ -167,7 +167,7 @@ fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
             subtitle: entry.name.subtitle.map(str::to_owned),
             description: channel.face.description.clone(),
             category: channel.face.category.clone(),
-            seconds: (entry.item.duration_ms + 500) / 1000,
+            seconds: (entry.item.map_or(0, |item| item.duration_ms) + 500) / 1000,
             episode: entry.name.season.zip(entry.name.episode),
         });
         entries.collect()

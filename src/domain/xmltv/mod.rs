@@ -12,9 +12,12 @@ use jiff::tz::TimeZone;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{Entries, Name};
 use crate::domain::lineup::{Naming, absolute, logo};
+use crate::domain::listing::Listing;
 use crate::domain::schedule::Item;
 
+pub mod read;
 pub mod text;
+mod when;
 
 use text::escape;
 pub use text::stamp;
@@ -92,6 +95,10 @@ impl Programmes {
     pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
         let definition = &self.channel.definition;
         let Some(programme) = self.entries.next(definition) else { return false };
+        if let Some(listing) = self.channel.listing(&programme) {
+            self.write_listing(out, listing);
+            return true;
+        }
         if programme.revision != self.revision {
             self.revision = programme.revision;
             self.text.clear();
@@ -118,6 +125,49 @@ impl Programmes {
         out.extend_from_slice(end);
         true
     }
+
+    /// A programme as another guide has it.
+    fn write_listing(&self, out: &mut Vec<u8>, listing: &Listing) {
+        out.extend_from_slice(b"<programme start=\"");
+        stamp(out, listing.start_ms, self.zone.as_ref());
+        out.extend_from_slice(b"\" stop=\"");
+        stamp(out, listing.end_ms, self.zone.as_ref());
+        out.extend_from_slice(b"\" channel=\"");
+        escape(out, &self.id);
+        out.extend_from_slice(b"\">");
+        element(out, "title", &listing.title);
+        if let Some(subtitle) = &listing.subtitle {
+            element(out, "sub-title", subtitle);
+        }
+        if !listing.description.is_empty() {
+            element(out, "desc", &listing.description);
+        }
+        if let Some(year) = listing.year {
+            element(out, "date", &year.to_string());
+        }
+        for category in &listing.categories {
+            element(out, "category", category);
+        }
+        if let Some(episode) = listing.episode {
+            number(out, listing.season, episode);
+        }
+        if let Some(rating) = &listing.rating {
+            out.extend_from_slice(b"<rating>");
+            element(out, "value", rating);
+            out.extend_from_slice(b"</rating>");
+        }
+        out.extend_from_slice(b"</programme>\n");
+    }
+}
+
+/// An episode, on screen and counted from zero.
+fn number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
+    let onscreen = season.map_or(String::new(), |season| format!("S{season:02}"));
+    let _ = write!(out, "<episode-num system=\"onscreen\">{onscreen}E{episode:02}</episode-num>");
+    if season != Some(0) && episode >= 1 {
+        let season = season.map_or(String::new(), |season| (season - 1).to_string());
+        let _ = write!(out, "<episode-num system=\"xmltv_ns\">{season}.{}.</episode-num>", episode - 1);
+    }
 }
 
 /// What is said of an item whenever it is on, in the order of the DTD.
@@ -141,12 +191,7 @@ fn describe(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Channel) {
     }
     let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);
     if let (Some(season), Some(episode)) = (name.season, name.episode) {
-        let _ = write!(out, "<episode-num system=\"onscreen\">S{season:02}E{episode:02}</episode-num>");
-        if season >= 1 && episode >= 1 {
-            // Counted from zero.
-            let (season, episode) = (season - 1, episode - 1);
-            let _ = write!(out, "<episode-num system=\"xmltv_ns\">{season}.{episode}.</episode-num>");
-        }
+        number(out, Some(season), episode);
     }
 }
 

@@ -192,6 +192,7 @@ impl Tag {
     fn add_channel(&mut self, channel: &Channel) {
         self.add(channel.tvg_id.as_bytes());
         self.hasher.update(&channel.version.to_le_bytes());
+        self.hasher.update(&channel.listings.as_ref().map_or(0, |listings| listings.stamp).to_le_bytes());
     }
 }
 

@@ -206,12 +206,19 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
     let next = guide.next().map(|entry| GuideEntry::new(&channel, &entry, now));
     // What is seen may be filler that belongs to the entry.
-    let seen = channel.definition.programme(at).map(|programme| channel.entry(programme));
+    let seen = match channel.external {
+        Some(_) => entry.clone(),
+        None => channel.definition.programme(at).map(|programme| channel.entry(programme)),
+    };
+    let direct_url = |path: &str| match channel.external {
+        Some(_) => format!("/api/livetv/watch/{}/live.m3u8", channel.id),
+        None => format!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY)),
+    };
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
-        media_path: &on.item.path,
+        media_path: on.path,
         offset_seconds: seconds(at - on.programme.start_ms),
         remaining_seconds: seconds(on.programme.end_ms - at),
-        direct_url: format!("/api/stream/file?path={}", utf8_percent_encode(&on.item.path, QUERY)),
+        direct_url: direct_url(on.path),
         entry: GuideEntry::new(&channel, &entry, now),
     });
     Ok(reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next }))
@@ -263,7 +270,10 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let on = service.channels.on_air(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
+        let mut on = service.channels.on_air(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
+        if let Some(listings) = &channel.listings {
+            on = listings.stamp ^ listings.from(now.as_millisecond()) as u64;
+        }
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
         // What can still be watched.
         if from < now.as_millisecond() - CATCHUP_MS {
@@ -286,12 +296,12 @@ impl<'a> GuideEntry<'a> {
     pub fn new(channel: &'a Channel, entry: &Entry<'a>, now: Timestamp) -> Self {
         let (programme, name) = (&entry.programme, &entry.name);
         let (face, now_ms) = (&channel.face, now.as_millisecond());
-        let kept = (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
+        let kept = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
         Self {
             id: Id(channel.id, programme.ordinal),
             channel_id: channel.id,
             title: name.title,
-            description: &face.description,
+            description: entry.listing.map_or(&face.description, |listing| &listing.description),
             start: At(programme.start_ms),
             end: At(programme.end_ms),
             icon_url: Icon(face.logo_url.as_deref(), channel.id),
@@ -299,11 +309,15 @@ impl<'a> GuideEntry<'a> {
             season: name.season,
             episode: name.episode,
             year: name.year,
-            categories: if face.category.is_empty() { &[] } else { std::slice::from_ref(&face.category) },
-            rating: None,
+            categories: match entry.listing {
+                Some(listing) if !listing.categories.is_empty() => &listing.categories,
+                _ if face.category.is_empty() => &[],
+                _ => std::slice::from_ref(&face.category),
+            },
+            rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
             duration_seconds: seconds(programme.end_ms - programme.start_ms),
-            media_path: &entry.item.path,
-            is_filler: channel.definition.is_filler(programme),
+            media_path: entry.path,
+            is_filler: channel.is_filler(programme),
             is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
             catchup_url: kept.then_some(Catchup(channel.id, programme.start_ms, programme.end_ms)),
         }

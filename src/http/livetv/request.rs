@@ -9,6 +9,7 @@ use super::clock::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest};
 use super::rights::{self, AttestationRequest, FeedRequest, ProvenanceRequest, RightsRequest, told};
 use crate::domain::channel::Ask;
+use crate::domain::external::GuideId;
 use crate::domain::schedule::Mode;
 use crate::error::{Error, Result};
 use crate::service::channels::{Apply, Change, ExternalChange, SourceType};
@@ -117,6 +118,13 @@ pub struct GuideRequest {
     description: Option<String>,
     /// Whether it names what stands between programmes; false when absent.
     show_filler: Option<bool>,
+    /// Of a channel from elsewhere: the channel of a guide from elsewhere whose programmes it shows; null (when absent)
+    /// for the one its list names.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<String>)]
+    xmltv_id: Option<Option<String>>,
+    /// The source of that guide; null (when absent) for the first that has such a channel.
+    xmltv_source_id: Option<u32>,
     /// What is shorter (120 when absent, 0 for none) is told with the programme before it, unless all is shorter.
     min_programme_seconds: Option<u32>,
 }
@@ -191,7 +199,13 @@ impl ChannelRequest {
     /// What is said of a stream elsewhere, and of the right to show it; None when neither is mentioned.
     fn external(&mut self, by: &str) -> Result<Option<ExternalChange>> {
         let told = (self.provenance.take(), self.rights.take(), self.attestation.take(), self.source.take());
-        if told.0.is_none() && told.1.is_none() && told.2.is_none() && told.3.is_none() {
+        let source = self.guide.as_ref().and_then(|guide| guide.xmltv_source_id);
+        let id = self.guide.as_mut().and_then(|guide| guide.xmltv_id.take());
+        if id.iter().flatten().any(|id| id.is_empty() || id.len() > 1200 || id.chars().any(char::is_control)) {
+            return Err(Error::field("guide.xmltvId", "must be the id of a channel of a guide"));
+        }
+        let guide = id.map(|id| id.map(|id| GuideId { source, id }));
+        if told.0.is_none() && told.1.is_none() && told.2.is_none() && told.3.is_none() && guide.is_none() {
             return Ok(None);
         }
         let feed = told.3.flatten().unwrap_or_default();
@@ -200,6 +214,7 @@ impl ChannelRequest {
             failover: feed.failover()?,
             url: feed.url.as_deref().map(|url| rights::address("source.url", url)).transpose()?,
             user_agent: feed.user_agent,
+            guide,
             claim: rights::claim(told.0, told.1, told.2)?,
             by: by.to_owned(),
         }))

@@ -64,6 +64,9 @@ pub struct ChannelView<'a> {
     /// The source it was imported from; for admins.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_id: Option<u32>,
+    /// Whose programmes it shows, where that was said by hand; for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    xmltv_id: Option<String>,
     /// What decides the order; for admins.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
@@ -128,6 +131,7 @@ impl<'a> ChannelView<'a> {
             attestation: None,
             source: None,
             source_id: None,
+            xmltv_id: None,
             seed: None,
             items: None,
             schedule: None,
@@ -156,6 +160,7 @@ impl<'a> ChannelView<'a> {
             attestation: clearance.as_ref().map(AttestationView::of),
             source: Some(FeedView::of(&external.feed)),
             source_id: external.source_id(),
+            xmltv_id: external.guide.as_ref().map(|guide| guide.id.clone()),
             ..self
         }
         .with_provenance(service, channel)

@@ -89,7 +89,7 @@ impl Service {
         self.note_clearance(id, None, &drafted, &change).await?;
         let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
         (given.id, given.instance) = (id, Some(instance));
-        Ok(channel)
+        Ok(self.with_listings(channel))
     }
 
     /// Changes a channel. What is on air and what was on air stay as they are, unless the change says otherwise.
@@ -102,7 +102,7 @@ impl Service {
         let after = self.draft_channel(Some(&before), &change).await?;
         self.channels.free_number(Some(after.face.number), Some(id))?;
         self.note_clearance(id, Some(&before), &after, &change).await?;
-        self.channels.keep(after, Some(&before)).await
+        Ok(self.with_listings(self.channels.keep(after, Some(&before)).await?))
     }
 
     /// What a channel would be: a new one (id 0) or a changed one. Nothing is kept.
@@ -209,7 +209,22 @@ impl Service {
         let (id, tvg_id, version) =
             before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
         let external = None;
-        Ok(Channel { id, tvg_id, face, asks, output, plan, filler, external, seed, mode, version, definition })
+        let listings = None;
+        Ok(Channel {
+            id,
+            tvg_id,
+            face,
+            asks,
+            output,
+            plan,
+            filler,
+            external,
+            listings,
+            seed,
+            mode,
+            version,
+            definition,
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Change;
 use crate::domain::address::Address;
 use crate::domain::channel::{Channel, Face, FillerAsk, Output};
-use crate::domain::external::{External, Feed, Origin};
+use crate::domain::external::{External, Feed, GuideId, Origin};
 use crate::domain::rights::{self, Act, Claim, Clearance};
 use crate::domain::schedule::{Definition, Mode};
 use crate::error::{Error, Result};
@@ -24,12 +24,20 @@ pub struct ExternalChange {
     pub url: Option<Address>,
     pub failover: Option<Vec<Address>>,
     pub user_agent: Option<Option<String>>,
+    /// Whose programmes it shows; None for those of the id the list has.
+    pub guide: Option<Option<GuideId>>,
     pub claim: Claim,
     /// Who says so.
     pub by: String,
 }
 
 impl ExternalChange {
+    /// Whether something is taken away.
+    fn nulls(&self) -> bool {
+        let texts = [&self.claim.source_name, &self.claim.source_url, &self.claim.basis, &self.claim.statement];
+        texts.iter().any(|text| text.is_some()) || self.claim.recording_basis.is_some() || self.user_agent.is_some()
+    }
+
     fn says_something(&self) -> bool {
         let Claim { source_name, source_url, imported_at_ms, basis, statement, recording_basis, authorized } =
             &self.claim;
@@ -86,12 +94,17 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
     let is = before.and_then(|before| before.external.as_ref());
     let asked = match (is, &change.external) {
         (Some(is), None) => return Ok(Some(is.clone())),
+        (Some(is), Some(asked)) if !asked.says_something() && !asked.nulls() => {
+            let guide = asked.guide.clone().unwrap_or_else(|| is.guide.clone());
+            return Ok(Some(External { guide, ..is.clone() }));
+        }
         (Some(External { origin: Origin::Source { id, .. }, .. }), Some(_)) => {
             return Err(Error::field("source", format!("is that of source {id}: change it there")));
         }
         (_, asked) => asked.clone().unwrap_or_default(),
     };
     let was = is.and_then(External::own);
+    let guide = asked.guide.unwrap_or_else(|| is.and_then(|is| is.guide.clone()));
     let lacking = |lacks: &[&str]| Err(rights::required(lacks));
     let feed = match (asked.url, is) {
         (Some(url), _) => Some(url),
@@ -110,7 +123,7 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
     let moved = is.is_some_and(|is| moved(&is.feed, &feed));
     match Clearance::claim(asked.claim, was, moved, &asked.by, now_ms) {
         Ok(clearance) => {
-            Ok(Some(External { feed, origin: Origin::Own { clearance, imported: kind == SourceType::Import } }))
+            Ok(Some(External { feed, guide, origin: Origin::Own { clearance, imported: kind == SourceType::Import } }))
         }
         Err(lacks) => lacking(&lacks),
     }
@@ -134,6 +147,7 @@ pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) ->
         plan: None,
         filler: FillerAsk::default(),
         external: Some(external),
+        listings: before.and_then(|before| before.listings.clone()),
         seed: 0,
         mode: Mode::Sequential,
         version,

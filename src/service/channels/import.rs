@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use super::{Channels, Kept, MAX_CHANNELS, channel_key, external};
 use crate::domain::channel::{Channel, Face, LEAST_SECONDS, MAX_NUMBER};
 use crate::domain::external::{External, Feed, Imported, Origin};
+use crate::domain::listing::Listings;
 use crate::domain::m3u::follow::{Mark, follow};
 use crate::domain::m3u::read::{Entry, Skips};
 use crate::error::Result;
@@ -144,6 +145,19 @@ impl Channels {
         Ok(count)
     }
 
+    /// Gives each channel from elsewhere the programmes `of` knows for it.
+    pub fn show(&self, of: impl Fn(&Channel) -> Option<Arc<Listings>>) {
+        let mut all = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        for channel in all.values_mut().filter(|channel| channel.external.is_some()) {
+            let listings = of(channel);
+            let stamp = |listings: &Option<Arc<Listings>>| listings.as_ref().map(|listings| listings.stamp);
+            if stamp(&listings) != stamp(&channel.listings) {
+                *channel = Arc::new(Channel { listings, ..(**channel).clone() });
+                self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Removes all channels of a source; their ids are never used again.
     ///
     /// # Errors
@@ -167,6 +181,7 @@ impl Channels {
 fn external_of(entry: &Entry, source: u32) -> External {
     External {
         feed: Feed { url: entry.url.clone(), failover: Vec::new(), user_agent: entry.user_agent.clone() },
+        guide: None,
         origin: Origin::Source {
             id: source,
             entry: Imported {
@@ -183,7 +198,8 @@ fn external_of(entry: &Entry, source: u32) -> External {
 
 /// A channel that is in the list again: what nobody changed by hand follows the list.
 fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Planned {
-    let external = external_of(entry, source);
+    let mut external = external_of(entry, source);
+    external.guide = channel.external.as_ref().and_then(|external| external.guide.clone());
     let mut face = channel.face.clone();
     if face.name == said.name {
         face.name.clone_from(&entry.name);

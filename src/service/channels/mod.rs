@@ -112,6 +112,7 @@ impl Channels {
                 plan,
                 filler,
                 external,
+                listings: None,
                 seed,
                 mode,
                 version,

@@ -21,12 +21,12 @@ pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms
     let mut shown = channel.definition.shown_before(from_ms, to_ms);
     let offered = channel.guide(from_ms, to_ms).filter(|entry| {
         let programme = &entry.programme;
-        !channel.definition.is_filler(programme) && !channel.definition.is_slate(programme)
+        !channel.is_filler(programme) && !channel.is_slate(programme)
     });
     offered
         .take(MOST)
         .map(|entry| {
-            let new = shown.as_mut().is_some_and(|shown| shown.insert(entry.item.id));
+            let new = shown.as_mut().zip(entry.item).is_some_and(|(shown, item)| shown.insert(item.id));
             airing(channel, &entry, new)
         })
         .collect()
@@ -70,7 +70,7 @@ fn airing(channel: &Channel, entry: &Entry, new: bool) -> Airing {
         episode: entry.name.episode,
         start_ms: entry.programme.start_ms,
         end_ms: entry.programme.end_ms,
-        item: entry.item.path.clone(),
+        item: entry.path.to_owned(),
         new,
     }
 }

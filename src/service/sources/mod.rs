@@ -15,6 +15,7 @@ use crate::service::Service;
 use crate::service::rights::Subject;
 use crate::store::{Store, Tree};
 
+mod guides;
 mod reading;
 
 pub use reading::{Preview, PreviewChannel};
@@ -31,6 +32,7 @@ pub struct Sources {
     by_id: RwLock<BTreeMap<u32, Arc<Source>>>,
     /// Those that are being read.
     busy: Mutex<HashSet<u32>>,
+    guides: guides::Guides,
     /// Held while one is changed; the highest id that was ever given out.
     editing: tokio::sync::Mutex<u32>,
 }
@@ -69,8 +71,9 @@ impl Sources {
                 by_id.insert(id, Arc::new(source));
             }
         }
+        let guides = guides::Guides::open(store.clone(), &by_id)?;
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(last));
-        Ok(Self { store, by_id, busy: Mutex::default(), editing })
+        Ok(Self { store, by_id, busy: Mutex::default(), guides, editing })
     }
 
     /// All sources, by id.
@@ -158,7 +161,7 @@ impl Service {
         match read {
             Some(read) => self.take_in(&source, read).await,
             None => {
-                self.map_guides().await;
+                self.map_guides();
                 Ok(source)
             }
         }
@@ -177,7 +180,9 @@ impl Service {
         self.sources.store.put(Tree::Sources, &key(id), &Kept { source: None }).await?;
         self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.channels.remove_imported(id).await?;
-        self.forget_guide(id).await
+        self.sources.guides.forget(id).await?;
+        self.map_guides();
+        Ok(())
     }
 
     /// Begins to read a source again; false when that is under way already.

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use super::SourceChange;
 use crate::domain::address::Address;
 use crate::domain::channel::Channel;
-use crate::domain::m3u;
 use crate::domain::m3u::read::{List, MAX_REASONS, Skip, Skips};
 use crate::domain::source::{Counts, Kind, Select, Source, State};
 use crate::domain::subtitles::charset;
+use crate::domain::xmltv::read::Guide;
+use crate::domain::{m3u, xmltv};
 use crate::engine::outbound::{Ask, Fault};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -22,6 +23,7 @@ pub const MAX_BYTES: u64 = 16 << 20;
 /// What a source says.
 pub(super) enum Read {
     List(List),
+    Guide(Guide),
 }
 
 /// What an import would make; nothing is kept.
@@ -79,6 +81,9 @@ impl Service {
                 preview.channels = planned.into_iter().zip(tvg_ids).map(shown).collect();
                 Ok(preview)
             }
+            Read::Guide(guide) => {
+                Ok(Preview { counts: counts(&guide), skipped: guide.skipped.reasons, ..Preview::default() })
+            }
         }
     }
 
@@ -102,8 +107,8 @@ impl Service {
     /// Reads bytes, off the threads that serve.
     pub(super) async fn read_source(&self, kind: Kind, bytes: Bytes) -> Result<Read> {
         let read = tokio::task::spawn_blocking(move || match kind {
-            Kind::M3u => m3u::read::read(&charset::decode(&bytes)).map(Read::List),
-            Kind::Xmltv => Err("is a guide, which this version does not read"),
+            Kind::M3u => m3u::read::read(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
+            Kind::Xmltv => xmltv::read::read(&bytes).map(Read::Guide),
         });
         read.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
     }
@@ -117,20 +122,24 @@ impl Service {
                 let channels = self.channels.import(source.id, source.number_from, &chosen, &mut skips).await?;
                 (Counts { entries, channels, programmes: 0, skipped: skips.count }, skips)
             }
+            Read::Guide(guide) => {
+                let counts = counts(&guide);
+                self.sources.guides.put(source, guide.channels).await?;
+                (counts, guide.skipped)
+            }
         };
-        self.map_guides().await;
+        self.map_guides();
         let read_ms = Some(self.clock.now().as_millisecond());
         let (state, mut skipped) = (State::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);
         self.sources.keep(Source { state, read_ms, counts, skipped, ..source.clone() }).await
     }
+}
 
-    /// Gives every channel from elsewhere the programmes that belong to it.
-    pub(super) async fn map_guides(&self) {}
-
-    pub(super) async fn forget_guide(&self, _source: u32) -> Result<()> {
-        Ok(())
-    }
+fn counts(guide: &Guide) -> Counts {
+    let channels = guide.channels.len();
+    let entries = guide.declared.keys().filter(|id| !guide.channels.contains_key(*id)).count() + channels;
+    Counts { entries, channels, programmes: guide.programmes, skipped: guide.skipped.count }
 }
 
 /// The entries that become channels; the others are named.

@@ -1,0 +1,106 @@
+//! What a guide from elsewhere says of a channel.
+
+use serde::{Deserialize, Serialize};
+
+/// How long something is taken to last that says neither when it ends nor what follows.
+const UNTOLD_MS: i64 = 30 * 60_000;
+
+/// Longest of all, ms: an end beyond it is none.
+const LONGEST_MS: i64 = 7 * 24 * 3_600_000;
+
+/// One programme.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Listing {
+    /// Unix ms.
+    pub start_ms: i64,
+    /// The start while nobody said an end.
+    pub end_ms: i64,
+    pub title: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subtitle: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub season: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub episode: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub year: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rating: Option<String>,
+}
+
+/// The programmes of one channel: by start, none over another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listings {
+    pub all: Vec<Listing>,
+    /// Another one for other programmes.
+    pub stamp: u64,
+}
+
+impl Listings {
+    /// Those of a channel whose guide is off by so many ms. Of several that start together the first stays; one that has
+    /// no end ends where the next begins, and so does one that would go on beyond.
+    pub fn of(mut all: Vec<Listing>, shift_ms: i64) -> Self {
+        for listing in &mut all {
+            listing.start_ms += shift_ms;
+            listing.end_ms += shift_ms;
+        }
+        all.sort_by_key(|listing| listing.start_ms);
+        all.dedup_by_key(|listing| listing.start_ms);
+        let mut next_ms = None;
+        for listing in all.iter_mut().rev() {
+            let told = listing.end_ms > listing.start_ms;
+            let end_ms = if told { listing.end_ms } else { next_ms.unwrap_or(listing.start_ms + UNTOLD_MS) };
+            let end_ms = end_ms.min(listing.start_ms + LONGEST_MS);
+            listing.end_ms = next_ms.map_or(end_ms, |next_ms| end_ms.min(next_ms));
+            next_ms = Some(listing.start_ms);
+        }
+        let mut hasher = blake3::Hasher::new();
+        for listing in &all {
+            hasher.update(&listing.start_ms.to_le_bytes()).update(&listing.end_ms.to_le_bytes());
+            for text in [&listing.title, &listing.description, listing.subtitle.as_ref().unwrap_or(&listing.title)] {
+                hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            }
+        }
+        let stamp = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
+        Self { all, stamp }
+    }
+
+    /// Where those begin that end after an instant.
+    pub fn from(&self, from_ms: i64) -> usize {
+        self.all.partition_point(|listing| listing.end_ms <= from_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_lies_over_another_and_each_has_an_end() {
+        let at = |start_ms, end_ms| Listing { start_ms, end_ms, title: "T".into(), ..Listing::default() };
+        let hour = 3_600_000;
+        let told = vec![
+            at(4 * hour, 4 * hour),
+            at(0, 3 * hour),
+            at(hour, 2 * hour),
+            at(hour, 9 * hour),
+            at(2 * hour, 2 * hour),
+        ];
+        let spans = |listings: &Listings| {
+            listings.all.iter().map(|listing| (listing.start_ms / 60_000, listing.end_ms / 60_000)).collect::<Vec<_>>()
+        };
+        let listings = Listings::of(told.clone(), 0);
+        assert_eq!(spans(&listings), [(0, 60), (60, 120), (120, 240), (240, 270)]);
+        assert_eq!((listings.from(-1), listings.from(hour), listings.from(9 * hour)), (0, 1, 4));
+        assert_eq!(spans(&Listings::of(told.clone(), -hour))[0], (-60, 0));
+        assert_eq!(Listings::of(told.clone(), 0).stamp, listings.stamp);
+        assert_ne!(Listings::of(told, 1).stamp, listings.stamp);
+        let eternal = Listings::of(vec![at(0, 1000 * 24 * hour)], 0);
+        assert_eq!(eternal.all[0].end_ms, LONGEST_MS);
+        assert_eq!(Listings::of(Vec::new(), 0).from(0), 0);
+    }
+}

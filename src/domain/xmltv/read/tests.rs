@@ -1,0 +1,144 @@
+use std::io::Write;
+
+use super::*;
+
+fn guide(inner: &str) -> Guide {
+    let text =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE tv SYSTEM \"xmltv.dtd\">\n<tv>{inner}</tv>");
+    read(text.as_bytes()).unwrap()
+}
+
+fn reasons(guide: &Guide) -> Vec<&str> {
+    guide.skipped.reasons.iter().map(|skip| skip.reason.as_str()).collect()
+}
+
+fn packed(text: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(text).unwrap();
+    packer.finish().unwrap()
+}
+
+#[test]
+fn every_quirk_is_read_or_named() {
+    let read = guide(
+        "<channel id=\"one\"><display-name>One</display-name><display-name lang=\"de\">Eins</display-name></channel>
+<programme start=\"20260329003000 +0100\" stop=\"20260329040000 +0200\" channel=\"one\"><title>Spring</title></programme>
+<programme start=\"20260101\" channel=\"one\"><title>Date only</title></programme>
+<programme start=\"20260101080000 +0000\" stop=\"20260101070000 +0000\" channel=\"one\"><title>Backwards</title></programme>
+<programme start=\"20260101073000 +0000\" stop=\"20260101083000 +0000\" channel=\"one\"><title lang=\"en\"> All
+ of it </title><title lang=\"fr\">Tout</title><sub-title>S &amp; T &#233; &unknown; AT&T</sub-title>
+<desc>&lt;b&gt;no markup&lt;/b&gt;<x-roll/> \u{201c}quotes\u{201d}<![CDATA[ & <raw>]]></desc><date>1999-05-01</date><category>Film</category><category>Film</category><category/>
+<episode-num system=\"xmltv_ns\">1 . 4/12 . 0/1</episode-num><episode-num system=\"onscreen\">S09E09</episode-num><previously-shown/><star-rating><value>3/5</value></star-rating><rating system=\"FSK\"><value>12</value></rating></programme>
+<programme start=\"20260101090000 +0000\" stop=\"20260101090000 +0000\" channel=\"one\"><title>Zero</title></programme>
+<programme start=\"20260101100000 +0000\" stop=\"20260101110000 +0000\" channel=\"two\"><title></title></programme>
+<programme start=\"2026010112\" channel=\"two\"><length units=\"minutes\">30</length><title>Half an hour</title></programme>
+<programme start=\"202601011300\" stop=\"202601011400\" channel=\"two\" clumpidx=\"1/2\"><title>Second half</title></programme>
+<programme start=\"soon\" channel=\"two\"><title>Soon</title></programme>
+<programme start=\"20260101\"><title>Nowhere</title></programme>
+<programme start=\"20260102\" channel=\"two\"><title>Never closed
+<programme start=\"20260103\" channel=\"two\"><title>Next</title></programme>",
+    );
+    assert_eq!(read.declared["one"], "One");
+    let one = &read.channels["one"];
+    assert_eq!(one.iter().map(|it| it.title.as_str()).collect::<Vec<_>>(), ["Spring", "Date only", "All of it"]);
+    assert_eq!(one[0].end_ms - one[0].start_ms, 9_000_000, "two and a half hours, whatever the clocks show");
+    let whole = &one[2];
+    assert_eq!(whole.subtitle.as_deref(), Some("S & T \u{e9} &unknown; AT&T"));
+    assert_eq!(whole.description, "<b>no markup</b> \u{201c}quotes\u{201d} & <raw>");
+    assert_eq!((whole.season, whole.episode, whole.year), (Some(2), Some(5), Some(1999)));
+    assert_eq!((whole.categories.as_slice(), whole.rating.as_deref()), (&["Film".to_owned()][..], Some("12")));
+    let two = &read.channels["two"];
+    assert_eq!(
+        two.iter().map(|it| it.title.as_str()).collect::<Vec<_>>(),
+        ["Untitled", "Half an hour", "Second half", "Untitled", "Next"]
+    );
+    assert_eq!(two[1].end_ms - two[1].start_ms, 1_800_000);
+    assert_eq!(two[2].end_ms - two[2].start_ms, 1_800_000);
+    assert_eq!(
+        reasons(&read),
+        ["stops before it starts", "has no length", "has no start that can be read", "names no channel"]
+    );
+    assert_eq!(read.skipped.reasons[0].line, 6, "{:?}", read.skipped.reasons[0]);
+    assert_eq!(read.programmes, 8);
+}
+
+#[test]
+fn nothing_a_document_type_says_is_done() {
+    let bomb = "<!DOCTYPE tv [<!ENTITY a \"lol\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;\">\
+        <!ENTITY c \"&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;\"><!ENTITY f SYSTEM \"file:///etc/passwd\">\
+        <!ENTITY % p SYSTEM \"http://127.0.0.1/x.dtd\">%p;]>";
+    let text = format!(
+        "<?xml version=\"1.0\"?>{bomb}<tv><programme start=\"20260101\" stop=\"20260102\" channel=\"&c;\"><title>&c;&f;</title></programme></tv>"
+    );
+    let read = read(text.as_bytes()).unwrap();
+    let (id, programmes) = read.channels.first_key_value().unwrap();
+    assert_eq!((id.as_str(), programmes[0].title.as_str()), ("&c;", "&c;&f;"));
+}
+
+#[test]
+fn every_encoding_is_read() {
+    let text = |label: &str| {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"{label}\"?><tv><programme start=\"20260101\" stop=\"20260102\" channel=\"\u{e9}t\u{e9}\"><title>Caf\u{e9} \u{2013}</title></programme></tv>"
+        )
+    };
+    let latin: Vec<u8> = encoding_rs::WINDOWS_1252.encode(&text("ISO-8859-1")).0.into_owned();
+    let lying: Vec<u8> = encoding_rs::WINDOWS_1252.encode(&text("UTF-8")).0.into_owned();
+    let wide: Vec<u8> = [0xfeff].into_iter().chain(text("UTF-16").encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let marked = [b"\xef\xbb\xbf", text("utf-8").as_bytes()].concat();
+    for bytes in
+        [text("UTF-8").into_bytes(), latin.clone(), lying, wide, marked, packed(&latin), text("nonsense").into_bytes()]
+    {
+        let read = read(&bytes).unwrap();
+        let (id, programmes) = read.channels.first_key_value().unwrap();
+        assert_eq!((id.as_str(), programmes[0].title.as_str()), ("\u{e9}t\u{e9}", "Caf\u{e9} \u{2013}"));
+    }
+}
+
+#[test]
+fn what_is_no_guide_says_so_and_what_breaks_is_kept_so_far() {
+    for wrong in [
+        "",
+        "hello",
+        "{}",
+        "#EXTM3U\n",
+        "<html><body>sign in</body></html>",
+        "<",
+        "<?xml version=\"1.0\"?>",
+        "\u{1f}\u{8b}",
+    ] {
+        let fault = read(wrong.as_bytes()).unwrap_err();
+        assert!(fault.starts_with("is no XMLTV"), "{wrong}: {fault}");
+    }
+    let whole = "<tv><programme start=\"20260101\" stop=\"20260102\" channel=\"a\"><title>First</title></programme>\
+        <programme start=\"20260102\" stop=\"20260103\" channel=\"a\"><title>Second</title></programme></tv>";
+    for cut in 5..whole.len() {
+        let read = read(&whole.as_bytes()[..cut]).unwrap();
+        assert!(read.programmes <= 2 && read.skipped.count > 0, "{cut}");
+    }
+    let gz = packed(whole.as_bytes());
+    assert!(read(&gz[..gz.len() - 9]).is_ok_and(|read| read.skipped.count > 0));
+    assert_eq!(read(b"<tv></tv>").unwrap().programmes, 0);
+    let controls = "<tv><programme start=\"20260101\" stop=\"20260102\" channel=\"a\u{1}\"><title>\u{0}A\u{b}&#7;B\u{fffe}</title></programme></tv>";
+    let read = read(controls.as_bytes()).unwrap();
+    assert_eq!(read.channels["a"][0].title, "A B\u{fffe}");
+}
+
+#[test]
+fn hostile_guides_are_bounded() {
+    let programme = |n: usize, title: &str| {
+        format!(
+            "<programme start=\"20260101\" stop=\"20260102\" channel=\"c{}\"><title>{title}</title></programme>",
+            n % 50
+        )
+    };
+    let deep = format!("<tv>{}", "<a>".repeat(MAX_DEPTH + 5));
+    assert!(reasons(&read(deep.as_bytes()).unwrap())[0].contains("too deep"));
+    let long = format!("<tv>{}{}</tv>", programme(0, &"x".repeat(5 << 18)), programme(1, "y"));
+    let read_long = read(&packed(long.as_bytes())).unwrap();
+    assert!(reasons(&read_long)[0].contains("larger than 1 MiB"), "{:?}", read_long.skipped.reasons);
+    let comment = format!("<!--{}--><tv></tv>", "<a>".repeat(1 << 19));
+    assert!(read(&packed(comment.as_bytes())).is_err());
+    let medium = format!("<tv>{}</tv>", programme(0, &"x".repeat(500_000)));
+    assert_eq!(read(medium.as_bytes()).unwrap().channels["c0"][0].title.len(), MAX_TITLE);
+}

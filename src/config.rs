@@ -97,6 +97,9 @@ pub struct Limits {
     pub session_idle: Duration,
     #[serde(rename = "probe_deadline_seconds", deserialize_with = "sources::seconds")]
     pub probe_deadline: Duration,
+    /// How long a channel from elsewhere is taken in after its last viewer.
+    #[serde(rename = "ingest_linger_seconds", deserialize_with = "sources::seconds")]
+    pub ingest_linger: Duration,
     pub connections: usize,
     /// Failed sign-ins, per address and per account.
     pub logins_per_minute: u32,
@@ -117,6 +120,7 @@ impl Default for Limits {
             segment_wait: Duration::from_secs(20),
             session_idle: Duration::from_secs(60),
             probe_deadline: Duration::from_secs(5),
+            ingest_linger: Duration::from_secs(30),
             connections: 4096,
             logins_per_minute: 5,
             login_life: Duration::from_secs(30 * 24 * 3600),
@@ -206,6 +210,7 @@ impl Limits {
             ("segment_wait_seconds", seconds(self.segment_wait), 1, 120),
             ("session_idle_seconds", seconds(self.session_idle), 5, 24 * 3600),
             ("probe_deadline_seconds", seconds(self.probe_deadline), 1, 60),
+            ("ingest_linger_seconds", seconds(self.ingest_linger), 0, 3600),
             ("connections", self.connections as u64, 8, 1 << 20),
             ("logins_per_minute", u64::from(self.logins_per_minute), 1, 1000),
             ("login_days", seconds(self.login_life) / 86_400, 1, 3650),

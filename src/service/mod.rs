@@ -14,6 +14,7 @@ pub mod audiobook;
 pub mod channels;
 pub mod clock;
 pub mod events;
+pub mod ingest;
 pub mod library;
 pub mod listing;
 pub mod loudness;
@@ -39,6 +40,7 @@ use audiobook::FolderBooks;
 use channels::Channels;
 use clock::Clock;
 use events::Events;
+use ingest::Ingests;
 use library::Library;
 use loudness::Loudness;
 use media::Probes;
@@ -77,6 +79,8 @@ pub struct Service {
     pub onair: OnAir,
     pub loudness: Loudness,
     pub recordings: Recordings,
+    /// Channels from elsewhere that are taken in.
+    pub ingests: Ingests,
     /// The way to servers elsewhere.
     pub outbound: Outbound,
 }
@@ -106,6 +110,7 @@ impl Service {
             audit: Audit::open(store.clone(), clock.clone())?,
             onair: OnAir::default(),
             loudness: Loudness::default(),
+            ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
             outbound: Outbound::new(Allowed::read(&config.allowed_sources).map_err(crate::error::Error::internal)?),
             events,

@@ -120,20 +120,6 @@ impl Service {
         }
     }
 
-    /// Whether a channel can be watched now.
-    ///
-    /// # Errors
-    /// `RIGHTS_WITHDRAWN`; `CHANNEL_UNAVAILABLE` for one from elsewhere: nothing takes such streams in yet.
-    pub fn may_watch(&self, channel: &Channel) -> Result<()> {
-        self.may_show(channel)?;
-        match channel.external {
-            Some(_) => {
-                Err(Error::new(Code::ChannelUnavailable, "channels from elsewhere cannot be played in this version"))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Whether a channel may be recorded now.
     ///
     /// # Errors

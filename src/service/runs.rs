@@ -182,6 +182,11 @@ impl Runs {
         self.max_jobs - self.slots.available_permits()
     }
 
+    /// A place among the encodes for something else than a run, until it is dropped; None when all are taken.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.slots.clone().try_acquire_owned().ok()
+    }
+
     pub fn standing(&self) -> &Standing {
         &self.standing
     }

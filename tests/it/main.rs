@@ -13,6 +13,8 @@ mod engine;
 mod floors;
 /// Files and paths made to do harm: no crash, no leak, no hang, nothing left behind.
 mod hostile;
+/// Channels from elsewhere, taken in: one connection outward, slates while the source is away, recordings over cuts.
+mod ingest;
 /// What users do, from end to end.
 mod journeys;
 /// Starts servers and makes media, so that a test is three lines.

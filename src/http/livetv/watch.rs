@@ -20,7 +20,7 @@ use crate::http::reply;
 use crate::http::transcode;
 use crate::service::Service;
 use crate::service::accounts::random;
-use crate::service::onair;
+use crate::service::{ingest, onair};
 
 /// A child address works for at least so long, and is the same for a whole such stretch: twelve hours.
 const GRANT_SECONDS: i64 = 12 * 3600;
@@ -115,7 +115,15 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     service.onair.viewers().seen(channel.id, &session, asked.start());
     onair::wake(&service);
 
-    let (slots, _) = onair::listed(&service, &channel, asked.view);
+    let mut slots = onair::listed(&service, &channel, asked.view).0;
+    if channel.external.is_some() {
+        ingest::keep(&service, &channel)?;
+        let until = tokio::time::Instant::now() + wait;
+        while slots.is_empty() && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            slots = onair::listed(&service, &channel, asked.view).0;
+        }
+    }
     let wanted = match asked.view {
         View::Live => onair::first_wanted(&slots, channel.output.target),
         _ => slots.first().copied(),
@@ -153,7 +161,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
 /// The channel of the path, if it may be shown.
 fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let channel = super::seen(service, call, super::id(call)?)?;
-    service.may_watch(&channel)?;
+    service.may_show(&channel)?;
     Ok(channel)
 }
 
@@ -190,6 +198,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         asked.session.clone().unwrap_or_else(|| call.user().map(|user| user.login_id.clone()).unwrap_or_default());
     service.onair.viewers().seen(channel.id, &viewer, asked.start());
     let target = channel.output.target;
+    ingest::keep(&service, &channel)?;
     let mut held = 0.0;
     let (slots, now_ms) = loop {
         let (slots, now_ms) = onair::listed(&service, &channel, asked.view);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Key, first_wanted, listed, programme, shows_item, state};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
-use crate::service::Service;
+use crate::service::{Service, ingest};
 
 /// How long a programme's run outlives the last request for it.
 const LINGER: Duration = Duration::from_secs(60);
@@ -62,6 +62,11 @@ fn look_after(service: &Arc<Service>) -> bool {
     }
     for channel in all.iter().filter(|channel| kept(channel) || watched.contains(&channel.id)) {
         busy = true;
+        if channel.external.is_some()
+            && let Err(fault) = ingest::keep(service, channel)
+        {
+            tracing::debug!(channel.id = channel.id, %fault, "a channel from elsewhere is not taken in");
+        }
         let target = channel.output.target;
         if kept(channel)
             && let Some(slot) = first_wanted(&listed(service, channel, View::Live).0, target)

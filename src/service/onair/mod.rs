@@ -15,15 +15,15 @@ use tokio::time::Instant;
 use crate::domain::access::Principal;
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
-use crate::domain::mpegts::air::{Span, aired};
-use crate::domain::schedule::cut::Cut;
+use crate::domain::mpegts::air::{Span, Still, aired};
+use crate::domain::schedule::cut::{Cut, Look};
 use crate::domain::schedule::{Item, Programme};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
-use crate::service::Service;
 use crate::service::planner::Plan;
 use crate::service::sessions::Session;
+use crate::service::{Service, ingest};
 
 mod herald;
 mod keeper;
@@ -100,6 +100,14 @@ pub struct Sent {
 }
 
 impl OnAir {
+    /// A picture of this size that stands where there is none.
+    ///
+    /// # Errors
+    /// `TRANSCODER_UNAVAILABLE` when nothing here can encode it.
+    pub async fn still(&self, service: &Service, channel: &Channel) -> Result<Arc<Still>> {
+        self.stills.of(service, &Look::default(), channel.face.offline.as_deref()).await
+    }
+
     pub fn viewers(&self) -> &Viewers {
         &self.viewers
     }
@@ -129,6 +137,9 @@ impl OnAir {
 /// What a channel's list holds now, and the instant that is (ms). A live window is reckoned once for all who ask.
 pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>, i64) {
     let now_ms = service.clock.now().as_millisecond();
+    if channel.external.is_some() {
+        return (ingest::listed(service, channel), now_ms);
+    }
     let reckon = || live::listed(&channel.definition, view, channel.output.target, now_ms).into();
     if view != View::Live {
         return (reckon(), now_ms);
@@ -169,6 +180,11 @@ pub async fn segment(
     reader: &str,
 ) -> Result<Sent> {
     service.may_show(channel)?;
+    if channel.external.is_some() {
+        let none = || Error::new(Code::AssetNotFound, "this segment is not on air");
+        let bytes = ingest::segment(service, channel, programme_ms).filter(|_| index == 0).ok_or_else(none)?;
+        return Ok(Sent { etag: format!("\"e-{programme_ms}-{}\"", bytes.len()), bytes });
+    }
     let (programme, item) = programme(channel, programme_ms)?;
     let spans = item.spans(programme.end_ms - programme.start_ms);
     let now_ms = service.clock.now().as_millisecond();

@@ -61,6 +61,9 @@ impl Service {
         let now_ms = self.clock.now().as_millisecond();
         if let Some(airing) = &airing {
             self.check_span(airing, &asked.padding, now_ms)?;
+            if channel.external.is_some() && airing.end_ms + asked.padding.after_ms <= now_ms {
+                return Err(Error::field("end", "is past: what comes from elsewhere is recorded while it is on air"));
+            }
         }
         if recordings.all().len() >= MOST {
             return Err(Error::new(Code::Conflict, format!("there are {MOST} recordings, no more fit")));

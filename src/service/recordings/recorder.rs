@@ -30,20 +30,28 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const PATIENCE_MS: i64 = 3_600_000;
 
 /// Makes a recording to its end, or until it is told to stop.
-pub(super) async fn run(service: Arc<Service>, id: String, mut stop: watch::Receiver<bool>) {
+pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver<bool>) {
+    let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
+    work(&service, &id, stop).await;
+    if let Ok(channel) = channel {
+        service.onair.viewers().leave(channel, &id);
+    }
+}
+
+async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>) {
     let mut pause = RETRY.0;
     loop {
-        let before = written(&service, &id);
-        let outcome = record(&service, &id, &mut stop).await;
+        let before = written(service, id);
+        let outcome = record(service, id, &mut stop).await;
         let now_ms = service.clock.now().as_millisecond();
         match outcome {
-            Ok(End::Stopped) => return trim(&service, &id).await,
-            Ok(End::Whole) => return service.recordings.settle(&id, Event::End, None, now_ms).await,
+            Ok(End::Stopped) => return trim(service, id).await,
+            Ok(End::Whole) => return service.recordings.settle(id, Event::End, None, now_ms).await,
             Err(fault) => {
-                let Ok(recording) = service.recordings.get(&id) else { return };
+                let Ok(recording) = service.recordings.get(id) else { return };
                 if is_final(&fault) || now_ms > recording.span().1 + PATIENCE_MS && recording.written == before {
-                    trim(&service, &id).await;
-                    return service.recordings.settle(&id, Event::Fail, Some(&fault), now_ms).await;
+                    trim(service, id).await;
+                    return service.recordings.settle(id, Event::Fail, Some(&fault), now_ms).await;
                 }
                 pause = if recording.written == before { (pause * 2).min(RETRY.1) } else { RETRY.0 };
                 tracing::info!(recording.id = id, %fault, "a recording pauses");
@@ -69,6 +77,7 @@ fn is_final(fault: &Error) -> bool {
             | Code::ChannelNotFound
             | Code::SourceChanged
             | Code::Conflict
+            | Code::ChannelUnavailable
             | Code::RightsWithdrawn
             | Code::RightsBasisRequired
     )
@@ -118,6 +127,9 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
             }
             Ok(Next::Wait(wait)) => {
                 let _ = timeout(wait, told(stop)).await;
+            }
+            Ok(Next::Over) if recording.written.bytes == 0 => {
+                return Err(Error::new(Code::ChannelUnavailable, "nothing of it was on air"));
             }
             Ok(Next::Over) => return note(service, &mut deck, &recording).await.map(|()| End::Whole),
             Err(fault) => {

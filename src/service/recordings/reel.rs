@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::domain::channel::Channel;
 use crate::domain::live;
 use crate::domain::mpegts::shift::shift;
 use crate::domain::recording::Recording;
 use crate::error::Result;
-use crate::service::{Service, onair};
+use crate::service::{Service, ingest, onair};
 
 /// The longest wait before a channel is looked at again.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// How often the timeline of a channel from elsewhere is looked at, and how late it may be, ms.
+const OFTEN: Duration = Duration::from_millis(250);
+const LATE_MS: i64 = 15_000;
 
 /// What lies next behind what is recorded.
 pub(super) enum Next {
@@ -38,6 +43,9 @@ pub(super) struct Piece {
 pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Result<Next> {
     let channel = service.channels.get(recording.channel_id)?;
     service.may_record(&channel)?;
+    if channel.external.is_some() {
+        return elsewhere(service, &channel, recording);
+    }
     let (from_ms, to_ms) = recording.span();
     let written = &recording.written;
     let begun = written.bytes > 0;
@@ -59,4 +67,30 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     let mut bytes = Vec::from(sent.bytes);
     shift(&mut bytes, -zero);
     Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end }))
+}
+
+/// The same of a channel from elsewhere: what of it is on its timeline now. What is missed stays missing.
+fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -> Result<Next> {
+    let (from_ms, to_ms) = recording.span();
+    let written = &recording.written;
+    let begun = written.bytes > 0;
+    let now_ms = service.clock.now().as_millisecond();
+    if now_ms < to_ms {
+        service.onair.viewers().seen(channel.id, &recording.id, None);
+        ingest::keep(service, channel)?;
+        onair::wake(service);
+    }
+    let from = if begun { written.through } else { from_ms * 90 };
+    let wanted = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
+    match ingest::next(service, channel, wanted) {
+        Some((slot, _)) if slot.start >= to_ms * 90 => Ok(Next::Over),
+        Some((slot, bytes)) => {
+            let zero = if begun { written.from } else { slot.start };
+            let mut bytes = Vec::from(bytes);
+            shift(&mut bytes, -zero);
+            Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end }))
+        }
+        None if now_ms > to_ms + LATE_MS => Ok(Next::Over),
+        None => Ok(Next::Wait(OFTEN)),
+    }
 }

@@ -1,0 +1,140 @@
+//! Fetches a channel from elsewhere: connects, takes in, and connects again, with longer and longer pauses, to the next
+//! address of its list.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::Ingest;
+use super::hls::Hls;
+use super::intake::{Intake, Verdict};
+use crate::domain::address::Address;
+use crate::domain::external::{External, Feed};
+use crate::domain::feed::cut::Piece;
+use crate::engine::outbound::{Answer, Ask, Fault};
+use crate::service::Service;
+
+/// Between two tries of the whole list, the first pause and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// A connection that held for so long was a good one: the next pause is short again.
+const GOOD: Duration = Duration::from_secs(4);
+
+/// What is handed on.
+pub(super) enum Fed {
+    /// Of the so-manieth connection.
+    Piece(u64, Piece),
+    /// The source is not there.
+    Gone,
+}
+
+/// What a body begins with tells what it is.
+pub(super) enum Body {
+    /// The bytes of a stream, and those that were read.
+    Stream(Box<Answer>, Vec<u8>),
+    Playlist(Box<Hls>),
+}
+
+/// Why a connection ended, in words that name no address.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("{0}")]
+    Fetch(#[from] Fault),
+    #[error("{0}")]
+    Unfit(&'static str),
+    #[error("{0}")]
+    Made(String),
+    #[error("it came to its end")]
+    Over,
+    #[error("its pictures have to be encoded")]
+    Encode,
+}
+
+/// Feeds until it is dropped, or nobody listens.
+pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pieces: mpsc::Sender<Fed>) {
+    // The handle that would keep the whole server up is held for as long as a try lasts.
+    let service = Arc::downgrade(&service);
+    let (mut turn, mut pause, mut verdict) = (0usize, PAUSE.0, Verdict::default());
+    loop {
+        let Some(service) = service.upgrade() else { return };
+        let Some(feed) = feed(&service, id) else { return };
+        let addresses: Vec<&Address> = std::iter::once(&feed.url).chain(&feed.failover).collect();
+        let address = addresses[turn % addresses.len()];
+        let connection = {
+            let mut state = ingest.lock();
+            state.connections += 1;
+            state.connections
+        };
+        let began = Instant::now();
+        let mut intake = Intake::new(&service, connection, &pieces, verdict);
+        let ended = connect(&service, &feed, address, &mut intake).await;
+        drop(intake);
+        let Err(ended) = ended else { return };
+        if pieces.send(Fed::Gone).await.is_err() {
+            return;
+        }
+        tracing::info!(channel.id = id, %address, %ended, "a source is gone");
+        ingest.lock().fault = Some(ended.to_string());
+        if matches!(ended, Ended::Encode) && verdict != Verdict::Encode {
+            // The same address again, at once.
+            verdict = Verdict::Encode;
+            continue;
+        }
+        if began.elapsed() >= GOOD {
+            pause = PAUSE.0;
+        } else {
+            turn += 1;
+        }
+        let wait = if turn % addresses.len() == 0 || began.elapsed() >= GOOD { pause } else { PAUSE.0 };
+        if turn % addresses.len() == 0 {
+            pause = (pause * 2).min(PAUSE.1);
+        }
+        drop(service);
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn feed(service: &Service, id: u32) -> Option<Feed> {
+    let channel = service.channels.get(id).ok()?;
+    service.may_show(&channel).ok()?;
+    channel.external.as_ref().map(|External { feed, .. }| feed.clone())
+}
+
+/// One connection, from its first byte to its end. Ok only when nobody listens any more.
+async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
+    match open(service, feed, address).await? {
+        Body::Playlist(mut hls) => hls.follow(service, intake).await,
+        Body::Stream(mut answer, head) => {
+            if intake.put(&head).await? {
+                return Ok(());
+            }
+            while let Some(bytes) = answer.next().await? {
+                if intake.put(&bytes).await? {
+                    return Ok(());
+                }
+            }
+            Err(Ended::Over)
+        }
+    }
+}
+
+/// Asks for an address, and looks at what comes.
+async fn open(service: &Arc<Service>, feed: &Feed, address: &Address) -> Result<Body, Ended> {
+    let ask = Ask { user_agent: feed.user_agent.clone(), ..Ask::stream() };
+    let mut answer = service.outbound.get(address, &ask).await?;
+    let mut head = Vec::new();
+    while head.len() < 16 {
+        match answer.next().await? {
+            Some(bytes) => head.extend_from_slice(&bytes),
+            None => break,
+        }
+    }
+    let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head).trim_ascii_start();
+    match text.starts_with(b"#EXTM3U") {
+        true => Ok(Body::Playlist(Box::new(Hls::begin(service, feed, answer, head).await?))),
+        false if text.starts_with(b"<") => Err(Ended::Unfit("a web page comes instead of a stream")),
+        false => Ok(Body::Stream(Box::new(answer), head)),
+    }
+}

@@ -1,0 +1,156 @@
+//! HLS of a server elsewhere, followed: its playlist again and again, each segment once, all through the checked way out.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::feeder::Ended;
+use super::intake::Intake;
+use crate::domain::address::Address;
+use crate::domain::external::Feed;
+use crate::domain::feed::playlist::{MOST_BYTES, Media, Playlist, Segment, choose};
+use crate::engine::outbound::{Answer, Ask};
+use crate::service::Service;
+
+/// Lines of the picture that is taken at most.
+const MAX_HEIGHT: u32 = 1080;
+
+/// A segment's bytes at most.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// How far behind the end one begins, in segments (RFC 8216 section 6.3.3).
+const BEHIND: usize = 3;
+
+/// A list that says nothing new for so many target durations is gone.
+const STALE: f64 = 6.0;
+
+/// A playlist that is followed.
+pub(super) struct Hls {
+    user_agent: Option<String>,
+    address: Address,
+    /// Read while it was found out what it is.
+    first: Option<Media>,
+}
+
+impl Hls {
+    /// Reads the rest of a playlist, and of the rendition it leads to.
+    pub(super) async fn begin(
+        service: &Service,
+        feed: &Feed,
+        mut answer: Answer,
+        mut head: Vec<u8>,
+    ) -> Result<Self, Ended> {
+        let mut address = answer.address.clone();
+        while let Some(bytes) = answer.next().await? {
+            head.extend_from_slice(&bytes);
+            if head.len() as u64 > MOST_BYTES {
+                return Err(Ended::Unfit("its playlist is larger than 1 MiB"));
+            }
+        }
+        drop(answer);
+        let mut this = Self { user_agent: feed.user_agent.clone(), address: address.clone(), first: None };
+        let mut text = String::from_utf8_lossy(&head).into_owned();
+        for _ in 0..2 {
+            match Playlist::read(&text).ok_or(Ended::Unfit("its playlist cannot be read"))? {
+                Playlist::Media(media) => {
+                    (this.address, this.first) = (address, Some(media));
+                    return Ok(this);
+                }
+                Playlist::Master(variants) => {
+                    let variant = choose(&variants, MAX_HEIGHT);
+                    let unfit = Ended::Unfit("the sound of all its renditions lies apart (EXT-X-MEDIA with URI)");
+                    let next = address.join(&variant.ok_or(unfit)?.uri).map_err(Ended::Unfit)?;
+                    (address, text) = this.list(service, &next).await?;
+                }
+            }
+        }
+        Err(Ended::Unfit("its playlists only lead to others"))
+    }
+
+    async fn list(&self, service: &Service, address: &Address) -> Result<(Address, String), Ended> {
+        let ask = Ask { user_agent: self.user_agent.clone(), ..Ask::file(MOST_BYTES) };
+        let answer = service.outbound.get(address, &ask).await?;
+        let from = answer.address.clone();
+        Ok((from, String::from_utf8_lossy(&answer.whole().await?).into_owned()))
+    }
+
+    /// Fetches segment after segment. Ok only when nobody listens any more.
+    pub(super) async fn follow(&mut self, service: &Service, intake: &mut Intake<'_>) -> Result<(), Ended> {
+        let mut media = self.first.take().unwrap_or_default();
+        let mut next: Option<u64> = None;
+        let mut map: Option<String> = None;
+        let mut news = Instant::now();
+        loop {
+            let asked = Instant::now();
+            if let Some(why) = media.unfit {
+                return Err(Ended::Unfit(why));
+            }
+            let end = media.sequence + media.segments.len() as u64;
+            let first = next.unwrap_or_else(|| end.saturating_sub(BEHIND as u64).max(media.sequence));
+            // A server that began anew counts from the beginning.
+            let reset = first > end;
+            if reset {
+                return Err(Ended::Unfit("its playlist begins anew"));
+            }
+            let missed = first < media.sequence;
+            let first = first.max(media.sequence);
+            for (n, segment) in media.segments.iter().enumerate().skip((first - media.sequence) as usize) {
+                let fresh = next.is_some() && (segment.breaks || missed && n == 0) || segment.map != map;
+                if fresh {
+                    intake.restart();
+                }
+                if segment.map.is_some() && (fresh || next.is_none()) && self.put_map(service, segment, intake).await? {
+                    return Ok(());
+                }
+                map.clone_from(&segment.map);
+                if self.put(service, segment, intake).await? {
+                    return Ok(());
+                }
+                next = Some(media.sequence + n as u64 + 1);
+                news = Instant::now();
+            }
+            next = next.or(Some(end));
+            if media.ended {
+                return Err(Ended::Over);
+            }
+            if news.elapsed().as_secs_f64() > STALE * media.target {
+                return Err(Ended::Unfit("its playlist says nothing new"));
+            }
+            let pause = Duration::from_secs_f64((media.target / 2.0).clamp(0.5, 6.0));
+            tokio::time::sleep_until(asked + pause).await;
+            let address = self.address.clone();
+            let (_, text) = self.list(service, &address).await?;
+            media = match Playlist::read(&text) {
+                Some(Playlist::Media(media)) => media,
+                _ => return Err(Ended::Unfit("its playlist cannot be read")),
+            };
+        }
+    }
+
+    async fn put_map(&self, service: &Service, segment: &Segment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
+        let Some(uri) = &segment.map else { return Ok(false) };
+        let header = Segment { uri: uri.clone(), ..Segment::default() };
+        self.put(service, &header, intake).await
+    }
+
+    async fn put(&self, service: &Service, segment: &Segment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
+        let address = self.address.join(&segment.uri).map_err(Ended::Unfit)?;
+        let range = segment
+            .range
+            .map(|(first, count)| format!("bytes={first}-{}", first.saturating_add(count).saturating_sub(1)));
+        let ask = Ask { user_agent: self.user_agent.clone(), range, ..Ask::file(SEGMENT_BYTES) };
+        let mut answer = service.outbound.get(&address, &ask).await?;
+        let mut all = Vec::new();
+        // Read whole before it is handed on: waiting there must not look like a slow server.
+        while let Some(bytes) = answer.next().await? {
+            all.extend_from_slice(&bytes);
+        }
+        drop(answer);
+        for bytes in all.chunks(64 << 10) {
+            if intake.put(bytes).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

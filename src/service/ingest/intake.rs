@@ -1,0 +1,140 @@
+//! The bytes of one connection on their way to pieces: looked at, normalised by a child process, cut.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
+
+use super::feeder::{Ended, Fed};
+use crate::domain::feed::cut::{Bounds, CutError, LiveCutter};
+use crate::domain::feed::shape::{self, Shape, Video};
+use crate::engine::ffmpeg::intake::{Inlet, Outlet, Picture, start};
+use crate::service::Service;
+
+/// Bytes of one piece at most: 6 s at 80 Mbit/s.
+const BUDGET: usize = 64 << 20;
+
+/// The longest a segment may be, ticks: the target duration of every list.
+const LONGEST: i64 = 6 * 90_000;
+
+/// What was learnt of a source's pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Copied where every player takes them.
+    #[default]
+    Copy,
+    /// They have to be encoded: keyframes lie too far apart.
+    Encode,
+}
+
+/// One connection's way in.
+pub(super) struct Intake<'a> {
+    service: &'a Arc<Service>,
+    connection: u64,
+    pieces: &'a mpsc::Sender<Fed>,
+    verdict: Verdict,
+    /// What came before it is known what it is.
+    head: Vec<u8>,
+    line: Option<Line>,
+}
+
+struct Line {
+    inlet: Inlet,
+    out: JoinHandle<Ended>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.out.abort();
+    }
+}
+
+impl<'a> Intake<'a> {
+    pub(super) fn new(
+        service: &'a Arc<Service>,
+        connection: u64,
+        pieces: &'a mpsc::Sender<Fed>,
+        verdict: Verdict,
+    ) -> Self {
+        Self { service, connection, pieces, verdict, head: Vec::new(), line: None }
+    }
+
+    /// Begins anew: what comes next has nothing to do with what came.
+    pub(super) fn restart(&mut self) {
+        (self.line, self.head) = (None, Vec::new());
+    }
+
+    /// Takes bytes in; true when nobody listens any more.
+    pub(super) async fn put(&mut self, bytes: &[u8]) -> Result<bool, Ended> {
+        if self.pieces.is_closed() {
+            return Ok(true);
+        }
+        let Some(line) = &mut self.line else {
+            self.head.extend_from_slice(bytes);
+            let Some(shape) = shape::shape(&self.head) else {
+                return match self.head.len() > shape::MOST_BYTES {
+                    true => Err(Ended::Unfit("it is neither an MPEG transport stream nor fragmented mp4")),
+                    false => Ok(false),
+                };
+            };
+            let mut line = self.begin(shape).await?;
+            let head = std::mem::take(&mut self.head);
+            let put = line.inlet.put(&head).await;
+            self.line = Some(line);
+            return self.check(put).await;
+        };
+        let put = line.inlet.put(bytes).await;
+        self.check(put).await
+    }
+
+    /// A pipe that broke has a cause behind it.
+    async fn check(&mut self, put: std::io::Result<()>) -> Result<bool, Ended> {
+        let Some(line) = &mut self.line else { return Ok(false) };
+        match put {
+            Ok(()) if !line.out.is_finished() => Ok(false),
+            _ => Err((&mut line.out).await.unwrap_or(Ended::Over)),
+        }
+    }
+
+    async fn begin(&self, shape: Shape) -> Result<Line, Ended> {
+        let config = &self.service.config;
+        let encodes = shape.video == Some(Video::Other) || shape.video.is_some() && self.verdict == Verdict::Encode;
+        let (mut picture, mut place) = (Picture::Copy, None);
+        if encodes {
+            let report = self.service.transcoder.report().await;
+            let software = report.proven.iter().find(|encoder| encoder.name == "libx264");
+            let encoder = software.or(report.proven.first());
+            let encoder = encoder.ok_or(Ended::Unfit("no video encoder works on this machine"))?.name.to_owned();
+            place = Some(self.service.sessions.runs().place().ok_or(Ended::Unfit("every place to encode is taken"))?);
+            picture = Picture::Encode { encoder, seconds: config.segment_seconds, lines: 720 };
+        }
+        let started = start(&config.ffmpeg, shape, &picture).await;
+        let (inlet, outlet) = started.map_err(|cause| Ended::Made(format!("ffmpeg does not start: {cause}")))?;
+        let least = (config.segment_seconds * 90_000.0) as i64 - 4500;
+        let bounds = Bounds { least: least.max(90_000), most: LONGEST, budget: BUDGET };
+        let cutter = LiveCutter::new(shape.video.is_some(), bounds);
+        let out = tokio::spawn(drain(outlet, cutter, self.connection, self.pieces.clone()));
+        Ok(Line { inlet, out, _place: place })
+    }
+}
+
+/// Cuts what the child writes.
+async fn drain(mut outlet: Outlet, mut cutter: LiveCutter, connection: u64, pieces: mpsc::Sender<Fed>) -> Ended {
+    loop {
+        let bytes = match outlet.next().await {
+            Ok(bytes) => bytes,
+            Err(cause) => return Ended::Made(cause.to_string()),
+        };
+        let cut = match cutter.push(bytes) {
+            Ok(cut) => cut,
+            Err(CutError::NoKeyframe(_)) => return Ended::Encode,
+            Err(fault) => return Ended::Made(fault.to_string()),
+        };
+        for piece in cut {
+            if pieces.send(Fed::Piece(connection, piece)).await.is_err() {
+                return Ended::Over;
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Channels from elsewhere, taken in: one connection outward and one timeline, however many watch.
+//!
+//! An ingest begins when somebody wants the channel and ends some time after nobody does. A `feeder` fetches, and hands
+//! pieces on; the task here puts them on the timeline, or a slate where none come.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::domain::channel::Channel;
+use crate::domain::feed::air::{Air, From, SLATE};
+use crate::domain::feed::cut::Piece;
+use crate::domain::live::Slot;
+use crate::domain::mpegts::air::{Span, aired};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+mod feeder;
+mod hls;
+mod intake;
+
+use feeder::Fed;
+
+/// How often the timeline is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Ingests at once at most.
+const MOST: usize = 64;
+
+/// Pieces that wait for their time at most; behind them the source waits.
+const WAITING: usize = 8;
+
+/// Bytes of one channel's segments at most: at 6 s a piece and a minute behind the list, 20 Mbit/s.
+const MOST_BYTES: usize = 256 << 20;
+
+/// All that is taken in.
+#[derive(Default)]
+pub struct Ingests {
+    all: Mutex<HashMap<u32, Arc<Ingest>>>,
+}
+
+/// One channel that is taken in.
+pub struct Ingest {
+    state: Mutex<State>,
+}
+
+struct State {
+    air: Air,
+    /// Segments by the start of their slot, ms; the oldest first.
+    segments: VecDeque<(i64, Bytes)>,
+    size: usize,
+    /// Connections outward so far, and why the last one ended.
+    connections: u64,
+    fault: Option<String>,
+}
+
+/// How an ingest fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub connections: u64,
+    pub fault: Option<String>,
+    pub buffered_bytes: usize,
+}
+
+impl Ingests {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Ingest>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, channel: u32) -> Option<Arc<Ingest>> {
+        self.lock().get(&channel).cloned()
+    }
+
+    /// How a channel is taken in; None when it is not.
+    pub fn report(&self, channel: u32) -> Option<Report> {
+        let ingest = self.get(channel)?;
+        let state = ingest.lock();
+        Some(Report { connections: state.connections, fault: state.fault.clone(), buffered_bytes: state.size })
+    }
+}
+
+impl Ingest {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, from: From, length: i64, now: i64) -> Slot {
+        self.lock().air.put(from, length, now)
+    }
+}
+
+/// Takes a channel in, unless it is already. Must be called inside the runtime.
+///
+/// # Errors
+/// `RIGHTS_WITHDRAWN`; `SERVER_BUSY` when too many are.
+pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
+    service.may_show(channel)?;
+    let mut all = service.ingests.lock();
+    if channel.external.is_none() || all.contains_key(&channel.id) {
+        return Ok(());
+    }
+    if all.len() >= MOST {
+        return Err(Error::new(Code::ServerBusy, "too many channels from elsewhere are watched").with_retry_after(10));
+    }
+    let state = State { air: Air::new(now(service)), segments: VecDeque::new(), size: 0, connections: 0, fault: None };
+    let ingest = Arc::new(Ingest { state: Mutex::new(state) });
+    all.insert(channel.id, ingest.clone());
+    let (pieces, fed) = mpsc::channel(WAITING);
+    let feeder = tokio::spawn(feeder::run(service.clone(), channel.id, ingest.clone(), pieces));
+    let (service, id) = (Arc::downgrade(service), channel.id);
+    tokio::spawn(async move {
+        let upgrade = || service.upgrade();
+        run(upgrade, id, &ingest, fed).await;
+        feeder.abort();
+        if let Some(service) = service.upgrade() {
+            service.ingests.lock().remove(&id);
+        }
+    });
+    Ok(())
+}
+
+/// What the list of a channel holds now.
+pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
+    let ingest = service.ingests.get(channel.id);
+    ingest.map_or_else(Vec::new, |ingest| ingest.lock().air.window(channel.output.target)).into()
+}
+
+/// A segment by the start of its slot, ms.
+pub fn segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<Bytes> {
+    let ingest = service.ingests.get(channel.id)?;
+    let state = ingest.lock();
+    state.segments.iter().rev().find(|(of, _)| *of == start_ms).map(|(_, bytes)| bytes.clone())
+}
+
+/// The first segment that `wanted` takes, for whoever follows the timeline.
+pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes)> {
+    let ingest = service.ingests.get(channel.id)?;
+    let state = ingest.lock();
+    let slot = state.air.next(wanted)?;
+    let bytes = state.segments.iter().find(|(of, _)| *of == slot.programme_ms)?.1.clone();
+    Some((slot, bytes))
+}
+
+/// Ticks since 1970.
+fn now(service: &Service) -> i64 {
+    service.clock.now().as_millisecond() * 90
+}
+
+/// Airs what is fed until nobody wants it any more.
+async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Ingest, mut fed: mpsc::Receiver<Fed>) {
+    let (mut waiting, mut away) = (None, false);
+    let mut wanted = Instant::now();
+    loop {
+        let Some(service) = upgrade() else { return };
+        let Ok(channel) = service.channels.get(id) else { return };
+        if service.may_show(&channel).is_err() || channel.external.is_none() {
+            return;
+        }
+        let viewers = service.onair.viewers();
+        let always = channel.face.always_on && channel.face.enabled;
+        if always || viewers.count(id) > 0 || viewers.warm().contains(&id) {
+            wanted = Instant::now();
+        }
+        if wanted.elapsed() >= service.config.limits.ingest_linger {
+            tracing::info!(channel.id = id, "nobody watches a channel from elsewhere any more");
+            return;
+        }
+        let at = now(&service);
+        let due = ingest.lock().air.is_due(at);
+        match waiting.take() {
+            Some(Fed::Piece(connection, piece)) if due => {
+                away = false;
+                show(&service, &channel, ingest, From::Source(connection), Some(piece), at).await;
+                continue;
+            }
+            Some(Fed::Gone) => away = true,
+            other => waiting = other,
+        }
+        if waiting.is_none() && ingest.lock().air.needs_slate(at, away) {
+            show(&service, &channel, ingest, From::Slate, None, at).await;
+            continue;
+        }
+        drop((service, channel));
+        if waiting.is_some() {
+            tokio::time::sleep(TICK).await;
+        } else if let Ok(next) = tokio::time::timeout(TICK, fed.recv()).await {
+            match next {
+                Some(next) => waiting = Some(next),
+                None => return,
+            }
+        }
+    }
+}
+
+/// Puts a piece on the timeline, or a slate where there is none.
+async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From, piece: Option<Piece>, now: i64) {
+    let still = match service.onair.still(service, channel).await {
+        Ok(still) => still,
+        Err(fault) if piece.is_none() => {
+            tracing::warn!(%fault, "there is no slate to be shown");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            return;
+        }
+        Err(_) => Arc::default(),
+    };
+    let (begin, end) = piece.as_ref().map_or((0, SLATE), |piece| (piece.from, piece.to));
+    let slot = ingest.put(from, end - begin, now);
+    let span = Span { from: begin, to: end, closes: false, base: 0, lead: 0, origin: slot.start - begin };
+    let made = tokio::task::spawn_blocking(move || {
+        let bytes = piece.map_or_else(Vec::new, |piece| if piece.first { piece.decodable() } else { piece.bytes });
+        aired(&bytes, span, &still)
+    });
+    let Ok(bytes) = made.await else { return };
+    let mut state = ingest.lock();
+    state.size += bytes.len();
+    state.segments.push_back((slot.programme_ms, bytes.into()));
+    let gone = state.air.forget(6).last().map_or(i64::MIN, |last| last.programme_ms);
+    while state.segments.front().is_some_and(|(of, _)| *of <= gone) || state.size > MOST_BYTES {
+        let Some((_, bytes)) = state.segments.pop_front() else { break };
+        state.size -= bytes.len();
+    }
+}

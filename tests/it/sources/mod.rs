@@ -7,6 +7,7 @@ use crate::kit::Server;
 use crate::kit::answer::success;
 
 mod gate;
+mod guides;
 mod inside;
 mod lists;
 

@@ -152,6 +152,17 @@ export const epg = (query, signal) => json("GET", "/api/livetv/epg", { query, si
 export const addChannel = (body) => json("POST", "/api/livetv/channels?skipInvalid=true", { body });
 export const changeChannel = (id, body) => json("PATCH", `/api/livetv/channels/${id}?skipInvalid=true`, { body });
 export const removeChannel = (id) => json("DELETE", `/api/livetv/channels/${id}`);
+/** Lists and guides elsewhere. */
+export const sources = () => json("GET", "/api/livetv/sources");
+export const addSource = (body) => json("POST", "/api/livetv/sources", { body });
+export const changeSource = (id, body) => json("PATCH", `/api/livetv/sources/${id}`, { body });
+export const removeSource = (id) => json("DELETE", `/api/livetv/sources/${id}`);
+export const refreshSource = (id) => json("POST", `/api/livetv/sources/${id}/refresh`);
+export const previewSource = (body) => json("POST", "/api/livetv/sources/preview", { body });
+export const recordings = (signal) => json("GET", "/api/livetv/recordings", { signal });
+export const record = (body) => json("POST", "/api/livetv/recordings", { body });
+export const removeRecording = (id, file = "keep") => json("DELETE", `/api/livetv/recordings/${encodeURIComponent(id)}`, { query: { file } });
+export const removeSeries = (id) => json("DELETE", `/api/livetv/recordings/series/${encodeURIComponent(id)}`);
 export const previewChange = (id, body) => json("POST", `/api/livetv/channels/${id}/preview?skipInvalid=true`, { body });
 /** Who vouched for what comes from elsewhere, and who withdrew it. */
 export const audit = () => json("GET", "/api/livetv/audit");

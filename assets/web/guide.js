@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { h, iconButton } from "./dom.js";
 import { watchLink } from "./links.js";
 import { Programmes } from "./programmes.js";
+import { recordButton } from "./recordings.js";
 import { TEXT, day, lasting, time } from "./strings.js";
 
 const HOUR = 3_600_000;
@@ -26,13 +27,15 @@ export async function guide(stage) {
       h("a", { class: "button primary", href: "#/settings?tab=channels", "data-first": true }, TEXT.makeChannel)));
     return {};
   }
-  const grid = new Grid(stage, channels);
+  const { user } = await api.me();
+  const grid = new Grid(stage, channels, user.role === "admin");
   return { leave: () => grid.close(), key: (name) => grid.key(name) };
 }
 
 class Grid {
-  constructor(stage, channels) {
+  constructor(stage, channels, records) {
     this.channels = channels;
+    this.records = records;
     this.from = Math.floor((Date.now() - BACK) / HALF) * HALF;
     this.to = this.from + DAYS * 24 * HOUR;
     this.at = { row: 0, instant: Date.now() }; // What is chosen: a channel and a time.
@@ -153,7 +156,9 @@ class Grid {
       entry.parts?.length > 1
         ? h("p", {}, entry.parts.map(({ title, startMs }) => `${time(startMs)} ${title}`).join(" · "))
         : entry.description ? h("p", {}, entry.description) : "",
-      live ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "");
+      h("div", { class: "actions" },
+        live ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
+        this.records && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
   }
 
   /** Puts the focus on what is chosen, asking for it first when it has not come yet. */

@@ -16,6 +16,7 @@ const ADMIN = {
   log: [TEXT.log, async () => (await import("./log.js")).logTab],
 };
 const ALL = {
+  recordings: [TEXT.recordings, async () => (await import("./recordings.js")).recordingTab],
   tokens: [TEXT.tokens, async () => (await import("./players.js")).playerTab],
   devices: [TEXT.devices, async () => devices],
   account: [TEXT.account, async () => account],

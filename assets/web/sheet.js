@@ -5,9 +5,12 @@ import { TEXT } from "./strings.js";
 
 /** A table of things, each with what can be done to it. */
 export function table(heads, rows) {
-  return h("div", { class: "sheet" }, h("table", {},
+  const sheet = h("div", { class: "sheet" }, h("table", {},
     h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
     h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell ?? "")))))));
+  // Where it is too wide, the keys must be able to move it.
+  if (!sheet.querySelector("button, a, input, select")) sheet.tabIndex = 0;
+  return sheet;
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { importSection } from "./imports.js";
 import { field, remover, table } from "./sheet.js";
 import { TEXT, moment } from "./strings.js";
 
@@ -23,6 +24,7 @@ export async function sourceTab(place, { act }) {
     h("p", { class: "quiet" }, TEXT.sourcesWhy),
     rows.length ? table([TEXT.channel, TEXT.stream, TEXT.origin, TEXT.right, TEXT.vouches, "", ""], rows) : "",
     h("details", { open: !rows.length }, h("summary", {}, TEXT.addStream), streamForm(act)),
+    ...await importSection(act),
     h("h2", {}, TEXT.audit),
     entries.length ? table([TEXT.when, TEXT.who, TEXT.what, TEXT.about, ""], entries.toReversed().map(({ at, by, action, name, changed, rights }) =>
       [moment(at), by, TEXT.acts[action] ?? action, name, [changed.join(", "), rights && TEXT.bases[rights.basis]].filter(Boolean).join(" · ")]))

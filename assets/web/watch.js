@@ -5,6 +5,7 @@ import { figures } from "./controls.js";
 import { h, icon, iconButton } from "./dom.js";
 import { focus, move } from "./keys.js";
 import { watchLink } from "./links.js";
+import { recordButton } from "./recordings.js";
 import { attachLive } from "./source.js";
 import { TEXT, explain, time, waiting } from "./strings.js";
 
@@ -66,6 +67,11 @@ class Television {
     this.number = h("p", { class: "digits", "aria-live": "assertive", hidden: true });
     this.list = h("ol", { class: "panel chapters", "aria-label": TEXT.channels, hidden: true });
     this.lines = h("dl", { class: "panel stats", hidden: true });
+    this.recording = h("span", {});
+    api.me().then(({ user }) => {
+      this.records = user.role === "admin";
+      this.show();
+    }).catch(() => {});
     this.liveButton = h("button", { type: "button", hidden: true, onclick: () => this.tune(this.index) }, TEXT.live);
     this.screen = h("div", { class: "player tv" }, this.frame,
       h("div", { class: "over top" }, h("div", { class: "heading" },
@@ -78,7 +84,7 @@ class Television {
           iconButton("undo", TEXT.lastChannel, () => this.last()),
           iconButton("start", TEXT.startOver, () => this.tune(this.index, { fromStart: true })), this.liveButton),
         h("div", { class: "buttons" },
-          iconButton("list", TEXT.channels, () => this.panel(this.list)),
+          this.recording, iconButton("list", TEXT.channels, () => this.panel(this.list)),
           iconButton("gauge", TEXT.stats, () => this.panel(this.lines)),
           iconButton("full", TEXT.full, () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()))))));
     stage.replaceChildren(this.screen);
@@ -93,6 +99,8 @@ class Television {
     const mine = ++this.turn;
     this.abort?.abort();
     this.abort = new AbortController();
+    // The one that is left gives its place to convert up at once.
+    if (this.index !== undefined && index !== this.index) api.untune(this.channels[this.index].id, this.session);
     this.index = index;
     const channel = this.channels[index];
     this.letGo();
@@ -145,6 +153,10 @@ class Television {
     this.title.textContent = `${number} ${name}`;
     this.what.textContent = now ? `${now.title} · ${time(now.start)}–${time(now.end)}` : TEXT.nothingOn;
     this.then.textContent = next ? `${time(next.start)} ${TEXT.then(next.title)}` : "";
+    if (this.records && this.recordable !== now?.id) {
+      this.recordable = now?.id;
+      this.recording.replaceChildren(...(now ? [recordButton(this.channels[this.index].id, now)] : []));
+    }
     const share = now ? (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start)) : 0;
     this.share.style.setProperty("width", `${Math.min(100, Math.max(0, share * 100))}%`);
   }

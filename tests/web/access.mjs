@@ -15,7 +15,7 @@ export async function access(kit, another) {
     play: [`play?${at("Films/Ember (2026).mp4")}`, "video"], book: [`book?${at("Audiobooks/By the Fire.m4b")}`, ".chapter"],
     guide: ["guide", ".cell, .card"], playing: ["settings", ".tab h2"], server: ["settings?tab=server", "dl"], log: ["settings?tab=log", ".log li"],
     pipelines: ["settings?tab=pipelines", "summary"], players: ["settings?tab=tokens", "form"],
-    sources: ["settings?tab=sources", "form"], channels: ["settings?tab=channels&channel=new", ".tree button"],
+    sources: ["settings?tab=sources", "form"], recordings: ["settings?tab=recordings", ".tab p"], channels: ["settings?tab=channels&channel=new", ".tree button"],
     users: ["settings?tab=users", "td"], devices: ["settings?tab=devices", "td"], welcome: ["welcome", ".choices button"],
   };
   const found = [];

@@ -58,11 +58,12 @@ export async function demo(binary) {
       writeFileSync(join(media, name), text);
     },
     /** Another server over the same media, with the account of this one: its base address, and how to stop it. */
-    async second(args) {
+    async second(args, settings = {}) {
       const state = join(home, "second");
+      if (settings.HEARTHCAST_RECORDINGS) mkdirSync(settings.HEARTHCAST_RECORDINGS, { recursive: true });
       execFileSync(binary, ["user", "add", NAME, "--admin", "--password-stdin", "--state", state], { env: environment, input: `${PASSWORD}\n` });
       const other = launch(binary, ["serve", "--listen", "127.0.0.1:0", "--state", state, "--root", media, ...args],
-        { ...environment, HEARTHCAST_CACHE: join(home, "second-cache") });
+        { ...environment, HEARTHCAST_CACHE: join(home, "second-cache"), ...settings });
       const base = (await other.says(/listening on (http:\S+)/)).slice("listening on ".length);
       return { base, media, said: other.said, stop: other.stop };
     },

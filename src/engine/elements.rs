@@ -81,7 +81,7 @@ pub fn missing() -> Result<Vec<(&'static str, &'static str)>, String> {
     Ok(NEEDED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
 }
 
-/// Leaves GStreamer no choice but among [`CONTAINERS`] and [`CODECS`], for the whole process: an HLS playlist named .mp4
+/// Leaves GStreamer no choice but among `CONTAINERS` and `CODECS`, for the whole process: an HLS playlist named .mp4
 /// made it open the files and addresses inside (measured), and every reader more is one more that hostile files reach.
 pub fn restrict() {
     for factory in chosen() {

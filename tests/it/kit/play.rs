@@ -11,7 +11,7 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::Server;
+use super::{Server, film};
 
 /// How long a session may take to its first segment: four times what one request waits for.
 const PREPARED: Duration = Duration::from_secs(40);
@@ -277,6 +277,21 @@ pub async fn decode(path: &Path) -> Decoded {
         }
     }
     decoded
+}
+
+/// Decodes a file to its end: no complaint, decoding times that go forward, and no hole between two pictures of `widest`
+/// 90 kHz ticks. Gives when its pictures begin and how long they last, seconds.
+pub async fn decodes_through(path: &Path, widest: i64) -> (f64, f64) {
+    let mut warnings = decode(path).await.warnings;
+    warnings.retain(|warning| !warning.contains("non monotonically increasing"));
+    assert_eq!(warnings, Vec::<String>::new());
+    let (kinds, packets) = (film::kinds(path), film::packets(path));
+    let pictures: Vec<_> = packets.iter().filter(|packet| kinds[&packet.stream] == "video").collect();
+    assert!(pictures.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times go forward");
+    let worst = pictures.windows(2).map(|pair| pair[1].dts - pair[0].dts).max().expect("there are pictures");
+    assert!(worst < widest, "a picture is missing: {worst}");
+    let (first, last) = (pictures[0].pts, pictures[pictures.len() - 1].pts);
+    (first as f64 / 90_000.0, (last - first) as f64 / 90_000.0)
 }
 
 /// Error output without what differs from run to run; harmless notes about formats left out.

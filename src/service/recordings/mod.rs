@@ -191,15 +191,6 @@ impl Recordings {
         Ok(())
     }
 
-    /// Ends what is under way on a channel: nobody may record it any more. What is in the file stays.
-    pub async fn fail_channel(&self, channel_id: u32, fault: &Error, now_ms: i64) {
-        let of_it = |one: &Recording| one.channel_id == channel_id && one.state.is_open();
-        for open in self.all().into_iter().filter(of_it) {
-            self.settle(&open.id, Event::Fail, Some(fault), now_ms).await;
-            self.stop(&open.id).await;
-        }
-    }
-
     /// Ends every recording that is under way as if the server had been killed, but with all of it on the disk.
     pub async fn shutdown(&self) {
         self.stopping.store(true, std::sync::atomic::Ordering::SeqCst);

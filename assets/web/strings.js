@@ -377,12 +377,17 @@ export function lasting(seconds) {
   return [hours && `${hours} h`, (rest || !hours) && `${rest} min`].filter(Boolean).join(" ");
 }
 
+/** What writes instants: made when first needed, and once, for making it is most of the work of a guide. */
+function writer(options) {
+  let made = null;
+  return (instant) => (made ??= new Intl.DateTimeFormat([], options)).format(new Date(instant));
+}
+
 /** The time of day of an instant, as people here write it. */
-export const time = (instant) => new Date(instant).toLocaleTimeString([], { hour: "numeric", minute: "2-digit" });
+export const time = writer({ hour: "numeric", minute: "2-digit" });
 
 /** The day of an instant. */
-export const day = (instant) =>
-  new Date(instant).toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" });
+export const day = writer({ weekday: "short", day: "numeric", month: "short" });
 
 /** Day and time of an instant; nothing when there is none. */
 export const moment = (instant) => (instant ? `${day(instant)}, ${time(instant)}` : "");

@@ -6,6 +6,7 @@ import { chromium } from "playwright-core";
 import { access } from "./access.mjs";
 import { account } from "./account.mjs";
 import { admin } from "./admin.mjs";
+import { bench } from "./bench.mjs";
 import { books } from "./books.mjs";
 import { films } from "./films.mjs";
 import { guide } from "./guide.mjs";
@@ -36,6 +37,7 @@ try {
     first.clean();
   }
   if (named.length === 0 || named.includes("weight")) await weight(first, another);
+  if (named.includes(bench.name)) await bench(first, another);
 } catch (fault) {
   failed = true;
   console.error(fault);

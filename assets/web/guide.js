@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h, iconButton } from "./dom.js";
+import { focus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { Programmes } from "./programmes.js";
 import { recordButton } from "./recordings.js";
@@ -206,6 +207,7 @@ class Grid {
     this.at = { row, instant: Math.max(entry.startMs, this.from) };
     this.tell(row, entry);
     if (entry.startMs <= Date.now() && Date.now() < entry.endMs) location.hash = watchLink(this.channels[row].id);
+    else focus(this.details.querySelector("a, button")); // What can be done with it.
   }
 
   /** What is known of the programme that is chosen. */

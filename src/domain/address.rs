@@ -8,7 +8,7 @@ use url::{Host, Url};
 /// Longest address, bytes.
 const MAX_BYTES: usize = 4096;
 
-/// An http or https address. Text and debug forms show scheme, host and port alone, for paths and queries hold
+/// An http or https address, or where that is asked for an SRT one. Text and debug forms show scheme, host and port alone, for paths and queries hold
 /// passwords as often as the place that was made for them; what is stored is whole.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(Url);
@@ -25,6 +25,49 @@ impl Address {
         }
         let url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. https://tv.example/live.m3u8")?;
         Self::of(url)
+    }
+
+    /// One of a stream: `srt://host:port` too, which is called (a listener would open this machine to everybody).
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn stream(text: &str) -> Result<Self, &'static str> {
+        let scheme = text.trim_start().split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+        match scheme.as_str() {
+            "srt" => Self::srt(text),
+            "rtsp" | "rtsps" => Err("is RTSP, which is not taken in: its servers may send a client anywhere"),
+            _ => Self::read(text).map_err(|why| match why {
+                "must begin with http:// or https://" => "must begin with http://, https:// or srt://",
+                why => why,
+            }),
+        }
+    }
+
+    fn srt(text: &str) -> Result<Self, &'static str> {
+        if text.len() > MAX_BYTES || text.chars().any(char::is_control) {
+            return Err("must not be longer than 4096 bytes or hold control characters");
+        }
+        let mut url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. srt://tv.example:9000")?;
+        let (Some(host), Some(port)) = (url.host_str().filter(|host| !host.is_empty()), url.port()) else {
+            return Err("must name a host and a port: one that is called, e.g. srt://tv.example:9000");
+        };
+        // A host is written in many ways; this one is read as any other.
+        let plain = Url::parse(&format!("http://{host}:{port}/")).map_err(|_| "must name a host")?;
+        url.set_host(plain.host_str()).map_err(|_| "must name a host")?;
+        url.set_fragment(None);
+        let told = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+        if told("mode").is_some_and(|mode| mode != "caller") {
+            return Err("must be called: no mode but caller");
+        }
+        if told("passphrase").is_some_and(|secret| !(10..=79).contains(&secret.len())) {
+            return Err("must have a passphrase of 10 to 79 bytes, or none");
+        }
+        Ok(Self(url))
+    }
+
+    /// Whether it is taken in by SRT.
+    pub fn is_srt(&self) -> bool {
+        self.0.scheme() == "srt"
     }
 
     /// Where a redirect or an entry of a list leads from here.
@@ -56,7 +99,11 @@ impl Address {
 
     /// Host as written, and port.
     pub fn host(&self) -> (Host<&str>, u16) {
-        let host = self.0.host().unwrap_or(Host::Domain(""));
+        let host = match self.0.host() {
+            // Of an address that is not http an IPv4 address is no more than a name.
+            Some(Host::Domain(name)) => name.parse().map_or(Host::Domain(name), Host::Ipv4),
+            host => host.unwrap_or(Host::Domain("")),
+        };
         (host, self.0.port_or_known_default().unwrap_or(0))
     }
 
@@ -95,7 +142,7 @@ impl Serialize for Address {
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        Self::read(&text).map_err(serde::de::Error::custom)
+        Self::stream(&text).map_err(serde::de::Error::custom)
     }
 }
 
@@ -125,6 +172,16 @@ mod tests {
             assert!(refused.is_err(), "{wrong}: {refused:?}");
         }
         assert!(Address::read(&format!("http://a.example/{}", "a".repeat(5000))).is_err());
+        let srt = Address::stream("SRT://0x7f.1:9000?streamid=a&passphrase=secret-secret").unwrap();
+        assert_eq!((srt.to_string().as_str(), srt.is_srt()), ("srt://127.0.0.1:9000/…", true));
+        assert_eq!(srt.host(), (Host::Ipv4([127, 0, 0, 1].into()), 9000));
+        assert_eq!(serde_json::from_str::<Address>(&serde_json::to_string(&srt).unwrap()).unwrap(), srt);
+        for wrong in ["srt://:9000", "srt://a.example", "srt://a.example:1?mode=listener", "srt://a:1?passphrase=short"]
+        {
+            assert!(Address::stream(wrong).is_err(), "{wrong}");
+        }
+        assert!(Address::read("srt://a.example:9000").is_err(), "no list, no guide, no redirect");
+        assert!(Address::stream("rtsp://a.example/").unwrap_err().contains("RTSP"));
         let base = Address::read("http://a.example/x/live.m3u8?t=1").unwrap();
         assert_eq!(base.join("../b.ts").unwrap().secret().as_str(), "http://a.example/b.ts");
         assert!(base.join("file:///etc/passwd").is_err() && base.join("gopher://a.example/").is_err());

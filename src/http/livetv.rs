@@ -129,7 +129,10 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
             && enabled.is_none_or(|enabled| channel.face.enabled == enabled)
             && category.is_none_or(|category| channel.face.category == category)
     });
-    let views = listed.iter().map(|channel| ChannelView::new(channel, now).with_state(&service, channel));
+    let views = listed.iter().map(|channel| {
+        let view = ChannelView::new(channel, now).with_state(&service, channel);
+        if admin { view.with_rights(&service, channel) } else { view }
+    });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
 }
 

@@ -48,7 +48,7 @@ use onair::OnAir;
 use progress::Progress;
 use quarantine::Quarantine;
 use recordings::Recordings;
-use rights::Audit;
+use rights::{Audit, Changes};
 use sessions::Sessions;
 use sources::Sources;
 use subtitles::Subtitles;
@@ -75,6 +75,8 @@ pub struct Service {
     pub channels: Channels,
     /// Who vouched for what comes from elsewhere.
     pub audit: Audit,
+    /// Rights that change.
+    pub rights: Changes,
     pub sources: Sources,
     pub onair: OnAir,
     pub loudness: Loudness,
@@ -108,6 +110,7 @@ impl Service {
             channels: Channels::open(store.clone(), clock.clone())?,
             sources: Sources::open(store.clone())?,
             audit: Audit::open(store.clone(), clock.clone())?,
+            rights: Changes::default(),
             onair: OnAir::default(),
             loudness: Loudness::default(),
             ingests: Ingests::default(),

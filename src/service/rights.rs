@@ -1,6 +1,7 @@
 //! By what right channels from elsewhere are shown, and the log of who said so. The log only grows.
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::domain::channel::Channel;
 use crate::domain::external::{External, Origin};
@@ -30,6 +31,21 @@ pub struct Line {
     /// Which parts of it changed.
     pub parts: Vec<String>,
     pub clearance: Clearance,
+}
+
+/// Tells whoever shows or records something that rights may have changed: they look whether theirs still stand.
+#[derive(Default)]
+pub struct Changes(watch::Sender<u64>);
+
+impl Changes {
+    /// Called once what changed can be seen.
+    pub fn tell(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
 }
 
 /// The log. Nothing in this program removes or changes a line.

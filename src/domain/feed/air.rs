@@ -63,6 +63,11 @@ impl Air {
         }
     }
 
+    /// Whether what was added last came from the source.
+    pub fn shows_source(&self) -> bool {
+        matches!(self.last, Some(From::Source(_)))
+    }
+
     /// Adds what lasts so long, ticks.
     pub fn put(&mut self, from: From, length: i64, now: i64) -> Slot {
         // After a pause nobody saw, it goes on where the clock is.

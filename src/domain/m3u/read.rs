@@ -158,14 +158,14 @@ fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told
     let name = name.unwrap_or_else(|| format!("Unnamed {}", list.entries.len() + 1));
     // Players of the Kodi kind take what is behind the bar for headers.
     let (url, headers) = line.split_once('|').unwrap_or((line, ""));
-    let url = match Address::read(url) {
+    let url = match Address::stream(url) {
         Ok(url) => url,
         Err(why) => {
             let scheme = url.split_once("://").map(|(scheme, _)| scheme);
             let plain = scheme.filter(|scheme| scheme.len() < 12 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
             let reason = match plain {
-                Some(scheme) if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") => {
-                    format!("its address begins with {scheme}://: only http and https are fetched")
+                Some(scheme) if !["http", "https", "srt"].contains(&scheme.to_ascii_lowercase().as_str()) => {
+                    format!("its address begins with {scheme}://: only http, https and srt are fetched")
                 }
                 _ => format!("its address {why}"),
             };
@@ -260,7 +260,7 @@ fn quoted(text: &str, quote: char) -> (&str, &str) {
 pub fn clean(text: &str, most: usize) -> String {
     let visible = |c: &char| {
         !c.is_control()
-            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffd}')
+            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffd}'..='\u{ffff}')
     };
     let spaced = |c: char| if c.is_whitespace() { ' ' } else { c };
     let text: String = text.chars().map(spaced).filter(visible).take(most * 4).collect();
@@ -307,7 +307,7 @@ mod tests {
             reasons,
             [
                 ("No address follows", "no address follows"),
-                ("Bad length", "its address begins with udp://: only http and https are fetched"),
+                ("Bad length", "its address begins with udp://: only http, https and srt are fetched"),
                 ("Signs", "its address must be an address, e.g. https://tv.example/live.m3u8"),
                 ("Last", "no address follows"),
             ]

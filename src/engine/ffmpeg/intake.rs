@@ -82,8 +82,9 @@ impl Outlet {
 fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let add = |args: &mut Vec<String>, words: &str| args.extend(words.split(' ').map(str::to_owned));
-    add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt+nobuffer");
-    // What there is, is known: it need not look long.
+    add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
+    // What there is, is known: it need not look long. With `nobuffer` all that it looks at would be lost, and it would wait
+    // for the next keyframe (measured: 11 s of a slow stream, then 9 more).
     add(&mut args, "-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe -f");
     add(&mut args, if shape.container == Container::Mp4 { "mov -i" } else { "mpegts -i" });
     args.push(input.to_owned());

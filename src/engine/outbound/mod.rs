@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use crate::domain::inside::Allowed;
 use crate::domain::throttle::Throttle;
 
 mod names;
+pub mod srt;
 
 use names::Names;
 pub use names::{Looking, Lookup, system};
@@ -168,6 +169,29 @@ impl Outbound {
                 .map_err(|_| Fault::TooSlow("no name server answers"))??;
         }
         Ok(())
+    }
+
+    /// Where an address leads once all of it was checked, for what is no request by http; the place is held as long as
+    /// something is received from there.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`]; `Fault::Busy`, `Fault::TooOften`.
+    pub async fn pinned(&self, address: &Address) -> Result<(SocketAddr, OwnedSemaphorePermit), Fault> {
+        let place = timeout(PLACE_WAIT, self.places.clone().acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok).ok_or(Fault::Busy)?;
+        self.check_literal(address)?;
+        self.keep_pace(address)?;
+        let (host, port) = address.host();
+        let ip = match host {
+            Host::Ipv4(ip) => ip.into(),
+            Host::Ipv6(ip) => ip.into(),
+            Host::Domain(name) => {
+                let found = timeout(CONNECT, self.names.checked(name)).await;
+                let found = found.map_err(|_| Fault::TooSlow("no name server answers"))??;
+                *found.first().ok_or(Fault::Unknown)?
+            }
+        };
+        Ok((SocketAddr::new(ip, port), place))
     }
 
     /// Asks for what lies at an address.

@@ -212,7 +212,7 @@ impl ChannelRequest {
         feed.check()?;
         Ok(Some(ExternalChange {
             failover: feed.failover()?,
-            url: feed.url.as_deref().map(|url| rights::address("source.url", url)).transpose()?,
+            url: feed.url.as_deref().map(|url| rights::stream("source.url", url)).transpose()?,
             user_agent: feed.user_agent,
             guide,
             claim: rights::claim(told.0, told.1, told.2)?,

@@ -48,7 +48,8 @@ pub struct AttestationRequest {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeedRequest {
-    /// http or https.
+    /// http or https: HLS, MPEG-TS or fragmented mp4; or `srt://host:port`, with `streamid`, `passphrase` and `latency`
+    /// (ms) where need be: MPEG-TS.
     pub url: Option<String>,
     /// Tried in this order when the first does not answer; 8 at most.
     pub failover_urls: Option<Vec<String>>,
@@ -99,12 +100,20 @@ fn moment(text: &str) -> Result<i64> {
     Ok(instant.as_millisecond())
 }
 
-/// One address of a stream.
+/// One address.
 ///
 /// # Errors
 /// `VALIDATION_ERROR` naming the field, with nothing of the address in it.
 pub fn address(field: &str, text: &str) -> Result<Address> {
     Address::read(text).map_err(|why| Error::field(field, why))
+}
+
+/// The same of a stream, which may come by SRT.
+///
+/// # Errors
+/// As [`address`].
+pub fn stream(field: &str, text: &str) -> Result<Address> {
+    Address::stream(text).map_err(|why| Error::field(field, why))
 }
 
 impl FeedRequest {
@@ -129,7 +138,7 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn failover(&self) -> Result<Option<Vec<Address>>> {
         let Some(urls) = &self.failover_urls else { return Ok(None) };
-        let read = |(at, url): (usize, &String)| address(&format!("source.failoverUrls[{at}]"), url);
+        let read = |(at, url): (usize, &String)| stream(&format!("source.failoverUrls[{at}]"), url);
         urls.iter().enumerate().map(read).collect::<Result<_>>().map(Some)
     }
 }

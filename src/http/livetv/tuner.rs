@@ -231,12 +231,6 @@ fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let found = found.filter(|channel| channel.face.enabled && user.may_watch(channel.id));
     let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel of this number"))?;
     service.may_show(&channel)?;
-    if channel.external.is_some() {
-        return Err(Error::new(
-            Code::ChannelUnavailable,
-            "channels from elsewhere are not in the tuner: take the playlist",
-        ));
-    }
     Ok(channel)
 }
 

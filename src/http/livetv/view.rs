@@ -47,7 +47,7 @@ pub struct ChannelView<'a> {
     state: &'static str,
     viewers: usize,
     watch_url: String,
-    /// How far back one may go.
+    /// How far back one may go; 0 for what comes from elsewhere.
     catchup_days: u32,
     now: Option<GuideEntry<'a>>,
     next: Option<GuideEntry<'a>>,
@@ -123,7 +123,7 @@ impl<'a> ChannelView<'a> {
             state: "idle",
             viewers: 0,
             watch_url: format!("/api/livetv/watch/{}", channel.id),
-            catchup_days: CATCHUP_DAYS,
+            catchup_days: if channel.external.is_some() { 0 } else { CATCHUP_DAYS },
             now: on,
             next,
             provenance: None,
@@ -152,7 +152,8 @@ impl<'a> ChannelView<'a> {
         self
     }
 
-    fn with_rights(self, service: &Service, channel: &Channel) -> Self {
+    /// By what right a channel from elsewhere is shown, and its stream.
+    pub fn with_rights(self, service: &Service, channel: &Channel) -> Self {
         let Some(external) = &channel.external else { return self };
         let clearance = service.clearance(channel).ok().flatten();
         Self {

@@ -11,11 +11,11 @@ use warp::reply::Response;
 
 use crate::domain::channel::Channel;
 use crate::domain::time::instant;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
-use crate::service::Service;
 use crate::service::onair::{self, State};
+use crate::service::{Service, ingest};
 
 const TTL_SECONDS: u64 = 300;
 const MOST_TTL_SECONDS: u64 = 3600;
@@ -46,7 +46,7 @@ pub struct Warmth {
     channel_id: u32,
     /// `warm`, `warming` or `skipped`.
     state: &'static str,
-    /// Why it was skipped: `limit`, `disabled` or `unsupported` (there is no such channel, or it comes from elsewhere).
+    /// Why it was skipped: `limit`, `disabled` (or its right was withdrawn) or `unsupported` (there is no such channel).
     reason: Option<&'static str>,
 }
 
@@ -87,8 +87,8 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, tt
     if !channel.face.enabled {
         return told("skipped", Some("disabled"));
     }
-    if channel.external.is_some() {
-        return told("skipped", Some("unsupported"));
+    if let Err(fault) = ingest::keep(service, channel) {
+        return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
     let state = onair::state(service, channel);
     let ready = matches!(state, State::Warm | State::Live) || onair::is_open(service, channel);

@@ -102,7 +102,9 @@ impl Service {
         let after = self.draft_channel(Some(&before), &change).await?;
         self.channels.free_number(Some(after.face.number), Some(id))?;
         self.note_clearance(id, Some(&before), &after, &change).await?;
-        Ok(self.with_listings(self.channels.keep(after, Some(&before)).await?))
+        let channel = self.channels.keep(after, Some(&before)).await?;
+        self.rights.tell();
+        Ok(self.with_listings(channel))
     }
 
     /// What a channel would be: a new one (id 0) or a changed one. Nothing is kept.

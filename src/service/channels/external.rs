@@ -182,6 +182,8 @@ impl Service {
         if let Some(clearance) = channel.external.as_ref().and_then(External::own) {
             self.audit.add(Subject::Channel(id), &channel.face.name, Act::Removed, &[], by, clearance).await?;
         }
-        self.channels.remove(id).await
+        self.channels.remove(id).await?;
+        self.rights.tell();
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::intake::{Intake, Verdict};
 use crate::domain::address::Address;
 use crate::domain::external::{External, Feed};
 use crate::domain::feed::cut::Piece;
-use crate::engine::outbound::{Answer, Ask, Fault};
+use crate::engine::outbound::{Answer, Ask, Fault, srt};
 use crate::service::Service;
 
 /// Between two tries of the whole list, the first pause and the longest.
@@ -104,6 +104,12 @@ fn feed(service: &Service, id: u32) -> Option<Feed> {
 
 /// One connection, from its first byte to its end. Ok only when nobody listens any more.
 async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
+    if address.is_srt() {
+        let (to, place) = service.outbound.pinned(address).await?;
+        let mut stream = srt::call(address, to, place).await?;
+        while !intake.put(&stream.next().await?).await? {}
+        return Ok(());
+    }
     match open(service, feed, address).await? {
         Body::Playlist(mut hls) => hls.follow(service, intake).await,
         Body::Stream(mut answer, head) => {

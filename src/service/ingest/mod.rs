@@ -4,6 +4,7 @@
 //! pieces on; the task here puts them on the timeline, or a slate where none come.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,18 +35,26 @@ const MOST: usize = 64;
 /// Pieces that wait for their time at most; behind them the source waits.
 const WAITING: usize = 8;
 
-/// Bytes of one channel's segments at most: at 6 s a piece and a minute behind the list, 20 Mbit/s.
-const MOST_BYTES: usize = 256 << 20;
+/// Bytes of one channel's segments at most: a minute behind its list at 12 Mbit/s.
+const MOST_BYTES: usize = 128 << 20;
+
+/// Bytes of all of them together at most, but for a segment each. When there are more, whoever has more than an even
+/// share keeps less behind its list; from three quarters on no other channel is taken in.
+const MOST_BYTES_IN_ALL: usize = 512 << 20;
 
 /// All that is taken in.
 #[derive(Default)]
 pub struct Ingests {
     all: Mutex<HashMap<u32, Arc<Ingest>>>,
+    /// Bytes of all their segments.
+    bytes: Arc<AtomicUsize>,
 }
 
 /// One channel that is taken in.
 pub struct Ingest {
     state: Mutex<State>,
+    /// Bytes of the segments of all ingests.
+    bytes: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -63,6 +72,8 @@ struct State {
 pub struct Report {
     pub connections: u64,
     pub fault: Option<String>,
+    /// Whether what is shown last came from the source: else it is a slate.
+    pub from_source: bool,
     pub buffered_bytes: usize,
 }
 
@@ -79,7 +90,12 @@ impl Ingests {
     pub fn report(&self, channel: u32) -> Option<Report> {
         let ingest = self.get(channel)?;
         let state = ingest.lock();
-        Some(Report { connections: state.connections, fault: state.fault.clone(), buffered_bytes: state.size })
+        Some(Report {
+            connections: state.connections,
+            fault: state.fault.clone(),
+            from_source: state.air.shows_source(),
+            buffered_bytes: state.size,
+        })
     }
 }
 
@@ -91,6 +107,31 @@ impl Ingest {
     fn put(&self, from: From, length: i64, now: i64) -> Slot {
         self.lock().air.put(from, length, now)
     }
+
+    /// Keeps a segment, and forgets those that nobody asks for any more or that are too many. `channels` share the memory.
+    fn store(&self, slot: Slot, bytes: Bytes, channels: usize) {
+        let mut state = self.lock();
+        state.size += bytes.len();
+        let mut in_all = self.bytes.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        state.segments.push_back((slot.programme_ms, bytes));
+        let gone = state.air.forget(6).last().map_or(i64::MIN, |last| last.programme_ms);
+        while state.segments.front().is_some_and(|(of, _)| *of <= gone) || is_too_much(state.size, in_all, channels) {
+            let Some((_, bytes)) = state.segments.pop_front() else { break };
+            state.size -= bytes.len();
+            in_all = self.bytes.fetch_sub(bytes.len(), Ordering::Relaxed) - bytes.len();
+        }
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.bytes.fetch_sub(self.lock().size, Ordering::Relaxed);
+    }
+}
+
+/// Whether a channel has more in memory than it may.
+fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
+    own > MOST_BYTES || in_all > MOST_BYTES_IN_ALL && own > MOST_BYTES_IN_ALL / channels.max(1)
 }
 
 /// Takes a channel in, unless it is already. Must be called inside the runtime.
@@ -103,11 +144,12 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     if channel.external.is_none() || all.contains_key(&channel.id) {
         return Ok(());
     }
-    if all.len() >= MOST {
+    let in_all = service.ingests.bytes.load(Ordering::Relaxed);
+    if all.len() >= MOST || in_all >= MOST_BYTES_IN_ALL / 4 * 3 {
         return Err(Error::new(Code::ServerBusy, "too many channels from elsewhere are watched").with_retry_after(10));
     }
     let state = State { air: Air::new(now(service)), segments: VecDeque::new(), size: 0, connections: 0, fault: None };
-    let ingest = Arc::new(Ingest { state: Mutex::new(state) });
+    let ingest = Arc::new(Ingest { state: Mutex::new(state), bytes: service.ingests.bytes.clone() });
     all.insert(channel.id, ingest.clone());
     let (pieces, fed) = mpsc::channel(WAITING);
     let feeder = tokio::spawn(feeder::run(service.clone(), channel.id, ingest.clone(), pieces));
@@ -125,8 +167,13 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
 
 /// What the list of a channel holds now.
 pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
-    let ingest = service.ingests.get(channel.id);
-    ingest.map_or_else(Vec::new, |ingest| ingest.lock().air.window(channel.output.target)).into()
+    let Some(ingest) = service.ingests.get(channel.id) else { return Arc::default() };
+    let state = ingest.lock();
+    let mut slots = state.air.window(channel.output.target);
+    // Where memory was short less is kept than is usual; one whose segment is being made is listed all the same.
+    let oldest = state.segments.front().map_or(i64::MIN, |(of, _)| *of);
+    slots.retain(|slot| slot.programme_ms >= oldest);
+    slots.into()
 }
 
 /// A segment by the start of its slot, ms.
@@ -152,6 +199,7 @@ fn now(service: &Service) -> i64 {
 
 /// Airs what is fed until nobody wants it any more.
 async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Ingest, mut fed: mpsc::Receiver<Fed>) {
+    let Some(mut rights) = upgrade().map(|service| service.rights.follow()) else { return };
     let (mut waiting, mut away) = (None, false);
     let mut wanted = Instant::now();
     loop {
@@ -185,13 +233,13 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Inges
             continue;
         }
         drop((service, channel));
-        if waiting.is_some() {
-            tokio::time::sleep(TICK).await;
-        } else if let Ok(next) = tokio::time::timeout(TICK, fed.recv()).await {
-            match next {
+        tokio::select! {
+            next = fed.recv(), if waiting.is_none() => match next {
                 Some(next) => waiting = Some(next),
                 None => return,
-            }
+            },
+            Ok(()) = rights.changed() => {}
+            () = tokio::time::sleep(TICK) => {}
         }
     }
 }
@@ -215,12 +263,5 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From,
         aired(&bytes, span, &still)
     });
     let Ok(bytes) = made.await else { return };
-    let mut state = ingest.lock();
-    state.size += bytes.len();
-    state.segments.push_back((slot.programme_ms, bytes.into()));
-    let gone = state.air.forget(6).last().map_or(i64::MIN, |last| last.programme_ms);
-    while state.segments.front().is_some_and(|(of, _)| *of <= gone) || state.size > MOST_BYTES {
-        let Some((_, bytes)) = state.segments.pop_front() else { break };
-        state.size -= bytes.len();
-    }
+    ingest.store(slot, bytes.into(), service.ingests.lock().len());
 }

@@ -158,6 +158,7 @@ impl Service {
         self.note_source(Some(&before), &drafted, moved, &change.by).await?;
         let Source { state, read_ms, counts, skipped, .. } = (*current).clone();
         let source = self.sources.keep(Source { state, read_ms, counts, skipped, ..drafted }).await?;
+        self.rights.tell();
         match read {
             Some(read) => self.take_in(&source, read).await,
             None => {
@@ -179,6 +180,7 @@ impl Service {
         }
         self.sources.store.put(Tree::Sources, &key(id), &Kept { source: None }).await?;
         self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.rights.tell();
         self.channels.remove_imported(id).await?;
         self.sources.guides.forget(id).await?;
         self.map_guides();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, SOURCES, asked, cleared, send};
+use super::{CHANNELS, SOURCES, asked, cleared, send, upload};
 use crate::kit::answer::{refused, success};
 use crate::kit::elsewhere::{Elsewhere, moved, ok};
 use crate::kit::{self, Server};
@@ -49,7 +49,7 @@ async fn a_list_becomes_channels_with_a_reason_for_what_does_not() {
         (&seen["channels"][0]["tvgId"], &seen["channels"][0]["groups"]),
         (&json!("one"), &json!(["News", "World"]))
     );
-    let reason = "its address begins with udp://: only http and https are fetched";
+    let reason = "its address begins with udp://: only http, https and srt are fetched";
     assert_eq!(seen["skipped"], json!([{"line": 7, "name": "Three", "reason": reason}]));
     preview["select"] = json!({"groups": ["films"], "names": ["four"]});
     let seen = success(send(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;
@@ -229,17 +229,8 @@ async fn a_file_is_uploaded_as_a_form_and_thousands_are_taken_at_once() {
             )
         })
         .collect();
-    let mut form = String::new();
     let fields = cleared(json!({"kind": "m3u", "name": "Many"}));
-    for (name, value) in fields.as_object().unwrap() {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        form += &format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n");
-    }
-    form += &format!(
-        "--x\r\ncontent-disposition: form-data; name=\"upload\"; filename=\"a.m3u\"\r\ncontent-type: audio/x-mpegurl\r\n\r\n#EXTM3U\r\n{many}\r\n--x--\r\n"
-    );
-    let request = server.ask(Method::POST, SOURCES).bearer_auth(&server.admin);
-    let answer = request.header("content-type", "multipart/form-data; boundary=x").body(form).send().await.unwrap();
+    let answer = upload(&server, Method::POST, SOURCES, &fields, format!("#EXTM3U\r\n{many}").as_bytes()).await;
     let made = success(answer, 201).await["source"].clone();
     assert_eq!(made["counts"], json!({"entries": 6000, "channels": 6000, "programmes": 0, "skipped": 0}));
     assert_eq!(server.service.channels.all().len(), 6000);

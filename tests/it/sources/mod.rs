@@ -8,6 +8,8 @@ use crate::kit::answer::success;
 
 mod gate;
 mod guides;
+/// Lists and guides made to do harm.
+mod hostile;
 mod inside;
 mod lists;
 
@@ -20,6 +22,19 @@ async fn send(server: &Server, method: Method, target: &str, body: &Value) -> re
 
 async fn asked(server: &Server, target: &str) -> Value {
     success(server.ask(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap(), 200).await
+}
+
+/// A form with a file, as pages send it.
+async fn upload(server: &Server, method: Method, target: &str, body: &Value, file: &[u8]) -> reqwest::Response {
+    let mut form = String::new();
+    for (field, value) in body.as_object().unwrap() {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        form += &format!("--x\r\ncontent-disposition: form-data; name=\"{field}\"\r\n\r\n{text}\r\n");
+    }
+    form += "--x\r\ncontent-disposition: form-data; name=\"upload\"; filename=\"f\"\r\n\r\n";
+    let form = [form.as_bytes(), file, b"\r\n--x--\r\n"].concat();
+    let request = server.ask(method, target).bearer_auth(&server.admin);
+    request.header("content-type", "multipart/form-data; boundary=x").body(form).send().await.unwrap()
 }
 
 /// Everything that is needed to show something from elsewhere.

@@ -1,0 +1,148 @@
+//! Streams in every form they come in: each is watched as a viewer does, and decoded.
+
+use std::path::{Path, PathBuf};
+
+use super::antenna::{self, Antenna};
+use super::headend::Headend;
+use super::*;
+
+/// Watches until so many segments of the source stand behind each other; what they hold, as one file.
+pub async fn aired(server: &Server, id: &Value, folder: &Path, least: usize) -> PathBuf {
+    let mut last = None;
+    until("the source is seen for a while", async || {
+        let list = list(server, id, "viewer").await;
+        let run = list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count();
+        last = Some(list);
+        let from_source = server.service.ingests.report(number(id)).is_some_and(|report| report.from_source);
+        run >= least && from_source
+    })
+    .await;
+    let last = last.unwrap();
+    let from = last.segments.iter().rposition(|(_, breaks)| *breaks).unwrap_or(0);
+    let mut bytes = Vec::new();
+    for (address, _) in &last.segments[from..] {
+        bytes.extend(segment(server, address).await);
+    }
+    let path = folder.join("aired.ts");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn number(id: &Value) -> u32 {
+    id.as_u64().unwrap() as u32
+}
+
+/// Decodes what was aired: pictures and sound, in time.
+pub async fn plays(aired: &Path, least: f64) {
+    let (_, seconds) = play::decodes_through(aired, HOLE).await;
+    assert!(seconds > least, "{seconds} s");
+    let (flashes, beeps) = film::flashes_and_beeps(aired, 25.0);
+    assert!(flashes.len() as f64 > least - 2.0 && beeps.len() as f64 > least - 2.0, "{flashes:?} {beeps:?}");
+    for flash in &flashes {
+        let apart = beeps.iter().map(|beep| (beep - flash).abs()).fold(f64::MAX, f64::min);
+        assert!(apart < 0.15, "a flash at {flash} has no beep: {beeps:?}");
+    }
+    let kinds = film::kinds(aired);
+    assert_eq!(kinds.values().map(String::as_str).collect::<Vec<_>>(), ["video", "audio"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_playlist_elsewhere_is_followed() {
+    for fragmented in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (headend, server) = (Headend::of(folder.path(), 90, fragmented).await, server(folder.path()).await);
+        let id = channel(&server, json!({"url": headend.url()}), None).await;
+        let path = aired(&server, &id, folder.path(), 6).await;
+        plays(&path, 9.0).await;
+        let seen = film::ffprobe(&path, &["-show_streams"]);
+        assert_eq!(seen["streams"][0]["height"], 180, "{seen}");
+        assert_eq!(headend.most_of_one(), 1, "each piece is fetched once");
+        assert!(headend.playlists() > 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_browser_plays_is_encoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ts");
+    film::flash_and_beep(&path, 60, "-c:v mpeg2video -g 25 -b:v 1M -c:a mp2 -f mpegts");
+    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let path = aired(&server, &id, folder.path(), 6).await;
+    plays(&path, 9.0).await;
+    let seen = film::ffprobe(&path, &["-show_streams"]);
+    let codec = |n: usize| seen["streams"][n]["codec_name"].as_str().unwrap().to_owned();
+    assert_eq!((codec(0), codec(1)), ("h264".to_owned(), "aac".to_owned()));
+    assert_eq!(server.service.sessions.active_jobs(), 1, "it takes a place among the encodes");
+    assert_eq!(antenna.made(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keyframes_far_apart_are_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ts");
+    film::flash_and_beep(
+        &path,
+        60,
+        "-c:v libx264 -preset ultrafast -g 500 -keyint_min 500 -sc_threshold 0 -c:a aac -f mpegts",
+    );
+    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    plays(&aired(&server, &id, folder.path(), 6).await, 9.0).await;
+    assert_eq!(antenna.made(), 2, "once to see it, once to encode it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sound_alone_is_a_channel_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ts");
+    film::make(&path, &["-f lavfi -i", "aevalsrc='0.5*sin(2*PI*440*t)':s=44100:d=60", "-c:a mp2 -f mpegts"]);
+    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let path = aired(&server, &id, folder.path(), 4).await;
+    let decoded = play::decode(&path).await;
+    assert!(decoded.audio_seconds() > 6.0, "{decoded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ts");
+    antenna::film(&path, 90);
+    let (antenna, server) = (Antenna::of(&path, 90).await, server(folder.path()).await);
+    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let warm = json!({"channelIds": [id], "ttlSeconds": 60});
+    let made = success(server.post("/api/livetv/warm", &warm).send().await.unwrap(), 202).await;
+    assert_eq!((&made["accepted"], &made["channels"][0]["reason"]), (&json!(1), &Value::Null), "{made}");
+    until("it is warm though nobody watches", async || {
+        let answer = server.ask(Method::GET, &format!("{CHANNELS}/{id}")).bearer_auth(&server.admin).send().await;
+        success(answer.unwrap(), 200).await["channel"]["state"] == "warm" && antenna.open() == 1
+    })
+    .await;
+
+    let asked = json!({"name": "Tuner", "channelIds": null});
+    let made = success(server.post("/api/livetv/tokens", &asked).send().await.unwrap(), 201).await;
+    let number = success(server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap(), 200).await["channel"].clone();
+    let target = format!("/hdhr/{}/auto/v{}", made["secret"].as_str().unwrap(), number["number"]);
+    let mut answer = server.ask(Method::GET, &target).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (200, &"video/mp2t".parse().unwrap()));
+    let (mut bytes, mut length) = (Vec::new(), 0.0);
+    let received = folder.path().join("received.ts");
+    while length < 12.0 {
+        let piece = tokio::time::timeout(Duration::from_secs(30), answer.chunk()).await.expect("it goes on");
+        bytes.extend(piece.unwrap().expect("it has no end"));
+        std::fs::write(&received, &bytes).unwrap();
+        length = film::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(0.0, f64::max)
+            - film::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(f64::MAX, f64::min);
+    }
+    assert!(play::decode(&received).await.video_seconds() > 8.0);
+    assert_eq!(antenna.made(), 1, "one connection for all");
+
+    let no = json!({"attestation": {"authorized": false}});
+    success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &no).await, 200).await;
+    let ended = async { while let Ok(Some(_)) = answer.chunk().await {} };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it ends with the right to show it");
+    refused(server.ask(Method::GET, &target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
+    let made = success(server.post("/api/livetv/warm", &warm).send().await.unwrap(), 202).await;
+    assert_eq!((&made["accepted"], &made["channels"][0]["reason"]), (&json!(0), &json!("disabled")), "{made}");
+}

@@ -30,6 +30,25 @@ pub struct Listing {
     pub year: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rating: Option<String>,
+    /// The guide says that it was on before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeat: bool,
+}
+
+impl Listing {
+    /// What is aired, the same for every airing as far as the guide tells them apart: its episode, else what it is called.
+    pub fn item(&self) -> String {
+        let Self { title, subtitle, season, episode, description, .. } = self;
+        let (title, subtitle) = (title.to_lowercase(), subtitle.as_deref().unwrap_or_default().to_lowercase());
+        match (season, episode) {
+            (season, Some(episode)) => format!("{title}/S{:02}E{episode:02}", season.unwrap_or(0)),
+            (_, None) if !subtitle.is_empty() => format!("{title}/{subtitle}"),
+            (_, None) if !description.is_empty() => {
+                format!("{title}/{}", &blake3::hash(description.as_bytes()).to_hex()[..16])
+            }
+            _ => format!("{title}/{}", self.start_ms),
+        }
+    }
 }
 
 /// The programmes of one channel: by start, none over another.
@@ -61,8 +80,14 @@ impl Listings {
         let mut hasher = blake3::Hasher::new();
         for listing in &all {
             hasher.update(&listing.start_ms.to_le_bytes()).update(&listing.end_ms.to_le_bytes());
-            for text in [&listing.title, &listing.description, listing.subtitle.as_ref().unwrap_or(&listing.title)] {
-                hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            let (subtitle, rating) = (listing.subtitle.as_deref(), listing.rating.as_deref());
+            let texts = [Some(&*listing.title), Some(&*listing.description), subtitle, rating];
+            for text in texts.into_iter().chain(listing.categories.iter().map(|category| Some(&**category))) {
+                let length = text.map_or(u64::MAX, |text| text.len() as u64);
+                hasher.update(&length.to_le_bytes()).update(text.unwrap_or_default().as_bytes());
+            }
+            for number in [listing.season, listing.episode, listing.year, Some(u32::from(listing.repeat))] {
+                hasher.update(&number.map_or(-1, i64::from).to_le_bytes());
             }
         }
         let stamp = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));

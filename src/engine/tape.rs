@@ -54,26 +54,41 @@ impl Shelf {
         stat.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize)).saturating_sub(RESERVE_BYTES)
     }
 
-    /// Makes a new file `folder/name`, with a number in its name where that is taken; gives its path, too.
+    /// A path `folder/name` that nothing has yet, with a number in its name where that is taken. `taken` are paths that
+    /// were given out and are not made yet.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn record(&self, folder: &str, name: &str) -> Result<(Tape, PathBuf)> {
-        match rustix::fs::mkdirat(&self.folder, folder, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(cause) => return Err(cause.into()),
-        }
+    pub fn name(&self, folder: &str, name: &str, taken: impl Fn(&Path) -> bool) -> Result<PathBuf> {
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "ts"));
         for n in 1..=MOST_NAMES {
             let name = if n == 1 { name.to_owned() } else { format!("{stem} ({n}).{extension}") };
             let relative = Path::new(folder).join(name);
-            match self.open_beneath(&relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
-                Ok(file) => return Ok((Tape { file, len: 0 }, self.path.join(relative))),
-                Err(cause) if cause.kind() == ErrorKind::AlreadyExists => {}
+            let path = self.path.join(&relative);
+            match self.at(&relative, OFlags::PATH | OFlags::NOFOLLOW) {
+                Err(cause) if cause.kind() == ErrorKind::NotFound && !taken(&path) => return Ok(path),
+                Ok(_) => {}
+                Err(cause) if cause.kind() == ErrorKind::NotFound => {}
                 Err(cause) => return Err(cause),
             }
         }
         Err(Error::other(format!("{MOST_NAMES} recordings are called {name}")))
+    }
+
+    /// Makes a new file at a path that [`Self::name`] gave.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, and what else the file system says.
+    pub fn make(&self, path: &Path) -> Result<Tape> {
+        let relative = self.relative(path)?;
+        if let Some(folder) = relative.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            match rustix::fs::mkdirat(&self.folder, folder, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        let file = self.open_beneath(relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        Ok(Tape { file, len: 0 })
     }
 
     /// Opens a file again, cut back to its first `len` bytes.
@@ -179,7 +194,11 @@ mod tests {
     fn a_file_grows_is_cut_back_and_goes_away_with_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let shelf = Shelf::open(folder.path()).unwrap();
-        let (mut tape, path) = shelf.record("Show", "One.ts").unwrap();
+        let made = |name: &str| {
+            let path = shelf.name("Show", name, |_| false).unwrap();
+            (shelf.make(&path).unwrap(), path)
+        };
+        let (mut tape, path) = made("One.ts");
         assert_eq!(path, folder.path().join("Show/One.ts"));
         tape.append(b"first").unwrap();
         tape.append(b" second").unwrap();
@@ -190,7 +209,10 @@ mod tests {
         again.append(b" third").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"first third");
         assert_eq!(shelf.resume(&path, 1000).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-        let (_, other) = shelf.record("Show", "One.ts").unwrap();
+        assert_eq!(shelf.make(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let third = shelf.name("Show", "One.ts", |path| path.ends_with("One (2).ts")).unwrap();
+        assert_eq!(third, folder.path().join("Show/One (3).ts"), "the second is given out already");
+        let (_, other) = made("One.ts");
         assert_eq!(other, folder.path().join("Show/One (2).ts"));
         assert!(shelf.remove(&path).unwrap() && !shelf.remove(&path).unwrap());
         assert!(other.exists() && shelf.remove(&other).unwrap() && !other.parent().unwrap().exists());
@@ -205,7 +227,10 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
         std::os::unix::fs::symlink(&victim, folder.path().join("file.ts")).unwrap();
         let shelf = Shelf::open(folder.path()).unwrap();
-        assert!(shelf.record("link", "new.ts").is_err() && shelf.record("..", "new.ts").is_err());
+        for within in ["link", ".."] {
+            assert!(shelf.name(within, "new.ts", |_| false).is_err());
+            assert!(shelf.make(&folder.path().join(within).join("new.ts")).is_err());
+        }
         for path in ["link/a.ts", "../a.ts", "file.ts"] {
             assert!(shelf.resume(&folder.path().join(path), 0).is_err(), "{path}");
         }

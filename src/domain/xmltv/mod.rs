@@ -151,6 +151,9 @@ impl Programmes {
         if let Some(episode) = listing.episode {
             number(out, listing.season, episode);
         }
+        if listing.repeat {
+            out.extend_from_slice(b"<previously-shown/>");
+        }
         if let Some(rating) = &listing.rating {
             out.extend_from_slice(b"<rating>");
             element(out, "value", rating);

@@ -218,6 +218,11 @@ impl Reading {
             }
             b"channel" if self.begun && self.programme.is_none() => self.channel = Some(get(b"id")),
             b"rating" => self.rating = true,
+            b"previously-shown" => {
+                if let Some(open) = &mut self.programme {
+                    open.listing.repeat = true;
+                }
+            }
             _ => {}
         }
         let field = match name {

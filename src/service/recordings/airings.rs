@@ -1,7 +1,8 @@
-//! What a channel's guide offers to be recorded.
+//! What a channel's guide offers to be recorded: the channel's own schedule, or what a guide from elsewhere says of it.
 
 use crate::domain::channel::Channel;
 use crate::domain::guide::Entry;
+use crate::domain::listing::Listing;
 use crate::domain::live::CATCHUP_MS;
 use crate::domain::recording::Airing;
 use crate::domain::schedule::cut::Cut;
@@ -26,7 +27,10 @@ pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms
     offered
         .take(MOST)
         .map(|entry| {
-            let new = shown.as_mut().zip(entry.item).is_some_and(|(shown, item)| shown.insert(item.id));
+            let new = match entry.listing {
+                Some(listing) => !listing.repeat,
+                None => shown.as_mut().zip(entry.item).is_some_and(|(shown, item)| shown.insert(item.id)),
+            };
             airing(channel, &entry, new)
         })
         .collect()
@@ -53,6 +57,7 @@ pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<Airi
 
 /// Whether something that is on between two instants has to be encoded.
 pub(super) fn encodes(channel: &Channel, from_ms: i64, to_ms: i64) -> bool {
+    // What comes from elsewhere has no schedule: it is copied, or makes do with what places there are.
     let mut on = channel.definition.programmes(from_ms, to_ms).take(LOOKED_AT);
     on.any(|programme| matches!(channel.definition.item(&programme).cut, Cut::Frames(_)))
 }
@@ -70,7 +75,7 @@ fn airing(channel: &Channel, entry: &Entry, new: bool) -> Airing {
         episode: entry.name.episode,
         start_ms: entry.programme.start_ms,
         end_ms: entry.programme.end_ms,
-        item: entry.path.to_owned(),
+        item: entry.listing.map_or_else(|| entry.path.to_owned(), Listing::item),
         new,
     }
 }

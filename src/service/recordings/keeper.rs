@@ -14,7 +14,7 @@ use crate::service::Service;
 /// The longest sleep: a clock may be set, and a computer may have slept.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How often rules are applied, unless a channel changes.
+/// How often rules are applied, unless a channel or a guide changes.
 const PLANNED: Duration = Duration::from_secs(600);
 
 /// Recordings under way at once at most; what comes later waits, and is made from what lies before.

@@ -47,6 +47,8 @@ pub struct Recordings {
     running: Mutex<HashMap<String, Running>>,
     /// Held while one is changed.
     editing: tokio::sync::Mutex<()>,
+    /// Held while a file is given its name and made.
+    naming: tokio::sync::Mutex<()>,
     /// Whether the task that begins them runs, and what wakes it.
     kept: AtomicBool,
     call: Arc<Notify>,
@@ -94,6 +96,7 @@ impl Recordings {
             unsaved: Mutex::default(),
             running: Mutex::default(),
             editing: tokio::sync::Mutex::default(),
+            naming: tokio::sync::Mutex::default(),
             kept: AtomicBool::new(false),
             call: Arc::default(),
             stopping: AtomicBool::new(false),

@@ -3,6 +3,7 @@
 //! What is noted is on the disk. After a crash the file is cut back to it and goes on from there, so that nothing is in it
 //! twice and nothing is missing that can still be made.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver
 
 async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>) {
     let mut pause = RETRY.0;
+    let mut rights = service.rights.follow();
     loop {
         let before = written(service, id);
         let outcome = record(service, id, &mut stop).await;
@@ -59,6 +61,7 @@ async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>)
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
+            Ok(()) = rights.changed() => {}
             () = told(&mut stop) => return,
         }
     }
@@ -101,6 +104,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
     let mut recording = service.recordings.get(id)?;
     let mut deck = Deck { tape: Some(open(service, &shelf, &mut recording).await?) };
     let mut noted = Instant::now();
+    let mut rights = service.rights.follow();
     loop {
         let next = tokio::select! {
             next = reel::next(service, &recording) => next,
@@ -126,7 +130,11 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
                 }
             }
             Ok(Next::Wait(wait)) => {
-                let _ = timeout(wait, told(stop)).await;
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    Ok(()) = rights.changed() => {}
+                    () = told(stop) => {}
+                }
             }
             Ok(Next::Over) if recording.written.bytes == 0 => {
                 return Err(Error::new(Code::ChannelUnavailable, "nothing of it was on air"));
@@ -162,23 +170,43 @@ impl Deck {
     }
 }
 
+/// Opens the file of a recording, where it was noted to end. A new one's path is noted before the file is made, so that
+/// no file is left that nobody knows.
 async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) -> Result<Tape> {
-    let shelf = shelf.clone();
     if let Some(path) = recording.path.clone() {
-        let len = recording.written.bytes;
-        return blocking(move || shelf.resume(Path::new(&path), len)).await;
+        let (shelf, len) = (shelf.clone(), recording.written.bytes);
+        let resumed = blocking(move || match shelf.resume(Path::new(&path), len) {
+            // The server ended before it was made.
+            Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => shelf.make(Path::new(&path)),
+            resumed => resumed,
+        });
+        return resumed.await;
     }
     let zone = service.channels.get(recording.channel_id).map(|channel| channel.face.timezone.clone());
     let (folder, name) = recording::place(recording, zone.as_deref().unwrap_or("UTC"));
-    let (tape, path) = blocking(move || shelf.record(&folder, &name)).await?;
+    let _naming = service.recordings.naming.lock().await;
+    let taken: HashSet<String> = service.recordings.all().into_iter().filter_map(|other| other.path).collect();
+    let named = shelf.clone();
+    let taken = move |path: &Path| path.to_str().is_none_or(|path| taken.contains(path));
+    let path = blocking(move || named.name(&folder, &name, taken)).await?;
     let path = path.to_str().ok_or_else(|| Error::internal("the folder of recordings has no plain name"))?.to_owned();
     recording.path = Some(path.clone());
-    let made = service.recordings.edit(&recording.id, |one| {
-        one.path = Some(path);
-        true
-    });
-    made.await?;
-    Ok(tape)
+    let noted = |path: Option<String>| {
+        service.recordings.edit(&recording.id, |one| {
+            one.path = path;
+            true
+        })
+    };
+    noted(Some(path.clone())).await?;
+    let shelf = shelf.clone();
+    match blocking(move || shelf.make(Path::new(&path))).await {
+        Ok(tape) => Ok(tape),
+        Err(fault) => {
+            // Whatever lies there is not this recording.
+            noted(None).await?;
+            Err(fault)
+        }
+    }
 }
 
 async fn append(deck: &mut Deck, recording: &mut Recording, piece: Piece) -> Result<()> {

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::kit::answer::{refused, success};
 use crate::kit::{self, Server, film, play};
 
+/// Of channels from elsewhere.
+mod elsewhere;
 mod survive;
 
 const RECORDINGS: &str = "/api/livetv/recordings";

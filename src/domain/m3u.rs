@@ -71,7 +71,9 @@ pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
         line.push_str(&attribute(name, value));
     }
     let (link, ask) = (format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id), "at={utc}&end={utcend}");
-    let (kind, source) = match (style.catchup, query) {
+    // What comes from elsewhere is not kept: there is nothing to go back to.
+    let catchup = if channel.external.is_some() { Catchup::None } else { style.catchup };
+    let (kind, source) = match (catchup, query) {
         (Catchup::None, _) => ("", String::new()),
         (Catchup::Default, "") => ("default", format!("{link}?{ask}")),
         (Catchup::Default, query) => ("default", format!("{link}?{ask}&{query}")),

@@ -31,10 +31,12 @@ mod program;
 mod progress;
 /// A session's start and speed, beside the ffmpeg command line.
 mod session;
+/// Lists and guides from elsewhere, large and hostile ones.
+mod sources;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 9] = [
+    let rows: [(&str, fn()); 10] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
@@ -44,6 +46,7 @@ fn main() {
         ("kept", kept::run),
         ("guide", guide::run),
         ("idle", idle::run),
+        ("sources", sources::run),
     ];
     for (name, run) in rows {
         if asked.is_empty() || asked.iter().any(|row| row == name) {

@@ -14,7 +14,7 @@ use super::{BEHIND_MS, first_wanted, listed, segment};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::error::{Code, Error, Result};
-use crate::service::Service;
+use crate::service::{Service, ingest};
 
 /// How often a stream that waits looks whether it may go on: a token may be revoked, a channel removed.
 const LOOK: Duration = Duration::from_millis(500);
@@ -91,14 +91,16 @@ impl Tuner {
     /// The next segment, once it is due.
     ///
     /// # Errors
-    /// What ends the stream: `UNAUTHORIZED` for a token that was revoked, `CHANNEL_NOT_FOUND`, `CHANNEL_UNAVAILABLE` when
-    /// the server stops, and that of a segment that could not be made time and again.
+    /// What ends the stream: `UNAUTHORIZED` for a token that was revoked, `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`,
+    /// `SERVER_BUSY` when too many channels from elsewhere are taken in, `CHANNEL_UNAVAILABLE` when the server stops, and that of a segment that could not be made time and again.
     pub async fn next(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
             self.service.onair.viewers().seen(channel.id, &self.session, None);
+            ingest::keep(&self.service, &channel)?;
             let now_ms = self.service.clock.now().as_millisecond();
-            let due = |slot: &Slot| slot.end.div_euclid(90) + 1 - now_ms;
+            // What comes from elsewhere is not known before it is there.
+            let due = |slot: &Slot| if channel.external.is_some() { 0 } else { slot.end.div_euclid(90) + 1 - now_ms };
             let slot = self.slot(&channel, now_ms);
             let Some(slot) = slot.filter(|slot| due(slot) <= 0) else {
                 let left = slot.map_or(i64::MAX, |slot| due(&slot)).unsigned_abs();
@@ -130,7 +132,7 @@ impl Tuner {
         let user = self.service.accounts.authenticate_stream(&self.secret)?;
         let channel = self.service.channels.get(self.channel)?;
         match channel.face.enabled && user.may_watch(channel.id) {
-            true => Ok(channel),
+            true => self.service.may_show(&channel).map(|()| channel),
             false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {}", self.channel))),
         }
     }
@@ -138,7 +140,11 @@ impl Tuner {
     /// The segment behind what was given. A player that takes less than it is given loses what lies too far back, as it
     /// would from an aerial.
     fn slot(&self, channel: &Channel, now_ms: i64) -> Option<Slot> {
-        match self.until.filter(|until| *until >= (now_ms - BEHIND_MS) * 90) {
+        let until = self.until.filter(|until| *until >= (now_ms - BEHIND_MS) * 90);
+        if let (Some(until), true) = (until, channel.external.is_some()) {
+            return ingest::next(&self.service, channel, |slot| slot.start >= until).map(|(slot, _)| slot);
+        }
+        match until {
             Some(until) => live::slots(&channel.definition, until.div_euclid(90)).find(|slot| slot.start >= until),
             None => first_wanted(&listed(&self.service, channel, View::Live).0, channel.output.target),
         }

@@ -10,6 +10,7 @@ pub mod kill;
 pub mod play;
 pub mod program;
 pub mod schema;
+pub mod xmltv;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,15 +1,23 @@
 //! Guides from elsewhere: read, shown with the channels they belong to, exported again.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use hearthcast::config::Config;
+use hearthcast::domain::rights::Claim;
+use hearthcast::domain::source::Kind;
+use hearthcast::service::Service;
+use hearthcast::service::sources::SourceChange;
 use jiff::{Timestamp, ToSpan};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, SOURCES, asked, cleared, send};
-use crate::kit;
+use super::{CHANNELS, SOURCES, asked, cleared, send, upload};
 use crate::kit::answer::{refused, success};
 use crate::kit::elsewhere::{Elsewhere, ok};
+use crate::kit::program::Program;
+use crate::kit::{self, xmltv};
 
 /// A guide of one channel: three hours, the second of them on now.
 fn guide(id: &str, title: &str) -> String {
@@ -70,7 +78,12 @@ async fn programmes_are_shown_with_the_channels_they_belong_to() {
     let answer = server.get("/api/livetv/xmltv").send().await.unwrap();
     let etag = answer.headers()["etag"].clone();
     let text = answer.text().await.unwrap();
-    assert_eq!(text.matches("<programme ").count(), 3, "{text}");
+    let tv = xmltv::read(&text);
+    assert_eq!(tv.all("programme").count(), 3, "{text}");
+    // What comes from elsewhere is not kept, so nobody is told to go back to it.
+    let list = server.get("/api/livetv/m3u").send().await.unwrap().text().await.unwrap();
+    assert!(list.contains(",One\n") && !list.contains("catchup="), "{list}");
+    assert_eq!((&on["catchupUrl"], &all[0]["catchupDays"]), (&Value::Null, &json!(0)));
     assert!(text.contains("<title>Show 2</title><sub-title>A &amp; B</sub-title><desc>&lt;b&gt;</desc><category>Film</category><episode-num system=\"onscreen\">S02E02</episode-num><episode-num system=\"xmltv_ns\">1.1.</episode-num></programme>"), "{text}");
 
     // By hand: the other channel shows the same, whatever its list says.
@@ -91,6 +104,99 @@ async fn programmes_are_shown_with_the_channels_they_belong_to() {
     assert_eq!(asked(&server, CHANNELS).await["channels"][0]["now"]["title"], "News 2");
     success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
     assert_eq!(asked(&server, "/api/livetv/epg").await["entries"], json!([]));
+}
+
+/// The quirks of guides elsewhere, on one channel that is on air through them all.
+const QUIRKS: &str = "<tv><channel id=\"one\"><display-name>One</display-name></channel>\
+    <programme start=\"S0\" stop=\"S2\" channel=\"one\"><title>A \u{1}&amp; B &lt;i&gt; &#xfffe;&#8;</title><title lang=\"de\">Zwei</title>\
+    <desc>Lines\n&#13;and \u{202e}tricks ]]&gt;</desc><date>1999-05-01</date><category>Film</category><category>Drama &amp; more</category>\
+    <episode-num system=\"onscreen\">S00E03</episode-num><previously-shown/><rating system=\"FSK\"><value>12 &amp; up</value></rating></programme>\
+    <programme start=\"S1\" stop=\"S3\" channel=\"one\"><title></title><episode-num system=\"xmltv_ns\">.4.</episode-num></programme>\
+    <programme start=\"S1\" stop=\"S9\" channel=\"one\"><title>Twice</title></programme>\
+    <programme start=\"S4\" channel=\"one\"><title>Open</title><sub-title>\u{7}</sub-title></programme></tv>";
+
+fn quirks() -> String {
+    let now = Timestamp::now();
+    (0..10i64).fold(QUIRKS.to_owned(), |text, n| {
+        let at = (now + (n - 1).hours()).strftime("%Y%m%d%H0000 +0000").to_string();
+        text.replace(&format!("\"S{n}\""), &format!("\"{at}\""))
+    })
+}
+
+#[tokio::test]
+async fn what_is_read_leniently_is_written_as_the_dtd_has_it() {
+    let server = kit::server(&[]).await;
+    let list = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://tv.example/1\n";
+    let list = cleared(json!({"kind": "m3u", "name": "L", "upload": list}));
+    success(send(&server, Method::POST, SOURCES, &list).await, 201).await;
+    let body = own(&json!({"kind": "xmltv", "name": "G", "upload": quirks()}));
+    success(send(&server, Method::POST, SOURCES, &body).await, 201).await;
+    let text = server.get("/api/livetv/xmltv?days=3").send().await.unwrap().text().await.unwrap();
+    let tv = xmltv::read(&text);
+    let told: Vec<&xmltv::Element> = tv.all("programme").collect();
+    assert_eq!(told.len(), 3, "{text}");
+    assert_eq!((told[0].text_of("title"), told[1].text_of("title")), ("A & B <i>", "Untitled"));
+    assert_eq!(told[0].text_of("desc"), "Lines and tricks ]]>");
+    assert!(told[0].all("previously-shown").next().is_some() && told[1].all("previously-shown").next().is_none());
+    assert_eq!(told[0].all("rating").next().unwrap().text_of("value"), "12 & up");
+    assert_eq!(told[0].attributes["stop"], told[1].attributes["start"], "none lies over another");
+    assert_eq!(told[2].text_of("title"), "Open");
+    assert_eq!(told[2].all("sub-title").count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programmes_are_there_still_after_a_restart() {
+    let mut program = Program::start(&[], &[]).await;
+    program.kill();
+    {
+        let service = open(&program).await;
+        let claim = Claim {
+            source_name: Some("Own antenna".into()),
+            source_url: Some("https://antenna.example/".into()),
+            imported_at_ms: Some(0),
+            basis: Some("own-content".into()),
+            statement: Some("Received with my own antenna, for my own household.".into()),
+            recording_basis: None,
+            authorized: Some(true),
+        };
+        let list = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\" tvg-shift=\"-1\",One\nhttp://tv.example/1\n";
+        for (kind, text) in [(Kind::M3u, list.to_owned()), (Kind::Xmltv, guide("one", "Show"))] {
+            let change = SourceChange {
+                kind: Some(kind),
+                name: Some("S".into()),
+                upload: Some(text.into()),
+                claim: claim.clone(),
+                by: "keeper".into(),
+                ..SourceChange::default()
+            };
+            service.add_source(change).await.unwrap();
+        }
+    }
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        program.restart().await;
+        let target = "/api/livetv/epg?from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z";
+        assert_eq!(success(program.get(target).send().await.unwrap(), 200).await["entries"], json!([]));
+        let entries = success(program.get("/api/livetv/epg").send().await.unwrap(), 200).await["entries"].clone();
+        seen.push(entries.as_array().unwrap().iter().map(|one| (one["id"].clone(), one["title"].clone())).collect());
+        let text = program.get("/api/livetv/xmltv").send().await.unwrap().text().await.unwrap();
+        assert_eq!(xmltv::read(&text).all("programme").count(), 3, "{text}");
+    }
+    let (first, second): (&Vec<(Value, Value)>, _) = (&seen[0], &seen[1]);
+    assert!(first == second && first.iter().any(|(_, title)| title == "Show 3"), "{seen:?}");
+}
+
+/// The state of a program that does not run.
+async fn open(program: &Program) -> Arc<Service> {
+    let config = Config::new(program.state(), program.state().join("cache"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match Service::open(config.clone()) {
+            Ok(service) => return service,
+            Err(fault) => assert!(Instant::now() < deadline, "{fault}"),
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -138,15 +244,8 @@ async fn every_list_and_guide_of_the_corpus_is_taken() {
         if name.ends_with(".dtd") {
             continue;
         }
-        let mut form = String::new();
-        for (field, value) in cleared(json!({"kind": kind, "name": name})).as_object().unwrap() {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            form += &format!("--x\r\ncontent-disposition: form-data; name=\"{field}\"\r\n\r\n{text}\r\n");
-        }
-        form += "--x\r\ncontent-disposition: form-data; name=\"upload\"; filename=\"f\"\r\n\r\n";
-        let form = [form.as_bytes(), &std::fs::read(&file).unwrap(), b"\r\n--x--\r\n"].concat();
-        let request = server.ask(Method::POST, SOURCES).bearer_auth(&server.admin);
-        let answer = request.header("content-type", "multipart/form-data; boundary=x").body(form).send().await.unwrap();
+        let body = cleared(json!({"kind": kind, "name": name}));
+        let answer = upload(&server, Method::POST, SOURCES, &body, &std::fs::read(&file).unwrap()).await;
         let source = success(answer, 201).await["source"].clone();
         println!("{name}: {}", source["counts"]);
         let counts = |field: &str| source["counts"][field].as_u64().unwrap();

@@ -1,0 +1,180 @@
+//! Lists of channels and guides from elsewhere, as they are made sources: how long each takes until it is kept or refused,
+//! and by how much memory grows at its worst.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hearthcast::config::Config;
+use hearthcast::domain::rights::Claim;
+use hearthcast::domain::source::Kind;
+use hearthcast::service::Service;
+use hearthcast::service::sources::SourceChange;
+
+const ENTRIES: usize = 6000;
+const PROGRAMMES: usize = 12_000;
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(imports(folder.path()));
+}
+
+async fn imports(folder: &Path) {
+    let state = folder.join("state");
+    let service = Service::open(Config::new(state.clone(), state.join("cache"))).expect("the service opens");
+    println!("| import | MiB | s | memory at its worst, MiB more | outcome |\n|---|---|---|---|---|");
+    // So that what is begun once is not counted.
+    import(&service, None, Kind::M3u, list(10, 0)).await;
+    let (id, line) = import(&service, None, Kind::M3u, list(ENTRIES, 0)).await;
+    told("list of 6,000", &line);
+    for round in 1..=3 {
+        let (_, line) = import(&service, id, Kind::M3u, list(ENTRIES, round)).await;
+        told(&format!("the same, reordered and renamed, reading {}", round + 1), &line);
+    }
+    let whole = guide(PROGRAMMES);
+    let (id, line) = import(&service, None, Kind::Xmltv, whole.clone()).await;
+    told("guide of 12,000", &line);
+    told("the same again", &import(&service, id, Kind::Xmltv, whole.clone()).await.1);
+    told("the same by gzip", &import(&service, id, Kind::Xmltv, packed(&[&whole])).await.1);
+    let half = whole[..whole.len() / 2].to_vec();
+    for (name, kind, bytes) in [
+        ("half a guide", Kind::Xmltv, half),
+        ("entity bomb", Kind::Xmltv, laughs()),
+        ("gzip of 512 MiB of programmes", Kind::Xmltv, flood()),
+        ("gzip of 512 MiB in one comment", Kind::Xmltv, packed(&[b"<tv><!--", &vec![b'x'; 512 << 20]])),
+        ("garbage, 16 MiB, as a guide", Kind::Xmltv, garbage()),
+        ("garbage, 16 MiB, as a list", Kind::M3u, garbage()),
+        (
+            "list of one line of quotes, 16 MiB",
+            Kind::M3u,
+            [b"#EXTM3U\n#EXTINF:-1 a=\"", &*vec![b'"'; 15 << 20]].concat(),
+        ),
+        ("list of 16 MiB of entries", Kind::M3u, list(170_000, 0)),
+    ] {
+        let (id, line) = import(&service, None, kind, bytes).await;
+        told(name, &line);
+        if let Some(id) = id {
+            service.remove_source(id, "bench").await.expect("it can be removed");
+        }
+    }
+}
+
+/// What became of one.
+struct Line {
+    mib: f64,
+    seconds: f64,
+    grown: f64,
+    outcome: String,
+}
+
+fn told(name: &str, line: &Line) {
+    let Line { mib, seconds, grown, outcome } = line;
+    println!("| {name} | {mib:.1} | {seconds:.2} | {grown:.0} | {outcome} |");
+}
+
+/// Makes a source of bytes, or gives them to one that is there.
+async fn import(service: &Arc<Service>, id: Option<u32>, kind: Kind, bytes: Vec<u8>) -> (Option<u32>, Line) {
+    let text = |text: &str| Some(text.to_owned());
+    let claim = Claim {
+        source_name: text("Own antenna"),
+        source_url: text("https://antenna.example/"),
+        imported_at_ms: Some(0),
+        basis: text("own-content"),
+        statement: text("Received with my own antenna, for my own household."),
+        recording_basis: None,
+        authorized: Some(true),
+    };
+    let mib = bytes.len() as f64 / f64::from(1 << 20);
+    let change = SourceChange {
+        kind: Some(kind),
+        name: text("A source"),
+        upload: Some(bytes.into()),
+        claim,
+        by: "bench".to_owned(),
+        ..SourceChange::default()
+    };
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let (before, began) = (memory("VmRSS:"), Instant::now());
+    let made = match id {
+        Some(id) => service.change_source(id, change).await,
+        None => service.add_source(change).await,
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    let grown = memory("VmHWM:") - before;
+    let (id, outcome) = match made {
+        Ok(source) => {
+            let counts = source.counts;
+            let outcome =
+                format!("{} channels, {} programmes, {} left out", counts.channels, counts.programmes, counts.skipped);
+            (Some(source.id), outcome)
+        }
+        Err(fault) => (None, fault.message),
+    };
+    (id, Line { mib, seconds, grown, outcome })
+}
+
+/// A list; each `round` has another order, other names and other tokens.
+fn list(count: usize, round: usize) -> Vec<u8> {
+    let entry = |at: usize| {
+        let n = if round == 0 { at } else { (at * (7919 + round)) % count };
+        let name = if (n + round).is_multiple_of(7) { format!("Renamed {round} {n}") } else { format!("Channel {n}") };
+        let group = n % 40;
+        format!(
+            "#EXTINF:-1 tvg-id=\"c{n}\" tvg-logo=\"http://l.example/{n}.png\" group-title=\"G{group}\",{name}\nhttp://tv.example/{n}.ts?t={round}\n"
+        )
+    };
+    format!("#EXTM3U\n{}", (0..count).map(entry).collect::<String>()).into_bytes()
+}
+
+fn programme(n: usize) -> String {
+    format!(
+        "<programme start=\"202601{:02}{:02}0000 +0000\" channel=\"c{}\"><title>The title of {n} &amp; more</title>\
+         <sub-title>Part {n}</sub-title><desc>{}</desc><category>Film</category></programme>\n",
+        1 + n / 24 % 28,
+        n % 24,
+        n / 672,
+        "What happens in it, told at length &amp; with care. ".repeat(14)
+    )
+}
+
+/// Some 10 MB.
+fn guide(count: usize) -> Vec<u8> {
+    format!("<?xml version=\"1.0\"?><tv>{}</tv>", (0..count).map(programme).collect::<String>()).into_bytes()
+}
+
+fn packed(parts: &[&[u8]]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    parts.iter().for_each(|part| packer.write_all(part).expect("memory takes it"));
+    packer.finish().expect("memory takes it")
+}
+
+fn flood() -> Vec<u8> {
+    let piece: String = (0..1000).map(programme).collect();
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(b"<tv>").expect("memory takes it");
+    for _ in 0..(512 << 20) / piece.len() {
+        packer.write_all(piece.as_bytes()).expect("memory takes it");
+    }
+    packer.finish().expect("memory takes it")
+}
+
+fn laughs() -> Vec<u8> {
+    let mut text = "<!DOCTYPE tv [<!ENTITY e0 \"lol\"><!ENTITY f SYSTEM \"file:///etc/passwd\">".to_owned();
+    for n in 1..12 {
+        text += &format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10));
+    }
+    text += "]><tv><programme start=\"20260101\" channel=\"c\"><title>&e11;&f;</title></programme></tv>";
+    text.into_bytes()
+}
+
+fn garbage() -> Vec<u8> {
+    (0..16u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn memory(field: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field of every process");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
+}

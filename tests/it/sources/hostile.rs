@@ -1,0 +1,212 @@
+//! Lists and guides made to do harm: each is taken as far as it makes sense, or refused with a reason.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{CHANNELS, SOURCES, asked, cleared, upload};
+use crate::kit::answer::{refused, success};
+use crate::kit::{self, Server};
+
+/// What becomes of a file.
+enum Fate {
+    /// Refused, with this in the reason.
+    Refused(&'static str),
+    /// Taken: channels of a list or programmes of a guide, how many are left out, and this in the first reason for that.
+    Taken(usize, usize, &'static str),
+}
+
+use Fate::{Refused, Taken};
+
+fn packed(text: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(text).unwrap();
+    packer.finish().unwrap()
+}
+
+fn programme(n: usize, title: &str) -> String {
+    format!(
+        "<programme start=\"202601{:02}{:02}0000 +0000\" channel=\"c{}\"><title>{title}</title></programme>\n",
+        1 + n / 24 % 28,
+        n % 24,
+        n / 672
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_is_taken_or_refused_with_a_clear_report() {
+    // A billion laughs, and files and addresses by name.
+    let bomb: String = (1..12).fold("<!DOCTYPE tv [<!ENTITY e0 \"lol\">".to_owned(), |text, n| {
+        text + &format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10))
+    });
+    let outside = "<!DOCTYPE tv [<!ENTITY f SYSTEM \"file:///etc/passwd\"><!ENTITY h SYSTEM \"http://127.0.0.1:1/\">\
+        <!ENTITY % p SYSTEM \"http://127.0.0.1:1/x.dtd\">%p;]>";
+    let week: String = (0..3000).map(|n| programme(n, "T &amp; T")).collect();
+    let whole = format!("<tv>{week}</tv>");
+    let line = |name: &str, n: usize| format!("#EXTINF:-1 tvg-id=\"c{n}\",{name}\nhttp://tv.example/{n}.ts\n");
+    let latin: Vec<u8> =
+        [b"#EXTM3U\n#EXTINF:-1,Caf\xe9 \xfcber\nhttp://tv.example/1.ts\n".as_slice(), line("B", 2).as_bytes()].concat();
+    let cases: Vec<(&str, &str, Vec<u8>, Fate)> = vec![
+        ("entity bomb", "xmltv", format!("{bomb}]><tv>{}</tv>", programme(0, "&e11;")).into_bytes(), Taken(1, 0, "")),
+        ("entities of files", "xmltv", format!("{outside}<tv>{}</tv>", programme(0, "&f;&h;")).into(), Taken(1, 0, "")),
+        ("packed twice", "xmltv", packed(&packed(whole.as_bytes())), Refused("is no XMLTV")),
+        (
+            "packed comment of 64 MiB",
+            "xmltv",
+            packed(&[b"<tv><!--".as_slice(), &vec![b'x'; 64 << 20]].concat()),
+            Taken(0, 1, "1 MiB"),
+        ),
+        (
+            "packed text of 64 MiB",
+            "xmltv",
+            packed(
+                &[b"<tv><programme start=\"2026\" channel=\"c\"><title>".as_slice(), &vec![b'x'; 64 << 20]].concat(),
+            ),
+            Taken(1, 1, "1 MiB"),
+        ),
+        ("cut off", "xmltv", whole.as_bytes()[..whole.len() / 2].to_vec(), Taken(1500, 1, "cut off")),
+        (
+            "cut off, packed",
+            "xmltv",
+            {
+                let all = packed(whole.as_bytes());
+                all[..all.len() - 4].to_vec()
+            },
+            Taken(3000, 1, ""),
+        ),
+        (
+            "garbage",
+            "xmltv",
+            (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
+            Refused("is no XMLTV"),
+        ),
+        ("deep", "xmltv", format!("<tv>{}", "<a>".repeat(50_000)).into(), Taken(0, 1, "too deep")),
+        ("a page", "xmltv", b"<!doctype html><title>Please sign in</title>".to_vec(), Refused("is no XMLTV")),
+        ("thousands", "xmltv", whole.clone().into_bytes(), Taken(3000, 0, "")),
+        (
+            "control characters",
+            "m3u",
+            format!("#EXTM3U\n{}{}", line("A\u{0}\u{1b}[31mB\u{202e}C", 1), line("\u{7}", 2)).into(),
+            Taken(2, 0, ""),
+        ),
+        ("latin-1", "m3u", latin, Taken(2, 0, "")),
+        (
+            "cut off",
+            "m3u",
+            b"#EXTM3U\n#EXTINF:-1,A\nhttp://tv.example/1\n#EXTINF:-1 tvg-id=\"tw".to_vec(),
+            Taken(1, 1, "no address"),
+        ),
+        (
+            "one line without end",
+            "m3u",
+            [b"#EXTM3U\n#EXTINF:-1 a=\"".as_slice(), &vec![b'"'; 4 << 20]].concat(),
+            Taken(0, 1, "no address"),
+        ),
+        (
+            "inside",
+            "m3u",
+            b"#EXTM3U\n#EXTINF:-1,A\nfile:///etc/passwd\n#EXTINF:-1,B\nconcat:/etc/passwd|x\n".to_vec(),
+            Taken(0, 2, "file://"),
+        ),
+        (
+            "garbage",
+            "m3u",
+            (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 25) as u8).collect(),
+            Taken(0, usize::MAX, ""),
+        ),
+        ("nothing", "m3u", Vec::new(), Refused("upload")),
+        ("a page", "m3u", b"<html>Please sign in</html>".to_vec(), Refused("page")),
+        ("too large", "m3u", vec![b'#'; (16 << 20) + 1], Refused("large")),
+    ];
+    let server = kit::server(&[]).await;
+    for (name, kind, bytes, fate) in cases {
+        let mut body = cleared(json!({"kind": kind, "name": name}));
+        if kind == "xmltv" {
+            body.as_object_mut().unwrap().retain(|field, _| field != "rights" && field != "attestation");
+        }
+        let answer = upload(&server, Method::POST, SOURCES, &body, &bytes).await;
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        let told: Value = serde_json::from_str(&text).unwrap();
+        match fate {
+            Refused(why) => {
+                assert!(status == 400 || status == 413, "{name}: {status} {text}");
+                assert!(text.to_lowercase().contains(&why.to_lowercase()), "{name}: {text}");
+            }
+            Taken(taken, left_out, why) => {
+                assert_eq!(status, 201, "{name}: {text}");
+                let source = &told["source"];
+                let count = &source["counts"][if kind == "m3u" { "channels" } else { "programmes" }];
+                assert_eq!(count, &json!(taken), "{name}: {}", source["counts"]);
+                let skipped = source["counts"]["skipped"].as_u64().unwrap() as usize;
+                assert!(skipped == left_out || left_out == usize::MAX && skipped > 0, "{name}: {skipped}");
+                let reasons = source["skipped"].as_array().unwrap();
+                let said = |reason: &Value| reason["reason"].as_str().unwrap().contains(why);
+                assert!(why.is_empty() || reasons.iter().any(said), "{name}: {reasons:?}");
+                assert!(!text.contains("root:") && !text.contains("lollol"), "{name}: {text}");
+            }
+        }
+    }
+    let names: Vec<String> = asked(&server, CHANNELS).await["channels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|channel| channel["name"].as_str().unwrap().to_owned())
+        .collect();
+    for plain in ["A[31mBC", "Caf\u{e9} \u{fc}ber"] {
+        assert!(names.iter().any(|name| name == plain), "{plain}: {names:?}");
+    }
+    refused(
+        upload(&server, Method::POST, SOURCES, &json!({"kind": "m3u", "name": "x"}), b"#EXTM3U").await,
+        422,
+        "RIGHTS_BASIS_REQUIRED",
+    )
+    .await;
+}
+
+/// Ids by address, of all channels that are on.
+async fn ids(server: &Server) -> BTreeMap<String, u32> {
+    let all = server.service.channels.all();
+    let on = all.iter().filter(|channel| channel.face.enabled);
+    let place = |url: &str| url.split('?').next().unwrap().to_owned();
+    on.map(|channel| (place(channel.external.as_ref().unwrap().feed.url.secret().as_str()), channel.id)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_stay_who_they_are_however_they_are_reordered_and_renamed() {
+    const COUNT: usize = 400;
+    let server = kit::server(&[]).await;
+    // Entry n of reading `round`: its place in the list, its name, its token, and whether it says its id.
+    let list = |round: usize| {
+        let mut order: Vec<usize> = (0..COUNT).collect();
+        match round {
+            0 => {}
+            1 => order.reverse(),
+            2 => order.rotate_left(137),
+            _ => order.sort_by_key(|n| (n * 7919) % COUNT),
+        }
+        let entry = |n: &usize| {
+            let id = if n.is_multiple_of(3) { String::new() } else { format!(" tvg-id=\"c{n}\"") };
+            let name =
+                if (n + round).is_multiple_of(5) { format!("Renamed {round} {n}") } else { format!("Channel {n}") };
+            format!(
+                "#EXTINF:-1{id} group-title=\"G{}\",{name}\nhttp://tv.example/{n}.ts?token={round}\n",
+                (n + round) % 9
+            )
+        };
+        format!("#EXTM3U\n{}", order.iter().map(entry).collect::<String>())
+    };
+    let body = cleared(json!({"kind": "m3u", "name": "L"}));
+    let made = success(upload(&server, Method::POST, SOURCES, &body, list(0).as_bytes()).await, 201).await;
+    let first = ids(&server).await;
+    assert_eq!(first.len(), COUNT);
+    let target = format!("{SOURCES}/{}", made["source"]["id"]);
+    for round in 1..=3 {
+        let again = json!({"attestation": {"authorized": true}});
+        let read = upload(&server, Method::PATCH, &target, &again, list(round).as_bytes()).await;
+        assert_eq!(success(read, 200).await["source"]["counts"]["channels"], json!(COUNT));
+        assert_eq!(ids(&server).await, first, "after reading {round}");
+    }
+    assert_eq!(server.service.channels.all().len(), COUNT, "none came beside");
+}

@@ -123,11 +123,15 @@ export async function signOut() {
 /** One page of a folder; without a path, the roots. */
 export const browse = (path, cursor) =>
   json("GET", "/api/library", { query: { ...(path && { path }), ...(cursor && { cursor }) } });
-export const info = (path, signal) => json("GET", "/api/stream/info/full", { query: { path }, signal });
+/** All about a file, and how it would play on a device. */
+export const info = (path, deviceProfile, signal) =>
+  json("POST", "/api/stream/info/full", { query: { path }, body: { deviceProfile }, signal });
 /** Starts a file; while the converter is taken (often by what this page has just left) it waits, and says so. */
 export const start = (wish, waits, signal) =>
   whenFree(() => json("POST", "/api/stream/transcode/start", { body: wish, signal }), waits, signal);
 export const status = ({ sessionId }) => json("GET", `/api/stream/transcode/${encodeURIComponent(sessionId)}/status`);
+/** Whether something can be had. */
+export const exists = (url, signal) => request("HEAD", url, { signal }).then(() => true, () => false);
 export const text = async (url, signal) => (await request("GET", url, { signal })).text();
 
 /** Saves how far one is in a file; `leaving` while the page goes away. */

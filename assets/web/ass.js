@@ -18,22 +18,20 @@ function library() {
 }
 
 /**
- * Draws `words` over `media` until the function it gives is called. `broken()` is called at most once, when this browser
- * cannot do it.
+ * Draws `words` over `media`, with the fonts at these addresses, until the function it gives is called. `ready()` is called
+ * when it draws; where this browser cannot do it, it never is.
  */
-export async function drawStyled(media, words, broken) {
+export async function drawStyled(media, words, fonts, ready) {
   const Drawing = await library();
   let ended = false;
-  const fail = () => {
-    if (!ended) broken();
-    ended = true;
-  };
   // It tries whether a program may be compiled in the page, which the page's policy forbids: only in the worker it may.
   const { WebAssembly: hidden } = globalThis;
   globalThis.WebAssembly = undefined;
   try {
     const drawing = new Drawing({
-      video: media, subContent: words, workerUrl: WORKER, legacyWorkerUrl: WORKER, fallbackFont: FONT, onError: fail,
+      video: media, subContent: words, workerUrl: WORKER, legacyWorkerUrl: WORKER, fallbackFont: FONT, fonts,
+      onReady: () => !ended && ready(),
+      onError: () => { ended = true; },
     });
     return () => {
       if (!ended) drawing.dispose();

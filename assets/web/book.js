@@ -5,7 +5,7 @@ import { h, icon, iconButton, tint } from "./dom.js";
 import { folderOf, libraryLink } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./source.js";
-import { TEXT, clock, explain, lasting, time, waiting } from "./strings.js";
+import { TEXT, clock, explain, lasting, since, time, waiting } from "./strings.js";
 import { timeline } from "./timeline.js";
 import { menu } from "./tracks.js";
 
@@ -14,6 +14,8 @@ const SLEEPS = [15, 30, 45, 60];
 
 /** The next file is made ready so long before the one that plays ends, seconds. */
 const AHEAD = 20;
+/** What breaks twice within so long is not begun again. */
+const MENDED_MS = 10_000;
 const NOTED_EVERY_MS = 10_000;
 
 /** Places in a book that stay known, for as long as the window is open. */
@@ -51,6 +53,7 @@ class BookPlayer {
     this.abort = abort;
     this.turn = 0;
     this.noted = 0;
+    this.mended = -Infinity;
     this.position = 0;
     this.rate = found.progress?.playbackRate ?? 1;
     this.deck = null; // What plays: { audio, file, letGo, session }.
@@ -138,14 +141,20 @@ class BookPlayer {
   /** Opens one file in an element of its own. */
   async open(index, within, force = false) {
     const file = this.book.files[index];
+    // The next one is made ready in silence.
+    const says = (text) => {
+      if (!this.deck || this.deck.index !== index - 1 || !this.opening) this.status.textContent = text;
+    };
+    says(TEXT.preparing);
     const answer = await api.start({
       mediaPath: file.path, startPositionSeconds: Math.min(within, Math.max(0, file.durationSeconds - 0.1)),
       deviceProfile: deviceProfile(), forceTranscode: force,
-    }, (error) => { this.status.textContent = error ? waiting(error) : ""; }, this.abort.signal);
+    }, (error) => says(error ? waiting(error) : TEXT.preparing), this.abort.signal);
     const audio = h("audio", { preload: "auto" });
     audio.preservesPitch = true;
     const deck = { index, file, audio, session: answer.sessionId ? answer : null, letGo: () => {} };
-    if (answer.sessionId) await api.playable(answer.signedPlaylistUrl, this.abort.signal);
+    if (answer.sessionId) await since((seconds) => says(TEXT.preparingSince(seconds)), api.playable(answer.signedPlaylistUrl, this.abort.signal));
+    says("");
     deck.letGo = await attach(audio, answer, within, (failure) => this.broken(deck, failure, force));
     audio.defaultPlaybackRate = this.rate;
     audio.playbackRate = this.rate;
@@ -317,7 +326,8 @@ class BookPlayer {
     if (deck === this.spare) {
       this.spare = null;
       this.close1(deck);
-    } else if (deck === this.deck && !force) {
+    } else if (deck === this.deck && !force && performance.now() - this.mended > MENDED_MS) {
+      this.mended = performance.now();
       const within = deck.audio.currentTime;
       const mine = ++this.turn;
       try {
@@ -333,6 +343,7 @@ class BookPlayer {
 
   fail(error) {
     if (error.name === "AbortError") return;
+    this.status.textContent = "";
     this.notice.textContent = explain(error);
     this.notice.hidden = false;
   }

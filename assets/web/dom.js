@@ -8,13 +8,28 @@ export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    if (key === "onclick" || key === "onsubmit") element.addEventListener(key.slice(2), answered(value));
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (key === "style") for (const [property, set] of Object.entries(value)) element.style.setProperty(property, set);
     else element.setAttribute(key, value === true ? "" : String(value));
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
+
+/** Shows on what was pressed that something is done, as long as it is; a press meanwhile does nothing. */
+const answered = (work) => (event) => {
+  const pressed = event.submitter ?? event.currentTarget;
+  if (pressed.ariaBusy) {
+    event.preventDefault();
+    return;
+  }
+  const going = work(event);
+  if (typeof going?.then !== "function") return;
+  pressed.ariaBusy = "true";
+  const rest = () => { pressed.ariaBusy = null; };
+  going.then(rest, rest);
+};
 
 /** A button with an icon; its label is read out and shown on hover. */
 export const iconButton = (name, label, onclick, attributes = {}) =>

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h, iconButton } from "./dom.js";
+import { focus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { Programmes } from "./programmes.js";
 import { recordButton } from "./recordings.js";
@@ -19,15 +20,18 @@ const HEAD = 40;
 const PX_PER_HOUR = 300;
 const MARGIN = 300;
 
+/** What every cell is a copy of: title, time, and for who hears the page its channel. */
+const CELL = h("button", { type: "button", class: "cell" },
+  h("span", { class: "title" }), h("span", { class: "quiet" }), h("span", { class: "unseen" }));
+
 export async function guide(stage) {
   document.title = `${TEXT.guide} – Hearthcast`;
-  const { channels } = await api.channels({});
+  const [{ channels }, { user }] = await Promise.all([api.channels({}), api.me()]);
   if (!channels.length) {
     stage.replaceChildren(h("div", { class: "card" }, h("p", {}, TEXT.noChannels),
       h("a", { class: "button primary", href: "#/settings?tab=channels", "data-first": true }, TEXT.makeChannel)));
     return {};
   }
-  const { user } = await api.me();
   const grid = new Grid(stage, channels, user.role === "admin");
   return { leave: () => grid.close(), key: (name) => grid.key(name) };
 }
@@ -39,20 +43,22 @@ class Grid {
     this.from = Math.floor((Date.now() - BACK) / HALF) * HALF;
     this.to = this.from + DAYS * 24 * HOUR;
     this.at = { row: 0, instant: Date.now() }; // What is chosen: a channel and a time.
-    this.programmes = new Programmes(channels, this.from, () => this.draw());
+    this.programmes = new Programmes(channels, this.from, () => this.arrived());
     this.cells = new Map();
     this.rows = new Map();
     this.hours = new Map();
+    this.shown = new WeakMap(); // What a cell shows: { row, entry }.
+    this.window = ""; // What is drawn, so that it is not drawn again.
     this.place = h("div", { class: "grid-space" });
     this.nowLine = h("div", { class: "now-line", "aria-hidden": "true" });
-    this.scroller = h("div", { class: "grid", tabindex: -1, onscroll: () => this.draw() }, this.place);
+    this.scroller = h("div", { class: "grid", tabindex: -1, onscroll: () => this.scrolled() }, this.place);
     this.day = h("span", { class: "day" });
     this.details = h("section", { class: "details", "aria-live": "polite" });
     this.place.style.setProperty("width", `${SIDE + this.x(this.to)}px`);
     this.place.style.setProperty("height", `${HEAD + channels.length * ROW}px`);
     this.side = h("div", { class: "grid-side" });
     this.head = h("div", { class: "grid-head" });
-    this.body = h("div", { class: "grid-body" }, this.nowLine);
+    this.body = h("div", { class: "grid-body", onfocusin: (event) => this.chosen(event), onclick: (event) => this.pressed(event) }, this.nowLine);
     this.place.append(this.head, this.side, this.body);
     stage.replaceChildren(h("div", { class: "guide" },
       h("div", { class: "heading" }, h("h1", {}, TEXT.guide), this.day,
@@ -61,10 +67,17 @@ class Grid {
           h("button", { type: "button", onclick: () => this.goNow() }, TEXT.now),
           iconButton("next", TEXT.dayAfter, () => this.jump(24 * HOUR)))),
       this.scroller, this.details));
-    this.onresize = () => this.draw();
-    window.addEventListener("resize", this.onresize);
-    this.ticking = setInterval(() => this.draw(), 30_000);
+    // Sizes are asked for when they change, never while something is drawn: the page would be laid out for every answer.
+    this.box = { top: 0, left: 0, width: this.scroller.clientWidth, height: this.scroller.clientHeight };
+    this.sized = new ResizeObserver(() => {
+      [this.box.width, this.box.height] = [this.scroller.clientWidth, this.scroller.clientHeight];
+      this.draw();
+    });
+    this.sized.observe(this.scroller);
+    this.ticking = setInterval(() => this.tick(), 30_000);
     this.goNow(false);
+    this.draw(); // Asks for what is to be seen.
+    this.tick();
   }
 
   x(instant) {
@@ -72,37 +85,70 @@ class Grid {
   }
 
   goNow(focus = true) {
-    this.scroller.scrollLeft = this.x(Date.now()) - PX_PER_HOUR / 2;
+    this.scrollTo(this.box.top, this.x(Date.now()) - PX_PER_HOUR / 2);
     this.at = { row: this.at.row, instant: Date.now() };
-    this.draw();
     if (focus) this.choose();
   }
 
   /** The same time another day. */
   jump(by) {
     const instant = Math.min(Math.max(this.at.instant + by, this.from), this.to - HALF);
-    this.scroller.scrollLeft += this.x(this.from + instant - this.at.instant);
+    this.scrollTo(this.box.top, this.box.left + this.x(this.from + instant - this.at.instant));
     this.at.instant = instant;
+  }
+
+  /** Moves the window there. */
+  scrollTo(top, left) {
+    const { box, scroller } = this;
+    top = Math.round(Math.max(0, Math.min(top, HEAD + this.channels.length * ROW - box.height)));
+    left = Math.round(Math.max(0, Math.min(left, SIDE + this.x(this.to) - box.width)));
+    if (top !== box.top) scroller.scrollTop = top;
+    if (left !== box.left) scroller.scrollLeft = left;
+    [box.top, box.left] = [top, left];
+    this.soon();
+  }
+
+  scrolled() {
+    [this.box.top, this.box.left] = [this.scroller.scrollTop, this.scroller.scrollLeft];
     this.draw();
   }
 
-  /** Puts on screen what lies in the window, and takes away what does not. */
-  draw() {
-    const { scrollTop, scrollLeft, clientHeight, clientWidth } = this.scroller;
-    const rows = [Math.max(0, Math.floor(scrollTop / ROW) - 1),
-      Math.min(this.channels.length, Math.ceil((scrollTop + clientHeight - HEAD) / ROW) + 1)];
-    const begin = this.from + (Math.max(0, scrollLeft - MARGIN) / PX_PER_HOUR) * HOUR;
-    const end = Math.min(this.to, this.from + ((scrollLeft + clientWidth - SIDE + MARGIN) / PX_PER_HOUR) * HOUR);
-    const now = Date.now();
+  /** Programmes have come. */
+  arrived() {
+    this.window = "";
+    if (this.cells.size === 0) this.draw(0);
+    this.soon();
+  }
+
+  /** Draws with the next picture; what is new first where it is seen, then what lies beside it. */
+  soon() {
+    this.coming ??= requestAnimationFrame(() => {
+      this.coming = null;
+      const anew = this.window === "";
+      this.draw(anew ? 0 : MARGIN);
+      if (anew) this.soon();
+    });
+  }
+
+  /** Puts on screen what lies in the window and `margin` beside it, and takes away what does not. */
+  draw(margin = MARGIN) {
+    const { top, left, width, height } = this.box;
+    const rows = [Math.max(0, Math.floor(top / ROW) - 1),
+      Math.min(this.channels.length, Math.ceil((top + height - HEAD) / ROW) + 1)];
+    const step = (x, round) => round(x / PX_PER_HOUR * HOUR / HALF) * HALF;
+    const begin = this.from + step(Math.max(0, left - margin), Math.floor);
+    const end = Math.min(this.to, this.from + step(left + width - SIDE + margin, Math.ceil));
+    const today = day(Math.max(this.from, this.from + ((left + 60) / PX_PER_HOUR) * HOUR));
+    if (this.day.textContent !== today) this.day.textContent = today;
+    const window = `${rows} ${begin} ${end}`;
+    if (window === this.window) return;
+    this.window = window;
     const [cells, sides, hours] = [new Map(), new Map(), new Map()];
     for (let row = rows[0]; row < rows[1]; row += 1) {
       sides.set(row, this.rows.get(row) ?? this.channel(row));
       for (const entry of this.programmes.between(row, begin, end)) {
         const key = `${row} ${entry.id}`;
-        const cell = this.cells.get(key) ?? this.cell(row, entry);
-        cell.classList.toggle("on-air", entry.startMs <= now && now < entry.endMs);
-        cell.classList.toggle("over", entry.endMs <= now);
-        cells.set(key, cell);
+        cells.set(key, this.cells.get(key) ?? this.cell(row, entry));
       }
     }
     for (let hour = Math.ceil(begin / HALF) * HALF; hour < end; hour += HALF) {
@@ -114,8 +160,13 @@ class Grid {
     swap(this.head, this.hours, hours);
     [this.cells, this.rows, this.hours] = [cells, sides, hours];
     if (held?.isConnected === false) this.scroller.focus({ preventScroll: true });
+  }
+
+  /** Time goes on: the line moves, what begins is on air. */
+  tick() {
+    const now = Date.now();
     this.nowLine.style.setProperty("left", `${this.x(now)}px`);
-    this.day.textContent = day(Math.max(this.from, this.from + ((scrollLeft + 60) / PX_PER_HOUR) * HOUR));
+    for (const cell of this.cells.values()) mark(cell, this.shown.get(cell).entry, now);
   }
 
   channel(row) {
@@ -128,20 +179,35 @@ class Grid {
     const left = Math.max(0, this.x(entry.startMs));
     const width = Math.max(8, Math.min(this.x(entry.endMs), this.x(this.to)) - left - 4);
     const channel = this.channels[row];
-    const choose = () => {
-      this.at = { row, instant: Math.max(entry.startMs, this.from) };
-      this.tell(row, entry);
-    };
-    return h("button", {
-      type: "button", class: "cell", "data-key": `${channel.id} ${entry.id}`,
-      style: { left: `${left}px`, top: `${row * ROW}px`, width: `${width}px` },
-      onfocus: choose,
-      onclick: () => {
-        choose();
-        if (entry.startMs <= Date.now() && Date.now() < entry.endMs) location.hash = watchLink(channel.id);
-      },
-    }, h("span", { class: "title" }, entry.title), h("span", { class: "quiet" }, time(entry.startMs)),
-      h("span", { class: "unseen" }, channel.name));
+    const cell = CELL.cloneNode(true);
+    const [title, begins, where] = cell.children;
+    title.textContent = entry.title;
+    begins.textContent = time(entry.startMs);
+    where.textContent = channel.name;
+    cell.dataset.key = `${channel.id} ${entry.id}`;
+    for (const [property, px] of [["left", left], ["top", row * ROW], ["width", width]]) cell.style.setProperty(property, `${px}px`);
+    mark(cell, entry, Date.now());
+    this.shown.set(cell, { row, entry });
+    return cell;
+  }
+
+  /** A cell has the focus: it is what is chosen from now on. */
+  chosen({ target }) {
+    const { row, entry } = this.shown.get(target);
+    if (!this.going) this.at = { row, instant: Math.max(entry.startMs, this.from) };
+    // Told after the focus is seen: nobody reads as fast as one presses.
+    cancelAnimationFrame(this.telling);
+    this.telling = requestAnimationFrame(() => this.tell(row, entry));
+  }
+
+  pressed({ target }) {
+    const shown = this.shown.get(target.closest(".cell"));
+    if (!shown) return;
+    const { row, entry } = shown;
+    this.at = { row, instant: Math.max(entry.startMs, this.from) };
+    this.tell(row, entry);
+    if (entry.startMs <= Date.now() && Date.now() < entry.endMs) location.hash = watchLink(this.channels[row].id);
+    else focus(this.details.querySelector("a, button")); // What can be done with it.
   }
 
   /** What is known of the programme that is chosen. */
@@ -161,36 +227,43 @@ class Grid {
         this.records && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
   }
 
-  /** Puts the focus on what is chosen, asking for it first when it has not come yet. */
+  /** Puts the focus on what is chosen; on its channel at once when the programme has still to come. */
   async choose() {
     const { row, instant } = this.at;
-    let entry = this.programmes.at(row, instant);
-    if (!entry) {
-      await this.programmes.known(row, instant);
-      if (this.at.row !== row || this.at.instant !== instant) return;
-      entry = this.programmes.at(row, instant);
-    }
-    const box = this.scroller;
-    const top = row * ROW;
-    if (top < box.scrollTop) box.scrollTop = top;
-    if (top + ROW + HEAD > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW + HEAD - box.clientHeight;
-    const left = this.x(entry ? Math.max(entry.startMs, this.from) : instant);
-    if (left < box.scrollLeft) box.scrollLeft = Math.max(0, left - 40);
-    if (left + 120 > box.scrollLeft + box.clientWidth - SIDE) box.scrollLeft = left - (box.clientWidth - SIDE) / 2;
-    this.draw();
-    if (!entry) return;
-    const cell = this.cells.get(`${row} ${entry.id}`);
-    const kept = { ...this.at };
-    cell?.focus({ preventScroll: true });
-    this.programmes.around(row, instant);
-    this.at = kept; // Going down and up again comes back to the same time.
+    if (this.settle(row, instant)) return;
+    await this.programmes.known(row, instant);
+    if (this.at.row === row && this.at.instant === instant) this.settle(row, instant);
+  }
+
+  /**
+   * Brings a place into the window; true when its programme has the focus. That is all that is laid out for a press: what
+   * comes into the window with it is drawn with the next picture.
+   */
+  settle(row, instant) {
+    const entry = this.programmes.at(row, instant);
+    const { box } = this;
+    let { top, left } = box;
+    if (row * ROW < top) top = row * ROW;
+    if ((row + 1) * ROW + HEAD > top + box.height) top = (row + 1) * ROW + HEAD - box.height;
+    const begin = this.x(entry ? Math.max(entry.startMs, this.from) : instant);
+    if (begin < left) left = begin - 40;
+    if (begin + 120 > left + box.width - SIDE) left = begin - (box.width - SIDE) / 2;
+    const kept = entry
+      ? there(this.cells, `${row} ${entry.id}`, this.body, () => this.cell(row, entry))
+      : there(this.rows, row, this.side, () => this.channel(row));
+    this.going = true; // Going down and up again comes back to the same time.
+    kept.focus({ preventScroll: true });
+    this.going = false;
+    this.scrollTo(top, left);
+    if (entry) this.programmes.around(row, instant);
+    return entry !== undefined;
   }
 
   key(name) {
     const inside = this.scroller.contains(document.activeElement);
     const here = this.programmes.at(this.at.row, this.at.instant);
     const last = this.channels.length - 1;
-    const page = Math.max(1, Math.floor(this.scroller.clientHeight / ROW) - 1);
+    const page = Math.max(1, Math.floor(this.box.height / ROW) - 1);
     const to = (row, instant = this.at.instant) => {
       this.at = { row: Math.min(last, Math.max(0, row)), instant: Math.min(this.to - 1, Math.max(this.from, instant)) };
       this.choose();
@@ -212,7 +285,8 @@ class Grid {
 
   close() {
     clearInterval(this.ticking);
-    window.removeEventListener("resize", this.onresize);
+    this.sized.disconnect();
+    for (const frame of [this.coming, this.telling]) cancelAnimationFrame(frame);
     this.programmes.close();
   }
 }
@@ -220,5 +294,20 @@ class Grid {
 /** Brings a box from one set of children to another without touching what stays. */
 function swap(box, before, after) {
   for (const [key, element] of before) if (after.get(key) !== element) element.remove();
-  for (const [key, element] of after) if (before.get(key) !== element) box.append(element);
+  box.append(...[...after].filter(([key, element]) => before.get(key) !== element).map(([, element]) => element));
+}
+
+/** One of what is drawn, drawn now when it is not. */
+function there(drawn, key, box, make) {
+  if (!drawn.has(key)) {
+    drawn.set(key, make());
+    box.append(drawn.get(key));
+  }
+  return drawn.get(key);
+}
+
+/** What is on is told from what is over. */
+function mark(cell, { startMs, endMs }, now) {
+  cell.classList.toggle("on-air", startMs <= now && now < endMs);
+  cell.classList.toggle("over", endMs <= now);
 }

@@ -58,7 +58,7 @@ function importForm(act) {
   };
   return h("form", { class: "editor", onsubmit: (event) => {
     event.preventDefault();
-    act(async () => api.addSource(await wanted()));
+    return act(async () => api.addSource(await wanted()));
   } },
   h("div", { class: "fields" }, field(TEXT.importKind, kind), field(TEXT.importName, name), field(TEXT.importUrl, address), field(TEXT.orFile, file)),
   h("div", { class: "fields" }, field(TEXT.onlyGroups, groups), field(TEXT.numberFrom, from), field(TEXT.refreshHours, hours)),

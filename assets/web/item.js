@@ -2,8 +2,10 @@
 
 import * as api from "./api.js";
 import { h, icon } from "./dom.js";
+import { focus } from "./keys.js";
 import { bookLink, folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
-import { TEXT, clock, language, lasting, reason, size } from "./strings.js";
+import { deviceProfile } from "./profile.js";
+import { TEXT, clock, language, lasting, reasons, size } from "./strings.js";
 
 export async function item(stage, params) {
   const path = params.get("path") ?? "";
@@ -11,7 +13,7 @@ export async function item(stage, params) {
 }
 
 async function draw(stage, path) {
-  const info = await api.info(path);
+  const info = await api.info(path, deviceProfile());
   const title = info.tags?.title ?? stem(nameOf(path));
   document.title = `${title} – Hearthcast`;
   const video = info.tracks.video.length > 0;
@@ -20,7 +22,9 @@ async function draw(stage, path) {
   const act = (work) => async () => {
     try {
       await work();
+      const held = stage.contains(document.activeElement);
       await draw(stage, path);
+      if (held) focus(stage.querySelector("[data-first]"));
     } catch (error) {
       notice.textContent = error.message;
       notice.hidden = false;
@@ -59,7 +63,7 @@ async function draw(stage, path) {
 function how(playback) {
   if (!playback) return "";
   if (playback.directPlay) return "Plays here as it is.";
-  const why = [...new Set((playback.reasons ?? []).map(reason))].join(", ");
+  const why = reasons(playback.reasons ?? []).join(", ");
   return why ? `Is converted while it plays: ${why}.` : "Is converted while it plays.";
 }
 

@@ -48,6 +48,7 @@ export async function library(stage, params) {
       show();
       return;
     }
+    status.textContent = TEXT.searching(0);
     pause = setTimeout(() => {
       searching = new AbortController();
       stage.querySelector(".more")?.remove();

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./source.js";
-import { TEXT, describe, explain, waiting } from "./strings.js";
+import { TEXT, describe, explain, since, waiting } from "./strings.js";
 import { audioChoices, menu, rateChoices, showSubtitle, sizeChoices, subtitleChoices } from "./tracks.js";
 
 /** What follows is offered so long before the end, seconds. */
@@ -48,7 +48,7 @@ class Player {
 
   async open() {
     try {
-      const info = await api.info(this.path, this.abort.signal);
+      const info = await api.info(this.path, deviceProfile(), this.abort.signal);
       this.show(info);
       await this.begin(this.at ?? info.watchProgress?.resumePositionSeconds ?? 0);
       this.follow();
@@ -97,6 +97,7 @@ class Player {
     this.letGo = () => {};
     this.controls.say(null);
     this.controls.wait(true);
+    this.controls.why(TEXT.preparing);
     await this.end(); // Its work must be free before more is asked for.
     if (mine !== this.turn) return;
     const { audio, burn, resolution, force } = this.wish;
@@ -104,20 +105,23 @@ class Player {
       const answer = await api.start({
         mediaPath: this.path,
         startPositionSeconds: position,
-        profile: { resolution },
+        profile: { resolution, abr: this.changes() },
         deviceProfile: deviceProfile(),
         forceTranscode: force,
         ...(audio !== null && { audioStreamIndex: audio }),
         ...(burn !== null && { subtitleStreamIndex: burn, subtitleMode: "burn" }),
-      }, (error) => this.controls.why(error ? waiting(error) : ""), this.abort.signal);
+      }, (error) => this.controls.why(error ? waiting(error) : TEXT.preparing), this.abort.signal);
       if (mine !== this.turn) {
         if (answer.sessionId) api.stop(answer);
         return;
       }
       this.session = answer.sessionId ? answer : null;
       this.answer = answer;
-      this.controls.why(answer.playbackMode === "direct" ? TEXT.direct : describe(answer.decision));
-      if (answer.sessionId) await api.playable(answer.signedPlaylistUrl, this.abort.signal);
+      const why = answer.playbackMode === "direct" ? TEXT.direct : describe(answer.decision);
+      this.controls.why(why);
+      const so = (seconds) => this.controls.why(`${why} ${TEXT.preparingSince(seconds)}`);
+      if (answer.sessionId) await since(so, api.playable(answer.signedPlaylistUrl, this.abort.signal));
+      this.controls.why(why);
       if (mine !== this.turn) return;
       const letGo = await attach(this.media, answer, position, (failure) => this.recover(failure));
       if (mine !== this.turn) letGo();
@@ -126,6 +130,16 @@ class Player {
     } catch (error) {
       if (mine === this.turn) this.fail(error);
     }
+  }
+
+  /**
+   * Whether the size may change with the line: where the picture must be made anyway and nobody chose one. What plays as
+   * it is, or is kept, stays as it is.
+   */
+  changes() {
+    const { burn, resolution } = this.wish;
+    const { directPlay, canCopyVideo } = this.info.playback;
+    return this.kind === "video" && resolution === "original" && (burn !== null || !directPlay && !canCopyVideo);
   }
 
   /** What follows in the folder: of the same kind, in its order. */
@@ -185,7 +199,7 @@ class Player {
   /** Text is shown by the page at once; pictures are drawn in by the server, so playback starts over. */
   subtitle(subtitle) {
     const burn = subtitle && subtitle.kind !== "text" ? subtitle.streamIndex : null;
-    showSubtitle(this.media, burn === null ? subtitle : null, this.abort.signal).catch((error) => this.fail(error));
+    showSubtitle(this.media, burn === null ? subtitle : null, this.info.attachments, this.abort.signal).catch((error) => this.fail(error));
     if (burn !== this.wish.burn) this.change({ burn });
   }
 

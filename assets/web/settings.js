@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { focus, focusable } from "./keys.js";
 import { form, remover, table } from "./sheet.js";
 import { TEXT, explain, moment } from "./strings.js";
 
@@ -46,9 +47,12 @@ export async function settings(stage, params) {
   const show = await tabs[name][1]();
   const act = async (work) => {
     wrong(null);
+    const held = place.contains(document.activeElement);
     try {
       await work();
       await draw();
+      // What was pressed is drawn anew: whoever has only keys must not begin at the top.
+      if (held && !place.contains(document.activeElement)) focus(focusable(place)[0]);
     } catch (error) {
       wrong(error);
     }

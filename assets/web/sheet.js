@@ -65,7 +65,7 @@ export function form(act, fields, label, work) {
   return h("form", { class: "fields", onsubmit: (event) => {
     event.preventDefault();
     const values = Object.fromEntries(new FormData(event.target));
-    act(() => work(values));
+    return act(() => work(values));
   } }, ...inputs, h("button", { class: "primary" }, label));
 }
 

@@ -61,7 +61,7 @@ export async function attachLive(media, url, { fromStart }, onfail) {
 }
 
 async function attachPlaylist(media, url, position, fail, onerror) {
-  const { default: Hls } = await import("./vendor/hls.js");
+  const [{ default: Hls }, { follow, ladder }] = await Promise.all([import("./vendor/hls.js"), import("./ladder.js")]);
   if (!Hls.isSupported()) {
     // Phones without Media Source Extensions read playlists themselves.
     media.addEventListener("error", onerror);
@@ -72,6 +72,7 @@ async function attachPlaylist(media, url, position, fail, onerror) {
   const hls = new Hls({
     workerPath: "/web/vendor/hls.worker.js",
     startPosition: position,
+    ...ladder(Hls),
     backBufferLength: 60,
     liveSyncDurationCount: 2,
     // A segment not made yet is held by the server for up to 20 s.
@@ -95,7 +96,11 @@ async function attachPlaylist(media, url, position, fail, onerror) {
       fail({ kind: status === 404 || status === 410 ? "ended" : "broken", status, detail: data.details });
     }
   });
+  const rest = follow(hls, Hls);
   hls.loadSource(url);
   hls.attachMedia(media);
-  return () => hls.destroy();
+  return () => {
+    rest();
+    hls.destroy();
+  };
 }

@@ -66,7 +66,7 @@ function streamForm(act) {
   const rights = rightsFields();
   return h("form", { class: "editor", onsubmit: (event) => {
     event.preventDefault();
-    act(() => api.addChannel({
+    return act(() => api.addChannel({
       name: name.value.trim(), ...(number.value && { number: Number(number.value) }),
       sourceType: "external", source: { url: address.value.trim() }, ...rights.read(),
     }));

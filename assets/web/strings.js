@@ -14,12 +14,14 @@ export const TEXT = {
   expired: "Your sign-in has ended. Sign in again to go on.",
   offline: "The server does not answer. Is it still running?",
   preparing: "Preparing…",
+  preparingSince: (seconds) => `Preparing, for ${seconds} s so far…`,
   busy: "The server is busy; waiting for it…",
   busyWith: (active, most) => `The server converts ${active} of ${most} at once already; this begins as soon as one of them ends…`,
   channelComes: "The channel is not ready yet; asking again…",
   direct: "Playing the file as it is.",
   off: "Off",
   original: "Original",
+  automatic: "Automatic",
   // Home
   goOn: "Continue watching",
   nextUp: "Next up",
@@ -92,6 +94,7 @@ export const TEXT = {
   channelDown: "Channel down",
   lastChannel: "Last channel",
   starting: (name) => `Starting ${name}…`,
+  startingSince: (name, seconds) => `Starting ${name}, for ${seconds} s so far…`,
   noSuchChannel: (number) => `There is no channel ${number}.`,
   // Set-up
   step: (n, of) => `Step ${n} of ${of}`,
@@ -304,6 +307,23 @@ export function waiting({ code, details }) {
   return details?.max ? TEXT.busyWith(details.active ?? details.max, details.max) : TEXT.busy;
 }
 
+/** From when on it is said how long something takes, seconds. */
+const LONG = 3;
+
+/** Tells `so(seconds)` every second how long something takes, from when it is long; gives what it gives. */
+export async function since(so, work) {
+  const began = performance.now();
+  const timer = setInterval(() => {
+    const seconds = Math.round((performance.now() - began) / 1000);
+    if (seconds >= LONG) so(seconds);
+  }, 1000);
+  try {
+    return await work;
+  } finally {
+    clearInterval(timer);
+  }
+}
+
 const SUBJECTS = {
   CONTAINER: "its container",
   VIDEO_CODEC: "its video format",
@@ -326,14 +346,6 @@ const REASONS = {
   START_FORCED: "conversion was asked for",
 };
 
-/** One reason of the play decision, in plain words. */
-export function reason(code) {
-  const exact = REASONS[code] ?? REASONS[code.replace(/_NOT_SUPPORTED$/, "")];
-  if (exact) return exact;
-  const subject = SUBJECTS[code.replace(/_NOT_SUPPORTED$/, "")];
-  return subject ? `this browser does not play ${subject}` : code.toLowerCase().replaceAll("_", " ");
-}
-
 /** What the server does for this playback, and why, as one sentence. */
 export function describe(decision) {
   if (!decision) return "";
@@ -343,9 +355,17 @@ export function describe(decision) {
     decision.audio && parts[decision.audio] && `sound ${parts[decision.audio]}`,
     decision.subtitle === "burn" && "subtitles drawn into the picture",
   ].filter(Boolean);
-  const why = [...new Set((decision.reasons ?? []).map(reason))];
+  const why = reasons(decision.reasons ?? []);
   const head = work.length ? `Streaming: ${work.join(", ")}` : "Streaming";
   return why.length ? `${head}, because ${list(why)}.` : `${head}.`;
+}
+
+/** The reasons of a play decision in plain words: what this browser does not play is named together. */
+export function reasons(codes = []) {
+  const names = codes.map((code) => code.replace(/_NOT_SUPPORTED$/, ""));
+  const subjects = [...new Set(names.map((name) => SUBJECTS[name]).filter(Boolean))];
+  const others = names.filter((name) => !SUBJECTS[name]).map((name) => REASONS[name] ?? name.toLowerCase().replaceAll("_", " "));
+  return [...new Set([...(subjects.length ? [`this browser does not play ${list(subjects)}`] : []), ...others])];
 }
 
 function list(parts) {
@@ -377,12 +397,17 @@ export function lasting(seconds) {
   return [hours && `${hours} h`, (rest || !hours) && `${rest} min`].filter(Boolean).join(" ");
 }
 
+/** What writes instants: made when first needed, and once, for making it is most of the work of a guide. */
+function writer(options) {
+  let made = null;
+  return (instant) => (made ??= new Intl.DateTimeFormat([], options)).format(new Date(instant));
+}
+
 /** The time of day of an instant, as people here write it. */
-export const time = (instant) => new Date(instant).toLocaleTimeString([], { hour: "numeric", minute: "2-digit" });
+export const time = writer({ hour: "numeric", minute: "2-digit" });
 
 /** The day of an instant. */
-export const day = (instant) =>
-  new Date(instant).toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" });
+export const day = writer({ weekday: "short", day: "numeric", month: "short" });
 
 /** Day and time of an instant; nothing when there is none. */
 export const moment = (instant) => (instant ? `${day(instant)}, ${time(instant)}` : "");

@@ -50,16 +50,22 @@ const drawn = new WeakMap();
 /** ASS says how its lines look and where they stand. */
 const isStyled = ({ format }) => format === "ass" || format === "ssa";
 
+/** Fonts of one film that are brought to what draws. */
+const MOST_FONTS = 32;
+
 /**
  * Shows one text subtitle over the element, or none, until the signal ends it. Its times are the file's, as the element's
- * are. A styled one is shown as plain text where its styling cannot be drawn.
+ * are. A styled one is plain text until its styling is drawn, and stays that where it cannot be. `attachments` are the
+ * film's.
  */
-export async function showSubtitle(media, subtitle, signal) {
+export async function showSubtitle(media, subtitle, attachments, signal) {
   hideSubtitles(media);
   if (!subtitle) return;
+  const turn = {}; // Whoever chooses something else meanwhile has another one.
+  drawn.set(media, turn);
   const plain = async () => {
     const words = await api.text(subtitle.url, signal);
-    hideSubtitles(media);
+    if (drawn.get(media) !== turn || turn.ready) return;
     const track = h("track", {
       kind: "subtitles",
       label: language(subtitle.language) ?? subtitle.title ?? "Subtitles",
@@ -69,28 +75,47 @@ export async function showSubtitle(media, subtitle, signal) {
     media.append(track);
     track.track.mode = "showing";
   };
-  if (!isStyled(subtitle) || typeof WebAssembly === "undefined") return plain();
-  const turn = {}; // Whoever chooses something else meanwhile has another one.
-  drawn.set(media, turn);
-  const { drawStyled } = await import("./ass.js");
-  const words = await api.text(subtitle.url.replace("format=vtt", "format=ass"), signal);
-  if (drawn.get(media) !== turn) return;
-  turn.end = await drawStyled(media, words, () => drawn.get(media) === turn && plain().catch(() => {}));
-  if (drawn.get(media) !== turn) turn.end();
+  await plain();
+  if (!isStyled(subtitle) || typeof WebAssembly === "undefined" || drawn.get(media) !== turn) return;
   signal.addEventListener("abort", () => drawn.get(media) === turn && hideSubtitles(media), { once: true });
+  try {
+    const [{ drawStyled }, words, fonts] = await Promise.all([
+      import("./ass.js"), api.text(subtitle.url.replace("format=vtt", "format=ass"), signal), there(attachments, signal)]);
+    if (drawn.get(media) !== turn) return;
+    turn.end = await drawStyled(media, words, fonts, () => {
+      turn.ready = true;
+      if (drawn.get(media) === turn) removeTracks(media);
+    });
+    if (drawn.get(media) !== turn) turn.end();
+  } catch {
+    // Plain text is what is left.
+  }
+}
+
+/** Addresses of the fonts that can be had: one that cannot would keep the others from being used. */
+async function there(attachments, signal) {
+  const urls = attachments.map(({ signedUrl }) => signedUrl).filter(Boolean).slice(0, MOST_FONTS);
+  const had = await Promise.all(urls.map((url) => api.exists(url, signal)));
+  return urls.filter((_, n) => had[n]);
 }
 
 function hideSubtitles(media) {
   drawn.get(media)?.end?.();
   drawn.delete(media);
+  removeTracks(media);
+}
+
+function removeTracks(media) {
   for (const track of media.querySelectorAll("track")) {
+    track.track.mode = "disabled"; // Firefox goes on showing what was taken away while it showed.
     URL.revokeObjectURL(track.src);
     track.remove();
   }
 }
 
-/** Sizes the server can make, as choices; `original` first. */
+/** Sizes the server can make, as choices; first the file's own, or what the line carries where the picture is made anyway. */
 export function sizeChoices(info) {
-  const sizes = info.playback?.resolutions ?? [];
-  return sizes.map((value) => ({ value, label: value === "original" ? TEXT.original : value, chosen: value === "original" }));
+  const { resolutions, directPlay, canCopyVideo } = info.playback;
+  const first = directPlay || canCopyVideo ? TEXT.original : TEXT.automatic;
+  return resolutions.map((value) => ({ value, label: value === "original" ? first : value, chosen: value === "original" }));
 }

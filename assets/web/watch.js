@@ -7,7 +7,7 @@ import { focus, move } from "./keys.js";
 import { watchLink } from "./links.js";
 import { recordButton } from "./recordings.js";
 import { attachLive } from "./source.js";
-import { TEXT, explain, time, waiting } from "./strings.js";
+import { TEXT, explain, since, time, waiting } from "./strings.js";
 
 const HIDE_AFTER_MS = 4000;
 
@@ -90,7 +90,12 @@ class Television {
     stage.replaceChildren(this.screen);
     for (const name of ["pointermove", "pointerdown", "focusin"]) this.screen.addEventListener(name, () => this.wake());
     this.media.addEventListener("waiting", () => this.frame.classList.add("waiting"));
-    for (const name of ["playing", "pause"]) this.media.addEventListener(name, () => this.frame.classList.remove("waiting"));
+    for (const name of ["playing", "pause"]) {
+      this.media.addEventListener(name, () => {
+        this.frame.classList.remove("waiting");
+        this.status.textContent = "";
+      });
+    }
     this.ticking = setInterval(() => this.tick(), 1000);
   }
 
@@ -106,7 +111,10 @@ class Television {
     this.letGo();
     this.letGo = () => {};
     this.notice.hidden = true;
-    this.status.textContent = "";
+    const comes = (text) => {
+      if (mine === this.turn) this.status.textContent = text;
+    };
+    comes(TEXT.starting(channel.name));
     this.frame.classList.add("waiting");
     this.behind = fromStart;
     this.liveButton.hidden = !fromStart;
@@ -116,10 +124,13 @@ class Television {
     this.wake();
     try {
       const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }) };
+      let why = null;
       const waits = (error) => {
-        if (mine === this.turn) this.status.textContent = error ? waiting(error) : "";
+        why = error && waiting(error);
+        comes(why ?? TEXT.starting(channel.name));
       };
-      const url = await api.tune(channel.id, query, waits, this.abort.signal);
+      const so = (seconds) => comes(why ?? TEXT.startingSince(channel.name, seconds));
+      const url = await since(so, api.tune(channel.id, query, waits, this.abort.signal));
       if (mine !== this.turn) return;
       const letGo = await attachLive(this.media, url, { fromStart }, (failure) => this.broken(mine, failure));
       if (mine !== this.turn) {
@@ -142,6 +153,7 @@ class Television {
 
   fail(text) {
     this.frame.classList.remove("waiting");
+    this.status.textContent = "";
     this.notice.textContent = text;
     this.notice.hidden = false;
     this.wake();

@@ -24,10 +24,7 @@ async function choose(stage, entries, root) {
     if (below.length) return choose(stage, [folders[0], ...below], folders[0]);
   }
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
-  const pick = (folder) => async (event) => {
-    const button = event.currentTarget;
-    button.disabled = true;
-    button.classList.add("busy");
+  const pick = (folder) => async () => {
     notice.hidden = true;
     try {
       const name = folder === root ? "Everything" : folder.name.slice(0, 100);
@@ -36,8 +33,6 @@ async function choose(stage, entries, root) {
     } catch (error) {
       notice.textContent = explain(error);
       notice.hidden = false;
-      button.disabled = false;
-      button.classList.remove("busy");
     }
   };
   stage.replaceChildren(h("div", { class: "card wide" },

@@ -231,6 +231,29 @@ pub struct Attachment {
     pub mime_type: Option<String>,
 }
 
+impl Attachment {
+    /// Whether it says of itself that it is a font. Many programs wrote many types before `font/…` (RFC 8081).
+    pub fn is_font(&self) -> bool {
+        let kind = self.mime_type.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let name = self.file_name.as_deref().unwrap_or_default().to_ascii_lowercase();
+        kind.starts_with("font/")
+            || ["truetype", "opentype", "x-font", "font-sfnt"].iter().any(|word| kind.contains(word))
+            || (kind == "application/octet-stream" && [".ttf", ".otf", ".ttc"].iter().any(|end| name.ends_with(end)))
+    }
+}
+
+/// The type of a font by its first four bytes (RFC 8081); None for what is no font.
+pub fn font_type(magic: [u8; 4]) -> Option<&'static str> {
+    match &magic {
+        [0, 1, 0, 0] | b"true" => Some("font/ttf"),
+        b"OTTO" => Some("font/otf"),
+        b"ttcf" => Some("font/collection"),
+        b"wOFF" => Some("font/woff"),
+        b"wOF2" => Some("font/woff2"),
+        _ => None,
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tags {
     pub title: Option<String>,

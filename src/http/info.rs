@@ -125,6 +125,10 @@ impl Links {
         format!("/api/stream/subtitle?path={}&id={id}&format=vtt", self.path)
     }
 
+    fn attachment(&self, index: usize) -> String {
+        format!("/api/stream/attachment?path={}&index={index}", self.path)
+    }
+
     fn with_grant(&self, url: &str) -> Option<String> {
         Some(format!("{url}&st={}", utf8_percent_encode(self.grant.as_deref()?, QUERY)))
     }

@@ -10,6 +10,7 @@ use warp::reply::Response;
 use crate::service::Service;
 
 mod alarm;
+mod attachment;
 mod audiobook;
 mod auth;
 mod body;
@@ -55,6 +56,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         library::endpoints(service),
         health::endpoints(service),
         subtitle::endpoints(service),
+        attachment::endpoints(service),
         progress::endpoints(service),
         audiobook::endpoints(service),
         livetv::endpoints(service),

@@ -14,8 +14,8 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::{
-    audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, reply, subtitle,
-    transcode, users, workers,
+    attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, reply,
+    subtitle, transcode, users, workers,
 };
 use crate::domain::access::Access;
 use crate::error::{Code, Result};
@@ -32,7 +32,8 @@ pub const PUBLIC: [&str; 6] = [
 ];
 
 /// What a signed grant (`st`) opens as well as a token does: media bytes, for players that cannot send a header.
-const GRANTED: [&str; 3] = ["/api/stream/file", "/api/stream/subtitle", "/api/stream/transcode/{sessionId}"];
+const GRANTED: [&str; 4] =
+    ["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment", "/api/stream/transcode/{sessionId}"];
 
 /// What a stream token or a signed address opens too.
 const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
@@ -47,6 +48,7 @@ const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordin
 #[derive(OpenApi)]
 #[openapi(
     paths(
+        attachment::attachment,
         audiobook::book,
         audiobook::history,
         audiobook::read,

@@ -251,3 +251,65 @@ async fn an_external_subtitle_that_is_not_named_is_the_one_for_everybody() {
     assert_eq!((status, &refused["code"]), (400, &json!("VALIDATION_ERROR")), "{refused}");
     assert_eq!(refused["details"]["fields"][0]["field"], "subtitlePath", "{refused}");
 }
+
+#[tokio::test]
+async fn fonts_attached_to_a_film_are_there_and_nothing_else_that_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let font = [b"\0\x01\0\0".as_slice(), &[7; 70_000]].concat();
+    let film = at("film.mkv");
+    let mut args = "-f lavfi -i color=s=64x64:r=25:d=2 -c:v libx264 -preset ultrafast -pix_fmt yuv420p".to_owned();
+    let attached: [(&str, &[u8], &str); 4] = [
+        ("Sign & Board.ttf", &font, "application/x-truetype-font"),
+        ("liar.otf", b"#!/bin/sh\n", "font/otf"),
+        ("notes.txt", b"some notes", "text/plain"),
+        ("tiny.ttf", b"\0\x01", "font/ttf"),
+    ];
+    for (place, (name, bytes, kind)) in attached.iter().enumerate() {
+        // The arguments are words: the name with spaces is given by the metadata.
+        let file = at(&format!("attached{place}"));
+        std::fs::write(&file, bytes).unwrap();
+        args += &format!(" -attach {} -metadata:s:t:{place} mimetype={kind}", file.display());
+        args += &format!(" -metadata:s:t:{place} filename={}", name.replace(' ', "_"));
+    }
+    film::make(&film, &[&args]);
+    let server = patient(&[folder.path()]).await;
+    let info = info(&server, &film).await;
+    let listed = info["attachments"].as_array().unwrap();
+    let names: Vec<_> = listed.iter().map(|one| (one["fileName"].as_str().unwrap(), one["url"].is_string())).collect();
+    assert_eq!(names, [("Sign_&_Board.ttf", true), ("liar.otf", true), ("notes.txt", false), ("tiny.ttf", true)]);
+
+    let url = listed[0]["url"].as_str().unwrap();
+    let answer = server.get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let header = |answer: &reqwest::Response, name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header(&answer, "content-type"), "font/ttf");
+    assert_eq!(header(&answer, "content-length"), font.len().to_string());
+    assert_eq!(header(&answer, "x-content-type-options"), "nosniff");
+    let etag = header(&answer, "etag");
+    assert_eq!(answer.bytes().await.unwrap(), font);
+    let again = server.get(url).header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.bytes().await.unwrap().len()), (304, 0));
+
+    let bare = |url: String| server.client.get(format!("{}{url}", server.base)).send();
+    let signed = listed[0]["signedUrl"].as_str().unwrap();
+    assert_eq!(bare(signed.to_owned()).await.unwrap().bytes().await.unwrap(), font);
+    let head = server.client.head(format!("{}{signed}", server.base)).send().await.unwrap();
+    assert_eq!((head.status().as_u16(), header(&head, "content-length")), (200, font.len().to_string()));
+    assert_eq!(bare(url.to_owned()).await.unwrap().status(), 401);
+    let other = signed.replace("film.mkv", "attached0");
+    assert_eq!(bare(other).await.unwrap().status(), 403, "a grant is for one film");
+
+    let index = |index: &str| url.replace("index=0", &format!("index={index}"));
+    for (wanted, status, code) in [
+        ("1", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("2", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("3", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("4", 404, "NOT_FOUND"),
+        ("-1", 400, "VALIDATION_ERROR"),
+    ] {
+        kit::answer::refused(server.get(&index(wanted)).send().await.unwrap(), status, code).await;
+    }
+    let plain = server.get(&url.replace("film.mkv", "attached2")).send().await.unwrap();
+    assert_eq!(plain.status(), 415, "no media");
+}

@@ -1,6 +1,7 @@
 // The library and films: as they are, converted, with other sound, subtitles; what was begun goes on.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { until } from "./program.mjs";
 
 /** A subtitle that says how it looks and where it stands. */
@@ -19,7 +20,25 @@ Dialogue: 0,0:00:00.00,0:00:20.00,Sign,,0,0,0,,{\\pos(20,20)}HEARTH
 `;
 
 export async function films(kit) {
-  const { page, server, asked, step, playing, cue, position, sessions, go, press, choose } = kit;
+  const { page, server, asked, faults, step, playing, cue, position, sessions, go, press, choose } = kit;
+  /** Red in what is drawn over the picture, on 320 by 180: how much, and how far to the right. */
+  const red = () => page.evaluate(() => {
+    const found = { corner: 0, elsewhere: 0, right: 0 };
+    const drawing = document.querySelector(".libassjs-canvas-parent canvas");
+    if (!drawing?.width) return found;
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [320, 180];
+    const context = canvas.getContext("2d");
+    context.drawImage(drawing, 0, 0, 320, 180);
+    const { data } = context.getImageData(0, 0, 320, 180);
+    for (let n = 0; n < 320 * 180; n += 1) {
+      const [r, g, b, a] = data.slice(4 * n, 4 * n + 4);
+      if (!(a > 200 && r > 200 && g < 60 && b < 60)) continue;
+      found[n % 320 < 160 && n / 320 < 90 ? "corner" : "elsewhere"] += 1;
+      found.right = Math.max(found.right, n % 320);
+    }
+    return found;
+  });
   const open = (name) => page.getByRole("link", { name, exact: true }).or(page.getByRole("link", { name: new RegExp(`^${name}.*B$`) })).first().click();
   const back = async () => {
     await press("Escape");
@@ -148,22 +167,35 @@ export async function films(kit) {
     await until("it plays", async () => (await position("video")) > 0);
     assert.ok(!asked.some((line) => line.includes("/vendor/ass")), "nothing draws before it is needed");
     await choose("Subtitles", "English");
-    const drawn = await until("red letters in the upper left corner", () => page.evaluate(() => {
-      const drawing = document.querySelector(".libassjs-canvas-parent canvas");
-      if (!drawing?.width) return null;
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [320, 180];
-      const context = canvas.getContext("2d");
-      context.drawImage(drawing, 0, 0, 320, 180);
-      const { data } = context.getImageData(0, 0, 320, 180);
-      const red = { corner: 0, elsewhere: 0 };
-      for (let n = 0; n < 320 * 180; n += 1) {
-        const [r, g, b, a] = data.slice(4 * n, 4 * n + 4);
-        if (a > 200 && r > 200 && g < 60 && b < 60) red[n % 320 < 160 && n / 320 < 90 ? "corner" : "elsewhere"] += 1;
-      }
-      return red.corner > 100 && red;
-    }));
+    const drawn = await until("red letters in the upper left corner", () => red().then((found) => found.corner > 100 && found));
     assert.equal(drawn.elsewhere, 0, "a line stands where it says");
+  });
+  await step("film-styled-subtitle-with-its-own-font", async () => {
+    const [file, family] = execFileSync("fc-match", ["-f", "%{file}\n%{family[0]}", "monospace"], { encoding: "utf8" }).split("\n");
+    // Narrow letters, which take much room only in a font that gives every letter the same.
+    server.write("Other/Fonts.ass", STYLED.replace(",Arial,", `,${family},`).replace("HEARTH", "iiiiiiiiii"));
+    server.make("Other/Fonts.mkv", ["-f", "lavfi", "-i", "color=c=0x205080:s=640x360:r=25:d=20", "-f", "lavfi", "-i", "sine=440:d=20",
+      "-i", `${server.media}/Other/Fonts.ass`, "-attach", file, "-metadata:s:t", "mimetype=application/x-truetype-font",
+      "-map", "0", "-map", "1", "-map", "2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-c:s", "ass"]);
+    await kit.screen(`play?${new URLSearchParams({ path: `${server.media}/Other/Fonts.mkv` })}`);
+    await until("it plays", async () => (await position("video")) > 0);
+    await choose("Subtitles", "Subtitles 1");
+    const wide = await until("letters", () => red().then((found) => found.corner > 60 && found.right));
+    assert.ok(wide > 120, `ten letters of ${family} reach to ${wide} of 320`);
+    assert.ok(asked.some((line) => line.includes("/api/stream/attachment?")), "the font came with the film");
+  });
+  await step("film-styled-subtitle-that-cannot-be-drawn", async () => {
+    await page.route("**/web/vendor/subtitles-octopus-worker.wasm", (route) => route.abort());
+    await page.reload();
+    await until("it plays", async () => (await position("video")) > 0);
+    await choose("Subtitles", "Subtitles 1");
+    await cue("iiiiiiiiii", 3);
+    await page.unroute("**/web/vendor/subtitles-octopus-worker.wasm");
+    faults.splice(0, faults.length, ...faults.filter((fault) => !/wasm|WebAssembly|ERR_FAILED/.test(fault)));
+    await page.reload();
+    await until("it plays", async () => (await position("video")) > 0);
+    await choose("Subtitles", "Subtitles 1");
+    await until("drawn again", () => red().then((found) => found.corner > 60));
   });
   await step("film-styled-subtitle-off", async () => {
     await choose("Subtitles", "Off");

@@ -6,11 +6,13 @@ import { chromium } from "playwright-core";
 import { access } from "./access.mjs";
 import { account } from "./account.mjs";
 import { admin } from "./admin.mjs";
+import { bench } from "./bench.mjs";
 import { books } from "./books.mjs";
 import { films } from "./films.mjs";
 import { guide } from "./guide.mjs";
 import { home } from "./home.mjs";
 import { kit } from "./kit.mjs";
+import { line } from "./line.mjs";
 import { live } from "./live.mjs";
 import { demo } from "./program.mjs";
 import { setUp } from "./setup.mjs";
@@ -31,11 +33,12 @@ try {
   first = await kit({ browser, server, shots });
   await setUp(first);
   const another = (name, viewport, of = server) => kit({ browser, server: of, shots, name, viewport });
-  for (const screen of [films, books, home, guide, live, admin, access, account]) {
+  for (const screen of [films, line, books, home, guide, live, admin, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(first, another);
     first.clean();
   }
   if (named.length === 0 || named.includes("weight")) await weight(first, another);
+  if (named.includes(bench.name)) await bench(first, another);
 } catch (fault) {
   failed = true;
   console.error(fault);

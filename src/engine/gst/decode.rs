@@ -1,15 +1,17 @@
 //! One stream of a file, decoded from a place on: opened, sought, then read sample by sample.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
+use super::aac;
 use super::guard::Wake;
 use super::live::{Live, Said};
 use super::patience::Patience;
-use super::text;
+use super::text::{self, Text};
 use crate::domain::media::{Media, Stream, StreamKind};
 use crate::engine::RunError;
 use crate::engine::source::Source;
@@ -17,21 +19,66 @@ use crate::engine::source::Source;
 /// Longest wait for the first sample after opening or seeking. A file with one keyframe an hour must be decoded from there.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// When a seek that brought nothing is made once more: one in some hundred was lost before (measured).
+/// When a decoder that brought nothing is given up for a new one, once. One in some hundred neither ended nor brought
+/// anything after its seek, and another seek did not wake it (measured, GStreamer 1.22).
 const AGAIN: Duration = Duration::from_secs(4);
 
 /// The decoder of one stream.
 #[derive(Debug)]
 pub(super) struct Decoder {
+    wish: Wish,
     live: Live,
     out: app::AppSink,
     stage: Stage,
-    seek: Option<gst::ClockTime>,
     patience: Patience,
     /// Something came; until then the deadline counts.
     heard: bool,
     again: bool,
-    what: &'static str,
+}
+
+/// What is to be decoded, from where, into what.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub source: Arc<Source>,
+    pub media: Arc<Media>,
+    /// Index of the stream in the file.
+    pub stream: u32,
+    /// Seconds of the item; what comes first may lie a little before it.
+    pub at: f64,
+    pub form: Form,
+}
+
+/// What comes out of a decoder.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    Picture { deinterlace: bool },
+    Sound { channels: u32 },
+}
+
+impl Form {
+    fn what(self) -> &'static str {
+        match self {
+            Self::Picture { .. } => "picture",
+            Self::Sound { .. } => "sound",
+        }
+    }
+
+    fn text(self) -> Text {
+        match self {
+            Self::Picture { .. } => text::DECODE_PICTURE,
+            Self::Sound { .. } => text::DECODE_SOUND,
+        }
+    }
+
+    fn set(self, live: &Live) -> Result<(), RunError> {
+        match self {
+            Self::Picture { deinterlace } => {
+                live.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
+            }
+            Self::Sound { channels } => live.element("shape")?.set_property("caps", aac::samples(channels)),
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,50 +98,21 @@ pub(super) enum Heard {
 }
 
 impl Decoder {
-    /// Opens the stream with index `stream` and goes to `at` seconds of the item, or a little before it.
-    pub(super) fn open(source: &Source, media: &Media, stream: u32, at: f64, wake: &Wake) -> Result<Self, RunError> {
-        let missing = || RunError::Internal(format!("the file has no stream {stream}"));
-        let wanted = media.stream(stream).ok_or_else(missing)?;
-        let picture = matches!(wanted.kind, StreamKind::Video(_));
-        let text = if picture { text::DECODE_PICTURE } else { text::DECODE_SOUND };
-        let mut live = Live::new(text, ("", ""), &stream.to_string(), wake)?;
-        live.set_opening(true);
-        // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.
-        let decode = live.element("decode")?;
-        decode.set_property("uri", format!("file://{}", source.proc_path()));
-        choose(&decode, media, wanted, wake);
-        let out: app::AppSink = live.typed("out")?;
-        let (arrived, prerolled) = (wake.clone(), wake.clone());
-        let fine = Ok(gst::FlowSuccess::Ok);
-        out.set_callbacks(
-            app::AppSinkCallbacks::builder()
-                .new_sample(move |_| arrived.callback("sample", Err(gst::FlowError::Error), || fine))
-                .new_preroll(move |_| prerolled.callback("preroll", Err(gst::FlowError::Error), || fine))
-                .build(),
-        );
-        let seek = (at > 0.0).then(|| gst::ClockTime::from_nseconds((at * 1e9) as u64));
-        let what = if picture { "picture" } else { "sound" };
-        let (stage, patience) = (Stage::Opening, Patience::begin());
-        Ok(Self { live, out, stage, seek, patience, heard: false, again: false, what })
-    }
-
-    /// Sets what is left to be set, then starts.
-    pub(super) fn start(&mut self, set: impl FnOnce(&Live) -> Result<(), RunError>) -> Result<(), RunError> {
-        set(&self.live)?;
-        if self.seek.is_some() {
-            return self.live.go(gst::State::Paused);
-        }
-        self.stage = Stage::Running;
-        self.live.go(gst::State::Playing)
+    /// Opens the file and starts towards the place wanted.
+    pub(super) fn open(wish: Wish, wake: &Wake) -> Result<Self, RunError> {
+        let (live, out, stage) = begin(&wish, wake)?;
+        Ok(Self { wish, live, out, stage, patience: Patience::begin(), heard: false, again: false })
     }
 
     /// Hears what the pipeline said, and brings it where it is to be. True when anything happened.
-    pub(super) fn poll(&mut self) -> Result<bool, RunError> {
+    pub(super) fn poll(&mut self, wake: &Wake) -> Result<bool, RunError> {
         let mut moved = false;
         while let Some(said) = self.live.said() {
             moved = true;
             match (said, self.stage) {
-                (Said::Fault(text), _) => return Err(RunError::Decode(format!("{}: {text}", self.what))),
+                (Said::Fault(text), _) => {
+                    return Err(RunError::Decode(format!("{}: {text}", self.wish.form.what())));
+                }
                 (Said::Settled, Stage::Opening) => self.seek()?,
                 _ => {}
             }
@@ -106,13 +124,15 @@ impl Decoder {
         if !self.heard && self.stage != Stage::Ended {
             let waited = self.patience.spent();
             if waited > DEADLINE {
-                let (what, standing) = (self.what, self.standing());
+                let (what, standing) = (self.wish.form.what(), self.standing());
+                self.live.stalled();
                 return Err(RunError::Decode(format!("no {what} within {} s of {standing}", DEADLINE.as_secs())));
             }
-            if waited > AGAIN && !self.again && self.seek.is_some() && self.stage == Stage::Running {
-                tracing::warn!(what = self.what, "a seek brought nothing and is made again");
-                self.again = true;
-                self.seek()?;
+            if waited > AGAIN && !self.again {
+                tracing::warn!(what = self.wish.form.what(), standing = self.standing(), "a decoder is opened again");
+                self.live.stalled();
+                (self.live, self.out, self.stage) = begin(&self.wish, wake)?;
+                (self.again, self.patience) = (true, Patience::begin());
             }
         }
         Ok(moved)
@@ -120,7 +140,7 @@ impl Decoder {
 
     /// Flushes what there is and goes on from the place wanted; nothing that was there before can be heard after.
     fn seek(&mut self) -> Result<(), RunError> {
-        self.live.seek(self.seek.unwrap_or(gst::ClockTime::ZERO))?;
+        self.live.seek(gst::ClockTime::from_nseconds((self.wish.at * 1e9) as u64))?;
         self.live.go(gst::State::Playing)?;
         self.stage = Stage::Running;
         Ok(())
@@ -150,9 +170,41 @@ impl Decoder {
             self.live.set_opening(false);
         }
         let at = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time(&sample, pts));
-        let at = at.ok_or_else(|| RunError::Decode(format!("{} without a time", self.what)))?;
+        let at = at.ok_or_else(|| RunError::Decode(format!("{} without a time", self.wish.form.what())))?;
         Ok(Heard::Sample(sample, at))
     }
+}
+
+/// A pipeline on its way: to PAUSED first where it must be sought in.
+fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunError> {
+    let missing = || RunError::Internal(format!("the file has no stream {}", wish.stream));
+    let wanted = wish.media.stream(wish.stream).ok_or_else(missing)?;
+    let mut live = Live::new(wish.form.text(), ("", ""), &wish.stream.to_string(), wake)?;
+    live.set_opening(true);
+    // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.
+    let decode = live.element("decode")?;
+    decode.set_property("uri", format!("file://{}", wish.source.proc_path()));
+    choose(&decode, &wish.media, wanted, wake);
+    let out: app::AppSink = live.typed("out")?;
+    let (arrived, prerolled) = (wake.clone(), wake.clone());
+    let fine = Ok(gst::FlowSuccess::Ok);
+    out.set_callbacks(
+        app::AppSinkCallbacks::builder()
+            .new_sample(move |_| arrived.callback("sample", Err(gst::FlowError::Error), || fine))
+            .new_preroll(move |_| prerolled.callback("preroll", Err(gst::FlowError::Error), || fine))
+            .build(),
+    );
+    wish.form.set(&live)?;
+    let (stage, state) = match wish.at > 0.0 {
+        true => (Stage::Opening, gst::State::Paused),
+        false => (Stage::Running, gst::State::Playing),
+    };
+    #[cfg(test)]
+    if wake.hit("standing") {
+        return Ok((live, out, stage));
+    }
+    live.go(state)?;
+    Ok((live, out, stage))
 }
 
 /// Nanoseconds of the item; may be negative.

@@ -15,7 +15,7 @@ pub(super) struct Wake {
     injected: Injected,
 }
 
-/// The kind of callback that panics next.
+/// The fault that happens next: a panic in this kind of callback, or one asked for with [`Wake::hit`].
 #[cfg(test)]
 pub(super) type Injected = Arc<std::sync::Mutex<Option<&'static str>>>;
 
@@ -30,6 +30,12 @@ impl Wake {
         }
     }
 
+    /// Whether the fault wanted is `kind`; it happens once.
+    #[cfg(test)]
+    pub(super) fn hit(&self, kind: &str) -> bool {
+        self.injected.lock().unwrap().take_if(|wanted| *wanted == kind).is_some()
+    }
+
     /// A callback panicked.
     pub(super) fn broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
@@ -39,10 +45,7 @@ impl Wake {
     pub(super) fn callback<T>(&self, kind: &'static str, otherwise: T, work: impl FnOnce() -> T) -> T {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
-            {
-                let hit = self.injected.lock().unwrap().take_if(|wanted| *wanted == kind);
-                assert!(hit.is_none(), "injected into {kind}");
-            }
+            assert!(!self.hit(kind), "injected into {kind}");
             work()
         }));
         if outcome.is_err() {

@@ -14,11 +14,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gstreamer as gst;
-use gstreamer::prelude::*;
 use tokio::sync::mpsc;
 
 use super::aac::{self, Aac};
-use super::decode::{Decoder, Heard};
+use super::decode::{Decoder, Form, Heard, Wish};
 use super::guard::Wake;
 use super::patience::Patience;
 use super::pictures::Pictures;
@@ -99,6 +98,10 @@ impl Work {
     }
 }
 
+fn wish(job: &Job, stream: u32, at: f64, form: Form) -> Wish {
+    Wish { source: job.source.clone(), media: job.media.clone(), stream, at, form }
+}
+
 /// All that a run holds.
 struct Line<'a> {
     work: &'a Work,
@@ -118,11 +121,7 @@ impl<'a> Line<'a> {
         let at = seconds(start);
         let mut hearing = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
-            let mut decoder = Decoder::open(&job.source, &job.media, stream, at - SOUND_MARGIN, wake)?;
-            decoder.start(|live| {
-                live.element("shape")?.set_property("caps", aac::samples(channels));
-                Ok(())
-            })?;
+            let decoder = Decoder::open(wish(job, stream, at - SOUND_MARGIN, Form::Sound { channels }), wake)?;
             let first = aac::frame_at(start);
             let encoder = Aac::start(channels, kbps, first, &job.first.to_string(), wake)?;
             let channels = channels as usize;
@@ -134,12 +133,8 @@ impl<'a> Line<'a> {
             (Some(shape), Grid::Frames(frames)) => {
                 let (first, rate) = (frames.first(job.first), frames.rate);
                 let half = 0.5 / rate.as_f64();
-                let mut decoder = Decoder::open(&job.source, &job.media, shape.plan.stream, at - half, wake)?;
-                let deinterlace = shape.plan.deinterlace;
-                decoder.start(|live| {
-                    live.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
-                    Ok(())
-                })?;
+                let form = Form::Picture { deinterlace: shape.plan.deinterlace };
+                let decoder = Decoder::open(wish(job, shape.plan.stream, at - half, form), wake)?;
                 let pictures = Pictures::new(rate, first, frames.total);
                 Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone() })
             }
@@ -221,7 +216,7 @@ impl<'a> Line<'a> {
     /// Pictures into the segment that is to have them.
     fn see(&mut self) -> Result<bool, RunError> {
         let Some(Sight { decoder, pictures, grid, .. }) = &mut self.sight else { return Ok(false) };
-        let mut moved = decoder.poll()?;
+        let mut moved = decoder.poll(&self.work.wake)?;
         while let Some(making) = self.open.iter_mut().find(|making| !making.frames.is_empty()) {
             if !making.wants_picture() {
                 break;
@@ -250,7 +245,7 @@ impl<'a> Line<'a> {
     fn hear(&mut self) -> Result<bool, RunError> {
         let Some(hearing) = &mut self.hearing else { return Ok(false) };
         let Hearing { decoder, sound, channels, encoder, ready } = hearing;
-        let mut moved = decoder.poll()?;
+        let mut moved = decoder.poll(&self.work.wake)?;
         let end = self.open.back().map_or(i64::MIN, |making| making.sounds.end);
         while encoder.wants().is_some_and(|frame| frame < end + aac::DELAY) {
             if let Some(samples) = sound.take() {

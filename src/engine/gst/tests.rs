@@ -71,11 +71,22 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
                 None => break None,
             }
         };
-        assert!(native.injected.lock().unwrap().is_none(), "{kind} was called");
+        assert!(native.injected.lock().unwrap().is_none(), "{kind} was called: {error:?}");
         assert!(error.is_some(), "{kind}: the run fails");
     }
     let mut run = Native::find().unwrap().start(job, usize::MAX).unwrap();
     assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process lives");
+}
+
+#[tokio::test]
+async fn a_decoder_that_brings_nothing_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path());
+    let native = Native::find().unwrap();
+    *native.injected.lock().unwrap() = Some("standing");
+    let mut run = native.start(job, usize::MAX).unwrap();
+    assert_eq!(run.next().await.unwrap().unwrap().index, 1);
+    assert!(native.injected.lock().unwrap().is_none(), "the first stood still");
 }
 
 #[test]

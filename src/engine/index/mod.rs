@@ -86,7 +86,7 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
             let file = source.clone();
             let read = tokio::task::spawn_blocking(move || {
-                let disk = Disk(&file.file);
+                let disk = Disk::of(&file.file);
                 if container == Container::Mp4 {
                     of_track(&disk, start, &Movie::read(&disk)?.track(stream)?)
                 } else {

@@ -57,8 +57,8 @@ pub async fn open(
     }
     let (held, start, container) = (source.clone(), media.start_seconds, media.container);
     let reading = tokio::task::spawn_blocking(move || match (container, video) {
-        (Container::Matroska, Some(video)) => Package::matroska(&Disk(&held.file), video, audio, start),
-        _ => Package::mp4(&Disk(&held.file), video, audio, start),
+        (Container::Matroska, Some(video)) => Package::matroska(&Disk::of(&held.file), video, audio, start),
+        _ => Package::mp4(&Disk::of(&held.file), video, audio, start),
     });
     let read = tokio::time::timeout(DEADLINE, reading).await.map_err(|_| "reading its tables takes too long")?;
     read.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.why().to_owned())
@@ -106,7 +106,7 @@ async fn work(
         }
         let (source, package, grid) = (job.source.clone(), package.clone(), job.grid.clone());
         let making = tokio::task::spawn_blocking(move || {
-            let made = package.segment(&Disk(&source.file), &grid, index);
+            let made = package.segment(&Disk::of(&source.file), &grid, index);
             if source.holds_the_same() { made } else { Err(RunError::SourceChanged) }
         });
         let made = making.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));

@@ -234,21 +234,57 @@ fn attachments(source: &Source, part: Element) -> Result<Vec<Attachment>, Unsure
         if file.id != 0x61a7 {
             continue;
         }
-        let mut attachment = Attachment { file_name: None, mime_type: None };
-        let mut inside = file.at;
-        while inside < file.end() {
-            let field = element(source, inside)?;
-            inside = field.end();
-            match field.id {
-                0x466e => attachment.file_name = text(&whole(source, field)?),
-                0x4660 => attachment.mime_type = text(&whole(source, field)?),
-                _ => {}
-            }
-        }
+        let (attachment, _) = attached_file(source, file)?;
         if attachment.mime_type.as_deref().is_some_and(|kind| kind.starts_with("image/")) {
             return Err(Unsure("a cover"));
         }
         list.push(attachment);
     }
     Ok(list)
+}
+
+/// Name and type of one attached file, and its bytes.
+fn attached_file(source: &Source, file: Element) -> Result<(Attachment, Option<Element>), Unsure> {
+    let mut attachment = Attachment { file_name: None, mime_type: None };
+    let (mut inside, mut data) = (file.at, None);
+    for _ in 0..ELEMENTS {
+        if inside >= file.end() {
+            break;
+        }
+        let field = element(source, inside)?;
+        inside = field.end();
+        match field.id {
+            0x466e => attachment.file_name = text(&whole(source, field)?),
+            0x4660 => attachment.mime_type = text(&whole(source, field)?),
+            0x465c => data = Some(field),
+            _ => {}
+        }
+    }
+    Ok((attachment, data))
+}
+
+/// Where the bytes of the attached file of this name lie: offset and length.
+pub(super) fn attached(source: &Source, name: &str) -> Result<Option<(u64, u64)>, Unsure> {
+    let header = element(source, 0)?;
+    let segment = element(source, header.end())?;
+    if (header.id, segment.id) != (0x1a45_dfa3, 0x1853_8067) {
+        return Err(Unsure("not a segment"));
+    }
+    let Some(part) = Parts::find(source, segment)?.attachments else { return Ok(None) };
+    let mut at = part.at;
+    for _ in 0..ELEMENTS {
+        if at >= part.end() {
+            break;
+        }
+        let file = element(source, at)?;
+        at = file.end();
+        if file.id != 0x61a7 {
+            continue;
+        }
+        let (attachment, data) = attached_file(source, file)?;
+        if attachment.file_name.as_deref() == Some(name) {
+            return Ok(data.map(|data| (data.at, data.len)));
+        }
+    }
+    Ok(None)
 }

@@ -84,6 +84,11 @@ pub async fn warm(tools: &Tools) {
     let _ = starting.await;
 }
 
+/// Where the bytes of a file attached to a Matroska file lie, by its name: offset and length. Blocks on the file system.
+pub fn attached(source: &Source, name: &str) -> Option<(u64, u64)> {
+    matroska::attached(source, name).ok().flatten()
+}
+
 fn head(source: &Source) -> std::io::Result<Vec<u8>> {
     let mut head = vec![0; 4096];
     let filled = source.file.read_at(&mut head, 0)?;

@@ -25,13 +25,23 @@ pub trait ReadAt {
     }
 }
 
-pub struct Disk<'a>(pub &'a File);
+/// A file, as long as it was when it was looked at: to ask for every sample of a film took most of its planning.
+pub struct Disk<'a> {
+    file: &'a File,
+    len: u64,
+}
+
+impl<'a> Disk<'a> {
+    pub fn of(file: &'a File) -> Self {
+        Self { file, len: file.metadata().map_or(0, |meta| meta.len()) }
+    }
+}
 
 impl ReadAt for Disk<'_> {
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
         let mut filled = 0;
         while filled < into.len() {
-            match self.0.read_at(&mut into[filled..], offset + filled as u64) {
+            match self.file.read_at(&mut into[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -42,7 +52,7 @@ impl ReadAt for Disk<'_> {
     }
 
     fn len(&self) -> u64 {
-        self.0.metadata().map_or(0, |meta| meta.len())
+        self.len
     }
 }
 

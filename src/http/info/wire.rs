@@ -80,6 +80,10 @@ struct Attachment {
     index: usize,
     file_name: Option<String>,
     mime_type: Option<String>,
+    /// Of a font; null for what is none.
+    url: Option<String>,
+    /// The same with a grant, for players that cannot send a header.
+    signed_url: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -151,10 +155,15 @@ impl MediaInfo {
                 .attachments
                 .iter()
                 .enumerate()
-                .map(|(index, attachment)| Attachment {
-                    index,
-                    file_name: attachment.file_name.clone(),
-                    mime_type: attachment.mime_type.clone(),
+                .map(|(index, attachment)| {
+                    let url = attachment.is_font().then(|| links.attachment(index));
+                    Attachment {
+                        index,
+                        file_name: attachment.file_name.clone(),
+                        mime_type: attachment.mime_type.clone(),
+                        signed_url: url.as_deref().and_then(|url| links.with_grant(url)),
+                        url,
+                    }
                 })
                 .collect(),
             tags: Tags {

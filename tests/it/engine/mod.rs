@@ -9,7 +9,6 @@ mod seams;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hearthcast::domain::grid::Grid;
@@ -114,28 +113,16 @@ impl Bench {
         self.made(index, index).await.swap_remove(0)
     }
 
-    /// What a run makes; of one whose decoder brought nothing another, once in all tests: the server goes on with another
-    /// producer then (a known fault of the runs in this process, `engine/gst/README.md`).
+    /// What a run makes.
     async fn made(&self, first: usize, through: usize) -> Vec<Segment> {
-        static SILENT: AtomicBool = AtomicBool::new(false);
-        match self.run(first, through).await {
-            Err(RunError::Decode(fault)) if fault.starts_with("no ") && !SILENT.swap(true, Ordering::Relaxed) => {
-                eprintln!("a run from segment {first} is made again: {fault}");
-                self.run(first, through).await.unwrap()
-            }
-            made => made.unwrap(),
-        }
-    }
-
-    async fn run(&self, first: usize, through: usize) -> Result<Vec<Segment>, RunError> {
         let mut run = self.start(first, through);
         let mut segments = Vec::new();
         while first + segments.len() <= through
             && let Some(segment) = next(&mut run).await
         {
-            segments.push(segment?);
+            segments.push(segment.unwrap());
         }
-        Ok(segments)
+        segments
     }
 
     fn write<'a>(&self, name: &str, segments: impl IntoIterator<Item = &'a Segment>) -> PathBuf {

@@ -1,0 +1,83 @@
+//! `GET /api/stream/attachment`: a font that came with a film, for whoever draws its subtitles.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Method, StatusCode};
+use warp::reply::Response;
+
+use super::body::FileBody;
+use super::call::Call;
+use super::endpoint::{Endpoint, get};
+use crate::domain::access::Access;
+use crate::domain::media::font_type;
+use crate::engine::probe;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+
+/// Larger fonts are not sent; those of all Chinese signs have 20 MB.
+const FONT_BYTES: u64 = 32 << 20;
+
+pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+    let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
+    vec![get("/api/stream/attachment", Access::Granted).resource(resource).to(service, attachment)]
+}
+
+#[utoipa::path(get, path = "/api/stream/attachment", tag = "stream",
+    params(
+        ("path" = String, Query, description = "absolute path of the media file"),
+        ("index" = u32, Query, description = "`index` of one of the media info's `attachments` that has a `url`"),
+    ),
+    responses(
+        (status = 200, description = "the font's bytes", content_type = "font/*", body = [u8]),
+        (status = 304, description = "unchanged since the given entity tag"),
+        (status = 404, description = "`NOT_FOUND`: no such file, no such attachment"),
+        (status = 413, description = "`PAYLOAD_TOO_LARGE`: a font of more than 32 MiB"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: no font by its name or by its bytes"),
+    ))]
+pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
+    let index = call.query("index")?.ok_or_else(|| Error::field("index", "is missing"))?;
+    let index: usize = index.parse().map_err(|_| Error::field("index", "must be a whole number"))?;
+    let source = service.library.open(call.media_path()?).await?;
+    let media = service.media.probe(&source).await?;
+    let unknown = || Error::new(Code::NotFound, "this file has no such attachment");
+    let listed = media.attachments.get(index).ok_or_else(unknown)?;
+    let no_font = || Error::new(Code::UnsupportedMediaType, format!("attachment {index} is no font"));
+    if !listed.is_font() {
+        return Err(no_font());
+    }
+    let name = listed.file_name.clone().ok_or_else(unknown)?;
+    let file = source.clone();
+    let look = move || {
+        let Some((offset, len)) = probe::attached(&file, &name) else { return Ok(None) };
+        let mut magic = [0; 4];
+        let read = file.file.read_exact_at(&mut magic, offset).is_ok() && len >= 4;
+        Ok(Some((offset, len, read.then(|| font_type(magic)).flatten())))
+    };
+    let (offset, len, kind) = service.library.within_deadline(source.root, look).await?.ok_or_else(unknown)?;
+    let kind = kind.ok_or_else(no_font)?;
+    if len > FONT_BYTES {
+        return Err(Error::new(Code::PayloadTooLarge, format!("a font of {len} bytes is not sent")));
+    }
+    let etag = format!("\"{}-{offset}\"", source.etag().trim_matches('"'));
+    let same = |tag: &str| matches!(tag.trim().trim_start_matches("W/"), "*") || tag.trim().ends_with(&etag);
+    let mut response = Response::default();
+    let known = call.header(IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(same));
+    let headers = response.headers_mut();
+    headers.insert(ETAG, HeaderValue::from_str(&etag).map_err(Error::internal)?);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return Ok(response);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_LENGTH, len.into());
+    if call.method != Method::HEAD {
+        response.extensions_mut().insert(FileBody::new(service.library.clone(), source, offset, len));
+    }
+    Ok(response)
+}

@@ -17,7 +17,7 @@ const BACK = 2 * HOUR;
 const ROW = 68;
 const SIDE = 168;
 const HEAD = 40;
-const PX_PER_HOUR = 300;
+const PX_PER_HOUR = 360;
 const MARGIN = 300;
 
 /** What every cell is a copy of: title, time, and for who hears the page its channel. */
@@ -118,6 +118,8 @@ class Grid {
     this.window = "";
     if (this.cells.size === 0) this.draw(0);
     this.soon();
+    const entry = this.details.firstChild ? null : this.programmes.at(this.at.row, this.at.instant);
+    if (entry) this.tell(this.at.row, entry); // What one begins with.
   }
 
   /** Draws with the next picture; what is new first where it is seen, then what lies beside it. */
@@ -215,16 +217,16 @@ class Grid {
     const channel = this.channels[row];
     const episode = entry.season && entry.episode ? `S${entry.season} E${entry.episode}` : null;
     const live = entry.startMs <= Date.now() && Date.now() < entry.endMs;
-    this.details.replaceChildren(
+    this.details.replaceChildren(h("div", {},
       h("h2", {}, entry.title),
       h("p", { class: "quiet" }, [`${channel.number} ${channel.name}`, `${day(entry.startMs)}, ${time(entry.startMs)}–${time(entry.endMs)}`,
         lasting((entry.endMs - entry.startMs) / 1000), episode, entry.subtitle].filter(Boolean).join(" · ")),
       entry.parts?.length > 1
         ? h("p", {}, entry.parts.map(({ title, startMs }) => `${time(startMs)} ${title}`).join(" · "))
-        : entry.description ? h("p", {}, entry.description) : "",
-      h("div", { class: "actions" },
-        live ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
-        this.records && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
+        : entry.description ? h("p", {}, entry.description) : ""),
+    h("div", { class: "actions" },
+      live ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
+      this.records && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
   }
 
   /** Puts the focus on what is chosen; on its channel at once when the programme has still to come. */

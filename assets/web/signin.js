@@ -29,6 +29,7 @@ function signInForm(message, done) {
 
 function setUpForm(code, done) {
   return form({
+    step: TEXT.step(1, 3),
     title: "Set up Hearthcast",
     intro: code
       ? "Choose a name and a password. This account will look after the server."
@@ -51,7 +52,7 @@ function field(label, name, attributes) {
   return h("label", { class: "field" }, h("span", {}, label), h("input", { name, required: true, ...attributes }));
 }
 
-function form({ title, intro, fields, button, submit, done }) {
+function form({ step, title, intro, fields, button, submit, done }) {
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const send = h("button", { class: "primary" }, button);
   const onsubmit = async (event) => {
@@ -70,5 +71,5 @@ function form({ title, intro, fields, button, submit, done }) {
   };
   return h("form", { class: "card", onsubmit },
     h("img", { src: "/web/logo.svg", alt: "", width: 56, height: 56 }),
-    h("h1", {}, title), h("p", { class: "quiet" }, intro), ...fields, notice, send);
+    step && h("p", { class: "quiet" }, step), h("h1", {}, title), h("p", { class: "quiet" }, intro), ...fields, notice, send);
 }

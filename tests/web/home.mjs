@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { until } from "./program.mjs";
 
 export async function home(kit, another) {
-  const { page, server, step, press, playing } = kit;
+  const { page, server, step, press, playing, position, go } = kit;
   const film = (name) => `${server.media}/Films/${name}`;
   const save = (from, name, positionSeconds) =>
     from.api("POST", "/api/stream/progress", { mediaPath: film(name), positionSeconds, durationSeconds: 60 });
@@ -23,9 +23,28 @@ export async function home(kit, another) {
   await step("home-moves-with-another-device", async () => {
     const other = await another("other-");
     await other.signIn();
-    await save(other, "Ember (2026).mp4", 48);
-    await until("the other film comes first", async () => /Ember/.test(await page.locator("[data-row=go-on] .tile").first().textContent()));
+    await other.screen(`play?${new URLSearchParams({ path: film("Ember (2026).mp4"), at: 30 })}`);
+    await other.playing("video", 29);
+    await other.page.evaluate(() => document.querySelector("video").pause());
+    const left = await other.position("video");
+    const first = page.locator("[data-row=go-on] .tile").first();
+    await until("the other film comes first, as far as it is there", async () => {
+      const share = await first.locator(".share div").evaluate((bar) => parseFloat(bar.style.width)).catch(() => 0);
+      return /Ember/.test(await first.textContent()) && Math.abs(share - left / 60 * 100) < 2;
+    });
+    await first.click();
+    await playing("video", left - 1);
+    await go("video", 45);
+    await playing("video", 45);
+    await page.evaluate(() => document.querySelector("video").pause());
+    const right = await position("video");
+    await other.press("Escape");
+    await other.screen("");
+    const there = other.page.locator("[data-row=go-on] .tile").first().locator(".share div");
+    await until("and back", async () => (await there.evaluate((bar) => parseFloat(bar.style.width)).catch(() => 0)) > (right - 2) / 60 * 100);
     await other.page.close();
+    await press("Escape");
+    await page.locator("[data-row=go-on] .tile").first().waitFor();
   });
 
   await step("home-to-a-picture-by-remote", async () => {

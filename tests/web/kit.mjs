@@ -39,6 +39,9 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
       console.log(`ok ${name}${what} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
     },
 
+    /** Keeps a picture. */
+    picture: (what) => page.screenshot({ path: join(shots, `${name}${what}.png`) }).catch(() => {}),
+
     async signIn() {
       await page.goto(server.base);
       await page.getByLabel("Name").fill(NAME);

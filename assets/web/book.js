@@ -314,7 +314,10 @@ class BookPlayer {
   note({ now = false, completed = false, leaving = false } = {}) {
     const at = performance.now();
     if (!api.signedIn() || (!now && at - this.noted < NOTED_EVERY_MS)) return;
-    this.noted = at;
+    // Nothing new: what another device has noted since must not be put back.
+    const told = `${Math.round(2 * this.position)} ${this.rate} ${completed}`;
+    if (told === this.told) return;
+    [this.noted, this.told] = [at, told];
     api.saveBook({
       audiobookPath: this.book.audiobookPath, positionSeconds: this.position, durationSeconds: this.book.durationSeconds,
       playbackRate: this.rate, completed, player: "web",

@@ -33,6 +33,7 @@ class Player {
     this.turn = 0;
     this.revived = 0;
     this.noted = -Infinity;
+    this.told = -Infinity;
     this.session = null;
     this.letGo = () => {};
     this.controls = new Controls({
@@ -173,7 +174,9 @@ class Player {
     const at = performance.now();
     if (!api.signedIn() || seeking || readyState < 2 || currentTime <= 0 || !(duration > 0)) return;
     if (!now && at - this.noted < NOTED_EVERY_MS) return;
-    this.noted = at;
+    // Nothing new: what another device has noted since must not be put back.
+    if (!completed && Math.abs(currentTime - this.told) < 0.5) return;
+    [this.noted, this.told] = [at, currentTime];
     const known = Number.isFinite(duration) ? { durationSeconds: duration } : {};
     const how = { mediaPath: this.path, mediaType: this.kind, positionSeconds: currentTime, completed, player: "web", ...known };
     api.saveProgress(how, leaving).catch(() => {}); // Nobody watches to hear that it was not noted.

@@ -35,18 +35,22 @@ pub struct Face {
     pub number: u32,
     pub enabled: bool,
     /// Kept ready although nobody watches.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always_on: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub category: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// None for a drawn one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logo_url: Option<String>,
     /// An IANA name.
     pub timezone: String,
     /// Whether guides name what stands between programmes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub show_filler: bool,
     /// What is shorter belongs in guides to the programme before it, unless all is.
-    #[serde(default = "usual_least")]
+    #[serde(default = "usual_least", skip_serializing_if = "is_usual_least")]
     pub least_seconds: u32,
     /// What a slate says; None for a picture alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +61,11 @@ fn usual_least() -> u32 {
     LEAST_SECONDS
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_usual_least(seconds: &u32) -> bool {
+    *seconds == LEAST_SECONDS
+}
+
 /// What is made of what is aired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -64,12 +73,14 @@ pub struct Output {
     /// Lines at most; None leaves pictures as large as they are.
     pub max_height: Option<u32>,
     /// Of encoded pictures; None for the usual rate of their size.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_kbps: Option<u32>,
     /// Whether pictures that need no change are copied.
     pub copy: bool,
     /// The target duration of the channel's playlists, seconds. It never changes: no item's segment may be longer.
     pub target: u64,
     /// Languages of sound, the best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audio_languages: Vec<String>,
     /// One rate for all pictures; None leaves each its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +109,9 @@ impl Default for Output {
 pub struct Ask {
     pub path: String,
     /// Of a folder: with the folders in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// 1 to 100.
     pub weight: u32,
@@ -136,7 +149,7 @@ pub struct Channel {
     pub plan: Option<Plan>,
     pub filler: FillerAsk,
     /// Of a channel from elsewhere. It airs nothing of its own: its definition is empty.
-    pub external: Option<External>,
+    pub external: Option<Box<External>>,
     /// What a guide from elsewhere says of a channel from elsewhere; not part of its record.
     pub listings: Option<Arc<Listings>>,
     pub seed: u64,
@@ -212,8 +225,8 @@ pub mod tests {
             cut: steps(2400.0),
             look: Look::default(),
         };
-        let mut items: Vec<Item> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
-        itemize(&mut items);
+        let items: Vec<Item> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
+        let items = itemize(items);
         Channel {
             id,
             tvg_id: format!("ch-{id}.home"),

@@ -147,7 +147,7 @@ impl Entries {
         }
         let Revision { items, blocks, .. } = &definition.revisions[revision];
         let content = blocks.as_ref().map_or(items.len(), |blocks| blocks.content as usize);
-        let short = |item: &Item| item.duration_ms < self.least_ms;
+        let short = |item: &Arc<Item>| item.duration_ms < self.least_ms;
         let content = &items[..content.min(items.len())];
         let hides = content.iter().any(short) && !content.iter().all(short);
         self.hides = Some((revision, hides));
@@ -233,7 +233,8 @@ mod tests {
     fn what_is_short_belongs_to_what_was_on_before_unless_all_is() {
         let mut channel = crate::domain::channel::tests::channel(1);
         let start = channel.definition.revisions[0].start_ms;
-        for item in &mut channel.definition.revisions[0].items[1..] {
+        for item in &mut Arc::make_mut(&mut channel.definition.revisions[0].items)[1..] {
+            let item = Arc::make_mut(item);
             (item.duration_ms, item.cut) = (60_000, crate::domain::schedule::cut::steps(60.0));
         }
         let spans = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {

@@ -23,6 +23,12 @@ const CONCURRENT: usize = 4;
 /// Answers kept in memory; one is a few KiB.
 const REMEMBERED: usize = 2048;
 
+/// The reason given for a probe that took too long.
+const TIMED_OUT: &str = "PROBE_TIMED_OUT";
+
+/// How often whoever has time tries, and how many deadlines long.
+const PATIENCE: [u32; 3] = [1, 2, 4];
+
 /// Keeper of probe results.
 pub struct Probes {
     tools: Tools,
@@ -97,21 +103,42 @@ impl Probes {
     /// # Errors
     /// Those of [`Self::probe`].
     pub async fn probed(&self, source: &Arc<Source>) -> Result<Probed> {
+        self.probed_within(source, self.deadline).await
+    }
+
+    /// The same for whoever has time: what is not done within the deadline is tried again, longer each time. A busy
+    /// machine is no fault of a file.
+    ///
+    /// # Errors
+    /// Those of [`Self::probe`], but `SERVER_BUSY` where it took too long even so.
+    pub async fn probe_patiently(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
+        for factor in PATIENCE {
+            match self.probed_within(source, self.deadline * factor).await {
+                Err(fault) if is_late(&fault) => {
+                    tracing::debug!(media.path = %source.path, factor, "a probe took too long");
+                }
+                outcome => return Ok(outcome?.media),
+            }
+        }
+        Err(Error::new(Code::ServerBusy, "it could not be looked into in time").with_retry_after(10))
+    }
+
+    async fn probed_within(&self, source: &Arc<Source>, deadline: Duration) -> Result<Probed> {
         let name = self.fingerprint(source).await?;
         let cell = self.cell(&name);
-        let outcome = cell.get_or_init(|| self.remembered_or_run(&name, source)).await.clone();
+        let outcome = cell.get_or_init(|| self.remembered_or_run(&name, source, deadline)).await.clone();
         // Only what the bytes themselves decide is remembered; a missing tool or a busy machine may pass.
         if matches!(outcome, Err(ProbeError::TimedOut | ProbeError::Unavailable(_))) {
             self.known.lock().expect("no panic while held").by_content.remove(&name);
         }
         outcome.map_err(|fault| match fault {
             ProbeError::Unreadable(why) => unplayable("UNREADABLE").with_cause(why),
-            ProbeError::TimedOut => unplayable("PROBE_TIMED_OUT"),
+            ProbeError::TimedOut => unplayable(TIMED_OUT),
             ProbeError::Unavailable(cause) => Error::internal(cause),
         })
     }
 
-    async fn remembered_or_run(&self, name: &str, source: &Arc<Source>) -> Outcome {
+    async fn remembered_or_run(&self, name: &str, source: &Arc<Source>, deadline: Duration) -> Outcome {
         let key = format!("{PROBE_VERSION}/{name}");
         if let Some(store) = self.store.clone() {
             let key = key.clone();
@@ -121,7 +148,7 @@ impl Probes {
                 return Ok(known);
             }
         }
-        let outcome = self.run(name, source).await;
+        let outcome = self.run(name, source, deadline).await;
         if let (Some(store), Ok(probed)) = (self.store.clone(), &outcome) {
             let probed = probed.clone();
             // Nobody waits for the disk here: what is lost is only found again.
@@ -134,13 +161,13 @@ impl Probes {
         outcome
     }
 
-    async fn run(&self, name: &str, source: &Arc<Source>) -> Outcome {
+    async fn run(&self, name: &str, source: &Arc<Source>, deadline: Duration) -> Outcome {
         let work = async {
             let _place = self.places.acquire().await.expect("the semaphore is never closed");
             let media = self.look(name, source).await?;
             Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
         };
-        tokio::time::timeout(self.deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))
+        tokio::time::timeout(deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))
     }
 
     /// The quick way, in this process, unless the file is in quarantine; else ffprobe.
@@ -183,6 +210,11 @@ impl Probes {
         entry.used = now;
         entry.outcome.clone()
     }
+}
+
+/// Whether a probe failed for want of time.
+fn is_late(fault: &Error) -> bool {
+    fault.details.as_ref().is_some_and(|details| details["reasons"] == json!([TIMED_OUT]))
 }
 
 fn unplayable(reason: &str) -> Error {

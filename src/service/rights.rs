@@ -115,7 +115,7 @@ impl Service {
     /// # Errors
     /// `RIGHTS_WITHDRAWN` when the source that had it is gone.
     pub fn clearance(&self, channel: &Channel) -> Result<Option<Clearance>> {
-        match channel.external.as_ref().map(|External { origin, .. }| origin) {
+        match channel.external.as_deref().map(|External { origin, .. }| origin) {
             None => Ok(None),
             Some(Origin::Own { clearance, .. }) => Ok(Some(clearance.clone())),
             Some(Origin::Source { id, .. }) => {

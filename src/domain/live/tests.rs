@@ -3,14 +3,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::schedule::cut::{Cut, Look, duration_ms};
-use crate::domain::schedule::{Item, Mode, Wanted, itemize};
+use crate::domain::schedule::{Item, Items, Mode, Wanted, itemize};
 use crate::domain::time::FrameRate;
 
 const START: i64 = 1_767_225_600_000;
 const MODES: [Mode; 5] = [Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random, Mode::Weighted];
 
 /// Items of every kind of cut.
-fn items(count: usize, salt: u64) -> Vec<Item> {
+fn items(count: usize, salt: u64) -> Items {
     let item = |n: usize| {
         let length = 3.0 + (salt.wrapping_mul(n as u64 + 7) % 600) as f64 / 7.0;
         let grid = match n % 3 {
@@ -29,9 +29,8 @@ fn items(count: usize, salt: u64) -> Vec<Item> {
             look,
         }
     };
-    let mut items: Vec<Item> = (0..count).map(item).collect();
-    itemize(&mut items);
-    items
+    let items: Vec<Item> = (0..count).map(item).collect();
+    itemize(items)
 }
 
 fn channel(mode: Mode, seed: u64, count: usize) -> Definition {
@@ -102,8 +101,7 @@ proptest! {
 
 #[test]
 fn a_list_reads_as_players_expect_it() {
-    let mut all = items(4, 3);
-    all.retain(|item| item.title == "0" || item.title == "1");
+    let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
     let definition = Definition::new(START, Wanted { seed: 1, mode: Mode::Sequential, items: all, blocks: None });
     let now = START + 40_000;
     let text = playlist(&listed(&definition, View::Live, 2, now), View::Live, 2, now, "?st=g");

@@ -81,6 +81,11 @@ impl Cut {
         })
     }
 
+    /// Whether it is not known any more where its segments begin.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Keyframes(Keyframes { bounds: None, .. }))
+    }
+
     /// Where the item's 0 stands in its file, ticks.
     pub fn lead(&self) -> i64 {
         match self {

@@ -1,6 +1,7 @@
 //! One thing a channel airs, as it was when the revision was made.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,14 +41,18 @@ impl Item {
     }
 }
 
+/// What a revision airs: each item is held once, whatever revisions and channels air it.
+pub type Items = Arc<[Arc<Item>]>;
+
 /// Gives items their ids.
-pub fn itemize(items: &mut [Item]) {
+pub fn itemize(mut items: Vec<Item>) -> Items {
     let mut seen: HashMap<String, u64> = HashMap::new();
-    for item in items {
+    for item in &mut items {
         let before = seen.entry(item.path.clone()).or_default();
         let mut hasher = blake3::Hasher::new();
         hasher.update(item.path.as_bytes()).update(&before.to_le_bytes());
         item.id = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
         *before += 1;
     }
+    items.into_iter().map(Arc::new).collect()
 }

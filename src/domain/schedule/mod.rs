@@ -3,9 +3,11 @@
 //! A definition is a list of immutable revisions. Each runs through whole cycles of fixed length, whatever their order, so
 //! that any instant is found by division and nothing is counted up. Times are milliseconds since 1970.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use blocks::{Blocks, Days};
+use blocks::Blocks;
 
 pub mod blocks;
 pub mod cut;
@@ -16,7 +18,7 @@ mod revise;
 mod shown;
 mod walk;
 
-pub use item::{Item, itemize};
+pub use item::{Item, Items, itemize};
 pub use memo::Memo;
 pub use order::MAX_SLOTS;
 pub use revise::Wanted;
@@ -66,27 +68,29 @@ pub struct Revision {
     pub number: u32,
     pub start_ms: i64,
     /// The ordinal of its first programme.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub first_ordinal: u64,
     /// The number of its first segment.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub first_sequence: u64,
     /// Changes before it and at its start.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub first_change: u64,
     pub seed: u64,
     pub mode: Mode,
     /// What was left of the cycle that ran when this began, as indices of items; aired first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub head: Vec<u32>,
     /// The number of the first whole cycle behind the head.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cycle: u64,
-    pub items: Vec<Item>,
+    #[serde(default, skip_serializing_if = "no_items")]
+    pub items: Items,
     /// Of `Mode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<Blocks>,
+    pub blocks: Option<Arc<Blocks>>,
     #[serde(skip)]
     pub memo: Memo,
-    #[serde(skip)]
-    pub days: Days,
 }
 
 /// All revisions, by their start; no two start together, and each has items.
@@ -147,6 +151,15 @@ impl Revision {
     fn mixed(&self) -> bool {
         self.items.windows(2).any(|pair| pair[0].look != pair[1].look)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn no_items(items: &Items) -> bool {
+    items.is_empty()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! In which order a cycle airs its items. Fixed for ever: what is aired when depends on every line here.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::{Item, Mode, Revision};
 
@@ -16,7 +17,7 @@ const APART: usize = 20;
 /// Items that are aired in cycles of one length.
 #[derive(Clone, Copy)]
 pub(super) struct Pool<'a> {
-    pub items: &'a [Item],
+    pub items: &'a [Arc<Item>],
     pub mode: Mode,
     pub seed: u64,
 }
@@ -151,7 +152,7 @@ fn apart(raw: Vec<u32>, before: &[u32]) -> Vec<u32> {
 }
 
 /// Leaves each show the places it has, and fills them with its episodes as listed.
-fn in_order(raw: Vec<u32>, items: &[Item]) -> Vec<u32> {
+fn in_order(raw: Vec<u32>, items: &[Arc<Item>]) -> Vec<u32> {
     let mut episodes: HashMap<&str, Vec<u32>> = HashMap::new();
     for (index, item) in items.iter().enumerate().rev() {
         episodes.entry(item.show()).or_default().push(index as u32);

@@ -1,9 +1,10 @@
 //! A change of what a channel airs: another revision, and nothing else.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use super::blocks::{Blocks, Days};
-use super::{Definition, Item, Memo, Mode, Programme, Revision, Walk};
+use super::blocks::Blocks;
+use super::{Definition, Items, Memo, Mode, Programme, Revision, Walk};
 
 /// What a channel is to air.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,15 +12,22 @@ pub struct Wanted {
     pub seed: u64,
     pub mode: Mode,
     /// Some, each longer than nothing.
-    pub items: Vec<Item>,
+    pub items: Items,
     /// Of `Mode::Blocks`.
-    pub blocks: Option<Blocks>,
+    pub blocks: Option<Arc<Blocks>>,
+}
+
+impl Wanted {
+    /// With nothing known of its days: what is, belongs to one revision.
+    fn fresh(self) -> Self {
+        Self { blocks: self.blocks.map(|blocks| Arc::new((*blocks).clone())), ..self }
+    }
 }
 
 impl Definition {
     /// A channel that begins.
     pub fn new(start_ms: i64, wanted: Wanted) -> Self {
-        let Wanted { seed, mode, items, blocks } = wanted;
+        let Wanted { seed, mode, items, blocks } = wanted.fresh();
         let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
         let head = Vec::new();
         let first = Revision {
@@ -35,7 +43,6 @@ impl Definition {
             items,
             blocks,
             memo: Memo::default(),
-            days: Days::default(),
         };
         Self { revisions: vec![first] }
     }
@@ -44,7 +51,7 @@ impl Definition {
     pub fn airs(&self, wanted: &Wanted) -> bool {
         self.revisions.last().is_some_and(|last| {
             let begin = last.blocks.as_ref().map(|blocks| blocks.begin.clone()).unwrap_or_default();
-            let blocks = wanted.blocks.clone().map(|blocks| Blocks { begin, ..blocks });
+            let blocks = wanted.blocks.as_deref().map(|blocks| Arc::new(Blocks { begin, ..blocks.clone() }));
             (last.seed, last.mode) == (wanted.seed, wanted.mode) && last.items == wanted.items && last.blocks == blocks
         })
     }
@@ -70,7 +77,7 @@ impl Definition {
         let aired = |last: &Programme| self.item(last).segments(at_ms - last.start_ms);
         let first_sequence = last.map_or(0, |last| last.sequence + aired(&last));
         let first_change = last.map_or(0, |last| last.changes + 1);
-        let Wanted { seed, mode, items, blocks } = wanted;
+        let Wanted { seed, mode, items, blocks } = wanted.fresh();
         let mut next = Revision {
             number,
             start_ms: at_ms,
@@ -84,14 +91,13 @@ impl Definition {
             items,
             blocks,
             memo: Memo::default(),
-            days: Days::default(),
         };
         if before.mode == mode && before.seed == seed {
             next.head = head(before, rest, cycle, &next);
         }
         let begin = next.blocks.as_ref().map(|_| before.carried(at_ms, &next));
         if let (Some(blocks), Some(begin)) = (&mut next.blocks, begin) {
-            blocks.begin = begin;
+            Arc::make_mut(blocks).begin = begin;
         }
         revisions.truncate(in_force + 1);
         revisions.push(next);

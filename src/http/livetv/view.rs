@@ -108,7 +108,7 @@ impl<'a> ChannelView<'a> {
             id: channel.id,
             name: face.name,
             number: face.number,
-            source_type: channel.external.as_ref().map_or("virtual", External::source_type),
+            source_type: channel.external.as_deref().map_or("virtual", External::source_type),
             schedule_mode: request::mode_name(channel.mode),
             always_on: face.always_on,
             category: face.category,

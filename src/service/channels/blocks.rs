@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::domain::channel::{Ask, Channel, FillerAsk, Output, Plan};
-use crate::domain::schedule::blocks::{Blocks, Filler, Source};
+use crate::domain::schedule::blocks::{Blocks, Days, Filler, Source};
 use crate::domain::schedule::cut::{Look, steps};
-use crate::domain::schedule::{Item, Mode, itemize};
+use crate::domain::schedule::{Item, Items, Mode, itemize};
 use crate::error::{Error, Result};
 use crate::service::Service;
 
@@ -55,7 +55,7 @@ impl Service {
         zone: &str,
         output: &Output,
         skip_invalid: bool,
-    ) -> Result<(Vec<Item>, Blocks)> {
+    ) -> Result<(Items, Blocks)> {
         let mut items: Vec<Item> = Vec::new();
         let mut sources = Vec::new();
         for (name, asks) in &plan.sources {
@@ -82,10 +82,21 @@ impl Service {
             cut: steps(SLATE_MS as f64 / 1000.0),
             look: Look::default(),
         });
-        itemize(&mut items);
         let begin = vec![0; plan.grid.streams().len()];
         let grid = plan.grid.clone();
-        Ok((items, Blocks { zone: zone.to_owned(), grid, sources, filler: found, content, slate, begin }))
+        Ok((
+            itemize(items),
+            Blocks {
+                zone: zone.to_owned(),
+                grid,
+                sources,
+                filler: found,
+                content,
+                slate,
+                begin,
+                days: Days::default(),
+            },
+        ))
     }
 
     async fn add_items(

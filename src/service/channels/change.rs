@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external};
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, LEAST_SECONDS, Output, Plan};
-use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut};
+use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut, itemize};
 use crate::domain::time::FrameRate;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -88,6 +88,7 @@ impl Service {
         let face = Face { number, ..drafted.face.clone() };
         self.note_clearance(id, None, &drafted, &change).await?;
         let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
+        self.catch_up(&channel).await;
         (given.id, given.instance) = (id, Some(instance));
         Ok(self.with_listings(channel))
     }
@@ -105,6 +106,17 @@ impl Service {
         let channel = self.channels.keep(after, Some(&before)).await?;
         self.rights.tell();
         Ok(self.with_listings(channel))
+    }
+
+    /// Works out what a channel by the clock aired since it began, which may be years, so that nobody who asks has to wait
+    /// for that, now or after a restart.
+    async fn catch_up(&self, channel: &Arc<Channel>) {
+        if channel.mode == Mode::Blocks {
+            let (channel, now_ms) = (channel.clone(), self.clock.now().as_millisecond());
+            // Whoever asks first works it out should this fail.
+            let _ = tokio::task::spawn_blocking(move || channel.definition.programme(now_ms)).await;
+            self.channels.keep_marks().await;
+        }
     }
 
     /// What a channel would be: a new one (id 0) or a changed one. Nothing is kept.
@@ -174,12 +186,12 @@ impl Service {
                 (Some(plan), _) => {
                     let (items, blocks) =
                         self.block_items(plan, &filler, &face.timezone, &output, change.skip_invalid).await?;
-                    (items, Some(blocks))
+                    (items, Some(Arc::new(blocks)))
                 }
                 (None, Some(same)) => {
                     (same.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(), None)
                 }
-                (None, None) => (self.channel_items(&asks, &output, change.skip_invalid).await?, None),
+                (None, None) => (itemize(self.channel_items(&asks, &output, change.skip_invalid).await?), None),
             };
             if before.is_none() {
                 // As short as the first items allow: players begin three of them behind the end.

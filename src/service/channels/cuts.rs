@@ -13,33 +13,29 @@ use crate::store::{Store, Tree};
 pub(super) struct Cuts(Mutex<HashMap<String, Weak<[i64]>>>);
 
 impl Cuts {
-    /// Gives items read from disk their bounds; what is lost is named in the log, and the item counts as evenly cut.
-    pub(super) fn find(&self, store: &Store, items: &mut [Item]) -> Result<()> {
-        for item in items {
-            let Cut::Keyframes(keyframes) = &mut item.cut else { continue };
-            keyframes.bounds = match self.known(&keyframes.name) {
-                Some(bounds) => Some(bounds),
-                None => read(store, keyframes)?.map(|bounds| self.put(&keyframes.name, bounds)),
-            };
-            if keyframes.bounds.is_none() {
-                tracing::warn!(media.path = item.path, "where its segments begin is lost: a slate is aired for it");
-            }
+    /// Gives an item read from disk its bounds; what is lost is named in the log, and it counts as evenly cut.
+    pub(super) fn find(&self, store: &Store, item: &mut Item) -> Result<()> {
+        let Cut::Keyframes(keyframes) = &mut item.cut else { return Ok(()) };
+        keyframes.bounds = match self.known(&keyframes.name) {
+            Some(bounds) => Some(bounds),
+            None => read(store, keyframes)?.map(|bounds| self.put(&keyframes.name, bounds)),
+        };
+        if keyframes.bounds.is_none() {
+            tracing::warn!(media.path = item.path, "where its segments begin is lost: a slate is aired for it");
         }
         Ok(())
     }
 
-    /// Writes down the bounds of new items, and shares those that are known.
-    pub(super) async fn keep(&self, store: &Store, items: &mut [Item]) -> Result<()> {
-        for item in items {
-            let Cut::Keyframes(Keyframes { name, bounds: Some(bounds), .. }) = &mut item.cut else { continue };
-            if let Some(known) = self.known(name) {
-                *bounds = known;
-                continue;
-            }
-            let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            store.put(Tree::Cuts, name, &steps).await?;
-            *bounds = self.put(name, bounds.clone());
+    /// Writes down the bounds of a new item, or shares those that are known.
+    pub(super) async fn keep(&self, store: &Store, item: &mut Item) -> Result<()> {
+        let Cut::Keyframes(Keyframes { name, bounds: Some(bounds), .. }) = &mut item.cut else { return Ok(()) };
+        if let Some(known) = self.known(name) {
+            *bounds = known;
+            return Ok(());
         }
+        let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        store.put(Tree::Cuts, name, &steps).await?;
+        *bounds = self.put(name, bounds.clone());
         Ok(())
     }
 

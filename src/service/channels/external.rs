@@ -53,7 +53,7 @@ impl ExternalChange {
 
 impl SourceType {
     fn of(channel: &Channel) -> Self {
-        match channel.external.as_ref().map(External::source_type) {
+        match channel.external.as_deref().map(External::source_type) {
             None => Self::Virtual,
             Some("external") => Self::External,
             Some(_) => Self::Import,
@@ -91,7 +91,7 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
     if let Some((field, _)) = foreign.iter().find(|(_, told)| *told) {
         return Err(Error::field(field, "is of channels made out of the library"));
     }
-    let is = before.and_then(|before| before.external.as_ref());
+    let is = before.and_then(|before| before.external.as_deref());
     let asked = match (is, &change.external) {
         (Some(is), None) => return Ok(Some(is.clone())),
         (Some(is), Some(asked)) if !asked.says_something() && !asked.nulls() => {
@@ -146,7 +146,7 @@ pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) ->
         output: Output::default(),
         plan: None,
         filler: FillerAsk::default(),
-        external: Some(external),
+        external: Some(Box::new(external)),
         listings: before.and_then(|before| before.listings.clone()),
         seed: 0,
         mode: Mode::Sequential,
@@ -164,9 +164,9 @@ impl Service {
         after: &Channel,
         change: &Change,
     ) -> Result<()> {
-        let own = |channel: &Channel| channel.external.as_ref().and_then(External::own).cloned();
+        let own = |channel: &Channel| channel.external.as_deref().and_then(External::own).cloned();
         let (was, Some(is)) = (before.and_then(own), own(after)) else { return Ok(()) };
-        let feeds = before.and_then(|before| before.external.as_ref()).zip(after.external.as_ref());
+        let feeds = before.and_then(|before| before.external.as_deref()).zip(after.external.as_deref());
         let moved = feeds.is_some_and(|(before, after)| moved(&before.feed, &after.feed));
         let Some((act, parts)) = Clearance::act(was.as_ref(), &is, moved) else { return Ok(()) };
         let by = change.external.as_ref().map_or("", |external| external.by.as_str());
@@ -179,7 +179,7 @@ impl Service {
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
     pub async fn remove_channel(&self, id: u32, by: &str) -> Result<()> {
         let channel = self.channels.get(id)?;
-        if let Some(clearance) = channel.external.as_ref().and_then(External::own) {
+        if let Some(clearance) = channel.external.as_deref().and_then(External::own) {
             self.audit.add(Subject::Channel(id), &channel.face.name, Act::Removed, &[], by, clearance).await?;
         }
         self.channels.remove(id).await?;

@@ -34,7 +34,7 @@ impl Channels {
     /// The channels of one source.
     pub fn of_source(&self, source: u32) -> Vec<Arc<Channel>> {
         let mut all = self.all();
-        all.retain(|channel| channel.external.as_ref().and_then(External::source_id) == Some(source));
+        all.retain(|channel| channel.external.as_deref().and_then(External::source_id) == Some(source));
         all
     }
 
@@ -47,13 +47,13 @@ impl Channels {
         skips: &mut Skips,
     ) -> (Vec<Planned>, Vec<Arc<Channel>>) {
         let known = self.of_source(source);
-        let imported = |channel: &Arc<Channel>| match channel.external.as_ref().map(|external| &external.origin) {
+        let imported = |channel: &Arc<Channel>| match channel.external.as_deref().map(|external| &external.origin) {
             Some(Origin::Source { entry, .. }) => entry.clone(),
             _ => Imported::default(),
         };
         let said: Vec<Imported> = known.iter().map(imported).collect();
         let before = known.iter().zip(&said).filter_map(|(channel, said)| {
-            let url = &channel.external.as_ref()?.feed.url;
+            let url = &channel.external.as_deref()?.feed.url;
             Some(Mark { tvg_id: &said.tvg_id, name: &said.name, url })
         });
         let before: Vec<Mark<'_>> = before.collect();
@@ -132,7 +132,7 @@ impl Channels {
         }
         for channel in gone {
             let mut channel = (*channel).clone();
-            if let Some(External { origin: Origin::Source { entry, .. }, .. }) = &mut channel.external
+            if let Some(External { origin: Origin::Source { entry, .. }, .. }) = channel.external.as_deref_mut()
                 && channel.face.enabled
             {
                 (entry.gone, channel.face.enabled) = (true, false);
@@ -199,7 +199,7 @@ fn external_of(entry: &Entry, source: u32) -> External {
 /// A channel that is in the list again: what nobody changed by hand follows the list.
 fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Planned {
     let mut external = external_of(entry, source);
-    external.guide = channel.external.as_ref().and_then(|external| external.guide.clone());
+    external.guide = channel.external.as_deref().and_then(|external| external.guide.clone());
     let mut face = channel.face.clone();
     if face.name == said.name {
         face.name.clone_from(&entry.name);
@@ -212,7 +212,7 @@ fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Plan
     }
     face.enabled |= said.gone;
     let face = if face.check().is_ok() { face } else { channel.face.clone() };
-    let changed = channel.face != face || channel.external.as_ref() != Some(&external);
+    let changed = channel.face != face || channel.external.as_deref() != Some(&external);
     let channel = if changed { external::draft(Some(channel), face, external) } else { channel.clone() };
     Planned { channel, changed, groups: entry.groups.clone() }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::{Ask, Output};
 use crate::domain::library::{kind_by_name, natural};
-use crate::domain::schedule::{Item, itemize};
+use crate::domain::schedule::Item;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -26,11 +26,12 @@ const SHORTEST_MS: i64 = 500;
 const NAMED: usize = 100;
 
 impl Service {
-    /// Everything that was asked for, in its order, each with its length.
+    /// Everything that was asked for, in its order, each with its length, and none with its id.
     ///
     /// # Errors
     /// Those of opening a path that was asked for; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or,
-    /// with `skip_invalid`, when all have none; `VALIDATION_ERROR` for none or too many.
+    /// with `skip_invalid`, when all have none; `SERVER_BUSY`, the same way, when some could not be looked into in time;
+    /// `VALIDATION_ERROR` for none or too many.
     pub(super) async fn channel_items(&self, asks: &[Ask], output: &Output, skip_invalid: bool) -> Result<Vec<Item>> {
         let mut found: Vec<(String, &Ask)> = Vec::new();
         for ask in asks {
@@ -56,17 +57,26 @@ impl Service {
         if !faulty.is_empty() && (!skip_invalid || items.is_empty()) {
             let message = format!("{} of {} items cannot be aired", faulty.len(), faulty.len() + items.len());
             faulty.truncate(NAMED);
-            return Err(Error::new(Code::UnplayableMedia, message).with_details(json!({"items": faulty})));
+            // Nothing is known of what took too long: it may well be aired, later.
+            let late = faulty.iter().any(|fault| fault["code"] == Code::ServerBusy.as_str());
+            let refusal = match late {
+                true => Error::new(Code::ServerBusy, format!("{message} yet")).with_retry_after(10),
+                false => Error::new(Code::UnplayableMedia, message),
+            };
+            return Err(refusal.with_details(json!({"items": faulty})));
         }
-        itemize(&mut items);
         Ok(items)
     }
 
     async fn measured(&self, path: String, ask: &Ask, output: &Output) -> Result<Item, Value> {
         let faulty = |code: &str, reason: &str| json!({"path": path.as_str(), "code": code, "reason": reason});
-        let measured = air::measure(self, &path, output).await;
+        let measuring = async {
+            let source = self.library.open(&path).await?;
+            self.media.probe_patiently(&source).await?;
+            air::measure(self, &path, output).await
+        };
         let Measured { duration_ms, cut, look } =
-            measured.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
+            measuring.await.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
         if duration_ms < SHORTEST_MS {
             return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
         }

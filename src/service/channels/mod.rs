@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
 use crate::domain::external::External;
-use crate::domain::schedule::{Definition, Mode, Programme, Revision};
+use crate::domain::schedule::{Definition, Items, Mode, Programme, Revision};
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
@@ -20,13 +20,15 @@ mod cuts;
 mod external;
 mod import;
 mod items;
+mod marks;
 mod present;
+mod shelf;
 
 pub use change::{Apply, Change, OutputChange};
-use cuts::Cuts;
 pub use external::{ExternalChange, SourceType};
 pub use import::Planned;
 use present::Present;
+use shelf::Shelf;
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;
@@ -38,7 +40,7 @@ pub struct Channels {
     by_id: RwLock<BTreeMap<u32, Arc<Channel>>>,
     /// When one was changed last, unix ms; when they were read, before the first change.
     changed_ms: AtomicI64,
-    cuts: Cuts,
+    shelf: Shelf,
     present: Present,
     /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
@@ -61,19 +63,28 @@ struct Kept {
 struct KeptChannel {
     face: Face,
     asks: Vec<Ask>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     output: Output,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<Plan>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     filler: FillerAsk,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    external: Option<External>,
+    external: Option<Box<External>>,
     seed: u64,
     mode: Mode,
     version: u32,
     /// Numbers of its revisions, by their start.
     revisions: Vec<u32>,
+}
+
+/// A revision's record: its items are kept apart, by the name of their list. In those of older versions they stand here.
+#[derive(Serialize, Deserialize)]
+struct KeptRevision {
+    #[serde(flatten)]
+    revision: Revision,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    list: Option<String>,
 }
 
 impl Channels {
@@ -84,7 +95,7 @@ impl Channels {
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut given = Given { id: 0, instance: None };
         let mut by_id = BTreeMap::new();
-        let cuts = Cuts::default();
+        let shelf = Shelf::default();
         for (key, kept) in store.scan::<Kept>(Tree::Channels)? {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
@@ -94,15 +105,24 @@ impl Channels {
             else {
                 continue;
             };
+            let mut asks = asks;
+            asks.shrink_to_fit();
             let read = |number: &u32| {
                 let key = revision_key(id, *number);
-                let revision = store.get::<Revision>(Tree::Revisions, &key)?;
-                let mut revision =
-                    revision.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
-                cuts.find(&store, &mut revision.items)?;
+                let kept = store.get::<KeptRevision>(Tree::Revisions, &key)?;
+                let KeptRevision { mut revision, list } =
+                    kept.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
+                match list {
+                    Some(list) => revision.items = shelf.find(&store, &list)?,
+                    None => shelf.complete(&store, &mut revision.items)?,
+                }
+                marks::resume(&store, &key, &revision);
                 Ok(revision)
             };
-            let definition = Definition { revisions: revisions.iter().map(read).collect::<Result<_>>()? };
+            let mut definition = Definition { revisions: Vec::with_capacity(revisions.len()) };
+            for number in &revisions {
+                definition.revisions.push(read(number)?);
+            }
             let channel = Channel {
                 id,
                 tvg_id: kept.tvg_id,
@@ -122,7 +142,7 @@ impl Channels {
         }
         let changed_ms = clock.now().as_millisecond().into();
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
-        Ok(Self { store, clock, by_id, changed_ms, cuts, present: Present::default(), editing })
+        Ok(Self { store, clock, by_id, changed_ms, shelf, present: Present::default(), editing })
     }
 
     /// All channels, by number.
@@ -189,9 +209,13 @@ impl Channels {
         let known: Vec<u32> = before.map_or_else(Vec::new, |before| numbers(&before.definition));
         for revision in &mut channel.definition.revisions {
             if !known.contains(&revision.number) {
-                self.cuts.keep(&self.store, &mut revision.items).await?;
-                let revision = &*revision;
-                self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), revision).await?;
+                let (list, items) = self.shelf.keep(&self.store, &revision.items).await?;
+                let kept = KeptRevision {
+                    revision: Revision { items: Items::default(), ..revision.clone() },
+                    list: Some(list),
+                };
+                self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), &kept).await?;
+                revision.items = items;
             }
         }
         let Channel { face, asks, output, plan, filler, external, seed, mode, version, .. } = channel.clone();
@@ -207,19 +231,25 @@ impl Channels {
         Ok(channel)
     }
 
-    /// Removes revisions nobody names, and bounds that were theirs alone; what stays behind does no harm.
+    /// Removes revisions nobody names, and items that were theirs alone; what stays behind does no harm.
     async fn forget(&self, id: u32, numbers: &[u32]) {
         for number in numbers {
-            if let Err(fault) = self.store.delete(Tree::Revisions, &revision_key(id, *number)).await {
-                tracing::warn!(channel.id = id, %fault, "an old revision could not be removed");
+            for tree in [Tree::Marks, Tree::Revisions] {
+                if let Err(fault) = self.store.delete(tree, &revision_key(id, *number)).await {
+                    tracing::warn!(channel.id = id, %fault, "an old revision could not be removed");
+                }
             }
         }
         if !numbers.is_empty()
-            && let Err(fault) = self.cuts.sweep(&self.store).await
+            && let Err(fault) = self.shelf.sweep(&self.store).await
         {
-            tracing::warn!(%fault, "bounds that no channel has could not be removed");
+            tracing::warn!(%fault, "items that no channel has could not be removed");
         }
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn numbers(definition: &Definition) -> Vec<u32> {

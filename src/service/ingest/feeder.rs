@@ -99,7 +99,7 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
 fn feed(service: &Service, id: u32) -> Option<Feed> {
     let channel = service.channels.get(id).ok()?;
     service.may_show(&channel).ok()?;
-    channel.external.as_ref().map(|External { feed, .. }| feed.clone())
+    channel.external.as_deref().map(|External { feed, .. }| feed.clone())
 }
 
 /// One connection, from its first byte to its end. Ok only when nobody listens any more.

@@ -135,7 +135,7 @@ impl Service {
 
 /// By hand, or by the id its list has for it.
 fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Listings>> {
-    let external: &External = channel.external.as_ref()?;
+    let external: &External = channel.external.as_deref()?;
     let imported = external.imported();
     let (source, id) = match &external.guide {
         Some(guide) => (guide.source, guide.id.as_str()),

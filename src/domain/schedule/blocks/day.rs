@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 
 use super::{Block, Blocks, wall};
 use crate::domain::schedule::order::{Pool, mix};
@@ -27,7 +28,7 @@ pub struct Day {
 }
 
 /// How far everything is between two days.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub ordinal: u64,
     pub sequence: u64,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 use super::day::{Planner, State};
 use super::{Blocks, Day};
 use crate::domain::schedule::{Mode, Revision};
@@ -11,18 +13,37 @@ use crate::domain::schedule::{Mode, Revision};
 /// How far apart the days are of which it stays known how far everything was.
 const STRIDE: i64 = 8;
 
+/// So many of those around the day that was asked for stay known; farther away, one of so many.
+const NEAR: i64 = 8;
+const FAR: i64 = 16;
+
+/// Marks that are kept for the next start: guides look back a week or two.
+const MARKS: usize = 6;
+
 /// After so many days everything begins anew, so that no instant is too far away to be worked out: eleven years.
 const ERA_DAYS: i64 = 4096;
 
-/// What is known of one revision. It follows from the revision alone, so copies need none and all are alike.
+/// What is known of the days of one revision. It follows from the revision alone: another one begins with nothing, and
+/// all that know something of one say the same.
 #[derive(Default)]
 pub struct Days(Mutex<Known>);
+
+/// How far everything was before a day: with it nobody has to work out again all that was aired since the beginning. It
+/// follows from its revision, and is worth nothing with another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Counted from 1970.
+    day: i64,
+    state: State,
+}
 
 #[derive(Default)]
 struct Known {
     day: Option<Arc<Day>>,
     /// How far everything was before a day.
     before: BTreeMap<i64, State>,
+    /// The newest of those that were handed out as marks, or came so.
+    marked: Option<i64>,
 }
 
 impl Revision {
@@ -75,7 +96,7 @@ impl Revision {
     }
 
     fn worked_out(&self, blocks: &Blocks, mut planner: Planner<'_>, number: i64) -> Arc<Day> {
-        let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = blocks.days.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(day) = known.day.as_ref().filter(|day| day.number == number) {
             return day.clone();
         }
@@ -98,17 +119,47 @@ impl Revision {
             },
         };
         loop {
+            if at > begin && (at - begin) % STRIDE == 0 {
+                known.before.insert(at, state.clone());
+            }
             let day = planner.day(at, &state);
             if at >= number {
                 let day = Arc::new(day);
+                known
+                    .before
+                    .retain(|day, _| (day - begin) % (FAR * STRIDE) == 0 || (day - number).abs() <= NEAR * STRIDE);
                 known.day = Some(day.clone());
                 return day;
             }
             (at, state) = (at + 1, day.after);
-            if (at - begin) % STRIDE == 0 {
-                known.before.insert(at, state.clone());
-            }
         }
+    }
+}
+
+impl Blocks {
+    /// The newest marks, unless they were told before.
+    pub fn fresh_marks(&self) -> Option<Vec<Mark>> {
+        let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = *known.before.last_key_value()?.0;
+        if known.marked.is_some_and(|marked| marked >= newest) {
+            return None;
+        }
+        known.marked = Some(newest);
+        let marks = known.before.iter().rev().take(MARKS);
+        Some(marks.map(|(day, state)| Mark { day: *day, state: state.clone() }).collect())
+    }
+
+    /// Goes on from marks of the same revision.
+    pub fn resume(&self, marks: Vec<Mark>) {
+        let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.marked = known.marked.max(marks.iter().map(|mark| mark.day).max());
+        known.before.extend(marks.into_iter().map(|mark| (mark.day, mark.state)));
+    }
+
+    /// Days of which it is known how far everything was before them.
+    #[cfg(test)]
+    pub(in crate::domain::schedule) fn known_days(&self) -> usize {
+        self.days.0.lock().unwrap_or_else(PoisonError::into_inner).before.len()
     }
 }
 
@@ -117,6 +168,8 @@ impl Clone for Days {
         Self::default()
     }
 }
+
+impl Eq for Days {}
 
 impl PartialEq for Days {
     fn eq(&self, _: &Self) -> bool {

@@ -1,6 +1,7 @@
 //! A day by the clock: blocks that begin at a time of day, in layers that hold on some days only, filled to the boundary.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ mod known;
 mod wall;
 
 pub use day::Day;
-pub(super) use known::Days;
+pub use known::{Days, Mark};
 
 /// Minutes of a day.
 pub const DAY_MINUTES: u16 = 24 * 60;
@@ -31,6 +32,9 @@ pub struct Blocks {
     pub slate: u32,
     /// How far each stream was when the revision began, as [`Grid::streams`] lists them.
     pub begin: Vec<u64>,
+    /// Of the revision this stands in, and of its copies.
+    #[serde(skip)]
+    pub days: Days,
 }
 
 /// Layers of blocks, the uppermost first.
@@ -98,7 +102,7 @@ pub struct Filler {
 
 impl Blocks {
     /// Programmes of the longest cycle any of its streams has.
-    pub fn slots(&self, items: &[Item]) -> u64 {
+    pub fn slots(&self, items: &[Arc<Item>]) -> u64 {
         let of = |(source, mode): (u32, Mode)| {
             let range = &self.sources[source as usize].items;
             Pool { items: &items[range.start as usize..range.end as usize], mode, seed: 0 }.slots()

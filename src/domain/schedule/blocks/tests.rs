@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -33,11 +35,25 @@ fn wanted(zone: &str, seed: u64, grid: Grid, (a, b): (u32, u32), fillers: bool) 
     }
     let slate = items.len() as u32;
     items.push(item(String::new(), 48 * HOUR));
-    itemize(&mut items);
+    let items = itemize(items);
     let begin = vec![0; grid.streams().len()];
     let sources = vec![Source { name: "a".into(), items: 0..a }, Source { name: "b".into(), items: a..content }];
-    let blocks = Blocks { zone: zone.to_owned(), grid, sources, filler, content, slate, begin };
-    Wanted { seed, mode: Mode::Blocks, items, blocks: Some(blocks) }
+    let blocks = Blocks { zone: zone.to_owned(), grid, sources, filler, content, slate, begin, days: Days::default() };
+    Wanted { seed, mode: Mode::Blocks, items, blocks: Some(Arc::new(blocks)) }
+}
+
+fn blocks(definition: &Definition) -> &Blocks {
+    definition.revisions[0].blocks.as_ref().unwrap()
+}
+
+/// The same, with nothing worked out yet.
+fn cold(definition: &Definition) -> Definition {
+    let mut definition = definition.clone();
+    for revision in &mut definition.revisions {
+        let blocks = (**revision.blocks.as_ref().unwrap()).clone();
+        revision.blocks = Some(Arc::new(blocks));
+    }
+    definition
 }
 
 fn slot(source: u32, order: Mode, count: Option<u32>) -> Slot {
@@ -326,11 +342,30 @@ proptest! {
             let segments = definition.item(&pair[0]).segments(pair[0].end_ms - pair[0].start_ms);
             prop_assert_eq!(pair[1].sequence, pair[0].sequence + segments);
         }
-        let cold = definition.clone();
+        let cold = cold(&definition);
         for jump in jumps {
             let on = cold.programme(start + jump).unwrap();
             let expected = walked[walked.partition_point(|programme| programme.end_ms <= start + jump)];
             prop_assert_eq!(on, expected);
+        }
+    }
+
+    /// Who goes on from marks says what somebody says who works everything out from the beginning.
+    #[test]
+    fn marks_change_no_answer(grid in a_grid(), seed: u64, fillers: bool, known in 0i64..300, asked in prop::collection::vec(0i64..320 * 24 * HOUR, 6)) {
+        let zone = "Europe/Berlin";
+        let start = at("2026-02-20T11:17", zone);
+        let first = Definition::new(start, wanted(zone, seed, grid, (6, 5), fillers));
+        first.programme(start + known * 24 * HOUR).unwrap();
+        let marks = blocks(&first).fresh_marks();
+        prop_assert!(marks.is_some() || known < 9);
+        prop_assert_eq!(blocks(&first).fresh_marks(), None, "they were told");
+        // As they are read again.
+        let marks = serde_json::from_str(&serde_json::to_string(&marks.unwrap_or_default()).unwrap()).unwrap();
+        let (resumed, cold) = (cold(&first), cold(&first));
+        blocks(&resumed).resume(marks);
+        for jump in asked {
+            prop_assert_eq!(resumed.programme(start + jump), cold.programme(start + jump));
         }
     }
 
@@ -361,13 +396,29 @@ proptest! {
 }
 
 #[test]
+fn an_old_channel_goes_on_from_its_marks_without_its_past() {
+    let zone = "Europe/Berlin";
+    let start = at("2016-01-01T05:00", zone);
+    let first = Definition::new(start, wanted(zone, 9, week(), (40, 9), true));
+    let now = start + 9 * 365 * 24 * HOUR + 12_345_678;
+    let on = first.programme(now);
+    let resumed = cold(&first);
+    blocks(&resumed).resume(blocks(&first).fresh_marks().unwrap());
+    assert_eq!(resumed.programme(now), on);
+    // A week back too.
+    assert_eq!(resumed.programme(now - 7 * 24 * HOUR), first.programme(now - 7 * 24 * HOUR));
+    assert!(blocks(&resumed).known_days() <= 6, "nothing older than the marks was gone through");
+    assert!(blocks(&first).known_days() <= 9 * 365 / 128 + 20, "what is known stays small");
+}
+
+#[test]
 fn instants_years_away_are_found_from_anywhere() {
     let zone = "America/New_York";
     let start = at("2020-01-01T05:00", zone);
     let definition = Definition::new(start, wanted(zone, 9, week(), (40, 9), true));
     let years = |n: i64| start + n * 365 * 24 * HOUR + 12_345_678;
     let there = [10, 3, 12, 0, 25].map(|n| definition.programme(years(n)).unwrap());
-    let back = [25, 0, 12, 3, 10].map(|n| definition.clone().programme(years(n)).unwrap());
+    let back = [25, 0, 12, 3, 10].map(|n| cold(&definition).programme(years(n)).unwrap());
     assert!(there.iter().eq(back.iter().rev()));
     assert!(
         there[3].ordinal < there[1].ordinal

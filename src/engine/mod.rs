@@ -26,6 +26,7 @@ pub mod outbound;
 pub mod packager;
 pub mod probe;
 pub mod samples;
+mod script;
 pub mod segments;
 pub mod source;
 pub mod still;

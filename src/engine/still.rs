@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 
 use super::RunError;
 use super::ffmpeg::spawn::{Inherited, Limits, spawn};
-use super::ffmpeg::text;
+use super::script;
 use crate::domain::mpegts::air::Still;
 
 /// Pictures of one still: a second and a half at 25 a second; then it begins anew.
@@ -30,7 +30,7 @@ pub async fn make(
     (width, height): (u32, u32),
     line: Option<&str>,
 ) -> Result<Still, RunError> {
-    let script = line.map(text::standing).transpose();
+    let script = line.map(script::standing).transpose();
     let script = script.map_err(|cause| RunError::Internal(format!("the text of a slate: {cause}")))?.map(Arc::new);
     let path = script.as_ref().map(|script| format!("/proc/self/fd/{}", script.as_raw_fd()));
     let args = arguments(encoder, width, height, path.as_deref());

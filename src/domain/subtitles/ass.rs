@@ -4,7 +4,7 @@ use super::payload::{self, Writer};
 use super::{Cue, MAX_CUES, cue, timing};
 
 /// Columns of the two dialects when a file does not name its own.
-const USUAL_COLUMNS: [&str; 10] =
+pub(super) const USUAL_COLUMNS: [&str; 10] =
     ["layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text"];
 
 pub fn parse(text: &str) -> Vec<Cue> {
@@ -17,7 +17,7 @@ pub fn parse(text: &str) -> Vec<Cue> {
             in_events = line.trim_end().eq_ignore_ascii_case("[events]");
         } else if in_events && let Some((kind, fields)) = line.split_once(':') {
             if kind.eq_ignore_ascii_case("format") {
-                columns = fields.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+                columns = self::columns(fields);
             } else if kind.eq_ignore_ascii_case("dialogue") {
                 cues.extend(dialogue(fields, &columns));
             }
@@ -27,6 +27,11 @@ pub fn parse(text: &str) -> Vec<Cue> {
         }
     }
     cues
+}
+
+/// The names in a `Format:` line.
+pub(super) fn columns(fields: &str) -> Vec<String> {
+    fields.split(',').map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
 /// One `Dialogue:` line. The text is the last column and may hold commas.

@@ -7,6 +7,7 @@
 mod ass;
 pub mod charset;
 mod payload;
+mod script;
 mod srt;
 mod timing;
 mod vtt;
@@ -14,6 +15,7 @@ mod webvtt;
 
 pub use charset::{decode, is_text};
 pub use payload::plain;
+pub use script::Script;
 pub use webvtt::{srt, webvtt, webvtt_segment};
 
 /// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.

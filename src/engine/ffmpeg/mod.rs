@@ -6,7 +6,6 @@ pub mod args;
 pub mod intake;
 pub mod run;
 pub mod spawn;
-pub(super) mod text;
 mod unpack;
 
 pub use run::Ffmpeg;

@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::args::{Abilities, Ask, arguments};
 use super::spawn::{Exit, Inherited, Limits, spawn};
-use super::text::Texts;
 use super::unpack;
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::script::Scripts;
 use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
 
 /// Longest wait for a segment that is wanted, seconds.
@@ -30,7 +30,7 @@ const BUDGET_BYTES: usize = 256 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever the arguments change what comes out.
-const ARGUMENTS_VERSION: u32 = 3;
+const ARGUMENTS_VERSION: u32 = 4;
 
 /// The ffmpeg of this machine.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Ffmpeg {
     program: PathBuf,
     version: String,
     abilities: Abilities,
-    texts: Arc<Texts>,
+    scripts: Arc<Scripts>,
 }
 
 impl Ffmpeg {
@@ -67,7 +67,7 @@ impl Ffmpeg {
         let has = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
         let abilities = Abilities { tone_map: has("zscale") && has("tonemap"), text: has("ass") };
         let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
-        Ok(Self { version, program: program.to_owned(), abilities, texts: Arc::default() })
+        Ok(Self { version, program: program.to_owned(), abilities, scripts: Arc::default() })
     }
 
     fn arguments(&self, job: &Job, burn: Option<&str>, sound: Option<&str>) -> Result<Vec<String>, RunError> {
@@ -188,7 +188,7 @@ impl Work {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
                 Ok(Some(self.job.sidecar.clone().ok_or_else(missing)? as Inherited))
             }
-            Some(text) => Ok(Some(self.ffmpeg.texts.of(&self.ffmpeg.program, &self.job, text).await?)),
+            Some(text) => Ok(Some(self.ffmpeg.scripts.of(&self.ffmpeg.program, &self.job, text).await?)),
         }
     }
 

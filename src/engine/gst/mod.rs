@@ -1,15 +1,23 @@
 #![doc = include_str!("README.md")]
 
+use std::any::Any;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+
+use tokio::sync::{mpsc, watch};
 
 use crate::domain::media::{Container, Media};
-use crate::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
-use crate::engine::{Job, Run, RunError, Transcoder};
+use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
+use crate::domain::subtitles::Script;
+use crate::engine::script::{self, Scripts};
+use crate::engine::{Job, Run, RunError, Segment, Transcoder, ffmpeg};
 
 mod aac;
 pub mod board;
 mod decode;
+mod drawn;
 pub mod gallery;
 pub mod graph;
 mod guard;
@@ -32,12 +40,15 @@ use run::{Orders, Work};
 use segment::Shape;
 
 /// Raised whenever the pipelines change what comes out.
-const PIPELINES_VERSION: u32 = 2;
+const PIPELINES_VERSION: u32 = 3;
 
 /// The GStreamer of this machine.
 #[derive(Clone, Debug)]
 pub struct Native {
     version: String,
+    scripts: Arc<Scripts>,
+    /// Takes subtitles out of files.
+    ffmpeg: Option<PathBuf>,
     #[cfg(test)]
     injected: guard::Injected,
 }
@@ -62,6 +73,8 @@ impl Native {
         let (major, minor, micro, _) = gstreamer::version();
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
+            scripts: Arc::default(),
+            ffmpeg: ffmpeg::program(),
             #[cfg(test)]
             injected: guard::Injected::default(),
         })
@@ -88,16 +101,50 @@ impl Transcoder for Native {
         if let Some(why) = refusal(&job.media, &job.rendition) {
             return Err(RunError::Internal(format!("not made by GStreamer: {why}")));
         }
-        let shape = match &job.rendition.video {
-            Some(VideoPlan::Encode(plan)) => Some(shape(&job.media, plan)?),
-            _ => None,
+        let (shape, burn) = match &job.rendition.video {
+            Some(VideoPlan::Encode(plan)) => (Some(shape(&job.media, plan)?), plan.burn.clone()),
+            _ => (None, None),
         };
         let (run, segments, mut gate) = Run::channel(through);
         let orders = Arc::new(Orders::default());
         orders.through.store(through, Ordering::SeqCst);
-        let told = orders.clone();
         let mark = Mutex::new(job.mark.take());
-        let name = format!("run-{}", job.first);
+        let work = Draft { job, shape, segments, orders: orders.clone(), mark };
+        let native = self.clone();
+        if burn.is_none() {
+            let thread = native.carry(work)?;
+            tokio::spawn(async move { obey(&mut gate, &orders, &thread).await });
+            return Ok(run);
+        }
+        // The subtitle first, which may be a pass over the file.
+        tokio::spawn(async move {
+            let segments = work.segments.clone();
+            let started = tokio::select! {
+                () = segments.closed() => return,
+                started = native.drawing(work, burn) => started,
+            };
+            match started {
+                Ok(thread) => obey(&mut gate, &orders, &thread).await,
+                Err(error) => drop(segments.send(Err(error)).await),
+            }
+        });
+        Ok(run)
+    }
+}
+
+/// A run before its thread.
+struct Draft {
+    job: Job,
+    shape: Option<Shape>,
+    segments: mpsc::Sender<Result<Segment, RunError>>,
+    orders: Arc<Orders>,
+    mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+}
+
+impl Native {
+    /// Starts the thread of a run.
+    fn carry(&self, draft: Draft) -> Result<Thread, RunError> {
+        let name = format!("run-{}", draft.job.first);
         #[cfg(test)]
         let injected = self.injected.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
@@ -105,27 +152,43 @@ impl Transcoder for Native {
                 #[cfg(test)]
                 injected,
             );
-            Work { job, shape, segments, orders: told, wake, mark }.run();
+            let Draft { job, shape, segments, orders, mark } = draft;
+            Work { job, shape, segments, orders, wake, mark }.run();
         });
         let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
-        let thread = thread.thread().clone();
-        tokio::spawn(async move {
-            while gate.changed().await.is_ok() {
-                orders.through.store(*gate.borrow_and_update(), Ordering::SeqCst);
-                thread.unpark();
-            }
-            orders.stop.store(true, Ordering::SeqCst);
-            thread.unpark();
-        });
-        Ok(run)
+        Ok(thread.thread().clone())
     }
+
+    /// The same with a text to draw, which is taken out of its file first.
+    async fn drawing(&self, mut draft: Draft, burn: Option<Burn>) -> Result<Thread, RunError> {
+        if let (Some(burn), Some(shape)) = (burn, &mut draft.shape) {
+            let program = self.ffmpeg.as_ref().ok_or_else(|| RunError::Internal("there is no ffmpeg".into()))?;
+            let file = self.scripts.of(program, &draft.job, &burn).await?;
+            let read = tokio::task::spawn_blocking(move || script::read(&file).map(Script::new)).await;
+            let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
+            shape.script = Some(Arc::new(read.map_err(|cause| RunError::Internal(format!("the subtitle: {cause}")))?));
+        }
+        self.carry(draft)
+    }
+}
+
+/// Hands what the owner of a run wants on to its thread, until the owner is gone.
+async fn obey(gate: &mut watch::Receiver<usize>, orders: &Orders, thread: &Thread) {
+    orders.through.store(*gate.borrow(), Ordering::SeqCst);
+    thread.unpark();
+    while gate.changed().await.is_ok() {
+        orders.through.store(*gate.borrow_and_update(), Ordering::SeqCst);
+        thread.unpark();
+    }
+    orders.stop.store(true, Ordering::SeqCst);
+    thread.unpark();
 }
 
 fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
     let missing = || RunError::Internal(format!("stream {} is no video", plan.stream));
     let (_, video) = media.videos().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
     let slot = slots::chosen(&plan.encoder).ok_or_else(|| RunError::Encoder("no encoder works here".into()))?;
-    Ok(Shape { plan: plan.clone(), video: video.clone(), slot })
+    Ok(Shape { plan: plan.clone(), video: video.clone(), slot, script: None })
 }
 
 /// Why this rendition of this file is left to ffmpeg; None when it can be made here.
@@ -133,7 +196,13 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
         Some(VideoPlan::Copy { .. }) => return Some("copied video costs ffmpeg an eighth of the processor time"),
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => return Some("HDR is mapped by ffmpeg's zscale"),
-        Some(VideoPlan::Encode(plan)) if plan.burn.is_some() => return Some("subtitles are drawn by ffmpeg"),
+        Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
+            Burn::Embedded { bitmap: true, .. } | Burn::Sidecar { bitmap: true, .. } => {
+                return Some("subtitles of pictures are drawn by ffmpeg");
+            }
+            _ if !drawn::here() => return Some("this GStreamer has no assrender to draw subtitles"),
+            _ => {}
+        },
         Some(VideoPlan::Encode(_)) | None => {}
     }
     if let Some(AudioPlan::Copy { .. }) = rendition.audio {

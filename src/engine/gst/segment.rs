@@ -18,10 +18,11 @@ use super::aac::{self, FRAME_TIME};
 use super::guard::Wake;
 use super::live::{Live, Said};
 use super::slots::Slot;
-use super::{text, voice};
+use super::{drawn, text, voice};
 use crate::domain::grid::Frames;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
+use crate::domain::subtitles::Script;
 use crate::engine::RunError;
 
 /// Pictures in front of the encoder at most.
@@ -36,6 +37,8 @@ pub(super) struct Shape {
     pub plan: EncodeVideo,
     pub video: Video,
     pub slot: &'static Slot,
+    /// What is drawn into them.
+    pub script: Option<Arc<Script>>,
 }
 
 /// A segment in the making.
@@ -82,7 +85,15 @@ impl Making {
         sounds: Option<Range<i64>>,
         wake: &Wake,
     ) -> Result<Self, RunError> {
-        let text = if sounds.is_some() { text::SEGMENT } else { text::SEGMENT_MUTE };
+        let when = |frame| shape.plan.rate.ticks_of(frame) / 90;
+        let (from, to) = (when(frames.start), when(frames.end));
+        let script = shape.script.as_ref().filter(|script| drawn::speaks(script, from, to));
+        let text = match (script.is_some(), sounds.is_some()) {
+            (false, true) => text::SEGMENT,
+            (false, false) => text::SEGMENT_MUTE,
+            (true, true) => text::SEGMENT_DRAWN,
+            (true, false) => text::SEGMENT_DRAWN_MUTE,
+        };
         let live = Live::new(text, (shape.slot.launch(), ""), &index.to_string(), wake)?;
         shape.set(&live, frames.end - frames.start)?;
         let bytes = Arc::default();
@@ -112,6 +123,9 @@ impl Making {
             sound.set_caps(Some(&caps));
         }
         live.go(gst::State::Playing)?;
+        if let Some(script) = script {
+            drawn::give(&live, script, from, to)?;
+        }
         let body = Body::Muxed(Muxed { live, picture, sound, bytes, caps: None, ended });
         let making = Self { index, frames, sounds: sounds.unwrap_or(0..0), body };
         making.sound_ends()?;

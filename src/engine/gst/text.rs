@@ -28,10 +28,14 @@ pub const DECODE_SOUND: Text = text!("decode-sound", "The samples of one stream 
 pub const ENCODE_SOUND: Text = text!("encode-sound", "AAC frames for a whole run, on their grid of 1,024 samples.");
 pub const SEGMENT: Text = text!("segment", "One segment: its pictures encoded, muxed with its AAC frames.");
 pub const SEGMENT_MUTE: Text = text!("segment-mute", "One segment of an item without sound.");
+pub const SEGMENT_DRAWN: Text = text!("segment-drawn", "One segment with subtitles drawn into its pictures.");
+pub const SEGMENT_DRAWN_MUTE: Text =
+    text!("segment-drawn-mute", "One segment without sound, with subtitles drawn into its pictures.");
 pub const TRIAL: Text = text!("trial", "Two pictures through an encoder, to see whether it works on this machine.");
 
 /// All of them, in the order of the gallery.
-pub const ALL: [Text; 6] = [DECODE_PICTURE, DECODE_SOUND, ENCODE_SOUND, SEGMENT, SEGMENT_MUTE, TRIAL];
+pub const ALL: [Text; 8] =
+    [DECODE_PICTURE, DECODE_SOUND, ENCODE_SOUND, SEGMENT, SEGMENT_MUTE, SEGMENT_DRAWN, SEGMENT_DRAWN_MUTE, TRIAL];
 
 impl Text {
     /// The text as it stands in its file, slots unfilled.

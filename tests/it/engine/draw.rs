@@ -17,32 +17,110 @@ fn bright_steps(path: &Path) -> Vec<usize> {
         .collect()
 }
 
-#[tokio::test]
-async fn text_is_drawn_when_it_is_spoken_from_the_file_and_from_beside_it() {
-    for embedded in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, beside) = (folder.path().join("a.mkv"), folder.path().join("a.srt"));
-        std::fs::write(&beside, SRT).unwrap();
-        let subtitle = format!("-i {} -map 0:v -map 1:s -c:s subrip", beside.display());
-        let encoder = "-c:v libx264 -preset ultrafast";
-        film::make(&path, &["-f lavfi -i", "color=black:s=320x180:r=25:d=4", &subtitle, encoder]);
-        let sidecar = film::open(&beside);
-        let mut bench = Bench::over(folder, &path, Container::Matroska, FPS25, 4.0);
-        let mut rendition = (*bench.rendition).clone();
-        let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("a picture") };
+/// A black film of 4 s with this text in it or beside it; what is drawn into it.
+fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Option<Arc<Source>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, beside) = (folder.path().join("a.mkv"), folder.path().join("a").with_extension(ending));
+    std::fs::write(&beside, text).unwrap();
+    let subtitle = format!("-i {} -map 0:v -map 1:s -c:s copy {more}", beside.display());
+    let encoder = "-c:v libx264 -preset ultrafast";
+    film::make(&path, &["-f lavfi -i", "color=black:s=320x180:r=25:d=4", &subtitle, encoder]);
+    let sidecar = film::open(&beside);
+    let mut bench = Bench::over(folder, &path, Container::Matroska, FPS25, 4.0);
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
         plan.burn = Some(if embedded {
             Burn::Embedded { stream: 1, bitmap: false }
         } else {
             Burn::Sidecar { path: sidecar.path.clone(), bitmap: false }
         });
-        bench.rendition = Arc::new(rendition);
-        let job = |first| Job { sidecar: (!embedded).then(|| sidecar.clone()), ..bench.job(first) };
-        // The second one from a run that starts in the middle.
-        for (index, steps) in [(0, 5..10), (3, 0..9)] {
-            let mut run = bench.ffmpeg.start(job(index), index).unwrap();
-            let segment = next(&mut run).await.unwrap().unwrap();
-            let shown = bright_steps(&bench.write("one.ts", [&segment]));
-            assert_eq!(shown, steps.collect::<Vec<_>>(), "embedded {embedded}, segment {index}");
+    }
+    (bench, (!embedded).then_some(sidecar))
+}
+
+/// One segment of a run that starts there.
+async fn drawn(bench: &Bench, sidecar: Option<&Arc<Source>>, index: usize, name: &str) -> PathBuf {
+    let job = Job { sidecar: sidecar.cloned(), ..bench.job(index) };
+    let mut run = bench.producer.start(job, index).unwrap();
+    let segment = next(&mut run).await.unwrap().unwrap();
+    bench.write(name, [&segment])
+}
+
+#[tokio::test]
+async fn text_is_drawn_when_it_is_spoken_from_the_file_and_from_beside_it() {
+    for embedded in [true, false] {
+        let (mut bench, sidecar) = drawing(SRT, "srt", embedded, "");
+        for native in [false, true] {
+            if native {
+                bench = bench.natively();
+            }
+            // The second one from a run that starts in the middle, the third where nothing is spoken.
+            for (index, steps) in [(0, 5..10), (3, 0..9), (2, 0..0)] {
+                let shown = bright_steps(&drawn(&bench, sidecar.as_ref(), index, "one.ts").await);
+                let steps: Vec<usize> = steps.collect();
+                assert_eq!(shown, steps, "embedded {embedded}, native {native}, segment {index}");
+            }
         }
+    }
+}
+
+/// Styles, places, lines at once, a line over several segments, and a movement.
+const ASS: &str = "[Script Info]\nScriptType: v4.00+\nPlayResX: 320\nPlayResY: 180\n\n[V4+ Styles]\n\
+    Format: Name, Fontname, Fontsize, PrimaryColour, OutlineColour, BackColour, Bold, Italic, BorderStyle, Outline, Shadow, Alignment, MarginL, MarginR, MarginV\n\
+    Style: Default,DejaVu Sans,20,&H0000FFFF,&H00FF0000,&H80000000,0,0,1,2,1,2,10,10,10\n\
+    Style: Own,FONT,24,&H00FFFFFF,&H00000000,&H80000000,0,0,1,1,0,5,10,10,10\n\n[Events]\n\
+    Format: Layer, Start, End, Style, Text\n\
+    Dialogue: 0,0:00:00.20,0:00:03.80,Default,below\n\
+    Dialogue: 0,0:00:02.00,0:00:03.50,Default,above it\n\
+    Dialogue: 1,0:00:00.00,0:00:04.00,Own,{\\move(60,40,260,40)}iiMMii\n";
+
+#[tokio::test]
+async fn text_drawn_here_looks_as_ffmpeg_draws_it() {
+    let (bench, _) = drawing(&ASS.replace("FONT", "DejaVu Serif"), "ass", true, "");
+    let theirs = [drawn(&bench, None, 0, "a0.ts").await, drawn(&bench, None, 2, "a2.ts").await];
+    let bench = bench.natively();
+    for (theirs, index) in theirs.iter().zip([0, 2]) {
+        let ours = drawn(&bench, None, index, "b.ts").await;
+        assert!(!bright_steps(&ours).is_empty());
+        let psnr = film::psnr(theirs, &ours);
+        assert!(psnr > 30.0, "segment {index}: {psnr} dB");
+    }
+}
+
+#[tokio::test]
+async fn fonts_attached_to_a_file_are_drawn_with() {
+    let Ok(mut font) = std::fs::read("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf") else {
+        eprintln!("left out: the font to attach is not here");
+        return;
+    };
+    // A family that is not installed, whose letters are all of one width.
+    let wide = |text: &str| -> Vec<u8> { text.bytes().flat_map(|letter| [0, letter]).collect() };
+    for (from, to) in [
+        (b"DejaVu Sans Mono".to_vec(), b"Attached Of Mine".to_vec()),
+        (wide("DejaVu Sans Mono"), wide("Attached Of Mine")),
+    ] {
+        for at in 0..font.len() - from.len() {
+            if font[at..].starts_with(&from) {
+                font[at..at + to.len()].copy_from_slice(&to);
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.ttf");
+    std::fs::write(&file, &font).unwrap();
+    let attach = format!("-attach {} -metadata:s:t mimetype=application/x-truetype-font", file.display());
+    let text = |family: &str| ASS.replace("FONT", family);
+    // As it must look: with the installed font of the same letters.
+    let (expected, _) = drawing(&text("DejaVu Sans Mono"), "ass", true, "");
+    let expected = drawn(&expected, None, 1, "expected.ts").await;
+    let (without, _) = drawing(&text("Attached Of Mine"), "ass", true, "");
+    let without = drawn(&without, None, 1, "without.ts").await;
+    let (mut bench, _) = drawing(&text("Attached Of Mine"), "ass", true, &attach);
+    for native in [false, true] {
+        if native {
+            bench = bench.natively();
+        }
+        let made = drawn(&bench, None, 1, "made.ts").await;
+        let (same, other) = (film::psnr(&expected, &made), film::psnr(&without, &made));
+        assert!(same > 30.0 && other < 28.0, "native {native}: {same} dB to it, {other} dB to another font");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing but the head and the cues is read up front: blocks are found from a cue on, when they are wanted.
 
+mod attached;
 mod blocks;
 mod ebml;
 mod lacing;
@@ -9,6 +10,7 @@ mod track;
 
 use super::Refusal;
 use super::bytes::ReadAt;
+pub use attached::{Attached, attached};
 pub use blocks::{Block, Layout};
 use ebml::{Placed, body, children, element, number};
 pub use lacing::frames;
@@ -23,6 +25,7 @@ const SEEK_HEAD: u32 = 0x114d_9b74;
 const INFO: u32 = 0x1549_a966;
 const TRACKS: u32 = 0x1654_ae6b;
 const CUES: u32 = 0x1c53_bb6b;
+const ATTACHMENTS: u32 = 0x1941_a469;
 const CLUSTER: u32 = 0x1f43_b675;
 
 /// A Matroska file's head.
@@ -86,6 +89,7 @@ struct Places {
     info: Option<Placed>,
     tracks: Option<Placed>,
     cues: Option<Placed>,
+    attachments: Option<Placed>,
     /// The first cluster, from the segment's body.
     cluster: Option<u64>,
 }
@@ -133,6 +137,7 @@ impl Places {
             INFO => self.info.get_or_insert(found),
             TRACKS => self.tracks.get_or_insert(found),
             CUES => self.cues.get_or_insert(found),
+            ATTACHMENTS => self.attachments.get_or_insert(found),
             _ => return,
         };
     }

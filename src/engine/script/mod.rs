@@ -1,8 +1,10 @@
-//! A text subtitle to be drawn into the picture, as ASS in memory.
+//! A text subtitle to be drawn into the picture, as ASS in memory, with the fonts attached to its file.
 //!
 //! ffmpeg's `subtitles` filter would open the file a second time, guess what it is (a playlist among the guesses) and read
-//! all of it before the first picture. So the text is taken out first, by name of format, and the `ass` filter reads it
-//! from a descriptor. Fonts attached to the file are not used.
+//! all of it before the first picture. So the text is taken out first, by name of format; ffmpeg's `ass` filter reads it
+//! from a descriptor, GStreamer's `assrender` is given what is shown in a segment.
+
+mod fonts;
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -19,15 +21,15 @@ use crate::domain::plan::Burn;
 use crate::domain::subtitles::{self, Format, MAX_BYTES};
 use crate::engine::{Job, RunError};
 
-/// Texts kept for the next run of the same item, at most 16 MiB each.
+/// Scripts kept for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
 const KEPT: usize = 4;
 
-/// Texts taken out before, by what they were taken from.
+/// Scripts made before, by what they were taken from.
 #[derive(Debug, Default)]
-pub(super) struct Texts(Mutex<VecDeque<(String, Arc<File>)>>);
+pub(super) struct Scripts(Mutex<VecDeque<(String, Arc<File>)>>);
 
-impl Texts {
-    /// The text that `burn` asks for; a whole pass over the item where it is embedded.
+impl Scripts {
+    /// The script that `burn` asks for; a whole pass over the item where it is embedded.
     pub(super) async fn of(&self, program: &Path, job: &Job, burn: &Burn) -> Result<Arc<File>, RunError> {
         let key = match burn {
             Burn::Embedded { stream, .. } => format!("{} {stream}", job.source.etag()),
@@ -39,9 +41,7 @@ impl Texts {
             return Ok(file.clone());
         }
         let text = match burn {
-            Burn::Embedded { stream, .. } => {
-                crate::engine::subtitles::extract(program, &job.source, &job.media, *stream, Format::Ass).await?
-            }
+            Burn::Embedded { stream, .. } => embedded(program, job, *stream).await?,
             Burn::Sidecar { .. } => sidecar(job).await?,
         };
         let file = Arc::new(in_memory(&text).map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
@@ -49,6 +49,14 @@ impl Texts {
         kept.push_front((key, file.clone()));
         Ok(file)
     }
+}
+
+async fn embedded(program: &Path, job: &Job, stream: u32) -> Result<Vec<u8>, RunError> {
+    let mut text = super::subtitles::extract(program, &job.source, &job.media, stream, Format::Ass).await?;
+    let (source, container) = (job.source.clone(), job.media.container);
+    let fonts = tokio::task::spawn_blocking(move || fonts::section(&source, container));
+    text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());
+    Ok(text)
 }
 
 async fn sidecar(job: &Job) -> Result<Vec<u8>, RunError> {
@@ -95,9 +103,16 @@ fn ass(cues: &[subtitles::Cue]) -> String {
 }
 
 /// A line that stands in a picture from its first instant on, as a script in memory.
-pub(in crate::engine) fn standing(line: &str) -> std::io::Result<File> {
+pub(super) fn standing(line: &str) -> std::io::Result<File> {
     let cue = subtitles::Cue { start_ms: 0, end_ms: 60_000, settings: String::new(), text: line.to_owned() };
     in_memory(ass(&[cue]).as_bytes())
+}
+
+/// The whole text of a script in memory.
+pub(super) fn read(file: &File) -> std::io::Result<String> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn in_memory(text: &[u8]) -> std::io::Result<File> {

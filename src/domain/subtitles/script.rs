@@ -1,0 +1,88 @@
+//! An ASS script as lines, so that a part of it can be drawn without the rest.
+
+use super::ass::{USUAL_COLUMNS, columns};
+use super::timing;
+
+/// A script whose spoken lines know when they are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    text: String,
+    /// The lines in order: where each ends in the text, and when it is shown, milliseconds; None for all that is not
+    /// spoken.
+    lines: Vec<(usize, Option<(i64, i64)>)>,
+}
+
+impl Script {
+    pub fn new(text: String) -> Self {
+        let mut lines = Vec::new();
+        let mut in_events = false;
+        let mut names: Vec<String> = USUAL_COLUMNS.map(str::to_owned).into();
+        let mut end = 0;
+        for whole in text.split_inclusive('\n') {
+            end += whole.len();
+            let line = whole.trim();
+            let mut when = None;
+            // Lines of an attached font may begin with any sign, but hold no small letter.
+            if line.starts_with('[') && line.ends_with(']') {
+                in_events = line.eq_ignore_ascii_case("[events]");
+            } else if in_events && let Some((kind, fields)) = line.split_once(':') {
+                if kind.eq_ignore_ascii_case("format") {
+                    names = columns(fields);
+                } else if kind.eq_ignore_ascii_case("dialogue") {
+                    when = times(fields, &names);
+                }
+            }
+            lines.push((end, when));
+        }
+        Self { text, lines }
+    }
+
+    /// The script with only those of its spoken lines that are shown at any time in `start_ms..end_ms`, in their order.
+    pub fn during(&self, start_ms: i64, end_ms: i64) -> String {
+        let mut out = String::new();
+        let mut begin = 0;
+        for &(end, when) in &self.lines {
+            if when.is_none_or(|(from, to)| from < end_ms && to > start_ms) {
+                out.push_str(&self.text[begin..end]);
+            }
+            begin = end;
+        }
+        out
+    }
+
+    /// Whether anything is spoken at any time in `start_ms..end_ms`.
+    pub fn speaks(&self, start_ms: i64, end_ms: i64) -> bool {
+        self.lines.iter().any(|(_, when)| when.is_some_and(|(from, to)| from < end_ms && to > start_ms))
+    }
+}
+
+/// Start and end of a `Dialogue:` line; None where it has none, and is drawn by nobody.
+fn times(fields: &str, names: &[String]) -> Option<(i64, i64)> {
+    let time = |name: &str| {
+        let column = names.iter().position(|column| column == name)?;
+        timing::clock(fields.splitn(names.len(), ',').nth(column)?)
+    };
+    Some((time("start")?, time("end")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[Script Info]\r\nPlayResX: 384\r\n\r\n[Events]\r\nFormat: Start, End, Style, Text\r\n\
+        Dialogue: 0:00:01.00,0:00:02.00,Default,one, and more\r\nComment: 0:00:01.00,0:00:02.00,Default,note\r\n\
+        Dialogue: 0:00:02.00,0:00:09.50,Default,two\r\n[Fonts]\r\nfontname: a_0.ttf\r\n[:DIALOGUE\r\n";
+
+    #[test]
+    fn what_is_spoken_elsewhere_is_left_out_and_all_else_stays() {
+        let script = Script::new(TEXT.into());
+        assert_eq!(script.during(0, 10_000), TEXT);
+        assert_eq!(
+            script.during(2_000, 4_000),
+            TEXT.replace("Dialogue: 0:00:01.00,0:00:02.00,Default,one, and more\r\n", "")
+        );
+        assert!(script.speaks(9_000, 10_000) && !script.speaks(9_500, 10_000) && !script.speaks(0, 1_000));
+        assert!(!script.during(10_000, 20_000).contains("Dialogue"));
+        assert!(script.during(10_000, 20_000).ends_with("[Fonts]\r\nfontname: a_0.ttf\r\n[:DIALOGUE\r\n"));
+    }
+}

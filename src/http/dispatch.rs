@@ -207,7 +207,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Result<Response> {
 /// many reads of a playing screen at `debug`. Never a path or a query: they hold names and grants.
 fn log(context: &Context, method: &Method, route: &str, status: StatusCode, started: Instant) {
     let (id, method, status) = (context.request_id.as_str(), method.as_str(), status.as_u16());
-    let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
+    let duration_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;
     match status {
         500.. => tracing::warn!(request.id = id, method, route, status, duration_ms, "answered"),
         401 | 403 | 429 => tracing::info!(request.id = id, method, route, status, duration_ms, "answered"),

@@ -6,32 +6,26 @@ use serde_json::json;
 
 use super::Service;
 use super::runs::Work;
-use super::sidecars::{self, Sidecar};
+use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
-use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
-use crate::domain::playback::{self, Action, Decision, DeviceProfile, Reason, SubtitleWish, Tracks, Wish};
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
+use crate::domain::playback::{self, Action, Decision, DeviceProfile, Reason, SubtitleWish, Wish};
 use crate::domain::playlist::SubtitleRendition;
-use crate::domain::time::{seconds, ticks};
-use crate::engine::index::{self, Index};
-use crate::engine::packager::{self, Package};
+use crate::domain::time::ticks;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
 pub mod air;
+mod copied;
 mod ladder;
 mod picture;
+mod wishes;
 
 pub use ladder::Rung;
 pub use picture::display_size;
 use picture::encode;
-
-/// Copied video whose segments would be longer is encoded: a viewer would wait for them, and a seek would land far off.
-/// Players buffer one such segment before they show it; at a film's rate that is tens of megabytes.
-const LONGEST_COPIED_SECONDS: f64 = 30.0;
-
-/// Sound beyond the last picture that still belongs to the item.
-const SOUND_TAIL_SECONDS: f64 = 2.0;
+use wishes::wish;
 
 /// Bit rates of encoded sound, kbit/s.
 const STEREO_KBPS: u32 = 160;
@@ -132,9 +126,9 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
         Decision::Session(tracks) => tracks,
     };
     let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate(&source, &media));
-    let package = package(&source, &media, &tracks).await;
+    let package = copied::package(&source, &media, &tracks).await;
     let index = package.as_ref().and_then(|package| package.index().cloned());
-    let copied = copied_grid(service, &source, &media, &tracks, duration, index).await;
+    let copied = copied::grid(service, &source, &media, &tracks, duration, index).await;
     let (mut beside, mut copy_left_out) = (None, None);
     let copied = match (&copied, tracks.video) {
         (Some((grid, _)), Some((stream, _))) if request.abr => match ladder::beside(grid, &media, stream) {
@@ -191,13 +185,6 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     Ok(Planned::Session(Box::new(plan)))
 }
 
-/// A subtitle file is no media, so the library's own check does not fit it.
-async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
-    let root = service.roots.locate(path)?.root;
-    let (roots, path) = (service.roots.clone(), path.to_owned());
-    service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
-}
-
 fn unplayable(reasons: &[Reason]) -> Error {
     let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
     Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": reasons}))
@@ -212,137 +199,10 @@ fn check_start(start_seconds: f64, duration: Option<f64>) -> Result<()> {
     }
 }
 
-/// The request against what the item has; beside it the file of a subtitle to burn.
-async fn wish(
-    service: &Service,
-    request: &StartRequest,
-    source: &Arc<Source>,
-    media: &Media,
-) -> Result<(Wish, Option<Arc<Source>>)> {
-    if let Some(index) = request.audio_stream
-        && !media.audios().any(|(stream, _)| stream.index == index)
-    {
-        return Err(Error::field("audioStreamIndex", format!("{index} is no audio stream of this file")));
-    }
-    let stream = match request.subtitle_stream {
-        None => None,
-        Some(index) => {
-            let found = media.subtitles().find(|(stream, _)| stream.index == index);
-            let (_, kind) = found.ok_or_else(|| {
-                Error::field("subtitleStreamIndex", format!("{index} is no subtitle stream of this file"))
-            })?;
-            Some((index, kind.text))
-        }
-    };
-    let mut sidecar = None;
-    let subtitle = match (request.subtitle, stream, &request.subtitle_path) {
-        (SubtitleRequest::None, ..) | (SubtitleRequest::Embedded, None, _) => SubtitleWish::None,
-        (SubtitleRequest::Embedded, Some((stream, true)), _) => SubtitleWish::Text { stream },
-        (SubtitleRequest::Embedded | SubtitleRequest::Burn, Some((stream, text)), _) => {
-            SubtitleWish::Burn(Burn::Embedded { stream, bitmap: !text })
-        }
-        (SubtitleRequest::External, _, Some(path)) => {
-            check_text_path(path)?;
-            service.roots.locate(path)?;
-            SubtitleWish::TextSidecar { path: path.clone() }
-        }
-        (SubtitleRequest::Burn, None, Some(path)) => {
-            // Presentation graphics are pictures already.
-            let bitmap = path.to_ascii_lowercase().ends_with(".sup");
-            if !bitmap {
-                check_text_path(path)?;
-            }
-            sidecar = Some(open_sidecar(service, path).await?);
-            SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap })
-        }
-        (SubtitleRequest::External, _, None) => {
-            let beside = sidecars::beside(&service.library, source).await?;
-            // What everybody is to read, before what only some need.
-            let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
-            let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
-            let none = || Error::field("subtitlePath", "is needed, for no text subtitle file lies beside this file");
-            SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
-        }
-        (SubtitleRequest::Burn, None, None) => {
-            return Err(Error::field("subtitleStreamIndex", "or subtitlePath is needed for subtitleMode burn"));
-        }
-    };
-    let wish = Wish {
-        audio_stream: request.audio_stream,
-        subtitle,
-        max_height: request.max_height,
-        max_bitrate_kbps: request.max_bitrate_kbps,
-        max_audio_channels: request.max_audio_channels,
-        force_transcode: request.force_transcode,
-        adaptive: request.abr,
-    };
-    Ok((wish, sidecar))
-}
-
-fn check_text_path(path: &str) -> Result<()> {
-    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    match extension.as_deref() {
-        Some("srt" | "vtt" | "ass" | "ssa") => Ok(()),
-        _ => Err(Error::new(Code::UnsupportedMediaType, "subtitlePath is no text subtitle file")),
-    }
-}
-
 async fn encoder(service: &Service) -> Result<String> {
     let report = service.transcoder.report().await;
     let best = report.proven.first().map(|encoder| encoder.name.to_owned());
     best.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
-}
-
-/// What the packager needs, where it can make the whole rendition.
-async fn package(source: &Arc<Source>, media: &Media, tracks: &Tracks) -> Option<Package> {
-    let copied = |track: Option<(u32, Action)>| match track {
-        Some((_, Action::Encode)) => None,
-        Some((stream, Action::Copy)) => Some(Some(stream)),
-        None => Some(None),
-    };
-    let (video, audio) = (copied(tracks.video)?, copied(tracks.audio)?);
-    match packager::open(source, media, video, audio).await {
-        Ok(package) => Some(package),
-        Err(why) => {
-            tracing::info!(media.path = source.path, why, "ffmpeg copies it, for it cannot be packaged");
-            None
-        }
-    }
-}
-
-/// The grid of copied video and its end, seconds; None when it is not to be copied, or cannot be cut well.
-async fn copied_grid(
-    service: &Service,
-    source: &Arc<Source>,
-    media: &Media,
-    tracks: &Tracks,
-    duration: Option<f64>,
-    known: Option<Index>,
-) -> Option<(Grid, f64)> {
-    let Some((stream, Action::Copy)) = tracks.video else { return None };
-    let found = match known {
-        Some(index) => Ok(index),
-        None => index::keyframes(source, media, stream).await,
-    };
-    let index = match found {
-        Ok(index) => index,
-        Err(error) => {
-            tracing::info!(media.path = source.path, %error, "video is encoded, for it cannot be cut");
-            return None;
-        }
-    };
-    let pictures = seconds(index.end);
-    // The sound may go on a little; much more means that the file was cut short.
-    let end = duration.filter(|duration| (pictures..pictures + SOUND_TAIL_SECONDS).contains(duration));
-    let end = end.unwrap_or(pictures);
-    // A picture that begins late shares the first segment with the sound before it.
-    let grid = Grid::keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
-    let longest = (0..grid.len()).map(|segment| seconds(grid.length(segment))).fold(0.0, f64::max);
-    if longest > LONGEST_COPIED_SECONDS {
-        tracing::info!(media.path = source.path, longest, "video is encoded, for its keyframes are too far apart");
-        return None;
-    }
-    Some((grid, end))
 }
 
 /// A length by size and bit rate, for streams that do not say how long they are; at most a day.

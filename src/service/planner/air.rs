@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{STEREO_KBPS, StartRequest, copied_grid, encode, encoder, package};
+use super::{STEREO_KBPS, StartRequest, copied, encode, encoder};
 use crate::domain::channel::Output;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
@@ -161,7 +161,7 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let rendition = Rendition { video, audio };
     let package = match rendition.encodes_video() {
         true => None,
-        false => package(&source, &media, &tracks).await.map(Arc::new),
+        false => copied::package(&source, &media, &tracks).await.map(Arc::new),
     };
     let look = look(&media, &rendition, how.max_height);
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
@@ -190,7 +190,7 @@ async fn copied(
     let (first, pictures) = (index.keyframes.first().copied().unwrap_or_default(), index.end);
     // A first picture that is meant to come late stays late.
     let lead = if (1..LATE).contains(&first) { first } else { 0 };
-    let (grid, _) = copied_grid(service, source, media, tracks, duration, Some(index)).await?;
+    let (grid, _) = copied::grid(service, source, media, tracks, duration, Some(index)).await?;
     let longest = cut::longest(&grid);
     if longest > target {
         tracing::debug!(media.path = source.path, longest, "a channel encodes it, for its keyframes are too far apart");

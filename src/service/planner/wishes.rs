@@ -1,0 +1,94 @@
+//! A viewer's request, held against what the item has.
+
+use std::sync::Arc;
+
+use super::{StartRequest, SubtitleRequest};
+use crate::domain::media::Media;
+use crate::domain::plan::Burn;
+use crate::domain::playback::{SubtitleWish, Wish};
+use crate::engine::source::Source;
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::sidecars::{self, Sidecar};
+
+/// The request against what the item has; beside it the file of a subtitle to burn.
+pub(super) async fn wish(
+    service: &Service,
+    request: &StartRequest,
+    source: &Arc<Source>,
+    media: &Media,
+) -> Result<(Wish, Option<Arc<Source>>)> {
+    if let Some(index) = request.audio_stream
+        && !media.audios().any(|(stream, _)| stream.index == index)
+    {
+        return Err(Error::field("audioStreamIndex", format!("{index} is no audio stream of this file")));
+    }
+    let stream = match request.subtitle_stream {
+        None => None,
+        Some(index) => {
+            let found = media.subtitles().find(|(stream, _)| stream.index == index);
+            let (_, kind) = found.ok_or_else(|| {
+                Error::field("subtitleStreamIndex", format!("{index} is no subtitle stream of this file"))
+            })?;
+            Some((index, kind.text))
+        }
+    };
+    let mut sidecar = None;
+    let subtitle = match (request.subtitle, stream, &request.subtitle_path) {
+        (SubtitleRequest::None, ..) | (SubtitleRequest::Embedded, None, _) => SubtitleWish::None,
+        (SubtitleRequest::Embedded, Some((stream, true)), _) => SubtitleWish::Text { stream },
+        (SubtitleRequest::Embedded | SubtitleRequest::Burn, Some((stream, text)), _) => {
+            SubtitleWish::Burn(Burn::Embedded { stream, bitmap: !text })
+        }
+        (SubtitleRequest::External, _, Some(path)) => {
+            check_text_path(path)?;
+            service.roots.locate(path)?;
+            SubtitleWish::TextSidecar { path: path.clone() }
+        }
+        (SubtitleRequest::Burn, None, Some(path)) => {
+            // Presentation graphics are pictures already.
+            let bitmap = path.to_ascii_lowercase().ends_with(".sup");
+            if !bitmap {
+                check_text_path(path)?;
+            }
+            sidecar = Some(open_sidecar(service, path).await?);
+            SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap })
+        }
+        (SubtitleRequest::External, _, None) => {
+            let beside = sidecars::beside(&service.library, source).await?;
+            // What everybody is to read, before what only some need.
+            let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
+            let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
+            let none = || Error::field("subtitlePath", "is needed, for no text subtitle file lies beside this file");
+            SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
+        }
+        (SubtitleRequest::Burn, None, None) => {
+            return Err(Error::field("subtitleStreamIndex", "or subtitlePath is needed for subtitleMode burn"));
+        }
+    };
+    let wish = Wish {
+        audio_stream: request.audio_stream,
+        subtitle,
+        max_height: request.max_height,
+        max_bitrate_kbps: request.max_bitrate_kbps,
+        max_audio_channels: request.max_audio_channels,
+        force_transcode: request.force_transcode,
+        adaptive: request.abr,
+    };
+    Ok((wish, sidecar))
+}
+
+fn check_text_path(path: &str) -> Result<()> {
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("srt" | "vtt" | "ass" | "ssa") => Ok(()),
+        _ => Err(Error::new(Code::UnsupportedMediaType, "subtitlePath is no text subtitle file")),
+    }
+}
+
+/// A subtitle file is no media, so the library's own check does not fit it.
+async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
+    let root = service.roots.locate(path)?.root;
+    let (roots, path) = (service.roots.clone(), path.to_owned());
+    service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
+}

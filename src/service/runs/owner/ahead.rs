@@ -1,0 +1,84 @@
+//! What is made before anybody asks for it: the segments that each reader will want next.
+
+use std::ops::Range;
+
+use tokio::time::Instant;
+
+use super::{Active, Owner};
+use crate::domain::time::ticks;
+
+/// How far a run works ahead of its furthest reader, in media time, and how many segments that is at least.
+const AHEAD_SECONDS: f64 = 20.0;
+const AHEAD_SEGMENTS: usize = 3;
+
+impl Owner {
+    /// The segments a reader at `at` should find made.
+    pub(super) fn window(&self, at: usize) -> Range<usize> {
+        let grid = &self.work.grid;
+        let until = grid.start(at) + ticks(AHEAD_SECONDS);
+        at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
+    }
+
+    /// The first missing segment of every reader's window.
+    pub(super) fn missing(&self) -> Vec<usize> {
+        let first = |at| self.window(at).find(|&index| !self.segments.holds(&self.name, index));
+        self.readers.values().filter_map(|(_, at)| first(*at)).collect()
+    }
+
+    /// Sends idle runs to what readers will ask for next, and lets go of a run nobody reads behind.
+    pub(super) fn read_ahead(&mut self) {
+        for index in self.missing() {
+            if self.runs.iter().any(|run| self.covers(run, index)) {
+                continue;
+            }
+            let needed = self.missing();
+            let idle = |run: &Active| !self.is_asked(run) && !needed.iter().any(|&index| self.covers(run, index));
+            if let Some(at) = self.runs.iter().position(idle) {
+                self.replace(at, index);
+            } else if self.runs.is_empty() {
+                self.start(index);
+            }
+        }
+        if self.runs.len() > 1 {
+            let wanted = |run: &Active| {
+                self.is_asked(run) || self.readers.values().any(|(_, at)| self.window(*at).contains(&run.next))
+            };
+            if let Some(at) = self.runs.iter().position(|run| !wanted(run)) {
+                self.runs.remove(at);
+            }
+        }
+        self.trim_slots();
+    }
+
+    /// How far a run at `next` should go to fill a window: not over a long stretch that is there already.
+    fn ahead_of(&self, next: usize, window: Range<usize>) -> Option<usize> {
+        let mut last = None;
+        for index in next.max(window.start)..window.end {
+            if !self.segments.holds(&self.name, index) {
+                if index - last.unwrap_or(next) > self.reach() {
+                    break;
+                }
+                last = Some(index);
+            }
+        }
+        last
+    }
+
+    pub(super) fn raise_gates(&mut self) {
+        for at in 0..self.runs.len() {
+            let next = self.runs[at].next;
+            let asked = self.waiting.iter().map(|waiting| waiting.command.index);
+            let asked = asked.filter(|&index| self.covers(&self.runs[at], index)).max();
+            let ahead = self.readers.values().filter_map(|(_, reader)| self.ahead_of(next, self.window(*reader)));
+            let Some(target) = asked.into_iter().chain(ahead).max() else { continue };
+            let active = &mut self.runs[at];
+            if target > active.gate {
+                if !active.works() {
+                    active.since = Instant::now();
+                }
+                active.gate = target;
+                active.run.allow_through(target);
+            }
+        }
+    }
+}

@@ -20,6 +20,9 @@ pub enum Pipelines {
         /// Print lines of text instead of a Mermaid flow chart.
         #[arg(long, requires = "name")]
         text: bool,
+        /// Print a picture (SVG) instead.
+        #[arg(long, requires = "name", conflicts_with = "text")]
+        svg: bool,
     },
 }
 
@@ -34,12 +37,17 @@ impl Pipelines {
                 print!("{}", gallery::page().map_err(|error| error.to_string())?);
                 Ok(())
             }
-            Self::Draw { name: Some(name), text } => {
+            Self::Draw { name: Some(name), text, svg } => {
                 let graph = gallery::graph(&name, gallery::everyday());
                 let graph =
                     graph.ok_or_else(|| format!("there is no pipeline {name}: see hearthcast pipelines list"))?;
                 let graph = graph.map_err(|error| error.to_string())?;
-                print!("{}", if text { graph.text() } else { graph.mermaid() });
+                let drawn = match (text, svg) {
+                    (true, _) => graph.text(),
+                    (_, true) => graph.svg(),
+                    _ => graph.mermaid(),
+                };
+                print!("{drawn}");
                 Ok(())
             }
         }

@@ -104,16 +104,17 @@ pub(super) async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
 
 /// One pipeline, drawn
 #[utoipa::path(get, path = "/api/debug/pipelines/{drawing}",
-    params(("drawing" = String, Path, description = "its id with `.dot` (down to every pad), `.mmd` (Mermaid) or `.txt`")),
+    params(("drawing" = String, Path, description = "its id with `.dot` (down to every pad), `.mmd` (Mermaid), `.svg` or `.txt`")),
     responses(
         (status = 200, description = "The graph", body = String, content_type = "text/plain"),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
-    let unknown = || Error::new(Code::NotFound, "a pipeline is drawn as .dot, .mmd or .txt");
+    let unknown = || Error::new(Code::NotFound, "a pipeline is drawn as .dot, .mmd, .svg or .txt");
     let (id, ending) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
     let (drawing, content_type) = match ending {
         "dot" => (Drawing::Dot, "text/vnd.graphviz; charset=utf-8"),
         "mmd" => (Drawing::Mermaid, "text/plain; charset=utf-8"),
+        "svg" => (Drawing::Svg, "image/svg+xml"),
         "txt" => (Drawing::Text, "text/plain; charset=utf-8"),
         _ => return Err(unknown()),
     };

@@ -14,6 +14,7 @@ pub enum Drawing {
     /// GStreamer's own, down to every pad; only of a pipeline at work.
     Dot,
     Mermaid,
+    Svg,
     Text,
 }
 
@@ -33,6 +34,7 @@ pub async fn draw(number: u64, drawing: Drawing) -> Result<String> {
     let drawn = within(move || match drawing {
         Drawing::Dot => board::dot(number),
         Drawing::Mermaid => board::graph(number).map(|graph| graph.mermaid()),
+        Drawing::Svg => board::graph(number).map(|graph| graph.svg()),
         Drawing::Text => board::graph(number).map(|graph| graph.text()),
     });
     drawn.await?.ok_or_else(gone)

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
+use super::svg;
+
 /// What is drawn of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
@@ -98,6 +100,27 @@ impl Graph {
         }
         out
     }
+}
+
+impl Graph {
+    /// A picture.
+    pub fn svg(&self) -> String {
+        let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
+        let elements: Vec<svg::Element> = self.nodes.iter().map(|node| svg::Element { lines: lines(node) }).collect();
+        let links = self.edges.iter().filter_map(|((from, _), (to, _))| Some((place(from)?, place(to)?)));
+        svg::draw(&elements, &links.collect::<Vec<_>>())
+    }
+}
+
+/// What stands in a node's box.
+fn lines(node: &Node) -> Vec<String> {
+    let named = (node.name != node.factory).then(|| node.name.clone());
+    let set = node.set.iter().map(|(name, value)| format!("{name}={value}"));
+    let short = |line: String| match line.char_indices().nth(48) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    };
+    std::iter::once(node.factory.clone()).chain(named).chain(set).map(short).collect()
 }
 
 fn factory(element: &gst::Element) -> String {

@@ -26,8 +26,10 @@ mod patience;
 mod pictures;
 mod run;
 mod segment;
+mod shelf;
 mod slots;
 mod sound;
+mod svg;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -38,6 +40,7 @@ pub use slots::{SLOTS, Slot, Trial, trials};
 use guard::Wake;
 use run::{Orders, Work};
 use segment::Shape;
+use shelf::Shelf;
 
 /// Raised whenever the pipelines change what comes out.
 const PIPELINES_VERSION: u32 = 3;
@@ -47,6 +50,7 @@ const PIPELINES_VERSION: u32 = 3;
 pub struct Native {
     version: String,
     scripts: Arc<Scripts>,
+    shelf: Arc<Shelf>,
     /// Takes subtitles out of files.
     ffmpeg: Option<PathBuf>,
     #[cfg(test)]
@@ -74,6 +78,7 @@ impl Native {
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
             scripts: Arc::default(),
+            shelf: Arc::default(),
             ffmpeg: ffmpeg::program(),
             #[cfg(test)]
             injected: guard::Injected::default(),
@@ -147,13 +152,14 @@ impl Native {
         let name = format!("run-{}", draft.job.first);
         #[cfg(test)]
         let injected = self.injected.clone();
+        let shelf = self.shelf.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             let wake = Wake::here(
                 #[cfg(test)]
                 injected,
             );
             let Draft { job, shape, segments, orders, mark } = draft;
-            Work { job, shape, segments, orders, wake, mark }.run();
+            Work { job, shape, segments, orders, wake, shelf, mark }.run();
         });
         let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
         Ok(thread.thread().clone())

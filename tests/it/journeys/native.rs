@@ -53,7 +53,12 @@ async fn an_admin_sees_the_pipelines_and_nobody_else_does() {
     let decoder = decoder.unwrap_or_else(|| panic!("{all}"));
     assert!(decoder["queues"].is_array() && decoder["ageSeconds"].is_number(), "{decoder}");
     let id = decoder["id"].as_str().unwrap().to_owned();
-    for (ending, holds) in [("mmd", "flowchart LR"), ("txt", "uridecodebin3"), ("dot", "digraph pipeline")] {
+    for (ending, holds) in [
+        ("mmd", "flowchart LR"),
+        ("txt", "uridecodebin3"),
+        ("dot", "digraph pipeline"),
+        ("svg", ">uridecodebin3</text>"),
+    ] {
         let drawn = look(format!("/api/debug/pipelines/{id}.{ending}"), &server.admin).await.unwrap();
         assert_eq!(drawn.status(), 200);
         assert!(drawn.text().await.unwrap().contains(holds), "{ending}");
@@ -61,7 +66,7 @@ async fn an_admin_sees_the_pipelines_and_nobody_else_does() {
     let log: serde_json::Value =
         look(format!("/api/debug/pipelines/{id}/log"), &server.admin).await.unwrap().json().await.unwrap();
     assert!(log["lines"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("is Paused")), "{log}");
-    for (path, status) in [("/0.mmd", 404), ("/1.svg", 404), ("/x/log", 404)] {
+    for (path, status) in [("/0.mmd", 404), ("/1.png", 404), ("/x/log", 404)] {
         assert_eq!(
             look(format!("/api/debug/pipelines{path}"), &server.admin).await.unwrap().status(),
             status,

@@ -10,7 +10,7 @@ mod track;
 
 use super::Refusal;
 use super::bytes::ReadAt;
-pub use attached::{Attached, attached};
+pub use attached::attached;
 pub use blocks::{Block, Layout};
 use ebml::{Placed, body, children, element, number};
 pub use lacing::frames;

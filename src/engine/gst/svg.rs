@@ -1,0 +1,100 @@
+//! A graph as a picture that every browser shows, laid out here: elements in columns from the sources on.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Pixels of a box's line, between boxes, and of a letter.
+const LINE: usize = 16;
+const GAP: usize = 40;
+const LETTER: usize = 8;
+
+/// An element: its lines of text, its name first.
+pub(super) struct Element {
+    pub lines: Vec<String>,
+}
+
+/// Draws elements and the links between them (by their places in the list).
+pub(super) fn draw(elements: &[Element], links: &[(usize, usize)]) -> String {
+    let columns = columns(elements.len(), links);
+    let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
+    for (element, column) in elements.iter().zip(&columns) {
+        let letters = element.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        let width = widths.entry(*column).or_default();
+        *width = (*width).max(letters * LETTER + 2 * LETTER);
+    }
+    let left = |column: usize| GAP / 2 + widths.range(..column).map(|(_, width)| width + GAP).sum::<usize>();
+    let mut bottoms: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut boxes = Vec::new();
+    for (element, column) in elements.iter().zip(&columns) {
+        let bottom = bottoms.entry(*column).or_insert(GAP / 2);
+        let height = (element.lines.len() + 1) * LINE;
+        boxes.push((left(*column), *bottom, widths[column], height));
+        *bottom += height + GAP / 2;
+    }
+    let (width, height) = (left(usize::MAX), bottoms.values().max().copied().unwrap_or(GAP));
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    for &(from, to) in links {
+        let ((x, y, width, height), (end, top, _, tall)) = (boxes[from], boxes[to]);
+        let (x, y, top) = (x + width, y + height / 2, top + tall / 2);
+        let (one, other) = (x + GAP / 2, end.saturating_sub(GAP / 2));
+        let _ = writeln!(
+            out,
+            "<path d=\"M{x} {y}C{one} {y} {other} {top} {end} {top}\" fill=\"none\" stroke=\"#666\"/>\
+             <circle cx=\"{end}\" cy=\"{top}\" r=\"3\" fill=\"#666\"/>"
+        );
+    }
+    for (element, (x, y, width, height)) in elements.iter().zip(boxes) {
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"4\" fill=\"#f4f0ea\" stroke=\"#666\"/>"
+        );
+        for (number, line) in element.lines.iter().enumerate() {
+            let weight = if number == 0 { "bold" } else { "normal" };
+            let (x, y) = (x + LETTER, y + (number + 1) * LINE);
+            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>", escaped(line));
+        }
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The column of each element: one behind the last of those that link to it.
+fn columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
+    let mut columns = vec![0; count];
+    // As many rounds as there are elements, so that a ring ends too.
+    for _ in 0..count {
+        let before = columns.clone();
+        for &(from, to) in links {
+            columns[to] = columns[to].max(columns[from] + 1).min(count);
+        }
+        if columns == before {
+            break;
+        }
+    }
+    columns
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_stand_behind_those_that_feed_them() {
+        assert_eq!(columns(4, &[(0, 1), (1, 3), (2, 3)]), [0, 1, 0, 2]);
+        assert_eq!(columns(2, &[(0, 1), (1, 0)]).len(), 2, "a ring ends");
+    }
+
+    #[test]
+    fn text_cannot_leave_its_place() {
+        let drawn = draw(&[Element { lines: vec!["a".into(), "caps=<b> & \"c\"".into()] }], &[]);
+        assert!(drawn.contains("caps=&lt;b&gt; &amp; &quot;c&quot;</text>"), "{drawn}");
+        assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+    }
+}

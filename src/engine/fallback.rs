@@ -41,7 +41,7 @@ impl Transcoder for Fallback {
     }
 
     fn at_work(&self) -> &'static str {
-        if self.fallen().is_some() { self.second.name() } else { self.first.name() }
+        if self.fallen().is_some() { self.second.name() } else { self.first.at_work() }
     }
 
     fn failed(&self, error: &RunError) -> bool {

@@ -24,6 +24,7 @@ pub mod index;
 pub mod loudness;
 pub mod outbound;
 pub mod packager;
+pub mod placed;
 pub mod probe;
 pub mod samples;
 mod script;

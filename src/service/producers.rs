@@ -8,12 +8,55 @@ use tokio::sync::OnceCell;
 use super::quarantine::Quarantine;
 use super::runs::Work;
 use crate::config::{Backend, Config};
+use crate::domain::plan::{Rendition, VideoPlan};
 use crate::engine::fallback::Fallback;
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::gst::{self, Native};
 use crate::engine::packager::Packager;
+use crate::engine::placed::Placed;
 use crate::engine::{Job, Run, RunError, Transcoder};
 use crate::error::{Code, Error, Result};
+
+/// Kinds of work that `auto` tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A picture is encoded, with or without sound.
+    Picture,
+    /// The same with text drawn into it.
+    Drawn,
+    /// Sound alone.
+    Sound,
+}
+
+/// What `auto` gives to GStreamer: the kind, whether it makes runs from the start of an item, and runs from elsewhere. The
+/// figures are of the bench's row `native` (first segment from the start, first segment in the middle, all segments,
+/// processor time; GStreamer beside ffmpeg). Not filled in before they were taken on a quiet machine in a release build;
+/// what is known from a busy one stands in `engine/gst/README.md`.
+const NATIVE: [(Kind, bool, bool); 3] =
+    [(Kind::Picture, false, false), (Kind::Drawn, false, false), (Kind::Sound, false, false)];
+
+impl Kind {
+    fn of(rendition: &Rendition) -> Self {
+        match &rendition.video {
+            Some(VideoPlan::Encode(plan)) if plan.burn.is_some() => Self::Drawn,
+            Some(_) => Self::Picture,
+            None => Self::Sound,
+        }
+    }
+
+    /// Whether GStreamer makes its runs: those from the start, and those from elsewhere.
+    fn by_gstreamer(self, backend: Backend) -> (bool, bool) {
+        match backend {
+            Backend::Ffmpeg => (false, false),
+            Backend::Gstreamer => (true, true),
+            Backend::Auto => {
+                let (_, start, elsewhere) =
+                    NATIVE.into_iter().find(|(kind, ..)| *kind == self).unwrap_or((self, false, false));
+                (start, elsewhere)
+            }
+        }
+    }
+}
 
 /// The producers of this machine.
 pub struct Producers {
@@ -50,7 +93,8 @@ impl Producers {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn warm(&self) -> Result<()> {
-        if self.backend == Backend::Gstreamer {
+        let chosen = NATIVE.iter().any(|(_, start, elsewhere)| *start || *elsewhere);
+        if self.backend == Backend::Gstreamer || self.backend == Backend::Auto && chosen {
             let _ = self.native().await;
         }
         self.ffmpeg().await.map(|_| ())
@@ -74,17 +118,30 @@ impl Producers {
         if let Some(why) = gst::refusal(&work.media, &work.rendition) {
             return by_ffmpeg(self.ffmpeg().await?, why);
         }
-        if self.backend == Backend::Auto {
-            return by_ffmpeg(self.ffmpeg().await?, "not yet shown to be made better by GStreamer");
+        let (start, elsewhere) = Kind::of(&work.rendition).by_gstreamer(self.backend);
+        if !start && !elsewhere {
+            return by_ffmpeg(self.ffmpeg().await?, "not shown to be made better by GStreamer");
         }
         let Ok(native) = self.native().await else {
             return by_ffmpeg(self.ffmpeg().await?, "GStreamer lacks what it takes");
         };
-        let reason = "so configured";
-        Ok(match self.ffmpeg().await {
-            Ok(ffmpeg) => Chosen { transcoder: Arc::new(Fallback::new(native, ffmpeg)), reason },
-            Err(_) => Chosen { transcoder: native, reason },
-        })
+        let native: Arc<dyn Transcoder> = native;
+        let Ok(ffmpeg) = self.ffmpeg().await else {
+            return Ok(Chosen { transcoder: native, reason: "there is no ffmpeg" });
+        };
+        let (first, reason): (Arc<dyn Transcoder>, _) = match (self.backend, start, elsewhere) {
+            (Backend::Gstreamer, ..) => (native, "so configured"),
+            (_, true, true) => (native, "measured to be made better by GStreamer"),
+            (_, true, false) => (
+                Arc::new(Placed::new(native, ffmpeg.clone())),
+                "measured to be made better by GStreamer from the start, and by ffmpeg from elsewhere",
+            ),
+            _ => (
+                Arc::new(Placed::new(ffmpeg.clone(), native)),
+                "measured to be made better by ffmpeg from the start, and by GStreamer from elsewhere",
+            ),
+        };
+        Ok(Chosen { transcoder: Arc::new(Fallback::new(first, ffmpeg)), reason })
     }
 
     async fn ffmpeg(&self) -> Result<Arc<dyn Transcoder>> {

@@ -18,6 +18,8 @@ mod kept;
 mod kill;
 /// Zapping to channels.
 mod live;
+/// What GStreamer makes in this process, beside the ffmpeg subprocess.
+mod native;
 /// Segments of a copied film, beside nginx and the ffmpeg command line.
 mod package;
 /// Servers under test, and a client.
@@ -36,10 +38,11 @@ mod sources;
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 10] = [
+    let rows: [(&str, fn()); 11] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
+        ("native", native::run),
         ("package", package::run),
         ("live", live::run),
         ("progress", progress::run),

@@ -30,7 +30,6 @@ struct Bench {
     folder: tempfile::TempDir,
     source: Arc<Source>,
     media: Arc<Media>,
-    ffmpeg: Ffmpeg,
     /// Who makes the segments; ffmpeg unless told otherwise.
     producer: Arc<dyn Transcoder>,
     rendition: Arc<Rendition>,
@@ -67,13 +66,11 @@ impl Bench {
         });
         let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain: None });
         let grid = if video.is_some() { Grid::frames(rate, 2.0, seconds) } else { Grid::steps(2.0, seconds) };
-        let ffmpeg = Ffmpeg::find().unwrap();
         Self {
             source: film::open(path),
             folder,
             media: Arc::new(media),
-            producer: Arc::new(ffmpeg.clone()),
-            ffmpeg,
+            producer: Arc::new(Ffmpeg::find().unwrap()),
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,

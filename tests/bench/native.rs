@@ -1,0 +1,171 @@
+//! What GStreamer makes in this process, beside the ffmpeg subprocess, each kind of run in interleaved rounds: what
+//! `auto` decides by (`service/producers.rs`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use hearthcast::config::{Backend, Config};
+use hearthcast::domain::access::Role;
+use hearthcast::domain::library::Root;
+use hearthcast::service::Service;
+use hearthcast::service::planner::{self, Planned, StartRequest, SubtitleRequest};
+
+const ROUNDS: usize = 5;
+
+/// Milliseconds, and seconds of processor time for the whole.
+#[derive(Clone, Copy)]
+struct Figures {
+    first: f64,
+    jump: f64,
+    all: f64,
+    cpu: f64,
+}
+
+/// A kind of run: its name, what it plays, and whether text is drawn.
+type Row = (&'static str, fn(&Path) -> PathBuf, bool);
+
+const ROWS: [Row; 4] =
+    [("picture mp4", film, false), ("picture mkv", remuxed, false), ("drawn", film, true), ("sound", sound, false)];
+
+pub fn run() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
+    for (name, make, drawn) in ROWS {
+        let item = make(folder.path());
+        let (mut native, mut ffmpeg) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            for (backend, figures) in [(Backend::Gstreamer, &mut native), (Backend::Ffmpeg, &mut ffmpeg)] {
+                figures.push(runtime.block_on(measure(&item, folder.path(), backend, drawn)));
+            }
+        }
+        let rows: [(&str, fn(&Figures) -> f64); 4] = [
+            ("first segment, ms", |f| f.first),
+            ("first after a jump, ms", |f| f.jump),
+            ("all 30 s, ms", |f| f.all),
+            ("processor time, s", |f| f.cpu),
+        ];
+        for (what, of) in rows {
+            let (our, their) = (median(&native, of), median(&ffmpeg, of));
+            println!("{name}, {what}: gstreamer {our:.2}, ffmpeg {their:.2} ({:.2})", our / their);
+        }
+    }
+}
+
+fn median(figures: &[Figures], of: fn(&Figures) -> f64) -> f64 {
+    let mut values: Vec<f64> = figures.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn ran(command: &mut Command) {
+    assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
+}
+
+/// 30 s of 1080p24 at 8 Mbit/s with sound, and a text beside it.
+fn film(folder: &Path) -> PathBuf {
+    let path = folder.join("film.mp4");
+    if !path.exists() {
+        ran(Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
+            .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
+            .args(["-i", "sine=f=440:r=48000:d=30", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M"])
+            .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "96", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
+            .args(["-movflags", "+faststart"])
+            .arg(&path));
+        let cues = (0..15).map(|n| format!("{n}\n00:00:{:02},000 --> 00:00:{:02},500\nline {n}\n\n", n * 2, n * 2 + 1));
+        std::fs::write(folder.join("film.srt"), cues.collect::<String>()).expect("a folder of our own");
+    }
+    path
+}
+
+/// The same as Matroska with AC-3.
+fn remuxed(folder: &Path) -> PathBuf {
+    let path = folder.join("film.mkv");
+    let source = film(folder);
+    ran(Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-i"])
+        .arg(source)
+        .args(["-c:v", "copy", "-c:a", "ac3"])
+        .arg(&path));
+    path
+}
+
+fn sound(folder: &Path) -> PathBuf {
+    let path = folder.join("sound.flac");
+    ran(Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "sine=f=440:r=44100:d=30", "-ac", "2"])
+        .arg(&path));
+    path
+}
+
+/// The first segment and one after a jump in a session, then all of another, each from a server that has nothing.
+async fn measure(item: &Path, folder: &Path, backend: Backend, drawn: bool) -> Figures {
+    let mut figures = Figures { first: 0.0, jump: 0.0, all: 0.0, cpu: 0.0 };
+    for whole in [false, true] {
+        let state = tempfile::tempdir_in(folder).expect("a temporary folder");
+        let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+        config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
+        config.backend = backend;
+        let service = Service::open(config).expect("the service opens");
+        let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
+        let principal = service.accounts.authenticate(&token).expect("issued just now");
+        tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
+        let request = request(item, drawn);
+        let (cpu, began) = (cpu_seconds(), Instant::now());
+        let Planned::Session(plan) = planner::plan(&service, request).await.expect("a plan") else { panic!("direct") };
+        let segments = plan.work().grid.len();
+        let session = service.sessions.start(&principal, *plan).await.expect("a session");
+        if whole {
+            for index in 0..segments {
+                session.segment(0, index).await.expect("a segment");
+            }
+            figures.all = millis(began);
+        } else {
+            session.segment(0, 0).await.expect("the first segment");
+            figures.first = millis(began);
+            let began = Instant::now();
+            session.segment(0, segments * 2 / 3).await.expect("a segment");
+            figures.jump = millis(began);
+        }
+        service.sessions.shutdown().await;
+        drop((session, service));
+        if whole {
+            figures.cpu = cpu_seconds() - cpu;
+        }
+    }
+    figures
+}
+
+fn request(item: &Path, drawn: bool) -> StartRequest {
+    let picture = item.extension().is_some_and(|ending| ending != "flac");
+    let beside = item.with_extension("srt");
+    StartRequest {
+        media_path: item.to_str().expect("plain name").to_owned(),
+        force_transcode: true,
+        max_height: picture.then_some(720),
+        max_bitrate_kbps: picture.then_some(4_000),
+        subtitle: if drawn { SubtitleRequest::Burn } else { SubtitleRequest::None },
+        subtitle_path: drawn.then(|| beside.to_str().expect("plain name").to_owned()),
+        ..StartRequest::default()
+    }
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
+
+/// Processor time of this process and of its children that have ended.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<f64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .filter_map(|text| text.parse().ok())
+        .collect();
+    fields.iter().sum::<f64>() / 100.0
+}

@@ -28,7 +28,7 @@ pub(super) fn section(source: &Source, container: Container) -> String {
     if !matches!(container, Container::Matroska | Container::Webm) {
         return out;
     }
-    let file = Disk(&source.file);
+    let file = Disk::of(&source.file);
     let mut room = MOST;
     for (number, font) in attached(&file).unwrap_or_default().into_iter().enumerate() {
         let ending = font.name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());

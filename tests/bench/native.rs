@@ -22,6 +22,9 @@ struct Figures {
     cpu: f64,
 }
 
+/// A figure and its name.
+type Shown = (&'static str, fn(&Figures) -> f64);
+
 /// A kind of run: its name, what it plays, and whether text is drawn.
 type Row = (&'static str, fn(&Path) -> PathBuf, bool);
 
@@ -39,7 +42,7 @@ pub fn run() {
                 figures.push(runtime.block_on(measure(&item, folder.path(), backend, drawn)));
             }
         }
-        let rows: [(&str, fn(&Figures) -> f64); 4] = [
+        let rows: [Shown; 4] = [
             ("first segment, ms", |f| f.first),
             ("first after a jump, ms", |f| f.jump),
             ("all 30 s, ms", |f| f.all),

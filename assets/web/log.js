@@ -23,7 +23,7 @@ export async function logTab(place, { signal, wrong }) {
     const atEnd = list.scrollTop + list.clientHeight > list.scrollHeight - 40;
     last = lines.at(-1).number;
     list.append(...lines.slice(-SHOWN).map(({ at, level: name, target, text }) => h("li", { class: name.toLowerCase() },
-      h("span", { class: "quiet" }, new Date(at).toLocaleTimeString()), " ", h("strong", {}, name), ` ${text} `, h("span", { class: "quiet" }, target))));
+      h("span", { class: "quiet" }, new Date(at).toLocaleTimeString()), " ", h("strong", {}, name), ` ${text.replace(/=(\d+\.\d)\d+\b/g, "=$1")} `, h("span", { class: "quiet" }, target))));
     while (list.children.length > SHOWN) list.firstChild.remove();
     none.hidden = true;
     if (atEnd) list.scrollTop = list.scrollHeight;

@@ -19,8 +19,8 @@ export async function playerTab(place, { act }) {
   };
   place.replaceChildren(
     h("p", { class: "quiet" }, TEXT.playersWhy),
-    table([TEXT.name, TEXT.since, TEXT.lastUsed, ""], tokens.map(({ id, name, createdAt, lastUsedAt }) =>
-      [name, moment(createdAt), moment(lastUsedAt), remover(act, () => api.removeToken(id))])),
+    tokens.length ? table([TEXT.name, TEXT.since, TEXT.lastUsed, ""], tokens.map(({ id, name, createdAt, lastUsedAt }) =>
+      [name, moment(createdAt), moment(lastUsedAt), remover(act, () => api.removeToken(id))])) : h("p", { class: "quiet" }, TEXT.noPlayers),
     made ? await links(made) : "",
     form(act, [["name", TEXT.deviceName, { maxlength: 64 }]], TEXT.add, add));
 }
@@ -33,9 +33,20 @@ async function links({ name, secret }) {
     ...await Promise.all(lines.map(async ([label, address]) => h("div", { class: "given" }, await code(address, label),
       h("label", { class: "field" }, h("span", {}, label),
         h("input", { readonly: true, value: address, onfocus: (event) => event.target.select() })),
-      h("button", { type: "button", onclick: async (event) => {
-        await navigator.clipboard?.writeText(address).then(() => { event.target.textContent = TEXT.copiedNow; }).catch(() => {});
-      } }, TEXT.copy)))));
+      h("button", { type: "button", onclick: copy }, TEXT.copy)))));
+}
+
+/** Copies the address beside the button. Without a certificate the clipboard is not given, but what is selected is copied. */
+async function copy({ target }) {
+  const input = target.parentElement.querySelector("input");
+  try {
+    await navigator.clipboard.writeText(input.value);
+  } catch {
+    input.select();
+    if (!document.execCommand("copy")) return;
+    target.focus();
+  }
+  target.textContent = TEXT.copiedNow;
 }
 
 /** An address as a QR code. */

@@ -39,6 +39,7 @@ export async function settings(stage, params) {
     h("nav", { class: "tabs", "aria-label": TEXT.settings }, ...Object.entries(tabs).map(([key, [label]]) =>
       h("a", { href: `#/settings?tab=${key}`, "aria-current": key === name ? "page" : null, "data-first": key === name ? true : null }, label))),
     notice, place);
+  stage.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
   const abort = new AbortController();
   const wrong = (error) => {
     notice.textContent = error ? explain(error) : "";

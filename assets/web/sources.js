@@ -44,7 +44,7 @@ export function rightsFields() {
   const address = h("input", { required: true, type: "url", placeholder: "https://" });
   const basis = h("select", { required: true }, ...BASES.map((value) => h("option", { value }, TEXT.bases[value])));
   const statement = h("textarea", { required: true, minlength: 20, maxlength: 2000, rows: 3 });
-  const recording = h("textarea", { rows: 2, maxlength: 2000 });
+  const recording = h("textarea", { rows: 3, maxlength: 2000 });
   const attest = h("input", { type: "checkbox", required: true });
   return {
     elements: [

@@ -164,6 +164,7 @@ export const TEXT = {
   levels: { INFO: "everything", WARN: "warnings and errors", ERROR: "errors only" },
   // Players that cannot sign in
   playersWhy: "Players such as Kodi or VLC, and television sets, watch the channels with a link of their own.",
+  noPlayers: "No player has a link yet.",
   lastUsed: "Last used",
   deviceName: "Name of the device",
   giveThese: (name) => `Give these to ${name}. They are shown only now, and let it watch live television, nothing else.`,

@@ -165,9 +165,7 @@ export async function admin(kit, another) {
       assert.equal(made.status, 201);
       await other.screen(`watch?channel=${made.body.channel.id}`);
       await other.playing("video");
-      await other.page.mouse.move(300, 300);
-      await other.page.mouse.move(320, 320);
-      await other.page.getByRole("button", { name: "Record" }).click();
+      await other.pressOver("Record");
       await other.page.getByRole("button", { name: /Is recorded|in its way/ }).waitFor();
     });
     await other.step("record-listed", async () => {

@@ -6,6 +6,8 @@ import { NAME, PASSWORD, until } from "./program.mjs";
 
 export { NAME, PASSWORD };
 
+const SOON = { timeout: 3000 };
+
 /** A page of its own, signed in nowhere. */
 export async function kit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 } }) {
   const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce" })).newPage();
@@ -28,6 +30,12 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
     document.addEventListener("securitypolicyviolation", (event) => {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
     });
+  });
+  /** Moves what wakes the page, then acts; as often as it takes on a machine that is slower than the page is patient. */
+  const awake = (what, act) => until(what, async () => {
+    await page.mouse.move(300, 300);
+    await page.mouse.move(320, 320);
+    return act().then(() => true, () => false);
   });
   const self = {
     page, server, asked, faults, trail,
@@ -100,9 +108,12 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
 
     /** Chooses in a menu that may have gone to leave the picture alone. */
     async choose(menu, label) {
-      await page.mouse.move(300, 300);
-      await page.mouse.move(320, 320);
-      await page.getByLabel(menu).selectOption({ label });
+      await awake(`${label} is chosen`, () => page.getByLabel(menu).selectOption({ label }, SOON));
+    },
+
+    /** Presses a button that may have gone to leave the picture alone. */
+    async pressOver(button) {
+      await awake(`${button} is pressed`, () => page.getByRole("button", { name: button, exact: true }).click(SOON));
     },
 
     /** The subtitle on screen at `at` seconds. */

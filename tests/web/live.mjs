@@ -62,11 +62,9 @@ export async function live(kit) {
   });
 
   await step("live-start-over", async () => {
-    await page.mouse.move(300, 300);
-    await page.mouse.move(310, 310);
-    await page.getByRole("button", { name: "Start over" }).click();
+    await kit.pressOver("Start over");
     await playing("video");
-    await page.getByRole("button", { name: "Live", exact: true }).click();
+    await kit.pressOver("Live");
     await playing("video");
   });
 

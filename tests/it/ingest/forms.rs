@@ -50,7 +50,7 @@ pub async fn plays(aired: &Path, least: f64) {
 async fn a_playlist_elsewhere_is_followed() {
     for fragmented in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let (headend, server) = (Headend::of(folder.path(), 90, fragmented).await, server(folder.path()).await);
+        let (headend, server) = (Headend::of(folder.path(), 180, fragmented).await, server(folder.path()).await);
         let id = channel(&server, json!({"url": headend.url()}), None).await;
         let path = aired(&server, &id, folder.path(), 6).await;
         plays(&path, 9.0).await;
@@ -65,8 +65,8 @@ async fn a_playlist_elsewhere_is_followed() {
 async fn what_no_browser_plays_is_encoded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    film::flash_and_beep(&path, 60, "-c:v mpeg2video -g 25 -b:v 1M -c:a mp2 -f mpegts");
-    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    film::flash_and_beep(&path, 180, "-c:v mpeg2video -g 25 -b:v 1M -c:a mp2 -f mpegts");
+    let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), None).await;
     let path = aired(&server, &id, folder.path(), 6).await;
     plays(&path, 9.0).await;
@@ -83,10 +83,10 @@ async fn keyframes_far_apart_are_made_anew() {
     let path = folder.path().join("a.ts");
     film::flash_and_beep(
         &path,
-        60,
+        180,
         "-c:v libx264 -preset ultrafast -g 500 -keyint_min 500 -sc_threshold 0 -c:a aac -f mpegts",
     );
-    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), None).await;
     plays(&aired(&server, &id, folder.path(), 6).await, 9.0).await;
     assert_eq!(antenna.made(), 2, "once to see it, once to encode it");
@@ -96,8 +96,8 @@ async fn keyframes_far_apart_are_made_anew() {
 async fn sound_alone_is_a_channel_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    film::make(&path, &["-f lavfi -i", "aevalsrc='0.5*sin(2*PI*440*t)':s=44100:d=60", "-c:a mp2 -f mpegts"]);
-    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    film::make(&path, &["-f lavfi -i", "aevalsrc='0.5*sin(2*PI*440*t)':s=44100:d=180", "-c:a mp2 -f mpegts"]);
+    let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), None).await;
     let path = aired(&server, &id, folder.path(), 4).await;
     let decoded = play::decode(&path).await;
@@ -108,10 +108,10 @@ async fn sound_alone_is_a_channel_too() {
 async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    antenna::film(&path, 90);
-    let (antenna, server) = (Antenna::of(&path, 90).await, server(folder.path()).await);
+    antenna::film(&path, 180);
+    let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), None).await;
-    let warm = json!({"channelIds": [id], "ttlSeconds": 60});
+    let warm = json!({"channelIds": [id], "ttlSeconds": 600});
     let made = success(server.post("/api/livetv/warm", &warm).send().await.unwrap(), 202).await;
     assert_eq!((&made["accepted"], &made["channels"][0]["reason"]), (&json!(1), &Value::Null), "{made}");
     until("it is warm though nobody watches", async || {

@@ -88,7 +88,8 @@ async fn segment(server: &Server, address: &str) -> Vec<u8> {
 }
 
 async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    // What was aired is counted, not how long that took: a machine may be busy.
+    let deadline = Instant::now() + Duration::from_secs(170);
     while !so().await {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -99,8 +100,8 @@ async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
 async fn ten_viewers_are_one_connection_outward() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    antenna::film(&path, 60);
-    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    antenna::film(&path, 180);
+    let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     // The first address leads nowhere: the next of the list is taken.
     let source = json!({"url": "http://127.0.0.1:1/none.ts", "failoverUrls": [antenna.url()]});
     let id = channel(&server, source, None).await;
@@ -136,8 +137,8 @@ async fn ten_viewers_are_one_connection_outward() {
 async fn cuts(times: usize, rest: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    antenna::film(&path, 60);
-    let (antenna, server) = (Antenna::of(&path, 60).await, server(folder.path()).await);
+    antenna::film(&path, 180);
+    let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), Some("My own pictures.")).await;
     let body = json!({"channelId": id, "start": Timestamp::now().to_string(),
         "end": (Timestamp::now() + Duration::from_secs(3600)).to_string()});

@@ -234,14 +234,14 @@ class Grid {
     const { row, instant } = this.at;
     if (this.settle(row, instant)) return;
     await this.programmes.known(row, instant);
-    if (this.at.row === row && this.at.instant === instant) this.settle(row, instant);
+    if (this.at.row === row && this.at.instant === instant) this.settle(row, instant, TEXT.nothingOn);
   }
 
   /**
    * Brings a place into the window; true when its programme has the focus. That is all that is laid out for a press: what
    * comes into the window with it is drawn with the next picture.
    */
-  settle(row, instant) {
+  settle(row, instant, none = TEXT.loading) {
     const entry = this.programmes.at(row, instant);
     const { box } = this;
     let { top, left } = box;
@@ -258,6 +258,7 @@ class Grid {
     this.going = false;
     this.scrollTo(top, left);
     if (entry) this.programmes.around(row, instant);
+    else this.details.replaceChildren(h("div", {}, h("h2", {}, this.channels[row].name), h("p", { class: "quiet" }, none)));
     return entry !== undefined;
   }
 

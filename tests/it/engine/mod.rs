@@ -2,6 +2,7 @@ mod copy;
 mod draw;
 mod encode;
 mod index;
+mod leaks;
 mod life;
 mod native;
 mod package;

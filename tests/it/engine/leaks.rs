@@ -1,0 +1,99 @@
+//! GStreamer's own count of objects, over starts and stops: a child process with the `leaks` tracer lists what is alive
+//! when it is told to.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::native::{cycle, until_closed};
+use super::*;
+
+/// Cycles before the first count, in which everything is made that is made once.
+const WARM: u64 = 4;
+
+/// What the child runs; nothing without its variable.
+#[tokio::test]
+async fn cycles_of_the_leaks_tracer() {
+    let Some(cycles) = asked("HEARTHCAST_LEAKS_CHILD") else { return };
+    let bench =
+        Bench::encoding("a.mkv", Container::Matroska, 12, "-c:v libx264 -preset ultrafast -g 60 -c:a aac").natively();
+    let mut lines = std::io::stdin().lines();
+    let mut from = 0;
+    for to in [WARM, WARM + cycles] {
+        for number in from..to {
+            cycle(&bench, number).await;
+        }
+        until_closed(&bench).await;
+        println!("\nrest");
+        lines.next();
+        from = to;
+    }
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Objects alive by type, of the last list in a log.
+fn alive(log: &str) -> Option<BTreeMap<String, i64>> {
+    let (_, list) = log.rsplit_once("start listing currently alive objects")?;
+    let (list, _) = list.split_once(" alive objects")?;
+    let mut count = BTreeMap::new();
+    for line in list.lines().filter(|line| line.contains("object-alive,")) {
+        let kind = line.split("type-name=(string)").nth(1)?.split(',').next()?;
+        *count.entry(kind.to_owned()).or_default() += 1;
+    }
+    Some(count)
+}
+
+/// `HEARTHCAST_LEAKS` sets how many cycles; without it none, for the tracer makes all of them slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_object_of_gstreamer_outlives_its_run() {
+    let Some(cycles) = asked("HEARTHCAST_LEAKS") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("leaks.log");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "engine::leaks::cycles_of_the_leaks_tracer", "--nocapture"])
+        .env("HEARTHCAST_LEAKS_CHILD", cycles.to_string())
+        .env("GST_TRACERS", "leaks")
+        .env("GST_LEAKS_TRACER_SIG", "1")
+        .env("GST_DEBUG", "GST_TRACER:7,leaks:7")
+        .env("GST_DEBUG_NO_COLOR", "1")
+        .env("GST_DEBUG_FILE", &log)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut counts = Vec::new();
+    for lists in 1..=2 {
+        assert!(said.any(|line| line.unwrap() == "rest"), "the child ended early");
+        let told = Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        counts.push(loop {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            if text.matches("> listed ").count() == lists
+                && let Some(count) = alive(&text)
+            {
+                break count;
+            }
+            assert!(Instant::now() < deadline, "no list came");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        });
+        writeln!(child.stdin.as_mut().unwrap(), "on").unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    let grown: BTreeMap<&String, i64> = counts[1]
+        .iter()
+        .map(|(kind, count)| (kind, count - counts[0].get(kind).copied().unwrap_or(0)))
+        .filter(|(_, more)| *more != 0)
+        .collect();
+    eprintln!(
+        "{} objects alive, after {cycles} cycles more these in addition: {grown:?}",
+        counts[0].values().sum::<i64>()
+    );
+    // Less than one in two cycles: something that is made once, late.
+    assert!(grown.values().all(|more| more * 2 < cycles as i64), "{grown:?}");
+}

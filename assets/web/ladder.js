@@ -41,7 +41,8 @@ export function ladder(Hls) {
   class Climber extends Hls.DefaultConfig.abrController {
     get nextAutoLevel() {
       const [next, now, media] = [super.nextAutoLevel, this.hls.loadLevel, this.hls.media];
-      return now >= 0 && next > now && media && ahead(media) < ENOUGH ? now : next;
+      const whole = !this.hls.levels[now]?.fragmentError; // Away from what fails, wherever that leads.
+      return now >= 0 && next > now && whole && media && ahead(media) < ENOUGH ? now : next;
     }
 
     set nextAutoLevel(level) {

@@ -60,6 +60,9 @@ export async function attachLive(media, url, { fromStart }, onfail) {
   };
 }
 
+/** Segments refused one after the other before it is given up: to ask on would only keep the server busy. */
+const MOST_REFUSED = 10;
+
 async function attachPlaylist(media, url, position, fail, onerror) {
   const [{ default: Hls }, { follow, ladder }] = await Promise.all([import("./vendor/hls.js"), import("./ladder.js")]);
   if (!Hls.isSupported()) {
@@ -85,9 +88,11 @@ async function attachPlaylist(media, url, position, fail, onerror) {
       },
     },
   });
-  let recovered = false;
+  let [recovered, refused] = [false, 0];
+  hls.on(Hls.Events.FRAG_LOADED, () => { refused = 0; });
   hls.on(Hls.Events.ERROR, (_, data) => {
-    if (!data.fatal) return;
+    if (data.details === Hls.ErrorDetails.FRAG_LOAD_ERROR) refused += 1;
+    if (!data.fatal && refused < MOST_REFUSED) return;
     const status = data.response?.code ?? 0;
     if (data.type === Hls.ErrorTypes.MEDIA_ERROR && !recovered) {
       recovered = true;

@@ -61,9 +61,7 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
         (
             "packed text of 4 MiB",
             "xmltv",
-            packed(
-                &[b"<tv><programme start=\"2026\" channel=\"c\"><title>".as_slice(), &vec![b'x'; 4 << 20]].concat(),
-            ),
+            packed(&[b"<tv><programme start=\"2026\" channel=\"c\"><title>".as_slice(), &vec![b'x'; 4 << 20]].concat()),
             Taken(1, 1, "1 MiB"),
         ),
         ("cut off", "xmltv", whole.as_bytes()[..whole.len() / 2].to_vec(), Taken(300, 1, "cut off")),

@@ -20,34 +20,66 @@ const ROUNDS: usize = 7;
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     film(&folder.path().join("copied.mp4"), "libx264 -preset ultrafast -b:v 8M -maxrate 8M -bufsize 8M -g 48");
-    film(&folder.path().join("encoded.mkv"), "libx265 -preset ultrafast -b:v 8M -x265-params log-level=error");
+    film(
+        &folder.path().join("encoded.mkv"),
+        "libx265 -preset ultrafast -b:v 8M -x265-params log-level=error:keyint=96",
+    );
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
     for (name, file) in [("copied", "copied.mp4"), ("encoded", "encoded.mkv")] {
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let server = runtime.block_on(Server::open(folder.path(), file));
             cold.push(runtime.block_on(server.zap()));
+            runtime.block_on(server.warm());
             warm.push(runtime.block_on(server.zap()));
             runtime.block_on(server.service.sessions.shutdown());
         }
         println!("zap, {name}: cold {:.0} ms, warm {:.1} ms (medians of {ROUNDS})", median(cold), median(warm));
     }
+    let alone: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg(&folder.path().join("encoded.mkv"))).collect();
+    println!("the ffmpeg command alone, 2 s from the middle of the encoded film: {:.0} ms", median(alone));
     let server = runtime.block_on(Server::open(folder.path(), "copied.mp4"));
+    let before = own_cpu_seconds();
     let wrk = Command::new("wrk")
         .args(["-t1", "-c16", "-d5s", "-H", &format!("Authorization: Bearer {}", server.token)])
         .arg(format!("{}/api/livetv/watch/{}/live.m3u8", server.base, server.channel))
         .output();
+    let cpu = own_cpu_seconds() - before;
     let said = wrk.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let rate = said.lines().find(|line| line.contains("Requests/sec")).unwrap_or("wrk is missing");
-    println!("live.m3u8: {} (all cores)", rate.trim());
+    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse::<f64>().ok());
+    match requests {
+        Some(requests) => println!("live.m3u8: {:.0} requests in a second of one core's time", requests / cpu),
+        None => println!("live.m3u8: wrk is missing"),
+    }
     runtime.block_on(server.service.sessions.shutdown());
+}
+
+/// Processor time of this process.
+fn own_cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let after = stat.rsplit(')').next().unwrap_or("");
+    after.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Milliseconds for two seconds of a film, made as a channel makes them, by a process of its own.
+fn ffmpeg(path: &Path) -> f64 {
+    let began = Instant::now();
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-ss", "15", "-i"])
+        .arg(path)
+        .args(["-t", "2", "-vf", "scale=-2:720", "-c:v", "libx264", "-preset", "veryfast", "-c:a", "aac"])
+        .args(["-f", "mpegts", "-y", "/dev/null"])
+        .status()
+        .expect("ffmpeg runs");
+    assert!(made.success());
+    began.elapsed().as_secs_f64() * 1000.0
 }
 
 /// Half a minute of 1080p24 with sound.
 fn film(path: &Path, video: &str) {
     let made = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
-        .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
+        .args(["-i", "testsrc2=s=1920x1080:r=24:d=30", "-f", "lavfi"])
         .args(["-i", "sine=f=440:r=48000:d=30", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", "-c:v"])
         .args(video.split_whitespace())
         .arg(path)
@@ -91,6 +123,24 @@ impl Server {
             let _ = stopped.await;
         }));
         Self { service, base, token, channel, client: reqwest::Client::new(), _stop: stop, _state: state }
+    }
+
+    /// Asks for the channel to be warm, and waits until it is.
+    async fn warm(&self) {
+        let address = format!("{}/api/livetv/warm", self.base);
+        let wish = serde_json::json!({ "channelIds": [self.channel] });
+        let post = self.client.post(&address).bearer_auth(&self.token).json(&wish);
+        assert_eq!(post.send().await.expect("an answer").status(), 202);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let answer = self.client.get(&address).bearer_auth(&self.token).send().await.expect("an answer");
+            let answer: serde_json::Value = answer.json().await.expect("JSON");
+            if answer["channels"][0]["state"] == "warm" {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{answer}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// From the request for the playlist to the last byte of the segment a player begins with, milliseconds.

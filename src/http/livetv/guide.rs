@@ -277,7 +277,7 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
         // What can still be watched.
         if from < now.as_millisecond() - CATCHUP_MS {
-            let kept = channel.definition.programme(now.as_millisecond() - CATCHUP_MS).map_or(0, |kept| kept.ordinal);
+            let kept = service.channels.kept(channel, now.as_millisecond()).map_or(0, |kept| kept.ordinal);
             hasher.update(&kept.to_le_bytes());
         }
     }

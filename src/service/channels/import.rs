@@ -169,6 +169,7 @@ impl Channels {
             self.store.put(Tree::Channels, &channel_key(channel.id), &gone).await?;
             self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&channel.id);
             self.present.forget(channel.id);
+            self.past.forget(channel.id);
             Ok(())
         });
         let removals: Vec<_> = removals.collect();

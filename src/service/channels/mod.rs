@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
 use crate::domain::external::External;
+use crate::domain::live::CATCHUP_MS;
 use crate::domain::schedule::{Definition, Items, Mode, Programme, Revision};
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
@@ -42,6 +43,8 @@ pub struct Channels {
     changed_ms: AtomicI64,
     shelf: Shelf,
     present: Present,
+    /// The same at the far end of catch-up.
+    past: Present,
     /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
 }
@@ -142,7 +145,8 @@ impl Channels {
         }
         let changed_ms = clock.now().as_millisecond().into();
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
-        Ok(Self { store, clock, by_id, changed_ms, shelf, present: Present::default(), editing })
+        let (present, past) = Default::default();
+        Ok(Self { store, clock, by_id, changed_ms, shelf, present, past, editing })
     }
 
     /// All channels, by number.
@@ -155,6 +159,11 @@ impl Channels {
     /// What a channel shows at an instant close to now, unix ms; None before its first programme.
     pub fn on_air(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
         self.present.on(channel, now_ms)
+    }
+
+    /// What a channel showed as long ago as can still be watched.
+    pub fn kept(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+        self.past.on(channel, now_ms - CATCHUP_MS)
     }
 
     /// When one of them was changed last, unix ms.
@@ -180,6 +189,7 @@ impl Channels {
         self.store.put(Tree::Channels, &channel_key(id), &gone).await?;
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.present.forget(id);
+        self.past.forget(id);
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         let gone = numbers(&channel.definition);
         drop(channel);

@@ -1,5 +1,5 @@
-//! What each channel shows now, remembered for as long as it shows it: whoever polls a guide of many channels asks for it
-//! again and again, and to work it out takes the order of a whole cycle.
+//! What each channel shows at one moment that moves on, remembered for as long as it shows it: whoever polls a guide of many
+//! channels asks for it again and again, and to work it out takes the order of a whole cycle.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

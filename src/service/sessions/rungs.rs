@@ -76,6 +76,12 @@ impl Rungs {
         lock(&self.held).iter().flatten().map(Option::is_some).collect()
     }
 
+    /// Whether the run of this progress is held by a rung.
+    pub(super) fn holds(&self, progress: &watch::Receiver<Progress>) -> bool {
+        let held = lock(&self.held);
+        held.iter().flatten().flatten().any(|held| held.lease.progress().same_channel(progress))
+    }
+
     /// The rung pulled last, watched.
     pub(super) fn current(&self) -> watch::Receiver<Current> {
         self.current.subscribe()

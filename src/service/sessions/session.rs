@@ -37,7 +37,7 @@ pub struct Session {
     patience: Patience,
     access: Mutex<(Instant, Timestamp)>,
     view: watch::Sender<View>,
-    rungs: Rungs,
+    pub(super) rungs: Rungs,
     makers: Weak<Makers>,
     stop: Notify,
 }
@@ -109,6 +109,8 @@ impl Session {
         let mut make_first = lease.map(|lease| Box::pin(async move { lease.segment(first).await }));
         let mut current = self.rungs.current();
         let mut progress = current.borrow_and_update().progress.clone();
+        // Its rung gave its place to another, which will be the current one as soon as it is pulled.
+        let mut left = false;
         loop {
             self.rungs.tidy();
             let tidy_at = self.rungs.tidy_at();
@@ -120,6 +122,7 @@ impl Session {
                 _ = current.changed() => {
                     progress = current.borrow_and_update().progress.clone();
                     progress.mark_changed();
+                    left = false;
                     continue;
                 }
                 first = async { make_first.as_mut().expect("guarded").await }, if make_first.is_some() => {
@@ -133,7 +136,11 @@ impl Session {
                         Err(error) => self.failed(error),
                     }
                 }
-                changed = progress.changed(), if make_first.is_none() => {
+                changed = progress.changed(), if make_first.is_none() && !left => {
+                    if changed.is_err() && !self.rungs.holds(&progress) {
+                        left = true;
+                        continue;
+                    }
                     let (failure, activity) = {
                         let seen = progress.borrow_and_update();
                         (seen.failure.clone(), seen.activity)

@@ -269,3 +269,17 @@ async fn a_rung_that_is_waited_for_is_not_let_go() {
     let (far, near, third) = tokio::join!(session.segment(0, 40), session.segment(1, 0), session.segment(2, 0));
     assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third waits for one of the places");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rung_that_gave_its_place_to_the_next_ends_no_session() {
+    let bench = bench(|_| ());
+    let session = bench.sessions.start(&viewer("a"), bench.ladder(2)).await.unwrap();
+    session.segment(0, 0).await.unwrap();
+    // As between two tries for the only place, with somebody else quicker.
+    session.rungs.leave(1, Duration::ZERO);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((session.status().held, bench.fake.live()), (vec![false, false], 0));
+    session.segment(1, 1).await.unwrap();
+    session.segment(0, 2).await.unwrap();
+    assert!(session.status().failure.is_none());
+}

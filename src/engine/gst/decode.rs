@@ -11,7 +11,6 @@ use super::aac;
 use super::guard::Wake;
 use super::live::{Live, Said};
 use super::patience::Patience;
-use super::shelf::Shelf;
 use super::text::{self, Text};
 use crate::domain::media::{Media, Stream, StreamKind};
 use crate::engine::RunError;
@@ -49,15 +48,8 @@ pub(super) struct Wish {
     pub form: Form,
 }
 
-impl Wish {
-    /// Whether another wish differs in the place alone.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.stream == other.stream && self.form == other.form && self.source.is_same(&other.source)
-    }
-}
-
 /// What comes out of a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     Picture { deinterlace: bool },
     Sound { channels: u32 },
@@ -106,41 +98,10 @@ pub(super) enum Heard {
 }
 
 impl Decoder {
-    /// Goes to the place wanted with a decoder that is open already, or opens the file and starts towards it.
-    pub(super) fn reach(wish: Wish, shelf: &Shelf, wake: &Wake) -> Result<Self, RunError> {
-        if let Some(mut kept) = shelf.take(&wish) {
-            kept.live.pass_here();
-            kept.wish = wish;
-            (kept.heard, kept.again, kept.patience) = (false, false, Patience::begin());
-            match kept.seek() {
-                Ok(()) => return Ok(kept),
-                Err(error) => tracing::debug!(%error, "a decoder that was kept is of no use"),
-            }
-            return Self::open(kept.wish.clone(), wake);
-        }
-        Self::open(wish, wake)
-    }
-
     /// Opens the file and starts towards the place wanted.
-    fn open(wish: Wish, wake: &Wake) -> Result<Self, RunError> {
+    pub(super) fn open(wish: Wish, wake: &Wake) -> Result<Self, RunError> {
         let (live, out, stage) = begin(&wish, wake)?;
         Ok(Self { wish, live, out, stage, patience: Patience::begin(), heard: false, again: false })
-    }
-
-    /// What it decodes.
-    pub(super) fn wish(&self) -> Wish {
-        self.wish.clone()
-    }
-
-    /// Whether it can go on with another wish: it is open and gives, and is not at its end (decodebin3 takes itself apart
-    /// there).
-    pub(super) fn is_fit(&self) -> bool {
-        self.heard && self.stage == Stage::Running && !self.out.is_eos() && self.live.is_sound()
-    }
-
-    /// Whether it decodes what another wish wants, if from elsewhere.
-    pub(super) fn serves(&self, wish: &Wish) -> bool {
-        self.wish.is_like(wish)
     }
 
     /// Hears what the pipeline said, and brings it where it is to be. True when anything happened.
@@ -218,7 +179,6 @@ impl Decoder {
 fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunError> {
     let missing = || RunError::Internal(format!("the file has no stream {}", wish.stream));
     let wanted = wish.media.stream(wish.stream).ok_or_else(missing)?;
-    let wake = &wake.apart();
     let mut live = Live::new(wish.form.text(), ("", ""), &wish.stream.to_string(), wake)?;
     live.set_opening(true);
     // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.

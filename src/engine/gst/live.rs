@@ -112,17 +112,6 @@ impl Live {
         self.opening = opening;
     }
 
-    /// Hands it to the calling thread; what it said before is forgotten.
-    pub(super) fn pass_here(&self) {
-        while self.bus.pop().is_some() {}
-        self.wake.pass_here();
-    }
-
-    /// Nothing has gone wrong with it.
-    pub(super) fn is_sound(&self) -> bool {
-        !self.wake.broken() && self.bus.pop_filtered(&[gst::MessageType::Error]).is_none()
-    }
-
     /// It stands still.
     pub(super) fn stalled(&self) {
         self.pin.failed(&self.pipeline, "it stands still");

@@ -26,7 +26,6 @@ mod patience;
 mod pictures;
 mod run;
 mod segment;
-mod shelf;
 mod slots;
 mod sound;
 mod svg;
@@ -40,7 +39,6 @@ pub use slots::{SLOTS, Slot, Trial, trials};
 use guard::Wake;
 use run::{Orders, Work};
 use segment::Shape;
-use shelf::Shelf;
 
 /// Raised whenever the pipelines change what comes out.
 const PIPELINES_VERSION: u32 = 3;
@@ -50,7 +48,6 @@ const PIPELINES_VERSION: u32 = 3;
 pub struct Native {
     version: String,
     scripts: Arc<Scripts>,
-    shelf: Arc<Shelf>,
     /// Takes subtitles out of files.
     ffmpeg: Option<PathBuf>,
     #[cfg(test)]
@@ -78,7 +75,6 @@ impl Native {
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
             scripts: Arc::default(),
-            shelf: Arc::default(),
             ffmpeg: ffmpeg::program(),
             #[cfg(test)]
             injected: guard::Injected::default(),
@@ -152,14 +148,13 @@ impl Native {
         let name = format!("run-{}", draft.job.first);
         #[cfg(test)]
         let injected = self.injected.clone();
-        let shelf = self.shelf.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             let wake = Wake::here(
                 #[cfg(test)]
                 injected,
             );
             let Draft { job, shape, segments, orders, mark } = draft;
-            Work { job, shape, segments, orders, wake, shelf, mark }.run();
+            Work { job, shape, segments, orders, wake, mark }.run();
         });
         let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
         Ok(thread.thread().clone())

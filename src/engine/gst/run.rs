@@ -22,7 +22,6 @@ use super::guard::Wake;
 use super::patience::Patience;
 use super::pictures::Pictures;
 use super::segment::{Making, Shape};
-use super::shelf::Shelf;
 use super::sound::{FRAME, Sound};
 use super::voice;
 use crate::domain::grid::{Frames, Grid};
@@ -78,7 +77,6 @@ pub(super) struct Work {
     pub segments: mpsc::Sender<Result<Segment, RunError>>,
     pub orders: Arc<Orders>,
     pub wake: Wake,
-    pub shelf: Arc<Shelf>,
     /// Given back with the first segment: by then what is hostile in a file has been met, mostly.
     pub mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -86,31 +84,16 @@ pub(super) struct Work {
 impl Work {
     /// Runs to the end of the grid, or until nobody listens any more.
     pub(super) fn run(self) {
-        let mut lent = None;
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut line = Line::begin(&self)?;
-            lent = Some(self.shelf.lend(self.segments.downgrade(), line.decoders().map(Decoder::wish).collect()));
-            line.carry()?;
-            Ok(line.into_decoders())
-        }));
-        // What a failed run held is not to be trusted.
-        let (decoders, error) = match outcome {
-            Ok(Ok(decoders)) => (decoders, None),
-            Ok(Err(error)) => (Vec::new(), Some(error)),
-            Err(_) => (Vec::new(), Some(RunError::Internal("the run panicked".into()))),
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Line::begin(&self)?.carry()));
+        let error = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => RunError::Internal("the run panicked".into()),
         };
-        if let Some(error) = error
-            && !self.orders.stop.load(Ordering::SeqCst)
-        {
+        if !self.orders.stop.load(Ordering::SeqCst) {
             // A file that was cut short or written over looks like a broken one.
             let error = if self.job.source.holds_the_same() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
-        }
-        let shelf = self.shelf.clone();
-        // The owner hears that it is over.
-        drop(self);
-        if let Some(number) = lent {
-            shelf.keep(number, decoders);
         }
     }
 }
@@ -133,13 +116,12 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn begin(work: &'a Work) -> Result<Self, RunError> {
-        let Work { job, shape, wake, shelf, .. } = work;
+        let Work { job, shape, wake, .. } = work;
         let start = job.grid.start(job.first);
         let at = seconds(start);
         let mut hearing = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
-            let wish = wish(job, stream, at - SOUND_MARGIN, Form::Sound { channels });
-            let decoder = Decoder::reach(wish, shelf, wake)?;
+            let decoder = Decoder::open(wish(job, stream, at - SOUND_MARGIN, Form::Sound { channels }), wake)?;
             let first = aac::frame_at(start);
             let encoder = Aac::start(channels, kbps, first, &job.first.to_string(), wake)?;
             let channels = channels as usize;
@@ -152,23 +134,13 @@ impl<'a> Line<'a> {
                 let (first, rate) = (frames.first(job.first), frames.rate);
                 let half = 0.5 / rate.as_f64();
                 let form = Form::Picture { deinterlace: shape.plan.deinterlace };
-                let decoder = Decoder::reach(wish(job, shape.plan.stream, at - half, form), shelf, wake)?;
+                let decoder = Decoder::open(wish(job, shape.plan.stream, at - half, form), wake)?;
                 let pictures = Pictures::new(rate, first, frames.total);
                 Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone() })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
         Ok(Self { work, sight, hearing, open: VecDeque::new(), next: job.first, patience: Patience::begin() })
-    }
-
-    fn decoders(&self) -> impl Iterator<Item = &Decoder> {
-        let sound = self.hearing.iter().map(|hearing| &hearing.decoder);
-        sound.chain(self.sight.iter().map(|sight| &sight.decoder))
-    }
-
-    fn into_decoders(self) -> Vec<Decoder> {
-        let sound = self.hearing.map(|hearing| hearing.decoder);
-        sound.into_iter().chain(self.sight.map(|sight| sight.decoder)).collect()
     }
 
     fn carry(&mut self) -> Result<(), RunError> {

@@ -89,22 +89,6 @@ async fn a_decoder_that_brings_nothing_is_opened_again() {
     assert!(native.injected.lock().unwrap().is_none(), "the first stood still");
 }
 
-#[tokio::test]
-async fn a_run_goes_on_with_the_decoders_of_the_one_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let (native, job) = (Native::find().unwrap(), job(folder.path()));
-    // A busy machine may give them back too late; not every time.
-    for jump in 0..40 {
-        let first = jump % 2;
-        let mut run = native.start(Job { first, ..job.clone() }, first).unwrap();
-        assert_eq!(run.next().await.unwrap().unwrap().index, first);
-        if native.shelf.taken() > 1 {
-            return;
-        }
-    }
-    panic!("none was taken");
-}
-
 #[test]
 fn a_file_with_subtitles_of_pictures_is_left_to_ffmpeg() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! Runs of GStreamer in this process, held to what the ffmpeg runs are held to.
 
 use super::*;
-use hearthcast::domain::mpegts::VIDEO_PID;
 
 const X264: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
 
@@ -31,59 +30,6 @@ async fn segments_are_the_same_in_any_order() {
     for (name, container, made_by) in FILMS {
         encode::in_any_order(&Bench::encoding(name, container, 7, made_by).natively()).await;
     }
-}
-
-/// The picture's elementary stream with its times: what the packets of its PID carry.
-fn picture(segment: &Segment) -> Vec<u8> {
-    let mut out = Vec::new();
-    for packet in segment.bytes.as_chunks::<188>().0 {
-        let pid = u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff;
-        let skipped = if packet[3] & 0x20 == 0 { 4 } else { 5 + usize::from(packet[4]) };
-        if pid == VIDEO_PID && packet[3] & 0x10 != 0 {
-            out.extend_from_slice(&packet[skipped..]);
-        }
-    }
-    out
-}
-
-/// `HEARTHCAST_JUMPS` sets how often; without it not at all.
-#[tokio::test]
-async fn a_jump_with_decoders_of_the_run_before_makes_what_a_fresh_run_makes() {
-    let Some(jumps) = std::env::var("HEARTHCAST_JUMPS").ok().and_then(|text| text.parse::<usize>().ok()) else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.mkv");
-    let sound = "-f lavfi -i sine=d=12:r=48000 -c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a ac3";
-    film::make(&path, &["-f lavfi -i", "testsrc2=s=320x180:r=25:d=12", sound]);
-    let mut bench = Bench::over(folder, &path, Container::Matroska, FPS25, 12.0);
-    let kept: Arc<dyn Transcoder> = Arc::new(Native::find().unwrap());
-    let mut fresh = Vec::new();
-    for place in 0..bench.grid.len() {
-        bench = bench.natively();
-        fresh.push(bench.one(place).await);
-    }
-    bench.producer = kept;
-    let (mut dice, mut differing) = (1u64, 0);
-    for jump in 0..jumps {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let place = (dice >> 33) as usize % fresh.len();
-        let made = bench.one(place).await;
-        assert_eq!(made.index, place);
-        if picture(&made) != picture(&fresh[place]) {
-            differing += 1;
-            let psnr = film::psnr(&bench.write("a.ts", [&made]), &bench.write("b.ts", [&fresh[place]]));
-            assert!(psnr > 40.0, "jump {jump} to {place}: another picture, {psnr} dB");
-        }
-        if jump % 10 == 0 {
-            let times = |name: &str, segment: &Segment| {
-                let packets = film::packets(&bench.write(name, [segment]));
-                packets.iter().filter(|packet| packet.stream == 1).map(|packet| packet.pts).collect::<Vec<_>>()
-            };
-            assert_eq!(times("a.ts", &made), times("b.ts", &fresh[place]), "jump {jump} to {place}");
-        }
-    }
-    eprintln!("{differing} of {jumps} pictures in other bytes");
 }
 
 /// How often this process has a film open.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::external::External;
 use crate::domain::listing::Listings;
+use crate::domain::plan::Corner;
 use crate::domain::schedule::blocks::Grid;
 use crate::domain::schedule::{Definition, Mode};
 use crate::domain::time::FrameRate;
@@ -55,6 +56,9 @@ pub struct Face {
     /// What a slate says; None for a picture alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offline: Option<String>,
+    /// The path of a picture that a slate shows; None for the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offline_picture: Option<String>,
 }
 
 fn usual_least() -> u32 {
@@ -88,6 +92,23 @@ pub struct Output {
     /// How loud all sound is to be, LUFS; None leaves it as loud as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<i16>,
+    /// Languages of subtitles drawn into the picture, the best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subtitle_languages: Vec<String>,
+    /// A picture of the library laid over all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watermark: Option<Watermark>,
+}
+
+/// A picture in a corner of a channel's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    pub path: String,
+    pub corner: Corner,
+    /// Percent, above zero.
+    pub opacity: u8,
+    /// Percent of the picture's width, 1 to 50.
+    pub width: u8,
 }
 
 impl Default for Output {
@@ -100,6 +121,8 @@ impl Default for Output {
             audio_languages: Vec::new(),
             rate: None,
             level: None,
+            subtitle_languages: Vec::new(),
+            watermark: None,
         }
     }
 }
@@ -260,6 +283,7 @@ pub mod tests {
             show_filler: false,
             least_seconds: LEAST_SECONDS,
             offline: None,
+            offline_picture: None,
         }
     }
 

@@ -17,6 +17,7 @@ pub mod live;
 pub mod m3u;
 pub mod media;
 pub mod mpegts;
+pub mod picture;
 pub mod plan;
 pub mod playback;
 pub mod playlist;

@@ -32,10 +32,34 @@ pub struct EncodeVideo {
     /// Set when the picture must be mapped to SDR BT.709.
     pub tone_map: Option<Hdr>,
     pub burn: Option<Burn>,
+    /// A picture laid over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emblem: Option<Emblem>,
     /// Ceiling of the rate control, kbit/s.
     pub max_kbps: u32,
     /// Encoder name, e.g. `libx264`.
     pub encoder: String,
+}
+
+/// A picture in a corner of every other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Emblem {
+    /// Its content, in hex.
+    pub digest: String,
+    pub corner: Corner,
+    /// Percent.
+    pub opacity: u8,
+    /// Percent of the picture's width.
+    pub width: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Corner {
+    TopLeft,
+    TopRight,
+    BottomLeft,
+    BottomRight,
 }
 
 /// A subtitle drawn into the picture.

@@ -24,6 +24,7 @@ pub mod index;
 pub mod loudness;
 pub mod outbound;
 pub mod packager;
+pub mod picture;
 pub mod placed;
 pub mod probe;
 pub mod samples;
@@ -48,6 +49,8 @@ pub struct Job {
     pub source: Arc<Source>,
     /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
     pub sidecar: Option<Arc<Source>>,
+    /// The picture of an `Emblem` in the rendition; None otherwise.
+    pub picture: Option<Arc<picture::Picture>>,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,

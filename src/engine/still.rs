@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 
 use super::RunError;
 use super::ffmpeg::spawn::{Inherited, Limits, spawn};
+use super::picture::Picture;
 use super::script;
 use crate::domain::mpegts::air::Still;
 
@@ -29,12 +30,15 @@ pub async fn make(
     encoder: &str,
     (width, height): (u32, u32),
     line: Option<&str>,
+    picture: Option<&Picture>,
 ) -> Result<Still, RunError> {
     let script = line.map(script::standing).transpose();
     let script = script.map_err(|cause| RunError::Internal(format!("the text of a slate: {cause}")))?.map(Arc::new);
     let path = script.as_ref().map(|script| format!("/proc/self/fd/{}", script.as_raw_fd()));
-    let args = arguments(encoder, width, height, path.as_deref());
-    let inherit = script.into_iter().map(|script| script as Inherited).collect();
+    let input = picture.map(Picture::input);
+    let args = arguments(encoder, (width, height), path.as_deref(), input);
+    let inherit =
+        script.into_iter().chain(picture.map(|picture| picture.file.clone())).map(|file| file as Inherited).collect();
     let started = spawn(ffmpeg, args, inherit, Limits::PROBE).await;
     let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg: {cause}")))?;
     let mut stream = Vec::new();
@@ -51,9 +55,15 @@ pub async fn make(
     Ok(still)
 }
 
-/// A dark room with a fire in it, drawn in boxes: nothing has to be read or rendered for it.
-fn arguments(encoder: &str, width: u32, height: u32, script: Option<&str>) -> Vec<String> {
-    let mut picture = format!(
+/// A dark room with a fire in it, drawn in boxes: nothing has to be read or rendered for it. Or a picture, as large as it
+/// fits.
+fn arguments(
+    encoder: &str,
+    (width, height): (u32, u32),
+    script: Option<&str>,
+    input: Option<(&'static str, String)>,
+) -> Vec<String> {
+    let room = format!(
         "color=c=0x17120f:s={width}x{height}:r=25,\
          drawbox=x=iw*0.36:y=ih*0.30:w=iw*0.28:h=ih*0.44:color=0x3a2a20:t=fill,\
          drawbox=x=iw*0.39:y=ih*0.36:w=iw*0.22:h=ih*0.38:color=0x0c0908:t=fill,\
@@ -61,11 +71,19 @@ fn arguments(encoder: &str, width: u32, height: u32, script: Option<&str>) -> Ve
          drawbox=x=iw*0.475:y=ih*0.58:w=iw*0.05:h=ih*0.13:color=0xf2a63b:t=fill,\
          drawbox=x=iw*0.42:y=ih*0.70:w=iw*0.16:h=ih*0.025:color=0x5a3c28:t=fill"
     );
-    if let Some(script) = script {
-        picture += &format!(",ass=filename={script}");
+    let script = script.map_or_else(String::new, |script| format!(",ass=filename={script}"));
+    let mut args = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect::<Vec<_>>();
+    match input {
+        None => args.extend(["-f".into(), "lavfi".into(), "-i".into(), room + &script]),
+        Some((demuxer, address)) => {
+            let words = ["-protocol_whitelist", "file", "-f", demuxer, "-i", &address, "-vf"];
+            args.extend(words.map(str::to_owned));
+            args.push(format!(
+                "scale=w={width}:h={height}:force_original_aspect_ratio=decrease:flags=bicubic:out_range=tv,format=yuv420p,\
+                 pad={width}:{height}:-1:-1:color=black,setsar=1,loop=loop=-1:size=1,setpts=N/25/TB,fps=25{script}"
+            ));
+        }
     }
-    let mut args = "-nostdin -hide_banner -v error -f lavfi -i".split(' ').map(str::to_owned).collect::<Vec<_>>();
-    args.push(picture);
     let last = format!(
         "-frames:v {PICTURES} -pix_fmt yuv420p -c:v {encoder} -g {PICTURES} -bf 0 -b:v 600k -maxrate 1200k -bufsize 2400k \
          -color_range tv -bsf:v h264_metadata=aud=insert -f h264 pipe:1"

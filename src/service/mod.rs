@@ -20,6 +20,7 @@ pub mod listing;
 pub mod loudness;
 pub mod media;
 pub mod onair;
+mod pictures;
 pub mod pipelines;
 pub mod planner;
 pub mod producers;

@@ -169,7 +169,8 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let grid = Arc::new(grid);
     let shared = beside.map_or_else(|| grid.clone(), Arc::new);
-    let work = Work { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, package };
+    let work =
+        Work { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, picture: None, package };
     let mut plan = Plan {
         duration_seconds: duration,
         subtitles: text_subtitles(&work.media, &wish, work.source.file_name()),

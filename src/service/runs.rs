@@ -16,6 +16,7 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 use crate::engine::packager::Package;
+use crate::engine::picture::Picture;
 use crate::engine::segments::{Hold, Segments, Stored};
 use crate::engine::source::Source;
 use crate::engine::{Job, RunError, Transcoder};
@@ -38,6 +39,8 @@ pub struct Work {
     pub grid: Arc<Grid>,
     /// The open file of a `Burn::Sidecar`.
     pub sidecar: Option<Arc<Source>>,
+    /// The picture of an `Emblem`.
+    pub picture: Option<Arc<Picture>>,
     /// Set where the packager makes it.
     pub package: Option<Arc<Package>>,
 }
@@ -52,6 +55,7 @@ impl Work {
             first,
             mark: None,
             sidecar: self.sidecar.clone(),
+            picture: self.picture.clone(),
             package: self.package.clone(),
         }
     }

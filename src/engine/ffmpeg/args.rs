@@ -11,7 +11,7 @@ use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Hdr, Media, StreamKind};
 use crate::domain::mpegts::cut::AAC_FRAME;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
-use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
+use crate::domain::plan::{AudioPlan, Burn, Corner, Emblem, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::time::seconds;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
@@ -29,6 +29,8 @@ pub struct Ask<'a> {
     pub input: &'a str,
     /// `/proc/self/fd/…` of the subtitle to draw: ASS text, or the bitmap sidecar.
     pub burn: Option<&'a str>,
+    /// Demuxer and address of the picture to lay over.
+    pub picture: Option<(&'static str, &'a str)>,
     /// `/proc/self/fd/…` of the sound as a bare AMR stream, where it had to be taken out of the item.
     pub sound: Option<&'a str>,
     pub abilities: Abilities,
@@ -58,6 +60,9 @@ pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
     if let Some(path) = ask.sound {
         seek(&mut args, ask);
         args.add("-protocol_whitelist file -f amr -i").push(format!("file:{path}"));
+    }
+    if let Some((demuxer, path)) = ask.picture {
+        args.add("-protocol_whitelist file -f").push(demuxer.to_owned()).pair("-i", path);
     }
     args.add("-map_metadata -1 -map_chapters -1 -sn -dn");
     video(&mut args, ask)?;
@@ -218,6 +223,10 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
     };
     let (first_chain, last_chain) = picture(ask, plan)?;
     let join = |parts: &[String]| parts.join(",");
+    let (first_chain, last_chain) = match &plan.emblem {
+        Some(emblem) => (first_chain, [vec![laid_over(ask, plan, emblem)], last_chain].concat()),
+        None => (first_chain, last_chain),
+    };
     match &plan.burn {
         Some(Burn::Embedded { stream, bitmap: true }) => {
             let (base, last) = (join(&first_chain), join(&last_chain));
@@ -232,12 +241,10 @@ fn video(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
             if !ask.abilities.text {
                 return Err(RunError::Encoder("this ffmpeg cannot draw text (no libass)".into()));
             }
-            let chain = [first_chain, vec![format!("ass=filename={path}")], last_chain].concat();
-            args.pair("-map", format!("0:{}", plan.stream)).pair("-filter:v", join(&chain));
+            simple(args, plan, &join(&[first_chain, vec![format!("ass=filename={path}")], last_chain].concat()));
         }
         None => {
-            let chain = [first_chain, last_chain].concat();
-            args.pair("-map", format!("0:{}", plan.stream)).pair("-filter:v", join(&chain));
+            simple(args, plan, &join(&[first_chain, last_chain].concat()));
         }
     }
     args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));
@@ -311,6 +318,38 @@ fn overlay(plan: &EncodeVideo, subtitle: &str, base: &str, last: &str) -> String
     format!(
         "[0:{stream}]{base}[base];[{subtitle}]scale=w={width}:h={height}:flags=bilinear[sub];\
          [base][sub]overlay=eof_action=pass,{last}[v]"
+    )
+}
+
+/// One stream through one chain; through a graph where that has a second input.
+fn simple(args: &mut Args, plan: &EncodeVideo, chain: &str) {
+    let stream = plan.stream;
+    if plan.emblem.is_some() {
+        args.pair("-filter_complex", format!("[0:{stream}]{chain}[v]")).add("-map [v]");
+    } else {
+        args.pair("-map", format!("0:{stream}")).pair("-filter:v", chain);
+    }
+}
+
+/// A part of a chain that lays a picture over what comes, 3 % from the edges. It brings the picture in itself, so it
+/// stands in any chain that has names for its ends.
+fn laid_over(ask: &Ask, plan: &EncodeVideo, emblem: &Emblem) -> String {
+    let input = 1
+        + usize::from(matches!(plan.burn, Some(Burn::Sidecar { bitmap: true, .. })))
+        + usize::from(ask.sound.is_some());
+    let width = (plan.width * u32::from(emblem.width) / 100).max(2);
+    let opacity = f64::from(emblem.opacity) / 100.0;
+    let (left, right) = ("W*0.03", "W-w-W*0.03");
+    let (top, bottom) = ("H*0.03", "H-h-H*0.03");
+    let (x, y) = match emblem.corner {
+        Corner::TopLeft => (left, top),
+        Corner::TopRight => (right, top),
+        Corner::BottomLeft => (left, bottom),
+        Corner::BottomRight => (right, bottom),
+    };
+    format!(
+        "null[under];[{input}:v]scale=w={width}:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa={opacity:.2}[emblem];\
+         [under][emblem]overlay=x={x}:y={y}:eof_action=repeat"
     )
 }
 

@@ -71,6 +71,7 @@ impl Ffmpeg {
     }
 
     fn arguments(&self, job: &Job, burn: Option<&str>, sound: Option<&str>) -> Result<Vec<String>, RunError> {
+        let picture = job.picture.as_ref().map(|picture| picture.input());
         arguments(&Ask {
             media: &job.media,
             rendition: &job.rendition,
@@ -78,6 +79,7 @@ impl Ffmpeg {
             first: job.first,
             input: &job.source.proc_path(),
             burn,
+            picture: picture.as_ref().map(|(demuxer, path)| (*demuxer, path.as_str())),
             sound,
             abilities: self.abilities,
         })
@@ -144,7 +146,9 @@ impl Work {
         let path =
             |file: &Option<Inherited>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
         let args = self.ffmpeg.arguments(&self.job, path(&drawn).as_deref(), path(&sound).as_deref())?;
-        let inherit = std::iter::once(self.job.source.clone() as Inherited).chain(drawn).chain(sound).collect();
+        let picture = self.job.picture.as_ref().map(|picture| picture.file.clone() as Inherited);
+        let inherit =
+            std::iter::once(self.job.source.clone() as Inherited).chain(drawn).chain(sound).chain(picture).collect();
         let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
         let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
         let mut cutter = Cutter::new(cut(&self.job));

@@ -197,6 +197,7 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
         Some(VideoPlan::Copy { .. }) => return Some("copied video costs ffmpeg an eighth of the processor time"),
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => return Some("HDR is mapped by ffmpeg's zscale"),
+        Some(VideoPlan::Encode(plan)) if plan.emblem.is_some() => return Some("pictures are laid over by ffmpeg"),
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
             Burn::Embedded { bitmap: true, .. } | Burn::Sidecar { bitmap: true, .. } => {
                 return Some("subtitles of pictures are drawn by ffmpeg");

@@ -36,12 +36,14 @@ fn job(folder: &Path) -> Job {
         deinterlace: false,
         tone_map: None,
         burn: None,
+        emblem: None,
         max_kbps: 300,
         encoder: "libx264".into(),
     };
     Job {
         source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
         sidecar: None,
+        picture: None,
         media: Arc::new(media),
         rendition: Arc::new(Rendition {
             video: Some(VideoPlan::Encode(plan)),

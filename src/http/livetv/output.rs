@@ -4,6 +4,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::rights::told;
+use crate::domain::channel::Watermark;
+use crate::domain::plan::Corner;
 use crate::domain::playback::RUNGS;
 use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
@@ -42,8 +44,50 @@ pub struct OutputRequest {
 pub struct LanguagesRequest {
     /// Of sound; what the file prefers when none of them is there.
     audio: Option<Vec<String>>,
-    /// Not built yet: refused unless empty.
+    /// Of subtitles a file holds, drawn into the picture; none when it has none of these.
     subtitles: Option<Vec<String>>,
+}
+
+/// A picture laid over a corner of all that is shown. Whatever is shown is encoded for it.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WatermarkRequest {
+    /// The path of a PNG or JPEG inside a library root, 4 MiB and 4096 pixels a side at most; null for none.
+    image_url: Option<String>,
+    /// `top-left`, `top-right`, `bottom-left` or `bottom-right` (when absent).
+    position: Option<String>,
+    /// 1 to 100 percent; 70 when absent.
+    opacity: Option<u8>,
+    /// 1 to 50 percent of the picture's width; 8 when absent.
+    width_percent: Option<u8>,
+}
+
+impl WatermarkRequest {
+    /// None for none.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` with the first field that cannot be meant.
+    pub fn mark(self) -> Result<Option<Watermark>> {
+        let position = self.position.as_deref().unwrap_or("bottom-right");
+        let corner = match position {
+            "top-left" => Corner::TopLeft,
+            "top-right" => Corner::TopRight,
+            "bottom-left" => Corner::BottomLeft,
+            "bottom-right" => Corner::BottomRight,
+            _ => {
+                let names = "must be top-left, top-right, bottom-left or bottom-right";
+                return Err(Error::field("watermark.position", names));
+            }
+        };
+        let (opacity, width) = (self.opacity.unwrap_or(70), self.width_percent.unwrap_or(8));
+        if !(1..=100).contains(&opacity) {
+            return Err(Error::field("watermark.opacity", "must be an integer from 1 to 100"));
+        }
+        if !(1..=50).contains(&width) {
+            return Err(Error::field("watermark.widthPercent", "must be an integer from 1 to 50"));
+        }
+        Ok(self.image_url.map(|path| Watermark { path, corner, opacity, width }))
+    }
 }
 
 /// What of it is a change.
@@ -81,16 +125,14 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
         change.copy = output.copy_when_possible;
     }
     if let Some(languages) = languages {
-        if languages.subtitles.is_some_and(|subtitles| !subtitles.is_empty()) {
-            return Err(Error::field("languages.subtitles", "is not in this version"));
-        }
-        if let Some(audio) = &languages.audio
-            && (audio.len() > MAX_LANGUAGES
-                || audio.iter().any(|language| language.is_empty() || language.len() > MAX_LANGUAGE_BYTES))
-        {
-            return Err(Error::field("languages.audio", format!("must be at most {MAX_LANGUAGES} language codes")));
+        for (field, list) in [("languages.audio", &languages.audio), ("languages.subtitles", &languages.subtitles)] {
+            let wrong = |language: &String| language.is_empty() || language.len() > MAX_LANGUAGE_BYTES;
+            if list.as_ref().is_some_and(|list| list.len() > MAX_LANGUAGES || list.iter().any(wrong)) {
+                return Err(Error::field(field, format!("must be at most {MAX_LANGUAGES} language codes")));
+            }
         }
         change.audio_languages = languages.audio;
+        change.subtitle_languages = languages.subtitles;
     }
     Ok(change)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::clock::{FillerRequest, ScheduleRequest};
-use super::output::{self, LanguagesRequest, OutputRequest};
+use super::output::{self, LanguagesRequest, OutputRequest, WatermarkRequest};
 use super::rights::{self, AttestationRequest, FeedRequest, ProvenanceRequest, RightsRequest, told};
 use crate::domain::channel::Ask;
 use crate::domain::external::GuideId;
@@ -63,8 +63,11 @@ pub struct ChannelRequest {
     schedule: Option<ScheduleRequest>,
     filler: Option<FillerRequest>,
     offline: Option<OfflineRequest>,
-    /// Not built yet: refused unless empty. So is the next.
-    watermark: Option<Value>,
+    /// Null for none.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<WatermarkRequest>)]
+    watermark: Option<Option<WatermarkRequest>>,
+    /// Not built yet: refused unless false.
     on_demand: Option<Value>,
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<ProvenanceRequest>)]
@@ -106,8 +109,10 @@ pub struct OfflineRequest {
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<String>)]
     message: Option<Option<String>>,
-    /// Not built yet: refused unless null.
-    image_url: Option<String>,
+    /// The path of a PNG or JPEG inside a library root, shown in place of the usual picture; null for that.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<String>)]
+    image_url: Option<Option<String>>,
 }
 
 /// What the guide says.
@@ -156,14 +161,13 @@ impl ChannelRequest {
             return Err(Error::field("startAt", "can only be said of a new channel"));
         }
         let guide = self.guide;
-        let unbuilt = [("watermark", &self.watermark), ("onDemand", &self.on_demand)];
-        if let Some((field, _)) = unbuilt.iter().find(|(_, value)| value.as_ref().is_some_and(says_something)) {
-            return Err(Error::field(field, "is not in this version"));
+        if self.on_demand.as_ref().is_some_and(says_something) {
+            return Err(Error::field("onDemand", "is not in this version"));
         }
-        if self.offline.as_ref().is_some_and(|offline| offline.image_url.is_some()) {
-            return Err(Error::field("offline.imageUrl", "is not in this version"));
-        }
-        let output = output::change(self.output, self.languages)?;
+        let mut output = output::change(self.output, self.languages)?;
+        let watermark = |asked: Option<WatermarkRequest>| asked.map_or(Ok(None), WatermarkRequest::mark);
+        output.watermark = self.watermark.map(watermark).transpose()?;
+        let (line, picture) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
         if self.items.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::field("items", format!("must be 1 to {MAX_ITEMS}")));
         }
@@ -180,7 +184,8 @@ impl ChannelRequest {
             least_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
             description: guide.and_then(|guide| guide.description),
             logo_url: self.logo_url,
-            offline: self.offline.and_then(|offline| offline.message),
+            offline: line,
+            offline_picture: picture,
             timezone: self.timezone,
             seed: self.seed,
             mode: self.schedule_mode.as_deref().map(mode).transpose()?,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external};
-use crate::domain::channel::{Ask, Channel, Face, FillerAsk, LEAST_SECONDS, Output, Plan};
+use crate::domain::channel::{Ask, Channel, Face, FillerAsk, LEAST_SECONDS, Output, Plan, Watermark};
 use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut, itemize};
 use crate::domain::time::FrameRate;
 use crate::error::{Code, Error, Result};
@@ -30,6 +30,7 @@ pub struct Change {
     pub show_filler: Option<bool>,
     pub least_seconds: Option<u32>,
     pub offline: Option<Option<String>>,
+    pub offline_picture: Option<Option<String>>,
     pub seed: Option<u64>,
     pub mode: Option<Mode>,
     /// Of a new channel.
@@ -54,6 +55,8 @@ pub struct OutputChange {
     pub audio_languages: Option<Vec<String>>,
     pub rate: Option<Option<FrameRate>>,
     pub level: Option<Option<i16>>,
+    pub subtitle_languages: Option<Vec<String>>,
+    pub watermark: Option<Option<Watermark>>,
 }
 
 /// When a change of what is aired begins.
@@ -139,6 +142,7 @@ impl Service {
                 show_filler: false,
                 least_seconds: LEAST_SECONDS,
                 offline: None,
+                offline_picture: None,
             },
         };
         let face = Face {
@@ -153,8 +157,15 @@ impl Service {
             show_filler: change.show_filler.unwrap_or(face.show_filler),
             least_seconds: change.least_seconds.unwrap_or(face.least_seconds),
             offline: change.offline.unwrap_or(face.offline),
+            offline_picture: change.offline_picture.unwrap_or(face.offline_picture),
         };
         face.check()?;
+        if let Some(Some(path)) = &asked.offline_picture {
+            self.check_picture("offline.imageUrl", path).await?;
+        }
+        if let Some(Some(watermark)) = &asked.output.watermark {
+            self.check_picture("watermark.imageUrl", &watermark.path).await?;
+        }
         let now = self.clock.now().as_millisecond();
         if let Some(external) = external::asked(before, asked, now)? {
             return Ok(external::draft(before, face, external));
@@ -166,7 +177,10 @@ impl Service {
         let asks = change.asks.clone().or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
         let mut output = before.map_or_else(Output::default, |before| before.output.clone());
         change.output.clone().apply(&mut output);
-        let cut_by = |output: &Output| (output.max_height, output.copy, output.rate);
+        let cut_by = |output: &Output| {
+            let draws = (output.watermark.is_some(), output.subtitle_languages.clone());
+            (output.max_height, output.copy, output.rate, draws)
+        };
         let remade = before.is_some_and(|before| cut_by(&before.output) != cut_by(&output));
         let (plan, filler) = blocks::asked(before, change.plan, change.filler, mode)?;
         let by_clock = mode == Mode::Blocks;
@@ -249,8 +263,12 @@ impl OutputChange {
         output.copy = self.copy.unwrap_or(output.copy);
         output.rate = self.rate.unwrap_or(output.rate);
         output.level = self.level.unwrap_or(output.level);
+        output.watermark = self.watermark.unwrap_or(output.watermark.take());
         if let Some(languages) = self.audio_languages {
             output.audio_languages = languages;
+        }
+        if let Some(languages) = self.subtitle_languages {
+            output.subtitle_languages = languages;
         }
     }
 }

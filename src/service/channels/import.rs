@@ -90,6 +90,7 @@ impl Channels {
                 show_filler: false,
                 least_seconds: LEAST_SECONDS,
                 offline: None,
+                offline_picture: None,
             };
             match face.check() {
                 Ok(()) => room -= 1,

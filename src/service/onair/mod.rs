@@ -36,7 +36,7 @@ use herald::Herald;
 pub use herald::announce;
 pub use keeper::{make, wake};
 use reel::Reel;
-use stills::Stills;
+use stills::{Says, Stills};
 pub use tuner::Tuner;
 use tuner::Tuners;
 pub use viewers::State;
@@ -105,7 +105,7 @@ impl OnAir {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when nothing here can encode it.
     pub async fn still(&self, service: &Service, channel: &Channel) -> Result<Arc<Still>> {
-        self.stills.of(service, &Look::default(), channel.face.offline.as_deref()).await
+        self.stills.of(service, &Look::default(), &says(channel)).await
     }
 
     pub fn viewers(&self) -> &Viewers {
@@ -161,6 +161,12 @@ pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>,
     (slots, now_ms)
 }
 
+/// What stands where nothing of a channel can be shown.
+fn says(channel: &Channel) -> Says {
+    let picture = channel.face.offline_picture.clone().map(|path| (path, channel.version));
+    Says { line: channel.face.offline.clone(), picture }
+}
+
 /// The programme that starts at an instant, and its item.
 fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &Item)> {
     let found = channel.definition.programme(programme_ms).filter(|found| found.start_ms == programme_ms);
@@ -213,12 +219,17 @@ pub async fn segment(
         Some(stored) => (stored.bytes, stored.etag.trim_matches('"').to_owned()),
         None => (Bytes::new(), "slate".to_owned()),
     };
-    let line = channel.face.offline.as_deref().filter(|_| source.is_empty());
+    let says = if source.is_empty() { says(channel) } else { Says::default() };
     let needs_still = source.is_empty() || matches!(item.cut, Cut::Steps { .. });
-    let still = if needs_still { service.onair.stills.of(service, &item.look, line).await? } else { Arc::default() };
+    let still = if needs_still { service.onair.stills.of(service, &item.look, &says).await? } else { Arc::default() };
     let bytes = tokio::task::spawn_blocking(move || aired(&source, span, &still)).await.map_err(Error::internal)?;
-    let said = line
-        .map_or(0, |line| u32::from_le_bytes(blake3::hash(line.as_bytes()).as_bytes()[..4].try_into().expect("four")));
+    let said = match says == Says::default() {
+        true => 0,
+        false => {
+            let text = format!("{says:?}");
+            u32::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..4].try_into().expect("four"))
+        }
+    };
     let etag = format!("\"{digest}-{programme_ms}-{index}-{said:x}\"");
     Ok(Sent { bytes: bytes.into(), etag })
 }

@@ -17,8 +17,17 @@ const KEPT: usize = 32;
 #[derive(Default)]
 pub(super) struct Stills(Mutex<HashMap<Shape, Made>>);
 
-/// Size, and what is written into it.
-type Shape = ((u32, u32), Option<String>);
+/// What a slate shows beside its own picture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Says {
+    /// A line of text.
+    pub line: Option<String>,
+    /// The path of a picture in its place, and the version of the channel that named it.
+    pub picture: Option<(String, u32)>,
+}
+
+/// Size, and what is shown.
+type Shape = ((u32, u32), Says);
 
 /// A still, or its making.
 type Made = Arc<OnceCell<Arc<Still>>>;
@@ -26,10 +35,10 @@ type Made = Arc<OnceCell<Arc<Still>>>;
 impl Stills {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when nothing here can encode it.
-    pub(super) async fn of(&self, service: &Service, look: &Look, line: Option<&str>) -> Result<Arc<Still>> {
+    pub(super) async fn of(&self, service: &Service, look: &Look, says: &Says) -> Result<Arc<Still>> {
         let even = |side: u32, usual: u32| if side < 16 { usual } else { side.min(4096) & !1 };
         let size = (even(look.width, 1280), even(look.height, 720));
-        let shape = (size, line.map(str::to_owned));
+        let shape = (size, says.clone());
         let cell = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if all.len() >= KEPT && !all.contains_key(&shape) {
@@ -42,10 +51,19 @@ impl Stills {
             let encoder = report.proven.first().map(|encoder| encoder.name);
             let none = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
             let (ffmpeg, encoder) = (&service.config.ffmpeg, encoder.ok_or_else(none)?);
-            let mut made = still::make(ffmpeg, encoder, size, line).await;
-            if let (Err(fault), Some(_)) = (&made, line) {
-                tracing::warn!(%fault, "a slate goes without its text");
-                made = still::make(ffmpeg, encoder, size, None).await;
+            let picture = match &says.picture {
+                Some((path, _)) => service.picture(path).await.inspect_err(|fault| {
+                    tracing::warn!(media.path = path, %fault, "a slate goes without its picture");
+                }),
+                None => Err(Error::new(Code::NotFound, "there is none")),
+            };
+            let line = says.line.as_deref();
+            let mut made = still::make(ffmpeg, encoder, size, line, picture.as_deref().ok()).await;
+            if let Err(fault) = &made
+                && *says != Says::default()
+            {
+                tracing::warn!(%fault, "a slate goes without what it was told to show");
+                made = still::make(ffmpeg, encoder, size, None, None).await;
             }
             made.map(Arc::new).map_err(|cause| none().with_cause(cause))
         });

@@ -6,16 +6,17 @@
 use std::sync::Arc;
 
 use super::{STEREO_KBPS, StartRequest, copied, encode, encoder};
-use crate::domain::channel::Output;
+use crate::domain::channel::{Output, Watermark};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::air::LATE;
-use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{self, Action, Decision, Tracks, Wish};
+use crate::domain::plan::{AudioPlan, Burn, Emblem, Rendition, VideoPlan};
+use crate::domain::playback::{self, Action, Decision, SubtitleWish, Tracks, Wish};
 use crate::domain::schedule::Item;
 use crate::domain::schedule::cut::{self, Cut, Look};
 use crate::domain::time::FrameRate;
 use crate::engine::index;
+use crate::engine::picture::Picture;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -37,6 +38,8 @@ struct How {
     max_height: Option<u32>,
     /// Of encoded pictures; None for the file's own.
     rate: Option<FrameRate>,
+    /// Whether something may be drawn into it: not into what was scheduled to be copied.
+    draw: bool,
     /// Whether it is made to be heard: how loud it is takes a while to find out.
     heard: bool,
 }
@@ -59,6 +62,7 @@ pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<M
         target: output.target,
         max_height: output.max_height,
         rate: output.rate,
+        draw: true,
         heard: false,
     };
     let source = service.library.open(path).await?;
@@ -80,7 +84,7 @@ pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Wo
         Cut::Frames(frozen) => Some(frozen.rate),
         _ => None,
     };
-    let how = How { copy, target: u64::MAX, max_height: Some(item.look.height), rate, heard: true };
+    let how = How { copy, target: u64::MAX, max_height: Some(item.look.height), rate, draw: !copy, heard: true };
     let source = service.library.open(&item.path).await?;
     let mut work = made(service, source, &how, output).await?.work;
     let fits = match (&item.cut, &*work.grid) {
@@ -113,14 +117,19 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
         audio_stream: spoken(&media, &output.audio_languages),
         max_height: how.max_height,
         max_bitrate_kbps: output.max_kbps,
+        subtitle: match read(&media, &output.subtitle_languages).filter(|_| how.draw) {
+            Some((stream, bitmap)) => SubtitleWish::Burn(Burn::Embedded { stream, bitmap }),
+            None => SubtitleWish::None,
+        },
         force_transcode: true,
         ..Wish::default()
     };
     let (decision, reasons) = playback::decide(&media, &request.device, &wish);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable(&reasons)) };
     let copyable = how.copy && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
+    let watermark = output.watermark.as_ref().filter(|_| how.draw);
     if let Some((stream, action)) = &mut tracks.video
-        && !(copyable && how.rate.is_none_or(|rate| runs_at(&media, *stream, rate)))
+        && !(copyable && watermark.is_none() && how.rate.is_none_or(|rate| runs_at(&media, *stream, rate)))
     {
         *action = Action::Encode;
     }
@@ -134,6 +143,11 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let copied = copied(service, &source, &media, &tracks, duration, how.target).await;
     let step = service.config.segment_seconds;
     let (mut lead, mut end) = (0, None);
+    // What it looks like is of no account before it is shown.
+    let picture = match watermark.filter(|_| how.heard && tracks.video.is_some()) {
+        Some(watermark) => laid_over(service, watermark).await,
+        None => None,
+    };
     let (video, grid) = match (tracks.video, copied) {
         (Some((stream, _)), Some((grid, first, pictures))) => {
             (lead, end) = (first, Some(pictures.min(grid.end())));
@@ -142,6 +156,12 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
         (Some((stream, _)), None) => {
             let mut plan = encode(&media, stream, &request, &wish, encoder(service).await?)?;
             plan.rate = how.rate.unwrap_or(plan.rate);
+            plan.emblem = watermark.zip(picture.as_ref()).map(|(watermark, picture)| Emblem {
+                digest: picture.digest.clone(),
+                corner: watermark.corner,
+                opacity: watermark.opacity,
+                width: watermark.width,
+            });
             let grid = Grid::frames(plan.rate, step, duration.ok_or_else(unknown)?);
             (Some(VideoPlan::Encode(plan)), grid)
         }
@@ -167,7 +187,12 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let end = end.unwrap_or(grid.end());
     let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
-    Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar: None, package }, look, lead, end })
+    Ok(Made {
+        work: Work { source, fingerprint, media, rendition, grid, sidecar: None, picture, package },
+        look,
+        lead,
+        end,
+    })
 }
 
 /// The grid of copied pictures, where the first begins and the last ends (ticks); None where they are to be encoded.
@@ -218,13 +243,33 @@ fn is_common(media: &Media, stream: u32) -> bool {
     })
 }
 
+/// The picture a channel lays over; None where it cannot be had now.
+async fn laid_over(service: &Service, watermark: &Watermark) -> Option<Arc<Picture>> {
+    let found = service.picture(&watermark.path).await;
+    found
+        .inspect_err(
+            |fault| tracing::warn!(media.path = watermark.path, %fault, "a channel goes without its watermark"),
+        )
+        .ok()
+}
+
+/// Whether a stream is in a language, however either is named.
+fn speaks(stream: &Stream, wanted: &str) -> bool {
+    let tag = |language: &str| crate::domain::media::language_tag(language);
+    let own = stream.language.as_deref();
+    own.is_some_and(|own| own.eq_ignore_ascii_case(wanted) || (tag(own).is_some() && tag(own) == tag(wanted)))
+}
+
+/// The first subtitles in the first of these languages that there are, and whether they are pictures.
+fn read(media: &Media, languages: &[String]) -> Option<(u32, bool)> {
+    languages.iter().find_map(|wanted| {
+        let found = media.subtitles().find(|(stream, _)| stream.decodable && speaks(stream, wanted));
+        found.map(|(stream, kind)| (stream.index, !kind.text))
+    })
+}
+
 /// The first sound in the first of these languages that there is; None leaves the choice to the file.
 fn spoken(media: &Media, languages: &[String]) -> Option<u32> {
-    let tag = |language: &str| crate::domain::media::language_tag(language);
-    let speaks = |stream: &Stream, wanted: &str| {
-        let own = stream.language.as_deref();
-        own.is_some_and(|own| own.eq_ignore_ascii_case(wanted) || (tag(own).is_some() && tag(own) == tag(wanted)))
-    };
     languages.iter().find_map(|wanted| {
         let found =
             media.audios().find(|(stream, audio)| stream.decodable && !audio.commentary && speaks(stream, wanted));

@@ -39,6 +39,7 @@ pub(super) fn encode(
         deinterlace: video.interlaced,
         tone_map: video.hdr,
         burn,
+        emblem: None,
         max_kbps: limit.map_or(ceiling, |limit| ceiling.min(limit)),
         encoder,
     })

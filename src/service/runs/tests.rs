@@ -41,6 +41,7 @@ impl Bench {
             deinterlace: false,
             tone_map: None,
             burn: None,
+            emblem: None,
             max_kbps: 400,
             encoder: "fake".into(),
         };
@@ -51,6 +52,7 @@ impl Bench {
             rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
             grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
             sidecar: None,
+            picture: None,
             package: None,
         }
     }

@@ -61,6 +61,7 @@ impl Bench {
                 deinterlace: false,
                 tone_map: None,
                 burn: None,
+                emblem: None,
                 max_kbps: 2000,
                 encoder: "libx264".into(),
             })
@@ -88,6 +89,7 @@ impl Bench {
         Job {
             source: self.source.clone(),
             sidecar: None,
+            picture: None,
             package: self.package.clone(),
             media: self.media.clone(),
             rendition: self.rendition.clone(),

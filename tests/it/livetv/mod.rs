@@ -12,6 +12,7 @@ use crate::kit::{Server, film};
 mod air;
 mod blocks;
 mod channels;
+mod drawn;
 mod events;
 mod export;
 mod guide;

@@ -13,7 +13,7 @@ use super::{CHANNELS, add, refused_field, send};
 use crate::kit::{self, Server, film, play};
 
 /// What a channel airs from `after` to `until` seconds behind its start, as a file.
-async fn aired(server: &Server, made: &Value, (after, until): (u64, u64), path: &Path) {
+pub(super) async fn aired(server: &Server, made: &Value, (after, until): (u64, u64), path: &Path) {
     let start = made["epoch"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let (from, to) = (start + Duration::from_secs(after), start + Duration::from_secs(until));
     let target = format!("/api/livetv/watch/{}?at={from}&end={to}&wait=15", made["id"]);

@@ -20,11 +20,16 @@ fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
         deinterlace: false,
         tone_map: None,
         burn: None,
+        emblem: None,
         max_kbps: 4000,
         encoder: "libx264".into(),
     };
     change(&mut plan);
     Some(VideoPlan::Encode(plan))
+}
+
+fn emblem(rendition: &Rendition) -> bool {
+    matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.emblem.is_some())
 }
 
 /// The arguments, one option with its values a line.
@@ -34,7 +39,8 @@ fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, gri
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
     // A sound that has to be taken out of the item first, and lies in memory.
     let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
-    let ask = Ask { media, rendition: &rendition, grid, first, input, burn, sound, abilities };
+    let picture = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| emblem(&rendition));
+    let ask = Ask { media, rendition: &rendition, grid, first, input, burn, picture, sound, abilities };
     let mut lines = String::new();
     for word in arguments(&ask).unwrap() {
         let option = word.starts_with('-') && word.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
@@ -101,6 +107,22 @@ fn every_kind_of_run_has_its_golden_arguments() {
 }
 
 #[test]
+fn a_picture_is_laid_over_before_the_encoder_whatever_else_is_drawn() {
+    let mp4 = media(Container::Mp4, 0.0, Color::default());
+    let emblem = || Some(Emblem { digest: "d".into(), corner: Corner::TopRight, opacity: 70, width: 8 });
+    let laid = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
+                [under][emblem]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
+    for burn in
+        [None, Some(Burn::Embedded { stream: 2, bitmap: false }), Some(Burn::Embedded { stream: 2, bitmap: true })]
+    {
+        let video = encode(|plan| (plan.emblem, plan.burn) = (emblem(), burn));
+        let text = golden(&mp4, video, AAC, &frames(), 9);
+        assert!(text.contains("-f png_pipe\n-i file:/proc/self/fd/6"), "{text}");
+        assert!(text.contains(laid) && text.contains("[0:0]") && text.contains("-map [v]"), "{text}");
+    }
+}
+
+#[test]
 fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
     let refused = |change: fn(&mut EncodeVideo)| {
         let media = media(Container::Mp4, 0.0, Color::default());
@@ -114,6 +136,7 @@ fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
             first: 0,
             input,
             burn: Some(""),
+            picture: None,
             sound: None,
             abilities,
         };

@@ -1,0 +1,84 @@
+//! A picture in a file: what it is and how large, by its first bytes, before any decoder sees it.
+
+/// Widest and highest there may be, pixels.
+pub const MOST_PIXELS: u32 = 4096;
+
+/// How a picture is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    Png,
+    Jpeg,
+}
+
+/// What bytes are; None for what is neither PNG nor JPEG, or larger than [`MOST_PIXELS`] on a side.
+pub fn look(bytes: &[u8]) -> Option<(Form, u32, u32)> {
+    let (form, width, height) = png(bytes).or_else(|| jpeg(bytes))?;
+    let fits = |side: u32| (1..=MOST_PIXELS).contains(&side);
+    (fits(width) && fits(height)).then_some((form, width, height))
+}
+
+/// The header comes first (PNG, third edition, section 5.6).
+fn png(bytes: &[u8]) -> Option<(Form, u32, u32)> {
+    let head = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")?;
+    let side = |at: usize| head.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    Some((Form::Png, side(0)?, side(4)?))
+}
+
+/// Segments up to the one that begins a frame (ITU-T T.81 section B.2.2).
+fn jpeg(bytes: &[u8]) -> Option<(Form, u32, u32)> {
+    let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
+    loop {
+        let (marker, behind) = match rest {
+            [0xff, 0xff, ..] => {
+                rest = &rest[1..];
+                continue;
+            }
+            [0xff, marker, behind @ ..] => (*marker, behind),
+            _ => return None,
+        };
+        let length = usize::from(u16::from_be_bytes(behind.get(..2)?.try_into().ok()?));
+        let side = |at: usize| behind.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes).map(u32::from);
+        match marker {
+            // Tables and notes between; 0xc4, 0xc8 and 0xcc begin no frame.
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => return Some((Form::Jpeg, side(5)?, side(3)?)),
+            0xd8..=0xda => return None,
+            _ => rest = behind.get(length.max(2)..)?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn a_png(width: u32, height: u32) -> Vec<u8> {
+        [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice(), &width.to_be_bytes(), &height.to_be_bytes(), &[8, 2, 0, 0, 0]]
+            .concat()
+    }
+
+    const JPEG: &[u8] =
+        b"\xff\xd8\xff\xe0\0\x06JF\0\0\xff\xff\xc4\0\x03\0\xff\xc2\0\x11\x08\x01\x02\x03\x04\x03\x01\x22\0";
+
+    #[test]
+    fn form_and_size_stand_in_the_first_bytes() {
+        assert_eq!(look(&a_png(640, 360)), Some((Form::Png, 640, 360)));
+        assert_eq!(look(JPEG), Some((Form::Jpeg, 0x304, 0x102)));
+        for wrong in
+            [a_png(4097, 1), a_png(1, 0), b"<svg/>".to_vec(), b"GIF89a".to_vec(), Vec::new(), JPEG[..30].to_vec()]
+        {
+            assert_eq!(look(&wrong[..wrong.len().min(29)]), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_looked_at_without_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..200), jpeg: bool) {
+            if jpeg {
+                bytes.splice(0..0, JPEG[..10].iter().copied());
+            }
+            look(&bytes);
+        }
+    }
+}

@@ -65,10 +65,9 @@ mod tests {
     fn form_and_size_stand_in_the_first_bytes() {
         assert_eq!(look(&a_png(640, 360)), Some((Form::Png, 640, 360)));
         assert_eq!(look(JPEG), Some((Form::Jpeg, 0x304, 0x102)));
-        for wrong in
-            [a_png(4097, 1), a_png(1, 0), b"<svg/>".to_vec(), b"GIF89a".to_vec(), Vec::new(), JPEG[..30].to_vec()]
-        {
-            assert_eq!(look(&wrong[..wrong.len().min(29)]), None, "{wrong:?}");
+        let cut = JPEG[..24].to_vec();
+        for wrong in [a_png(4097, 1), a_png(1, 0), b"<svg/>".to_vec(), b"GIF89a".to_vec(), Vec::new(), cut] {
+            assert_eq!(look(&wrong), None, "{wrong:?}");
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::super::unpack;
 use super::*;
-use crate::domain::media::{Audio, Color, Stream, Video};
+use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
+use crate::domain::plan::{Corner, Emblem, EncodeVideo};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {

@@ -118,7 +118,8 @@ async fn import(service: &Arc<Service>, id: Option<u32>, kind: Kind, bytes: Vec<
 /// A list; each `round` has another order, other names and other tokens.
 fn list(count: usize, round: usize) -> Vec<u8> {
     let entry = |at: usize| {
-        let n = if round == 0 { at } else { (at * (7919 + round)) % count };
+        // Primes, so that each entry stands once.
+        let n = at * [1, 7919, 7907, 7901][round % 4] % count;
         let name = if (n + round).is_multiple_of(7) { format!("Renamed {round} {n}") } else { format!("Channel {n}") };
         let group = n % 40;
         format!(

@@ -15,6 +15,8 @@ const JUMP: i64 = 10 * 90_000;
 pub struct Piece {
     pub from: i64,
     pub to: i64,
+    /// When a sound of its stream began: the others lie whole frames from it. 0 before there is one.
+    pub beat: i64,
     pub bytes: Vec<u8>,
     /// The first of its stream: what is shown before its first keyframe cannot be decoded.
     pub first: bool,
@@ -68,6 +70,7 @@ pub struct LiveCutter {
     /// The piece that is ended by `to`, and waits for its last sound.
     closing: Option<Open>,
     clock: Option<i64>,
+    beat: Option<i64>,
     /// Where the sound of the packet in progress goes.
     sound_into_closing: bool,
     first: bool,
@@ -90,6 +93,7 @@ impl LiveCutter {
             open: None,
             closing: None,
             clock: None,
+            beat: None,
             sound_into_closing: false,
             first: true,
             failed: None,
@@ -115,6 +119,9 @@ impl LiveCutter {
         if packet.starts_unit() {
             let header = pes::parse(packet.payload())?;
             let at = self.at(header.pts?);
+            if track == Track::Audio {
+                self.beat.get_or_insert(at);
+            }
             let leads = track == if self.video { Track::Video } else { Track::Audio };
             if leads {
                 done = self.lead(at, packet.random_access() || !self.video);
@@ -165,7 +172,7 @@ impl LiveCutter {
         let to = self.open.as_ref()?.from;
         self.sound_into_closing = false;
         let first = std::mem::replace(&mut self.first, false);
-        Some(Piece { from: closing.from, to, bytes: closing.bytes, first })
+        Some(Piece { from: closing.from, to, beat: self.beat.unwrap_or(0), bytes: closing.bytes, first })
     }
 
     /// A time of the stream's clock, which wraps.

@@ -38,6 +38,41 @@ pub struct Span {
     pub lead: i64,
     /// Clock of the channel at the item's 0, ticks.
     pub origin: i64,
+    /// Clock of the channel where the sound of what was on before ends, ticks, where it ends otherwise than an item's does.
+    pub sounded: Option<i64>,
+}
+
+impl Span {
+    /// Clock of the channel where its sound ends, ticks.
+    pub fn sounds_until(&self) -> i64 {
+        self.heard().1 + self.origin
+    }
+
+    /// The channel's frame at or behind a time of the item, as one.
+    fn behind(&self, at: i64) -> i64 {
+        -(-(at + self.origin)).div_euclid(AAC_FRAME) * AAC_FRAME - self.origin
+    }
+
+    /// The channel's frame nearest to a time of the item, as one.
+    fn nearest(&self, at: i64) -> i64 {
+        (at + self.origin + AAC_FRAME / 2).div_euclid(AAC_FRAME) * AAC_FRAME - self.origin
+    }
+
+    /// By how much all sound of the item is moved: frames of a file are counted from its 0, exactly or nearly so.
+    fn shift(&self) -> i64 {
+        self.nearest(-self.lead) + self.lead
+    }
+
+    /// Where its sound begins and ends, times of the item.
+    fn heard(&self) -> (i64, i64) {
+        let shift = self.shift();
+        let begin = match self.sounded {
+            Some(sounded) => sounded - self.origin,
+            None if self.from == 0 => self.behind(self.from),
+            None => self.behind(self.from + shift),
+        };
+        (begin, self.behind(if self.closes { self.to } else { self.to + shift }))
+    }
 }
 
 /// A picture that stands still, as access units that each begin with a delimiter: the first can be decoded alone, each
@@ -131,21 +166,16 @@ fn decoding(pictures: &[Picture]) -> Vec<i64> {
 
 /// Frames of sound from the span's beginning to its end, without a hole.
 fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
-    // The channel's frames, as times of the item: the first at or behind a time, and the nearest.
-    let behind = |at: i64| -(-(at + span.origin)).div_euclid(AAC_FRAME) * AAC_FRAME - span.origin;
-    let nearest = |at: i64| (at + span.origin + AAC_FRAME / 2).div_euclid(AAC_FRAME) * AAC_FRAME - span.origin;
-    // Frames of a file are counted from its 0, exactly or nearly so.
-    let shift = nearest(-span.lead) + span.lead;
-    let (begin, end) = (behind(span.from), behind(span.to));
+    let (shift, (begin, end)) = (span.shift(), span.heard());
+    let (opens, closes) = (span.from == 0 || span.sounded.is_some(), span.closes);
     let mut own: Vec<(i64, &[u8])> = Vec::new();
     for (pts, _, bytes) in units.of(Track::Audio) {
         own.extend((0..).zip(frames(bytes)).map(|(n, frame)| (pts + n * AAC_FRAME, frame)));
     }
     // Within an item each segment keeps what it has; at its ends the channel's frames decide.
-    let opens = span.from == 0;
     own.retain(|(pts, _)| {
-        (if opens { nearest(pts + shift) >= begin } else { *pts >= span.from })
-            && (if span.closes { nearest(pts + shift) < end } else { *pts < span.to })
+        (if opens { span.nearest(pts + shift) >= begin } else { *pts >= span.from })
+            && (if closes { span.nearest(pts + shift) < end } else { *pts < span.to })
     });
     own.iter_mut().for_each(|(pts, _)| *pts += shift);
     let Some(&(first, _)) = own.first() else {
@@ -158,7 +188,7 @@ fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
         all.push((pts, frame));
         let missing = match own.get(n + 1) {
             Some((next, _)) => rounded(next - pts) - 1,
-            None if span.closes => rounded(end - pts) - 1,
+            None if closes || span.sounded.is_some() => rounded(end - pts) - 1,
             None => (span.to + shift - pts) / AAC_FRAME - 1,
         };
         all.extend((1..=missing).map(|n| (pts + n * AAC_FRAME, &SILENCE[..])));

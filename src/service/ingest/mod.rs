@@ -59,6 +59,8 @@ pub struct Ingest {
 
 struct State {
     air: Air,
+    /// The end of the last slot, and where its sound ends; ticks since 1970.
+    sounded: Option<(i64, i64)>,
     /// Segments by the start of their slot, ms; the oldest first.
     segments: VecDeque<(i64, Bytes)>,
     size: usize,
@@ -104,8 +106,15 @@ impl Ingest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, from: From, length: i64, now: i64) -> Slot {
-        self.lock().air.put(from, length, now)
+    /// Gives a stretch of a stream its place: from and to are times of it, behind `base` by its own clock, ticks.
+    fn put(&self, shows: From, (from, to): (i64, i64), base: i64, now: i64) -> (Slot, Span) {
+        let mut state = self.lock();
+        let slot = state.air.put(shows, to - from, now);
+        let sounded = state.sounded.filter(|(end, _)| *end == slot.start).map(|(_, sounded)| sounded);
+        let closes = shows == From::Slate;
+        let span = Span { from, to, closes, base, lead: 0, origin: slot.start - from, sounded };
+        state.sounded = Some((slot.end, span.sounds_until()));
+        (slot, span)
     }
 
     /// Keeps a segment, and forgets those that nobody asks for any more or that are too many. `channels` share the memory.
@@ -148,7 +157,14 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     if all.len() >= MOST || in_all >= MOST_BYTES_IN_ALL / 4 * 3 {
         return Err(Error::new(Code::ServerBusy, "too many channels from elsewhere are watched").with_retry_after(10));
     }
-    let state = State { air: Air::new(now(service)), segments: VecDeque::new(), size: 0, connections: 0, fault: None };
+    let state = State {
+        air: Air::new(now(service)),
+        sounded: None,
+        segments: VecDeque::new(),
+        size: 0,
+        connections: 0,
+        fault: None,
+    };
     let ingest = Arc::new(Ingest { state: Mutex::new(state), bytes: service.ingests.bytes.clone() });
     all.insert(channel.id, ingest.clone());
     let (pieces, fed) = mpsc::channel(WAITING);
@@ -255,9 +271,9 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From,
         }
         Err(_) => Arc::default(),
     };
-    let (begin, end) = piece.as_ref().map_or((0, SLATE), |piece| (piece.from, piece.to));
-    let slot = ingest.put(from, end - begin, now);
-    let span = Span { from: begin, to: end, closes: false, base: 0, lead: 0, origin: slot.start - begin };
+    let slate = (0, SLATE, 0);
+    let (begin, end, beat) = piece.as_ref().map_or(slate, |piece| (piece.from, piece.to, piece.beat));
+    let (slot, span) = ingest.put(from, (begin - beat, end - beat), beat, now);
     let made = tokio::task::spawn_blocking(move || {
         let bytes = piece.map_or_else(Vec::new, |piece| if piece.first { piece.decodable() } else { piece.bytes });
         aired(&bytes, span, &still)

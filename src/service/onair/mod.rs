@@ -214,6 +214,7 @@ pub async fn segment(
         base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         lead: item.cut.lead(),
         origin,
+        sounded: None,
     };
     let (source, digest) = match made {
         Some(stored) => (stored.bytes, stored.etag.trim_matches('"').to_owned()),

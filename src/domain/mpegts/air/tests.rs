@@ -53,7 +53,7 @@ proptest! {
         steps in prop::collection::vec(1i64..20_000, 0..60), shuffled in any::<u64>(),
         sounds in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000, closes in any::<bool>(),
     ) {
-        let span = Span { from, to: from + length, closes, base: BASE, lead: 0, origin };
+        let span = Span { from, to: from + length, closes, base: BASE, lead: 0, origin, sounded: None };
         let mut pictures = vec![from];
         for step in &steps {
             pictures.push(pictures.last().unwrap() + step);
@@ -86,7 +86,7 @@ proptest! {
 
     #[test]
     fn garbage_is_put_on_air_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let span = Span { from: 0, to: 90_000, closes: true, base: BASE, lead: 0, origin: 7 };
+        let span = Span { from: 0, to: 90_000, closes: true, base: BASE, lead: 0, origin: 7, sounded: None };
         prop_assert_eq!(aired(&bytes, span, &Still::default()).len() % LEN, 0);
     }
 }
@@ -104,7 +104,7 @@ fn where_items_meet_the_steps_are_those_within_them() {
             let sounds: Vec<i64> =
                 sounds.into_iter().filter(|at| n != 2 && (from == 0 || *at >= lead + from)).collect();
             let pictures = if pictures.is_empty() { vec![lead + from] } else { pictures };
-            let span = Span { from, to, closes: to == length, base: BASE, lead, origin };
+            let span = Span { from, to, closes: to == length, base: BASE, lead, origin, sounded: None };
             let (pictures, sounds) = seen(&aired(&segment(&pictures, &sounds), span, &still()), origin + from);
             shown.extend(pictures);
             heard.extend(sounds);
@@ -120,7 +120,7 @@ fn a_still_stands_over_the_whole_span_and_goes_on_from_segment_to_segment() {
     let mut shown = Vec::new();
     let mut heard = Vec::new();
     for (from, to) in [(0, 180_000), (180_000, 200_000)] {
-        let span = Span { from, to, closes: false, base: BASE, lead: 0, origin: WRAP - 90_000 };
+        let span = Span { from, to, closes: false, base: BASE, lead: 0, origin: WRAP - 90_000, sounded: None };
         let (pictures, sounds) = seen(&aired(&[], span, &still()), WRAP);
         shown.extend(pictures);
         heard.extend(sounds);
@@ -136,4 +136,34 @@ fn a_stream_is_taken_apart_at_its_delimiters() {
     let still = Still::of(&stream);
     assert_eq!(still.pictures, [stream[..11].to_vec(), stream[11..].to_vec()]);
     assert_eq!(Still::of(&[]), Still::default());
+}
+
+proptest! {
+    /// A stream from elsewhere that goes and comes back: its sound lies anywhere beside its pictures, a slate stands between.
+    /// The steps from frame to frame are all the same, at its ends too.
+    #[test]
+    fn where_a_stream_goes_and_comes_back_the_sound_goes_on(
+        start in 0i64..4 * WRAP, streams in prop::collection::vec((0i64..90_000, 0..AAC_FRAME, 1i64..4), 1..6),
+    ) {
+        let (mut at, mut sounded, mut heard) = (start, None, Vec::new());
+        for (first, beat, pieces) in streams {
+            let slate = [(0, 180_000, 0, true)];
+            let own = (0..pieces).map(|n| (first + n * 183_600, first + (n + 1) * 183_600, beat, false));
+            for (from, to, beat, closes) in own.chain(slate) {
+                let bytes = if closes {
+                    Vec::new()
+                } else {
+                    let sounds: Vec<i64> = (0..).map(|n| beat + n * AAC_FRAME).skip_while(|pts| *pts < from).take_while(|pts| *pts < to).collect();
+                    segment(&[from], &sounds)
+                };
+                let (from, to) = (from - beat, to - beat);
+                let span = Span { from, to, closes, base: BASE + beat, lead: 0, origin: at - from, sounded };
+                heard.extend(seen(&aired(&bytes, span, &still()), at).1);
+                sounded = Some(span.sounds_until());
+                at += to - from;
+            }
+        }
+        prop_assert!(heard.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME), "{:?}", heard);
+        prop_assert!((heard[0] - start).abs() <= 2 * AAC_FRAME && at - heard.last().unwrap() <= 2 * AAC_FRAME);
+    }
 }

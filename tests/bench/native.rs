@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hearthcast::config::{Backend, Config};
 use hearthcast::domain::access::Role;
@@ -133,6 +133,7 @@ async fn measure(item: &Path, folder: &Path, backend: Backend, drawn: bool) -> F
         }
         service.sessions.shutdown().await;
         drop((session, service));
+        alone().await;
         if whole {
             figures.cpu = cpu_seconds() - cpu;
         }
@@ -156,6 +157,21 @@ fn request(item: &Path, drawn: bool) -> StartRequest {
 
 fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
+}
+
+/// Waits until every child has ended and was waited for: before that its processor time is counted nowhere.
+async fn alone() {
+    let began = Instant::now();
+    while children() && began.elapsed() < Duration::from_secs(20) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn children() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    threads
+        .map(|thread| thread.path().join("children"))
+        .any(|list| std::fs::read(list).is_ok_and(|ids| !ids.is_empty()))
 }
 
 /// Processor time of this process and of its children that have ended.

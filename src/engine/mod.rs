@@ -25,7 +25,6 @@ pub mod loudness;
 pub mod outbound;
 pub mod packager;
 pub mod picture;
-pub mod placed;
 pub mod probe;
 pub mod samples;
 mod script;

@@ -13,7 +13,6 @@ use crate::engine::fallback::Fallback;
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::gst::{self, Native};
 use crate::engine::packager::Packager;
-use crate::engine::placed::Placed;
 use crate::engine::{Job, Run, RunError, Transcoder};
 use crate::error::{Code, Error, Result};
 
@@ -28,12 +27,11 @@ enum Kind {
     Sound,
 }
 
-/// What `auto` gives to GStreamer: the kind, whether it makes runs from the start of an item, and runs from elsewhere. The
-/// figures are of the bench's row `native` (first segment from the start, first segment in the middle, all segments,
-/// processor time; GStreamer beside ffmpeg). Not filled in before they were taken on a quiet machine in a release build;
-/// what is known from a busy one stands in `engine/gst/README.md`.
-const NATIVE: [(Kind, bool, bool); 3] =
-    [(Kind::Picture, false, false), (Kind::Drawn, false, false), (Kind::Sound, false, false)];
+/// What `auto` gives to GStreamer. The figures are of the bench's row `native` (`tests/bench/README.md`; release build;
+/// first segment from the start, first segment in the middle, all segments, processor time; GStreamer beside ffmpeg):
+/// sound 0.73, 0.83, 0.81, 0.89; pictures out of mp4 1.02, 1.03, 1.00, 1.00; with text drawn in 1.04, 0.97, 1.01, 1.00.
+/// Where both take as long, it is made in a process of its own.
+const NATIVE: [Kind; 1] = [Kind::Sound];
 
 impl Kind {
     fn of(rendition: &Rendition) -> Self {
@@ -44,16 +42,11 @@ impl Kind {
         }
     }
 
-    /// Whether GStreamer makes its runs: those from the start, and those from elsewhere.
-    fn by_gstreamer(self, backend: Backend) -> (bool, bool) {
+    fn by_gstreamer(self, backend: Backend) -> bool {
         match backend {
-            Backend::Ffmpeg => (false, false),
-            Backend::Gstreamer => (true, true),
-            Backend::Auto => {
-                let (_, start, elsewhere) =
-                    NATIVE.into_iter().find(|(kind, ..)| *kind == self).unwrap_or((self, false, false));
-                (start, elsewhere)
-            }
+            Backend::Ffmpeg => false,
+            Backend::Gstreamer => true,
+            Backend::Auto => NATIVE.contains(&self),
         }
     }
 }
@@ -93,8 +86,7 @@ impl Producers {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn warm(&self) -> Result<()> {
-        let chosen = NATIVE.iter().any(|(_, start, elsewhere)| *start || *elsewhere);
-        if self.backend == Backend::Gstreamer || self.backend == Backend::Auto && chosen {
+        if self.backend == Backend::Gstreamer || self.backend == Backend::Auto && !NATIVE.is_empty() {
             let _ = self.native().await;
         }
         self.ffmpeg().await.map(|_| ())
@@ -118,8 +110,7 @@ impl Producers {
         if let Some(why) = gst::refusal(&work.media, &work.rendition) {
             return by_ffmpeg(self.ffmpeg().await?, why);
         }
-        let (start, elsewhere) = Kind::of(&work.rendition).by_gstreamer(self.backend);
-        if !start && !elsewhere {
+        if !Kind::of(&work.rendition).by_gstreamer(self.backend) {
             return by_ffmpeg(self.ffmpeg().await?, "not shown to be made better by GStreamer");
         }
         let Ok(native) = self.native().await else {
@@ -129,19 +120,11 @@ impl Producers {
         let Ok(ffmpeg) = self.ffmpeg().await else {
             return Ok(Chosen { transcoder: native, reason: "there is no ffmpeg" });
         };
-        let (first, reason): (Arc<dyn Transcoder>, _) = match (self.backend, start, elsewhere) {
-            (Backend::Gstreamer, ..) => (native, "so configured"),
-            (_, true, true) => (native, "measured to be made better by GStreamer"),
-            (_, true, false) => (
-                Arc::new(Placed::new(native, ffmpeg.clone())),
-                "measured to be made better by GStreamer from the start, and by ffmpeg from elsewhere",
-            ),
-            _ => (
-                Arc::new(Placed::new(ffmpeg.clone(), native)),
-                "measured to be made better by ffmpeg from the start, and by GStreamer from elsewhere",
-            ),
+        let reason = match self.backend {
+            Backend::Gstreamer => "so configured",
+            _ => "measured to be made better by GStreamer",
         };
-        Ok(Chosen { transcoder: Arc::new(Fallback::new(first, ffmpeg)), reason })
+        Ok(Chosen { transcoder: Arc::new(Fallback::new(native, ffmpeg)), reason })
     }
 
     async fn ffmpeg(&self) -> Result<Arc<dyn Transcoder>> {

@@ -91,8 +91,9 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, tt
         return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
     let state = onair::state(service, channel);
-    let ready = matches!(state, State::Warm | State::Live) || onair::is_open(service, channel);
-    if !ready && onair::encodes(service, channel) {
+    let ready = matches!(state, State::Warm | State::Live);
+    // What is open has the place that it needs.
+    if !ready && !onair::is_open(service, channel) && onair::encodes(service, channel) {
         if *places == 0 {
             return told("skipped", Some("limit"));
         }

@@ -5,13 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Key, first_wanted, listed, programme, shows_item, state};
+use tokio::time::Instant;
+
+use super::{Key, first_wanted, is_made, listed, programme, shows_item, state};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::service::{Service, ingest};
 
 /// How long a programme's run outlives the last request for it.
 const LINGER: Duration = Duration::from_secs(60);
+
+/// How far ahead of the clock a channel that is kept ready is made, ms: what its list names next, and a moment more.
+const STOCK_MS: i64 = 4_000;
+
+/// How long a channel nobody watches leaves alone the place among the encodes that it gave to somebody.
+const MODESTY: Duration = Duration::from_secs(10);
 
 /// How often what is on air is looked after.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,6 +58,7 @@ fn look_after(service: &Arc<Service>) -> bool {
     let warm = onair.viewers.warm();
     let kept = |channel: &Channel| channel.face.enabled && (warm.contains(&channel.id) || channel.face.always_on);
     let all = service.channels.all();
+    let modest = onair.gave_way().is_some_and(|at: Instant| at.elapsed() < MODESTY);
     let told = onair.herald.told();
     let mut busy = !told.is_empty();
     for channel in told.iter().filter(|id| !all.iter().any(|channel| channel.id == **id)) {
@@ -67,14 +76,12 @@ fn look_after(service: &Arc<Service>) -> bool {
         {
             tracing::debug!(channel.id = channel.id, %fault, "a channel from elsewhere is not taken in");
         }
-        let target = channel.output.target;
-        if kept(channel)
-            && let Some(slot) = first_wanted(&listed(service, channel, View::Live).0, target)
-        {
-            make(service, channel, slot);
+        let takes = !modest || watched.contains(&channel.id);
+        if kept(channel) {
+            fill(service, channel, takes);
         }
         let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS).filter(|next| next.start_ms > now_ms);
-        for next in coming.take(COMING) {
+        for next in coming.take(COMING).filter(|_| takes) {
             if let Some(slot) = live::segments(&channel.definition, next).next() {
                 make(service, channel, slot);
             }
@@ -89,13 +96,52 @@ fn look_after(service: &Arc<Service>) -> bool {
     busy || !reels.is_empty()
 }
 
+/// What whoever joins a channel now takes, from the segment they begin with to what the list is about to name.
+fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
+    if channel.external.is_some() {
+        return Vec::new();
+    }
+    let (listed, now_ms) = listed(service, channel, View::Live);
+    let Some(first) = first_wanted(&listed, channel.output.target) else { return Vec::new() };
+    let slots = live::slots(&channel.definition, first.start.div_euclid(90));
+    let slots = slots.skip_while(|slot| slot.sequence < first.sequence);
+    slots.take_while(|slot| slot.start < (now_ms + STOCK_MS) * 90).collect()
+}
+
+/// Whether whoever joins a channel now begins at once: what they begin with is there, and what comes behind it.
+pub(super) fn is_stocked(service: &Service, channel: &Channel) -> bool {
+    stock(service, channel).iter().take(2).all(|slot| is_made(service, channel, slot))
+}
+
+/// Has made what of a channel's stock is missing, the first of each programme, and tells the runs how far the clock has
+/// come: they go on ahead of that by themselves, no faster than it. Only where it `takes` places among the encodes is
+/// one taken anew.
+fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
+    let stock = stock(service, channel);
+    let Some(first) = stock.first() else { return };
+    for slots in stock.chunk_by(|one, next| one.programme_ms == next.programme_ms) {
+        let reel = service.onair.known(&Key::shared(channel.id, slots[0].programme_ms));
+        let missing = slots.iter().find(|slot| !is_made(service, channel, slot));
+        let reached = slots.iter().rfind(|slot| slot.start <= first.start + STOCK_MS * 90);
+        match (missing, reached, reel) {
+            (Some(missing), _, reel) if takes || reel.as_ref().is_some_and(|reel| reel.is_leased()) => {
+                make(service, channel, *missing);
+            }
+            (None, Some(reached), Some(reel)) => {
+                reel.touch();
+                reel.follow(reached.index);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Makes a segment that will be wanted, unless it is there or under way; how that ends is told when it is asked for.
 pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
     if !shows_item(channel, &slot) {
         return;
     }
-    let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };
-    let Ok(reel) = service.onair.reel(key) else { return };
+    let Ok(reel) = service.onair.reel(Key::shared(channel.id, slot.programme_ms)) else { return };
     reel.touch();
     if reel.is_made(service, slot.index) || !reel.begin() {
         return;

@@ -71,6 +71,13 @@ struct Key {
     reader: String,
 }
 
+impl Key {
+    /// Of all that watch a programme live together.
+    fn shared(channel: u32, programme_ms: i64) -> Self {
+        Self { channel, programme_ms, reader: String::new() }
+    }
+}
+
 /// Everything that is on air.
 #[derive(Default)]
 pub struct OnAir {
@@ -82,6 +89,8 @@ pub struct OnAir {
     tuners: Arc<Tuners>,
     herald: Herald,
     closed: AtomicBool,
+    /// When a programme that nobody watches last gave its place among the encodes to somebody.
+    gave_way: Mutex<Option<Instant>>,
 }
 
 /// The live window of a channel, for as long as it stays what it is.
@@ -119,6 +128,14 @@ impl OnAir {
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    fn gave_way(&self) -> Option<Instant> {
+        *self.gave_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, key: &Key) -> Option<Arc<Reel>> {
+        self.reels().get(key).cloned()
     }
 
     fn reels(&self) -> MutexGuard<'_, HashMap<Key, Arc<Reel>>> {
@@ -285,6 +302,9 @@ fn make_room(service: &Service) -> bool {
         given |= reel.is_idle(if watched { ABANDONED } else { Duration::ZERO }) && reel.give_up();
         reel.let_go(service);
     }
+    if given {
+        *service.onair.gave_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
     given
 }
 
@@ -305,8 +325,7 @@ pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
     if !shows_item(channel, slot) {
         return true;
     }
-    let key = Key { channel: channel.id, programme_ms: slot.programme_ms, reader: String::new() };
-    let reel = service.onair.reels().get(&key).cloned();
+    let reel = service.onair.known(&Key::shared(channel.id, slot.programme_ms));
     reel.is_some_and(|reel| reel.is_made(service, slot.index))
 }
 
@@ -324,10 +343,7 @@ pub fn is_open(service: &Service, channel: &Channel) -> bool {
 /// Whether a slate stands for what is on now, for it cannot be shown.
 fn is_broken(service: &Service, channel: &Channel) -> bool {
     let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
-    on.is_some_and(|on| {
-        let key = Key { channel: channel.id, programme_ms: on.start_ms, reader: String::new() };
-        service.onair.reels().get(&key).is_some_and(|reel| reel.is_broken())
-    })
+    on.is_some_and(|on| service.onair.known(&Key::shared(channel.id, on.start_ms)).is_some_and(|reel| reel.is_broken()))
 }
 
 /// How a channel stands.
@@ -349,7 +365,7 @@ pub fn state(service: &Service, channel: &Channel) -> State {
         return if made() { State::Live } else { State::Starting };
     }
     match warm() {
-        true if made() => State::Warm,
+        true if keeper::is_stocked(service, channel) => State::Warm,
         true => State::Starting,
         false => State::Idle,
     }

@@ -1,6 +1,6 @@
 //! One programme that is watched: its file open, and the right to have it made.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(super) struct Reel {
     used: Mutex<Instant>,
     /// Something is being made ahead.
     busy: AtomicBool,
+    /// Where whoever keeps it ready was last.
+    followed: AtomicUsize,
     /// Held while the file is opened: all who wait want the same.
     cast: tokio::sync::Mutex<Cast>,
     /// What segments of it are called, once that is known.
@@ -50,6 +52,7 @@ impl Default for Reel {
         Self {
             used: Mutex::new(Instant::now()),
             busy: AtomicBool::new(false),
+            followed: AtomicUsize::new(usize::MAX),
             cast: tokio::sync::Mutex::default(),
             name: Mutex::default(),
         }
@@ -82,6 +85,22 @@ impl Reel {
     /// Whether it could not be shown when that was tried last.
     pub(super) fn is_broken(&self) -> bool {
         self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Broken { .. }))
+    }
+
+    /// Whether it has the right to be made.
+    pub(super) fn is_leased(&self) -> bool {
+        self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Ready { lease: Some(_), .. }))
+    }
+
+    /// Tells its run that a segment which is there is as far as the clock has come: it goes on ahead of that. Begins none.
+    pub(super) fn follow(&self, index: usize) {
+        let lease = match self.cast.try_lock().as_deref() {
+            Ok(Cast::Ready { lease: Some(lease), .. }) => lease.clone(),
+            _ => return,
+        };
+        if self.followed.swap(index, Ordering::Relaxed) != index {
+            tokio::spawn(async move { lease.segment(index).await.map(drop) });
+        }
     }
 
     pub(super) fn is_made(&self, service: &Service, index: usize) -> bool {

@@ -20,6 +20,7 @@ mod output;
 mod play;
 mod seams;
 mod tuner;
+mod warm;
 
 const CHANNELS: &str = "/api/livetv/channels";
 

@@ -1,0 +1,83 @@
+//! Channels that are kept ready although nobody watches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hearthcast::domain::channel::Channel;
+use hearthcast::domain::live::{self, Slot, View};
+use hearthcast::service::onair;
+use reqwest::Method;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::play::{fetch, list};
+use super::{add, get, send};
+use crate::kit::answer::success;
+use crate::kit::{self, Server, film, play};
+
+/// What a list names from where players begin, and what it names next.
+fn wanted(server: &Server, channel: &Channel) -> Vec<Slot> {
+    let (listed, now_ms) = onair::listed(&server.service, channel, View::Live);
+    let first = onair::first_wanted(&listed, channel.output.target).unwrap();
+    let next = live::slots(&channel.definition, now_ms).next();
+    listed.iter().copied().filter(|slot| slot.sequence >= first.sequence).chain(next).collect()
+}
+
+fn made(server: &Server, channel: &Arc<Channel>, slots: &[Slot]) -> Vec<bool> {
+    slots.iter().map(|slot| onair::is_made(&server.service, channel, slot)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
+    let folder = tempfile::tempdir().unwrap();
+    // Of different lengths, for what is the same is made once.
+    for seconds in 30..34 {
+        let path = folder.path().join(format!("{seconds}.avi"));
+        film::flash_and_beep(&path, seconds, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    }
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
+    server.service.clock.advance(Duration::ZERO);
+    let start = (server.service.clock.now() - Duration::from_secs(70)).to_string();
+    let body =
+        json!({"name": "Ready", "startAt": start, "items": [{"path": folder.path()}], "scheduleMode": "sequential"});
+    let id = add(&server, &body).await["id"].clone();
+    let channel = server.service.channels.get(id.as_u64().unwrap() as u32).unwrap();
+    assert_eq!(made(&server, &channel, &wanted(&server, &channel)).iter().filter(|made| **made).count(), 0);
+    let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
+    assert_eq!(success(warm, 202).await["channels"][0]["state"], "warming");
+
+    // Across the end of a programme, and the one place to encode goes over to the next.
+    for _ in 0..14 {
+        let until = Instant::now() + Duration::from_secs(60);
+        let slots = loop {
+            let slots = wanted(&server, &channel);
+            if made(&server, &channel, &slots).iter().all(|made| *made) {
+                break slots;
+            }
+            assert!(Instant::now() < until, "{slots:?}: {:?}", made(&server, &channel, &slots));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
+        // No faster than it is needed: the next programme 20 s before it begins, and of each 20 s at once.
+        let now_ms = server.service.clock.now().as_millisecond();
+        let far: Vec<Slot> = live::slots(&channel.definition, now_ms + 46_000).take(3).collect();
+        assert_eq!(made(&server, &channel, &far), [false; 3], "at {now_ms}");
+        server.service.clock.advance(Duration::from_secs(2));
+        let (listed, _) = onair::listed(&server.service, &channel, View::Live);
+        let begun: Vec<Slot> = listed.iter().copied().filter(|slot| slot.sequence >= slots[0].sequence).collect();
+        assert!(begun.len() > 3 && made(&server, &channel, &begun).iter().all(|made| *made), "named, and not there");
+    }
+    let target = format!("/api/livetv/watch/{id}");
+    let listed = list(&server, &format!("{target}/live.m3u8?watchSession=sofa")).await;
+    assert!(!fetch(&server, &listed).await.is_empty());
+
+    // Whoever plays a film has the place, however much the channel is to be kept ready.
+    let leave = server.ask(Method::DELETE, &format!("{target}?watchSession=sofa")).bearer_auth(&server.token);
+    assert_eq!(success(leave.send().await.unwrap(), 200).await, json!({"ended": true}));
+    server.service.clock.advance(Duration::from_secs(20));
+    let other = folder.path().join("other.avi");
+    film::flash_and_beep(&other, 6, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    let (status, started) = play::start(&server, &other, json!({})).await;
+    assert_eq!(status, 200, "{started}");
+    play::stop(&server, &started).await;
+}

@@ -18,6 +18,7 @@ use crate::error::{Code, Error, Result};
 
 pub mod air;
 mod copied;
+mod drawn;
 mod ladder;
 mod picture;
 mod wishes;

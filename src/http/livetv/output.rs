@@ -44,7 +44,7 @@ pub struct OutputRequest {
 pub struct LanguagesRequest {
     /// Of sound; what the file prefers when none of them is there.
     audio: Option<Vec<String>>,
-    /// Of subtitles a file holds, drawn into the picture; none when it has none of these.
+    /// Of subtitles in a file, or beside it with a language in their name, drawn into the picture; else there are none.
     subtitles: Option<Vec<String>>,
 }
 
@@ -57,8 +57,10 @@ pub struct WatermarkRequest {
     /// `top-left`, `top-right`, `bottom-left` or `bottom-right` (when absent).
     position: Option<String>,
     /// 1 to 100 percent; 70 when absent.
+    #[schema(minimum = 1, maximum = 100)]
     opacity: Option<u8>,
     /// 1 to 50 percent of the picture's width; 8 when absent.
+    #[schema(minimum = 1, maximum = 50)]
     width_percent: Option<u8>,
 }
 

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
+use super::drawn::{self, is_in};
 use super::{STEREO_KBPS, StartRequest, copied, encode, encoder};
 use crate::domain::channel::{Output, Watermark};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::air::LATE;
-use crate::domain::plan::{AudioPlan, Burn, Emblem, Rendition, VideoPlan};
+use crate::domain::plan::{AudioPlan, Emblem, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, SubtitleWish, Tracks, Wish};
 use crate::domain::schedule::Item;
 use crate::domain::schedule::cut::{self, Cut, Look};
@@ -113,14 +114,15 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
         max_bitrate_kbps: output.max_kbps,
         ..StartRequest::default()
     };
+    let (subtitle, sidecar) = match how.draw {
+        true => drawn::subtitles(service, &source, &media, &output.subtitle_languages).await,
+        false => (SubtitleWish::None, None),
+    };
     let wish = Wish {
         audio_stream: spoken(&media, &output.audio_languages),
         max_height: how.max_height,
         max_bitrate_kbps: output.max_kbps,
-        subtitle: match read(&media, &output.subtitle_languages).filter(|_| how.draw) {
-            Some((stream, bitmap)) => SubtitleWish::Burn(Burn::Embedded { stream, bitmap }),
-            None => SubtitleWish::None,
-        },
+        subtitle,
         force_transcode: true,
         ..Wish::default()
     };
@@ -187,12 +189,7 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let end = end.unwrap_or(grid.end());
     let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
-    Ok(Made {
-        work: Work { source, fingerprint, media, rendition, grid, sidecar: None, picture, package },
-        look,
-        lead,
-        end,
-    })
+    Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar, picture, package }, look, lead, end })
 }
 
 /// The grid of copied pictures, where the first begins and the last ends (ticks); None where they are to be encoded.
@@ -253,26 +250,12 @@ async fn laid_over(service: &Service, watermark: &Watermark) -> Option<Arc<Pictu
         .ok()
 }
 
-/// Whether a stream is in a language, however either is named.
-fn speaks(stream: &Stream, wanted: &str) -> bool {
-    let tag = |language: &str| crate::domain::media::language_tag(language);
-    let own = stream.language.as_deref();
-    own.is_some_and(|own| own.eq_ignore_ascii_case(wanted) || (tag(own).is_some() && tag(own) == tag(wanted)))
-}
-
-/// The first subtitles in the first of these languages that there are, and whether they are pictures.
-fn read(media: &Media, languages: &[String]) -> Option<(u32, bool)> {
-    languages.iter().find_map(|wanted| {
-        let found = media.subtitles().find(|(stream, _)| stream.decodable && speaks(stream, wanted));
-        found.map(|(stream, kind)| (stream.index, !kind.text))
-    })
-}
-
 /// The first sound in the first of these languages that there is; None leaves the choice to the file.
 fn spoken(media: &Media, languages: &[String]) -> Option<u32> {
     languages.iter().find_map(|wanted| {
-        let found =
-            media.audios().find(|(stream, audio)| stream.decodable && !audio.commentary && speaks(stream, wanted));
+        let found = media
+            .audios()
+            .find(|(stream, audio)| stream.decodable && !audio.commentary && is_in(stream.language.as_deref(), wanted));
         found.map(|(stream, _)| stream.index)
     })
 }

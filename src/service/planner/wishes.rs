@@ -87,7 +87,7 @@ fn check_text_path(path: &str) -> Result<()> {
 }
 
 /// A subtitle file is no media, so the library's own check does not fit it.
-async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
+pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
     let root = service.roots.locate(path)?.root;
     let (roots, path) = (service.roots.clone(), path.to_owned());
     service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)

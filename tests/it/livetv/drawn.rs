@@ -102,6 +102,18 @@ async fn subtitles_are_drawn_in_the_language_asked_for() {
     }
     let psnr = film::psnr(&plain, &drawn);
     assert!(psnr < 30.0, "there are words in one of them: {psnr} dB");
+
+    // The same words in a file beside a film that has none, and could be copied.
+    let (bare, beside) = (folder.path().join("b.mp4"), folder.path().join("beside.ts"));
+    blue(&bare, &[]);
+    std::fs::write(folder.path().join("b.de.srt"), "1\n00:00:00,000 --> 00:00:20,000\nWWWWWWWWWWWWWWWWWWWWWWWW\n")
+        .unwrap();
+    let mut body = channel(&bare, 60);
+    body["languages"] = json!({"subtitles": ["ger"]});
+    let made = add(&server, &body).await;
+    aired(&server, &made, (4, 8), &beside).await;
+    let (plain, drawn) = (film::psnr(&plain, &beside), film::psnr(&drawn, &beside));
+    assert!(plain < 30.0 && drawn > 30.0, "{plain} dB from none, {drawn} dB from the film's own words");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,96 @@
+//! Which subtitles are drawn into what a channel shows: of a file, and of the files that lie beside it.
+
+use std::sync::Arc;
+
+use super::wishes::open_sidecar;
+use crate::domain::media::{Media, language_tag};
+use crate::domain::plan::Burn;
+use crate::domain::playback::SubtitleWish;
+use crate::engine::source::Source;
+use crate::service::Service;
+use crate::service::sidecars::{self, Format, Sidecar};
+
+/// Subtitles in the first of these languages that there are, and the open file of those that lie beside.
+pub(super) async fn subtitles(
+    service: &Service,
+    source: &Arc<Source>,
+    media: &Media,
+    languages: &[String],
+) -> (SubtitleWish, Option<Arc<Source>>) {
+    if languages.is_empty() {
+        return (SubtitleWish::None, None);
+    }
+    let beside = sidecars::beside(&service.library, source).await.unwrap_or_else(|fault| {
+        tracing::warn!(media.path = source.path, %fault, "a channel knows of no subtitles beside it");
+        Vec::new()
+    });
+    match chosen(media, &beside, languages) {
+        None => (SubtitleWish::None, None),
+        Some(Burn::Sidecar { path, bitmap }) => match open_sidecar(service, &path).await {
+            Ok(file) => (SubtitleWish::Burn(Burn::Sidecar { path, bitmap }), Some(file)),
+            Err(fault) => {
+                tracing::warn!(media.path = path, %fault, "a channel goes without its subtitles");
+                (SubtitleWish::None, None)
+            }
+        },
+        Some(embedded) => (SubtitleWish::Burn(embedded), None),
+    }
+}
+
+/// The best in the first language that there is: for everybody before those for some, of the file before those beside it.
+fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<Burn> {
+    languages.iter().find_map(|wanted| {
+        let within =
+            media.subtitles().filter(|(stream, _)| stream.decodable && is_in(stream.language.as_deref(), wanted));
+        let within = within.map(|(stream, kind)| {
+            ((stream.forced, false, false, false), Burn::Embedded { stream: stream.index, bitmap: !kind.text })
+        });
+        // VobSub needs two files at once, and is not drawn.
+        let beside = beside
+            .iter()
+            .filter(|sidecar| sidecar.format != Format::VobSub && is_in(sidecar.language.as_deref(), wanted));
+        let beside = beside.map(|sidecar| {
+            let rank = (sidecar.forced, sidecar.hearing_impaired, true, !sidecar.default);
+            (rank, Burn::Sidecar { path: sidecar.path.clone(), bitmap: !sidecar.format.is_text() })
+        });
+        within.chain(beside).min_by_key(|(rank, _)| *rank).map(|(_, burn)| burn)
+    })
+}
+
+/// Whether a language is the one that is wanted, however either is named.
+pub(super) fn is_in(own: Option<&str>, wanted: &str) -> bool {
+    let same = |own: &str| {
+        own.eq_ignore_ascii_case(wanted) || (language_tag(own).is_some() && language_tag(own) == language_tag(wanted))
+    };
+    own.is_some_and(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::media::Container;
+
+    fn beside(names: &[&str]) -> Vec<Sidecar> {
+        let path = |file: &str| Sidecar { path: format!("/lib/{file}"), ..sidecars::described("a.mkv", file).unwrap() };
+        names.iter().map(|file| path(file)).collect()
+    }
+
+    fn best(names: &[&str], languages: &[&str]) -> Option<String> {
+        let languages: Vec<String> = languages.iter().map(|&language| language.to_owned()).collect();
+        match chosen(&Media::new(Container::Matroska, Vec::new()), &beside(names), &languages)? {
+            Burn::Sidecar { path, bitmap } => Some(format!("{path} {bitmap}")),
+            Burn::Embedded { .. } => None,
+        }
+    }
+
+    #[test]
+    fn files_beside_are_chosen_by_language_and_for_everybody() {
+        let all = ["a.de.forced.srt", "a.de.sdh.ass", "a.ger.srt", "a.en.sup", "a.srt", "a.fr.idx"];
+        assert_eq!(best(&all, &["ger"]).as_deref(), Some("/lib/a.ger.srt false"));
+        assert_eq!(best(&all, &["fre", "eng", "ger"]).as_deref(), Some("/lib/a.en.sup true"));
+        assert_eq!(best(&all[..2], &["de"]).as_deref(), Some("/lib/a.de.sdh.ass false"));
+        assert_eq!(best(&all[..1], &["de"]).as_deref(), Some("/lib/a.de.forced.srt false"));
+        assert_eq!(best(&all, &["ita"]), None);
+        assert_eq!(best(&all[4..5], &["de"]), None, "a file that names no language is in none");
+    }
+}

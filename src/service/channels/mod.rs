@@ -273,3 +273,6 @@ fn channel_key(id: u32) -> String {
 fn revision_key(id: u32, number: u32) -> String {
     format!("{id:010}/{number:010}")
 }
+
+#[cfg(test)]
+mod tests;

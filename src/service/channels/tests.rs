@@ -1,0 +1,73 @@
+use super::*;
+use crate::domain::schedule::cut::{Cut, Keyframes};
+
+/// A record as programs of before November 21st, 2026 wrote it: items stood in the revision itself.
+const CHANNEL: &str = r#"{"tvg_id": "ch-7.home", "channel": {
+    "face": {"name": "Old", "number": 3, "enabled": true, "always_on": false, "category": "", "description": "",
+        "logo_url": null, "timezone": "Europe/Berlin", "show_filler": false, "least_seconds": 120},
+    "asks": [{"path": "/lib", "weight": 1}],
+    "output": {"maxHeight": 720, "maxKbps": null, "copy": true, "target": 4, "audioLanguages": []},
+    "filler": {"pre": [], "post": [], "tail": [], "fallback": [], "cooldown_ms": 0},
+    "seed": 42, "mode": "shuffle", "version": 1, "revisions": [1]}}"#;
+
+const REVISION: &str = r#"{"number": 1, "start_ms": 1767225600000, "first_ordinal": 0, "first_sequence": 0,
+    "first_change": 0, "seed": 42, "mode": "shuffle", "head": [], "cycle": 0, "items": [
+    {"id": 11, "path": "/lib/a.mp4", "title": "a", "duration_ms": 4000, "weight": 1,
+        "cut": {"by": "keyframes", "name": "c", "segments": 2, "end": 360000},
+        "look": {"width": 640, "height": 360, "kind": "main"}},
+    {"id": 12, "path": "/lib/b.mkv", "title": "b", "duration_ms": 4000, "weight": 1,
+        "cut": {"by": "frames", "rate": {"num": 25, "den": 1}, "per_segment": 50, "total": 100},
+        "look": {"width": 640, "height": 360}}]}"#;
+
+fn bounds(item: &crate::domain::schedule::Item) -> Vec<i64> {
+    match &item.cut {
+        Cut::Keyframes(Keyframes { bounds: Some(bounds), .. }) => bounds.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
+    store.put(Tree::Revisions, "0000000007/0000000001", &json(REVISION)).await.unwrap();
+    store.put(Tree::Channels, "0000000007", &json(CHANNEL)).await.unwrap();
+
+    let channels = Channels::open(store.clone(), Clock::default()).unwrap();
+    let old = channels.get(7).unwrap();
+    assert_eq!((old.face.name.as_str(), old.face.number, old.output.target), ("Old", 3, 4));
+    let items = &old.definition.revisions[0].items;
+    assert_eq!((items.len(), bounds(&items[0])), (2, vec![0, 100_000, 360_000]));
+    let start = 1_767_225_600_000;
+    let line = |channel: &Channel| -> String {
+        let programmes = channel.definition.programmes(start, start + 32_000);
+        programmes.map(|programme| channel.definition.item(&programme).title.clone()).collect()
+    };
+    let aired = line(&old);
+    assert_eq!(aired.len(), 8);
+
+    // A change leaves what was aired as it stands there, and writes what comes by name.
+    let wanted =
+        crate::domain::schedule::Wanted { seed: 43, mode: Mode::Sequential, items: items.clone(), blocks: None };
+    let definition = old.definition.revised(start + 32_000, wanted);
+    let changed = Channel { definition, version: 2, ..(*old).clone() };
+    channels.keep(changed, Some(&old)).await.unwrap();
+    drop((old, channels));
+    let channels = Channels::open(store.clone(), Clock::default()).unwrap();
+    let again = channels.get(7).unwrap();
+    assert_eq!((again.version, again.definition.revisions.len(), line(&again)), (2, 2, aired));
+    for revision in &again.definition.revisions {
+        assert_eq!(bounds(&revision.items[0]), [0, 100_000, 360_000]);
+    }
+    let kept: KeptRevision = store.get(Tree::Revisions, "0000000007/0000000002").unwrap().unwrap();
+    assert!(kept.list.is_some() && kept.revision.items.is_empty());
+
+    // Gone, nothing is left of it but its id.
+    drop(again);
+    channels.remove(7).await.unwrap();
+    for tree in [Tree::Revisions, Tree::Lists, Tree::Items, Tree::Cuts] {
+        assert_eq!(store.scan::<serde::de::IgnoredAny>(tree).unwrap().len(), 0, "{tree:?}");
+    }
+}

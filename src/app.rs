@@ -11,8 +11,10 @@ use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
+use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
+use crate::http::ssdp::Announcer;
 use crate::service::{Service, onair, recordings, sources, watching};
 
 /// How long, once the server was told to stop, answers under way may take to end, sessions to stop, and what is left to be
@@ -20,6 +22,9 @@ use crate::service::{Service, onair, recordings, sources, watching};
 const DRAIN: Duration = Duration::from_secs(4);
 const END: Duration = Duration::from_secs(2);
 const FLUSH: Duration = Duration::from_secs(1);
+
+/// How long the home network may take to be told that the tuner goes.
+const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Serves until `stop` resolves. Prints one line to standard output when it answers requests.
 ///
@@ -60,6 +65,7 @@ pub async fn run_on(
         onair::wake(&service);
     }
     recordings::wake(&service);
+    let announcer = announce(&service, address);
     let tidy = tokio::spawn(tidy(service.clone()));
     give_back();
     println!("listening on http://{address}");
@@ -89,6 +95,9 @@ pub async fn run_on(
         tracing::warn!("sessions and recordings did not stop within {} s", END.as_secs());
     }
     tidy.abort();
+    if let Some(announcer) = announcer {
+        let _ = tokio::time::timeout(FAREWELL, announcer.end()).await;
+    }
     match tokio::time::timeout(FLUSH, service.accounts.flush()).await {
         Ok(flushed) => flushed,
         Err(_) => Err(Error::internal(format!("the state could not be written within {} s", FLUSH.as_secs()))),
@@ -105,6 +114,24 @@ fn give_back() {
         }
         malloc_trim(0);
     }
+}
+
+/// Announces the tuner of the token that the configuration names for that.
+#[allow(clippy::disallowed_methods, reason = "a file the operator named")]
+fn announce(service: &Arc<Service>, address: SocketAddr) -> Option<Announcer> {
+    let file = service.config.hdhomerun_token_file.as_ref()?;
+    let token = match std::fs::read_to_string(file) {
+        Ok(token) => token.trim().to_owned(),
+        Err(fault) => {
+            tracing::error!(file = %file.display(), %fault, "the tuner is not announced: its token cannot be read");
+            return None;
+        }
+    };
+    if service.accounts.authenticate_stream(&token).is_err() {
+        tracing::warn!(file = %file.display(), "the tuner is not announced before this is a stream token of the server");
+    }
+    let begun = Announcer::begin(service, token, address, ssdp::PORT);
+    begun.inspect_err(|fault| tracing::error!(%fault, "the tuner is not announced")).ok()
 }
 
 /// Writes down and throws away what may wait a minute.

@@ -39,6 +39,9 @@ pub struct Config {
     pub admin: Option<DeclaredAdmin>,
     /// Whether the lineup is shown as a network tuner too (`/hdhr/<stream token>`).
     pub hdhomerun: bool,
+    /// A file with the stream token of which the tuner is announced in the home network; none is announced where there
+    /// is none.
+    pub hdhomerun_token_file: Option<PathBuf>,
 }
 
 /// Who makes segments.
@@ -147,6 +150,7 @@ impl Config {
             ffmpeg: "ffmpeg".into(),
             admin: None,
             hdhomerun: false,
+            hdhomerun_token_file: None,
         }
     }
 
@@ -179,6 +183,9 @@ impl Config {
             && !url.starts_with("https://")
         {
             faults.push(format!("public_base_url is {url:?}, it must begin with http:// or https://"));
+        }
+        if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
+            faults.push("hdhomerun_token_file is of use only with hdhomerun = true".to_owned());
         }
         if let Err(fault) = Allowed::read(&self.allowed_sources) {
             faults.push(format!("allowed_sources: {fault}"));

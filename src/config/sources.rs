@@ -54,6 +54,7 @@ struct Settings {
     admin: Option<DeclaredAdmin>,
     #[serde(default)]
     hdhomerun: bool,
+    hdhomerun_token_file: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +65,7 @@ enum RootSetting {
 }
 
 /// Settings that a variable may hold, and how its text is read.
-const VARIABLES: [(&str, Kind); 13] = [
+const VARIABLES: [(&str, Kind); 14] = [
     ("listen", Kind::Text),
     ("state", Kind::Text),
     ("cache", Kind::Text),
@@ -74,6 +75,7 @@ const VARIABLES: [(&str, Kind); 13] = [
     ("ffmpeg", Kind::Text),
     ("segment_seconds", Kind::Number),
     ("hdhomerun", Kind::Switch),
+    ("hdhomerun_token_file", Kind::Text),
     ("roots", Kind::List(':')),
     ("allowed_origins", Kind::List(',')),
     ("trusted_proxies", Kind::List(',')),
@@ -203,8 +205,12 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     config.ffmpeg = settings.ffmpeg.unwrap_or(config.ffmpeg);
     config.admin = settings.admin;
     config.hdhomerun = settings.hdhomerun;
-    if let (Some(admin), Some(folder)) = (&mut config.admin, systemd("CREDENTIALS_DIRECTORY")) {
-        admin.password_hash_file = folder.join(&admin.password_hash_file);
+    config.hdhomerun_token_file = settings.hdhomerun_token_file;
+    if let Some(folder) = systemd("CREDENTIALS_DIRECTORY") {
+        if let Some(admin) = &mut config.admin {
+            admin.password_hash_file = folder.join(&admin.password_hash_file);
+        }
+        config.hdhomerun_token_file = config.hdhomerun_token_file.map(|file| folder.join(file));
     }
     Ok(config)
 }

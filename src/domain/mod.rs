@@ -30,6 +30,7 @@ pub mod session;
 pub mod signing;
 pub mod sniff;
 pub mod source;
+pub mod ssdp;
 pub mod subtitles;
 pub mod throttle;
 pub mod time;

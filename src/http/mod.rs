@@ -33,6 +33,7 @@ pub mod progress;
 mod recordings;
 pub mod reply;
 pub mod serve;
+pub mod ssdp;
 mod subtitle;
 mod target;
 mod transcode;

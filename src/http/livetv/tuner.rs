@@ -158,6 +158,7 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
         String::from_utf8(out).map_err(Error::internal)
     };
     let (base, name, id) = (escaped(own(&service, &call)?)?, escaped(name(&call)?)?, device_id(&call)?);
+    let unique = unique_id(&call.user()?.login_id);
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <root xmlns=\"urn:schemas-upnp-org:device-1-0\">\n\
@@ -170,7 +171,7 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
          <modelName>Hearthcast</modelName>\n\
          <modelNumber>Hearthcast</modelNumber>\n\
          <serialNumber>{id}</serialNumber>\n\
-         <UDN>uuid:48454152-5448-4341-5354-0000{id}</UDN>\n\
+         <UDN>uuid:{unique}</UDN>\n\
          </device>\n\
          </root>\n"
     );
@@ -243,11 +244,20 @@ fn name(call: &Call) -> Result<String> {
     Ok(format!("Hearthcast ({})", call.user()?.username))
 }
 
-/// Of the token, with the check digit by which real devices' numbers are told from others.
 fn device_id(call: &Call) -> Result<String> {
-    let hash = blake3::hash(call.user()?.login_id.as_bytes());
+    Ok(number(&call.user()?.login_id))
+}
+
+/// Of a token, with the check digit by which real devices' numbers are told from others.
+fn number(token: &str) -> String {
+    let hash = blake3::hash(token.as_bytes());
     let drawn = u32::from_le_bytes(hash.as_bytes()[..4].try_into().expect("four of thirty-two"));
-    Ok(format!("{:08X}", checked(drawn)))
+    format!("{:08X}", checked(drawn))
+}
+
+/// By what a token's tuner is told from every other device.
+pub fn unique_id(token: &str) -> String {
+    format!("48454152-5448-4341-5354-0000{}", number(token))
 }
 
 /// Replaces the last digit by the one that makes the number valid: digits at odd places are looked up, all are combined.

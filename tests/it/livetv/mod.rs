@@ -19,6 +19,7 @@ mod guide;
 mod output;
 mod play;
 mod seams;
+mod ssdp;
 mod tuner;
 mod warm;
 

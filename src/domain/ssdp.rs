@@ -1,0 +1,169 @@
+//! How devices of a home network find each other: searches read, answers and announcements written (UPnP Device
+//! Architecture 1.1, section 1).
+
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// Where searches and announcements go.
+pub const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
+pub const PORT: u16 = 1900;
+
+/// How long an announcement holds, seconds; the least the architecture allows.
+pub const HOLDS_SECONDS: u32 = 1800;
+
+/// What is asked for with this means everything.
+const ALL: &str = "ssdp:all";
+
+/// What a description of a tuner says it is.
+const KIND: &str = "urn:schemas-upnp-org:device:MediaServer:1";
+
+/// Longest time an answer may be held back for, seconds (section 1.3.2).
+const LONGEST_WAIT: u32 = 5;
+
+/// A device as it is announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Without `uuid:`.
+    pub id: String,
+    /// Where its description is.
+    pub location: String,
+    /// Name and version of the program.
+    pub program: String,
+}
+
+/// Somebody looks for devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    pub target: String,
+    /// Seconds over which answers are to be spread; 0 for one sent to this server alone.
+    pub wait: u32,
+}
+
+impl Search {
+    /// Reads a datagram; None for whatever is no search.
+    pub fn read(datagram: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(datagram).ok()?;
+        let mut lines = text.split("\r\n");
+        lines.next().filter(|line| *line == "M-SEARCH * HTTP/1.1")?;
+        let (mut target, mut wait, mut discovers) = (None, 0, false);
+        for line in lines.take_while(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(':')?;
+            let value = value.trim();
+            match name.trim().to_ascii_uppercase().as_str() {
+                "ST" => target = Some(value.to_owned()),
+                "MX" => wait = value.parse::<u32>().ok()?.min(LONGEST_WAIT),
+                "MAN" => discovers = value == "\"ssdp:discover\"",
+                _ => {}
+            }
+        }
+        target.filter(|_| discovers).map(|target| Self { target, wait })
+    }
+}
+
+impl Device {
+    /// What it can be looked for by, each with its unique name.
+    fn names(&self) -> [(String, String); 3] {
+        let own = format!("uuid:{}", self.id);
+        let named = |kind: &str| (kind.to_owned(), format!("{own}::{kind}"));
+        [named("upnp:rootdevice"), (own.clone(), own.clone()), named(KIND)]
+    }
+
+    /// The answers to a search, one datagram each; none when something else is looked for.
+    pub fn answers(&self, search: &Search) -> Vec<String> {
+        let names = self.names().into_iter().filter(|(kind, _)| search.target == ALL || search.target == *kind);
+        names
+            .map(|(kind, unique)| {
+                let mut text = "HTTP/1.1 200 OK\r\n".to_owned();
+                self.head(&mut text);
+                let _ = write!(text, "EXT:\r\nST: {kind}\r\nUSN: {unique}\r\n\r\n");
+                text
+            })
+            .collect()
+    }
+
+    /// Tells everybody that it is there.
+    pub fn arrives(&self) -> Vec<String> {
+        self.tells("ssdp:alive")
+    }
+
+    /// Tells everybody that it goes.
+    pub fn leaves(&self) -> Vec<String> {
+        self.tells("ssdp:byebye")
+    }
+
+    fn tells(&self, what: &str) -> Vec<String> {
+        let told = |(kind, unique): (String, String)| {
+            let mut text = format!("NOTIFY * HTTP/1.1\r\nHOST: {GROUP}:{PORT}\r\n");
+            if what == "ssdp:alive" {
+                self.head(&mut text);
+            }
+            let _ = write!(text, "NT: {kind}\r\nNTS: {what}\r\nUSN: {unique}\r\n\r\n");
+            text
+        };
+        self.names().into_iter().map(told).collect()
+    }
+
+    fn head(&self, text: &mut String) {
+        let Self { location, program, .. } = self;
+        let _ = write!(text, "CACHE-CONTROL: max-age={HOLDS_SECONDS}\r\nLOCATION: {location}\r\n");
+        let _ = write!(text, "SERVER: Linux UPnP/1.1 {program}\r\n");
+    }
+}
+
+/// Whether it comes from a home network: whatever is answered elsewhere could be made to flood somebody.
+pub fn is_near(asker: Ipv4Addr) -> bool {
+    asker.is_private() || asker.is_link_local() || asker.is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(target: &str) -> Vec<u8> {
+        format!("M-SEARCH * HTTP/1.1\r\nHOST: 239.255.255.250:1900\r\nman: \"ssdp:discover\"\r\nMX: 9\r\nST:{target}\r\n\r\n")
+            .into_bytes()
+    }
+
+    #[test]
+    fn a_search_is_read_and_nothing_else_is() {
+        let read = Search::read(&search("ssdp:all")).unwrap();
+        assert_eq!(read, Search { target: "ssdp:all".into(), wait: 5 });
+        let whole = String::from_utf8(search("ssdp:all")).unwrap();
+        for other in [
+            whole.replace("M-SEARCH *", "NOTIFY *"),
+            whole.replace("discover", "alive"),
+            whole.replace("ST:", "SX:"),
+            whole.replace("MX: 9", "MX: many"),
+            whole.replace("MX: 9", "nothing"),
+            whole.replace("\r\n", "\n"),
+            String::new(),
+        ] {
+            assert_eq!(Search::read(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(Search::read(&[0xff; 64]), None);
+    }
+
+    #[test]
+    fn a_device_answers_to_its_names_and_to_no_other() {
+        let device =
+            Device { id: "1-2".into(), location: "http://192.168.1.2/x".into(), program: "Hearthcast/1".into() };
+        let to = |target: &str| device.answers(&Search::read(&search(target)).unwrap());
+        assert_eq!(
+            to("upnp:rootdevice"),
+            ["HTTP/1.1 200 OK\r\nCACHE-CONTROL: max-age=1800\r\nLOCATION: http://192.168.1.2/x\r\n\
+              SERVER: Linux UPnP/1.1 Hearthcast/1\r\nEXT:\r\nST: upnp:rootdevice\r\n\
+              USN: uuid:1-2::upnp:rootdevice\r\n\r\n"]
+        );
+        assert_eq!(["uuid:1-2", KIND, ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()), [1, 1, 3, 0, 0]);
+        assert_eq!((device.arrives().len(), device.leaves().len()), (3, 3));
+        assert!(device.arrives().iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive")));
+        assert!(device.leaves().iter().all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye")));
+    }
+
+    #[test]
+    fn only_a_home_network_is_near() {
+        let near = ["192.168.1.2", "10.0.0.1", "172.16.3.4", "169.254.1.1", "127.0.0.1"];
+        assert!(near.iter().all(|address| is_near(address.parse().unwrap())));
+        assert!(["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"].iter().all(|far| !is_near(far.parse().unwrap())));
+    }
+}

@@ -149,9 +149,12 @@ pub fn media(track: Track, grid: &Grid, start_seconds: f64, grant: &str) -> Stri
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{}", grid.target_duration());
     text.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS\n");
     start(&mut text, start_seconds);
+    let (prefix, extension) = (track.prefix(), track.extension());
     for index in 0..grid.len() {
-        let length = seconds(grid.length(index));
-        let _ = writeln!(text, "#EXTINF:{length:.6},\n{}", with_grant(&track.segment_name(index), grant));
+        // Nine ticks are a hundred microseconds; in whole numbers, for a film has thousands of lines.
+        let length = (grid.length(index) * 100 + 4) / 9;
+        let (whole, micros) = (length / 1_000_000, length % 1_000_000);
+        let _ = writeln!(text, "#EXTINF:{whole}.{micros:06},\n{prefix}-{index:05}.{extension}?st={grant}");
     }
     text.push_str("#EXT-X-ENDLIST\n");
     text

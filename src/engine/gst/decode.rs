@@ -9,7 +9,7 @@ use gstreamer_app as app;
 
 use super::aac;
 use super::guard::Wake;
-use super::live::{Live, Said};
+use super::live::{Live, Said, Sought};
 use super::patience::Patience;
 use super::text::{self, Text};
 use crate::domain::media::{Media, Stream, StreamKind};
@@ -81,9 +81,10 @@ impl Form {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Stage {
     Opening,
+    Seeking(Sought),
     Running,
     Ended,
 }
@@ -109,26 +110,38 @@ impl Decoder {
         let mut moved = false;
         while let Some(said) = self.live.said() {
             moved = true;
-            match (said, self.stage) {
+            match (said, &self.stage) {
                 (Said::Fault(text), _) => {
                     return Err(RunError::Decode(format!("{}: {text}", self.wish.form.what())));
                 }
-                (Said::Settled, Stage::Opening) => self.seek()?,
+                (Said::Settled, Stage::Opening) => self.seek(),
                 _ => {}
             }
         }
         // The message is not to be relied on.
-        if self.stage == Stage::Opening && self.live.rests() {
-            self.seek()?;
+        if matches!(self.stage, Stage::Opening) && self.live.rests() {
+            self.seek();
         }
-        if !self.heard && self.stage != Stage::Ended {
+        let sought = match &self.stage {
+            Stage::Seeking(sought) => sought.get().copied(),
+            _ => None,
+        };
+        if sought == Some(true) {
+            self.live.go(gst::State::Playing)?;
+            self.stage = Stage::Running;
+            moved = true;
+        }
+        if !self.heard && !matches!(self.stage, Stage::Ended) {
             let waited = self.patience.spent();
             if waited > DEADLINE {
                 let (what, standing) = (self.wish.form.what(), self.standing());
                 self.live.stalled();
                 return Err(RunError::Decode(format!("no {what} within {} s of {standing}", DEADLINE.as_secs())));
             }
-            if waited > AGAIN && !self.again {
+            if sought == Some(false) && self.again {
+                return Err(RunError::SourceRead("the source cannot be sought in".into()));
+            }
+            if (waited > AGAIN || sought == Some(false)) && !self.again {
                 tracing::warn!(what = self.wish.form.what(), standing = self.standing(), "a decoder is opened again");
                 self.live.stalled();
                 (self.live, self.out, self.stage) = begin(&self.wish, wake)?;
@@ -139,22 +152,24 @@ impl Decoder {
     }
 
     /// Flushes what there is and goes on from the place wanted; nothing that was there before can be heard after.
-    fn seek(&mut self) -> Result<(), RunError> {
-        self.live.seek(gst::ClockTime::from_nseconds((self.wish.at * 1e9) as u64))?;
-        self.live.go(gst::State::Playing)?;
-        self.stage = Stage::Running;
-        Ok(())
+    fn seek(&mut self) {
+        self.stage = Stage::Seeking(self.live.seek(gst::ClockTime::from_nseconds((self.wish.at * 1e9) as u64)));
     }
 
     /// How far it has come, for the log.
-    pub(super) fn standing(&self) -> String {
-        format!("{:?}", self.stage).to_lowercase()
+    pub(super) fn standing(&self) -> &'static str {
+        match self.stage {
+            Stage::Opening => "opening",
+            Stage::Seeking(_) => "seeking",
+            Stage::Running => "running",
+            Stage::Ended => "its end",
+        }
     }
 
     /// The next sample, when there is one.
     pub(super) fn hear(&mut self) -> Result<Heard, RunError> {
         match self.stage {
-            Stage::Opening => return Ok(Heard::Nothing),
+            Stage::Opening | Stage::Seeking(_) => return Ok(Heard::Nothing),
             Stage::Ended => return Ok(Heard::End),
             Stage::Running => {}
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gstreamer as gst;
@@ -31,6 +31,9 @@ pub(super) struct Live {
     pin: Pin,
     opening: bool,
 }
+
+/// What becomes of a seek, once it is over: whether it was done.
+pub(super) type Sought = Arc<OnceLock<bool>>;
 
 /// What a pipeline said on its bus.
 #[derive(Debug)]
@@ -80,10 +83,21 @@ impl Live {
             && pending == gst::State::VoidPending
     }
 
-    /// Seeks to the keyframe at or before `at`.
-    pub(super) fn seek(&self, at: gst::ClockTime) -> Result<(), RunError> {
-        let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-        self.pipeline.seek_simple(flags, at).map_err(|_| RunError::SourceRead("the source cannot be sought in".into()))
+    /// Seeks to the keyframe at or before `at`, on a thread of GStreamer's: a demuxer may take its time, or never come back.
+    pub(super) fn seek(&self, at: gst::ClockTime) -> Sought {
+        let sought = Sought::default();
+        let (told, wake) = (sought.clone(), self.wake.clone());
+        self.pipeline.call_async(move |pipeline| {
+            wake.callback("seek", (), || {
+                #[cfg(test)]
+                if wake.hit("lost") {
+                    return;
+                }
+                let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
+                let _ = told.set(pipeline.seek_simple(flags, at).is_ok());
+            });
+        });
+        sought
     }
 
     /// The next thing its bus holds.

@@ -60,7 +60,20 @@ fn job(folder: &Path) -> Job {
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path());
-    let kinds = ["bus", "sample", "preroll", "select-stream", "need-data", "taken", "end", "frame", "fragment"];
+    let kinds = [
+        "bus",
+        "sample",
+        "preroll",
+        "select-stream",
+        "seek",
+        "need-data",
+        "taken",
+        "end",
+        "frame",
+        "fragment",
+        "playlist",
+    ];
+    let mut newest = 0;
     for kind in kinds {
         let native = Native::find().unwrap();
         *native.injected.lock().unwrap() = Some(kind);
@@ -75,6 +88,11 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         };
         assert!(native.injected.lock().unwrap().is_none(), "{kind} was called: {error:?}");
         assert!(error.is_some(), "{kind}: the run fails");
+        let kept = board::failed().into_iter().filter(|failed| failed.error.contains("panicked"));
+        let kept = kept.max_by_key(|failed| failed.number).expect(kind);
+        assert!(kept.number > newest, "{kind}: its pipeline is kept as it stood");
+        assert!(kept.graph.text().lines().count() > 1 && !kept.log.is_empty(), "{kind}: {kept:?}");
+        newest = kept.number;
     }
     let mut run = Native::find().unwrap().start(job, usize::MAX).unwrap();
     assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process lives");
@@ -84,11 +102,13 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
 async fn a_decoder_that_brings_nothing_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path());
-    let native = Native::find().unwrap();
-    *native.injected.lock().unwrap() = Some("standing");
-    let mut run = native.start(job, usize::MAX).unwrap();
-    assert_eq!(run.next().await.unwrap().unwrap().index, 1);
-    assert!(native.injected.lock().unwrap().is_none(), "the first stood still");
+    for fault in ["standing", "lost"] {
+        let native = Native::find().unwrap();
+        *native.injected.lock().unwrap() = Some(fault);
+        let mut run = native.start(job.clone(), usize::MAX).unwrap();
+        assert_eq!(run.next().await.unwrap().unwrap().index, 1);
+        assert!(native.injected.lock().unwrap().is_none(), "the first stood still, or its seek never came back");
+    }
 }
 
 #[test]

@@ -18,6 +18,21 @@ async fn every_frame_lies_on_the_grid_and_joined_segments_decode_without_a_word(
     encode::on_the_grid(Bench::encoding("a.mp4", Container::Mp4, 7, X264).natively()).await;
 }
 
+/// One pipeline for picture and sound locks up there: its queues are shorter than the way from one to the other.
+#[tokio::test]
+async fn ten_seconds_between_keyframes_lock_nothing_up() {
+    let made_by = "-c:v libx264 -preset ultrafast -g 250 -sc_threshold 0 -bf 2 -c:a aac -b:a 96k";
+    let bench = Bench::encoding("ten.mp4", Container::Mp4, 13, made_by).natively();
+    let through = bench.all().await;
+    assert_eq!(through.len(), bench.grid.len());
+    // The last place before a keyframe, and the first behind it.
+    for index in [bench.grid.at(9 * 90_000), bench.grid.at(10 * 90_000)] {
+        let jumped = bench.one(index).await;
+        let psnr = film::psnr(&bench.write("a.ts", [&through[index]]), &bench.write("b.ts", [&jumped]));
+        assert!(psnr > 40.0, "segment {index}: pictures differ, {psnr} dB");
+    }
+}
+
 #[tokio::test]
 async fn flash_and_beep_stay_together() {
     for (name, container, made_by) in FILMS {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::time::FrameRate;
 
 /// Raised whenever the meaning of a cached probe changes.
-pub const PROBE_VERSION: u32 = 1;
+pub const PROBE_VERSION: u32 = 2;
 
 /// Container family by the bytes of the file, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,6 +67,8 @@ pub struct Media {
     pub start_seconds: f64,
     pub bitrate_kbps: Option<u32>,
     pub seekable: bool,
+    /// Seconds from one keyframe to the next in the first video stream, on average; None where no table tells.
+    pub keyframe_interval_seconds: Option<f64>,
     pub streams: Vec<Stream>,
     pub chapters: Vec<Chapter>,
     pub attachments: Vec<Attachment>,
@@ -272,6 +274,7 @@ impl Media {
             start_seconds: 0.0,
             bitrate_kbps: None,
             seekable: true,
+            keyframe_interval_seconds: None,
             streams,
             chapters: Vec::new(),
             attachments: Vec::new(),

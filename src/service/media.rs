@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::domain::media::{Media, PROBE_VERSION};
+use crate::engine::index;
 use crate::engine::probe::{self, ProbeError, Tools};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
@@ -164,10 +165,12 @@ impl Probes {
     async fn run(&self, name: &str, source: &Arc<Source>, deadline: Duration) -> Outcome {
         let work = async {
             let _place = self.places.acquire().await.expect("the semaphore is never closed");
-            let media = self.look(name, source).await?;
-            Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
+            self.look(name, source).await
         };
-        tokio::time::timeout(deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))
+        let mut media = tokio::time::timeout(deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))?;
+        // What is known stands without it.
+        media.keyframe_interval_seconds = index::interval(source, &media).await;
+        Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
     }
 
     /// The quick way, in this process, unless the file is in quarantine; else ffprobe.

@@ -35,7 +35,11 @@ fn url(path: &Path) -> String {
 #[tokio::test]
 async fn a_browser_file_is_described_and_recommended_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let path = clip(folder.path(), "film.mkv.mp4", &[&H264_AAC[..], &["-metadata:s:a:0", "language=ger"]].concat());
+    let path = clip(
+        folder.path(),
+        "film.mkv.mp4",
+        &[&H264_AAC[..], &["-g", "10", "-metadata:s:a:0", "language=ger"]].concat(),
+    );
     let server = kit::server(&[folder.path()]).await;
     let answer = server.get(&url(&path)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -56,6 +60,7 @@ async fn a_browser_file_is_described_and_recommended_as_it_is() {
     let playback = &info["playback"];
     assert_eq!(playback["recommended"], "direct");
     assert_eq!(playback["reasons"], json!([]));
+    assert_eq!(playback["keyframeIntervalSeconds"], 0.4);
     let direct = playback["directUrl"].as_str().unwrap();
     assert!(direct.starts_with("/api/stream/file?path=/"), "{direct}");
     assert!(playback["signedDirectUrl"].as_str().unwrap().starts_with(&format!("{direct}&st=")), "{playback}");
@@ -64,13 +69,14 @@ async fn a_browser_file_is_described_and_recommended_as_it_is() {
 #[tokio::test]
 async fn a_device_profile_in_the_body_changes_the_recommendation() {
     let folder = tempfile::tempdir().unwrap();
-    let path = clip(folder.path(), "film.mkv", &H264_AAC);
+    let path = clip(folder.path(), "film.mkv", &[&H264_AAC[..], &["-g", "25"]].concat());
     let server = kit::server(&[folder.path()]).await;
     let info: Value = server.get(&url(&path)).send().await.unwrap().json().await.unwrap();
     assert_eq!(info["mimeType"], "video/x-matroska");
     assert_eq!(info["playback"]["recommended"], "transcode");
     assert_eq!(info["playback"]["reasons"], json!(["CONTAINER_NOT_SUPPORTED"]));
     assert_eq!(info["playback"]["canCopyVideo"], true);
+    assert_eq!(info["playback"]["keyframeIntervalSeconds"], 1.0);
     let device = json!({"deviceProfile": {
         "containers": ["mkv"], "video": [{"codec": "h264"}], "audio": [{"codec": "aac"}]
     }});

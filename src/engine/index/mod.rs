@@ -13,9 +13,9 @@ use super::source::Source;
 use super::tables::Refusal;
 use super::tables::bytes::{Disk, ReadAt};
 use super::tables::matroska::{self, Cue, Film, Layout};
-use super::tables::mp4::{Movie, Track};
+use super::tables::mp4::{Movie, Sample, Track};
 use crate::domain::media::{Container, Media};
-use crate::domain::time::ticks;
+use crate::domain::time::{seconds, ticks};
 
 mod mkv;
 mod mp4;
@@ -24,6 +24,9 @@ mod pass;
 
 /// Longest wait for an index.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Longest wait for how far keyframes are apart, which nothing depends on.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// Time for looking at pictures; what is left of the deadline is for the tables.
 const LOOK: Duration = Duration::from_secs(3);
@@ -104,6 +107,44 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
         pass::index(source, media, stream).await
     };
     tokio::time::timeout(DEADLINE, work).await.map_err(|_| cannot("finding its keyframes takes too long".into()))?
+}
+
+/// Seconds from one keyframe to the next of the first video stream, on average, as the tables of mp4 and Matroska say; no
+/// picture is looked at. None where they do not tell, or not within 1 s.
+pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
+    let stream = media.videos().next()?.0.index;
+    let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
+    let read = tokio::task::spawn_blocking(move || {
+        let disk = Disk::of(&file.file);
+        match container {
+            Container::Mp4 => {
+                let track = Movie::read(&disk).ok()?.track(stream).ok()?;
+                let shown = |sample: Sample| seconds(track.timing.shown(sample.time()));
+                mean(track.samples.walk(0).filter(|sample| sample.sync).map(shown), duration)
+            }
+            Container::Matroska | Container::Webm => {
+                let film = Film::read(&disk).ok()?;
+                let cues = film.cues(film.track(stream).ok()?.number).ok()?;
+                let scale = film.layout.scale as f64 / 1e9;
+                mean(cues.iter().map(|cue| cue.time as f64 * scale), duration)
+            }
+            _ => None,
+        }
+    });
+    tokio::time::timeout(GLANCE, read).await.ok()?.ok()?
+}
+
+/// The mean step of these times; the whole length where there is one alone.
+fn mean(times: impl Iterator<Item = f64>, duration: Option<f64>) -> Option<f64> {
+    let (mut first, mut last, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0u32);
+    for time in times {
+        (first, last, count) = (first.min(time), last.max(time), count + 1);
+    }
+    match count {
+        0 => None,
+        1 => duration,
+        _ => Some((last - first) / f64::from(count - 1)),
+    }
 }
 
 fn cannot(why: String) -> RunError {

@@ -61,6 +61,7 @@ fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &Has
         start_seconds: outline.start_seconds,
         bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
         seekable: true,
+        keyframe_interval_seconds: None,
         streams,
         chapters: outline.chapters,
         attachments: outline.attachments,

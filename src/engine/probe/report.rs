@@ -48,6 +48,7 @@ pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], l
         start_seconds,
         bitrate_kbps,
         seekable: duration_seconds.is_some(),
+        keyframe_interval_seconds: None,
         chapters: chapters(report),
         attachments,
         tags: tags(&report.format.tags, &raw),

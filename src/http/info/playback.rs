@@ -22,7 +22,7 @@ pub(super) struct Playback {
     can_copy_video: bool,
     can_copy_audio: bool,
     seekable: bool,
-    /// Null until a session has read the file's keyframes.
+    /// On average; null where the file's own tables do not tell.
     keyframe_interval_seconds: Option<f64>,
     transcoder_available: bool,
 }
@@ -53,7 +53,7 @@ impl Playback {
             can_copy_video: copies(|tracks| tracks.video),
             can_copy_audio: copies(|tracks| tracks.audio),
             seekable: media.seekable,
-            keyframe_interval_seconds: None,
+            keyframe_interval_seconds: media.keyframe_interval_seconds.map(|it| (it * 1000.0).round() / 1000.0),
             transcoder_available,
         }
     }

@@ -132,7 +132,8 @@ pub trait Transcoder: Send + Sync {
     /// Whatever changes the bytes it makes besides the rendition; part of every segment's key.
     fn version(&self) -> &str;
 
-    /// Whether a run started elsewhere gives its first segment as soon as a run that is there already.
+    /// Whether a run started elsewhere gives its first segment as soon as a run that is there already, and always in the
+    /// same bytes: such segments are made when they are asked for, and dropped rather than written to disk.
     fn starts_at_once(&self) -> bool {
         false
     }

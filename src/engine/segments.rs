@@ -12,6 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+#[cfg(test)]
+mod tests;
+
 /// How long segments outlive the last session that needed them: a viewer who comes back at once pays nothing.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -80,7 +83,8 @@ struct Entry {
     memory: Option<Bytes>,
     spilling: bool,
     len: u64,
-    digest: blake3::Hash,
+    /// Of its bytes; None for what is made again at once, and so dropped where others go to disk.
+    digest: Option<blake3::Hash>,
     etag: Arc<str>,
     used: u64,
 }
@@ -159,7 +163,7 @@ impl Segments {
         #[allow(clippy::disallowed_methods, reason = "the cache's own file")]
         let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
         match read {
-            Ok(Ok(bytes)) if bytes.len() as u64 == len && blake3::hash(&bytes) == digest => {
+            Ok(Ok(bytes)) if bytes.len() as u64 == len && Some(blake3::hash(&bytes)) == digest => {
                 Some(Stored { bytes: bytes.into(), etag })
             }
             _ => {
@@ -173,7 +177,24 @@ impl Segments {
     /// Stores a segment and makes room for it; returns once the room is made.
     pub async fn put(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) -> Stored {
         let digest = blake3::hash(&bytes);
-        let etag: Arc<str> = format!("\"{}\"", &digest.to_hex()[..32]).into();
+        let etag = quoted(&digest);
+        self.insert(rendition, index, bytes, (etag, Some(digest))).await
+    }
+
+    /// The same for a segment that is always made again in the same bytes, out of what `made_of` says, and sooner than a
+    /// disk gives it back: it is neither read through for its validator nor ever written.
+    pub async fn put_light(&self, rendition: &Arc<str>, index: usize, bytes: Bytes, made_of: &str) -> Stored {
+        let etag = quoted(&blake3::hash(format!("{rendition} {index} {made_of}").as_bytes()));
+        self.insert(rendition, index, bytes, (etag, None)).await
+    }
+
+    async fn insert(
+        &self,
+        rendition: &Arc<str>,
+        index: usize,
+        bytes: Bytes,
+        (etag, digest): (Arc<str>, Option<blake3::Hash>),
+    ) -> Stored {
         let len = bytes.len() as u64;
         let stored = Stored { bytes: bytes.clone(), etag: etag.clone() };
         let (victims, to_disk) = {
@@ -189,8 +210,8 @@ impl Segments {
                 self.inner.budget.disk > 0 && state.disk_rests_until.is_none_or(|until| Instant::now() >= until);
             (self.victims(&mut state, rendition, index), to_disk)
         };
-        for (rendition, index, bytes) in victims {
-            if to_disk {
+        for (rendition, index, bytes, light) in victims {
+            if to_disk && !light {
                 self.spill(&rendition, index, bytes).await;
             } else {
                 self.forget(&mut self.lock(), &rendition, index);
@@ -200,7 +221,7 @@ impl Segments {
     }
 
     /// The least recently used entries in memory that must leave it, marked as leaving.
-    fn victims(&self, state: &mut State, newest: &Arc<str>, newest_index: usize) -> Vec<(Arc<str>, usize, Bytes)> {
+    fn victims(&self, state: &mut State, newest: &Arc<str>, newest_index: usize) -> Vec<Victim> {
         let mut victims = Vec::new();
         let (mut memory, mut shelf_memory) = (state.memory, state.shelves.get(newest).map_or(0, |shelf| shelf.memory));
         loop {
@@ -223,7 +244,8 @@ impl Segments {
             if name == newest {
                 shelf_memory -= entry.len;
             }
-            victims.push((name.clone(), index, entry.memory.clone().expect("filtered above")));
+            let bytes = entry.memory.clone().expect("filtered above");
+            victims.push((name.clone(), index, bytes, entry.digest.is_none()));
         }
     }
 
@@ -302,6 +324,13 @@ impl Segments {
     }
 }
 
+/// What must leave memory: rendition, segment, bytes, and whether it is light.
+type Victim = (Arc<str>, usize, Bytes, bool);
+
+fn quoted(digest: &blake3::Hash) -> Arc<str> {
+    format!("\"{}\"", &digest.to_hex()[..32]).into()
+}
+
 /// Writes beside the file and renames, so that a file of this name is always whole.
 fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().expect("a segment file lies in its rendition's folder");
@@ -318,113 +347,5 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cache(memory: u64, disk: u64) -> (tempfile::TempDir, Segments) {
-        let folder = tempfile::tempdir().unwrap();
-        let budget = Budget { memory, rendition_memory: memory, disk };
-        let cache = Segments::open(&folder.path().join("segments"), budget).unwrap();
-        (folder, cache)
-    }
-
-    fn files(folder: &Path) -> usize {
-        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-        entries.flatten().map(|e| if e.path().is_dir() { files(&e.path()) } else { 1 }).sum()
-    }
-
-    fn filled(byte: u8) -> Bytes {
-        vec![byte; 100].into()
-    }
-
-    #[tokio::test]
-    async fn what_leaves_memory_reads_back_from_disk_until_that_is_full_too() {
-        let (folder, cache) = cache(200, 200);
-        let name: Arc<str> = "r".into();
-        let _hold = cache.hold(&name);
-        for index in 0..5 {
-            cache.put(&name, index, filled(index as u8)).await;
-        }
-        assert!(cache.get(&name, 0).await.is_none(), "the oldest was dropped");
-        for index in 1..5 {
-            assert_eq!(cache.get(&name, index).await.unwrap().bytes, filled(index as u8));
-        }
-        assert_eq!(cache.tally(&name), Tally { segments: 4, bytes: 400 });
-        assert_eq!(files(folder.path()), 2);
-        cache.clear();
-        assert_eq!(files(folder.path()), 0);
-    }
-
-    #[tokio::test]
-    async fn a_damaged_file_counts_as_absent() {
-        let (folder, cache) = cache(100, 1000);
-        let name: Arc<str> = "r".into();
-        let _hold = cache.hold(&name);
-        cache.put(&name, 0, filled(1)).await;
-        cache.put(&name, 1, filled(2)).await;
-        std::fs::write(folder.path().join("segments/r/0.ts"), vec![9; 100]).unwrap();
-        assert!(cache.get(&name, 0).await.is_none());
-        assert!(!cache.holds(&name, 0));
-    }
-
-    #[tokio::test]
-    async fn a_disk_that_refuses_costs_old_segments_only() {
-        let (folder, cache) = cache(200, 1000);
-        // A file where the folder should be: every write fails.
-        std::fs::remove_dir_all(folder.path().join("segments")).unwrap();
-        std::fs::write(folder.path().join("segments"), "").unwrap();
-        let name: Arc<str> = "r".into();
-        let _hold = cache.hold(&name);
-        for index in 0..4 {
-            cache.put(&name, index, filled(index as u8)).await;
-        }
-        assert_eq!(cache.tally(&name), Tally { segments: 2, bytes: 200 });
-        assert_eq!(cache.get(&name, 3).await.unwrap().bytes, filled(3));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn segments_linger_after_the_last_hold_then_go() {
-        let (folder, cache) = cache(100, 1000);
-        let name: Arc<str> = "r".into();
-        let hold = cache.hold(&name);
-        cache.put(&name, 0, filled(1)).await;
-        cache.put(&name, 1, filled(2)).await;
-        drop(hold);
-        cache.expire();
-        assert!(cache.holds(&name, 0) && cache.holds(&name, 1));
-        let again = cache.hold(&name);
-        tokio::time::advance(LINGER * 2).await;
-        cache.expire();
-        assert!(cache.holds(&name, 0), "held again");
-        drop(again);
-        tokio::time::advance(LINGER).await;
-        cache.expire();
-        assert_eq!((cache.tally(&name), files(folder.path())), (Tally::default(), 0));
-    }
-
-    #[tokio::test]
-    async fn a_former_process_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let segments = folder.path().join("segments");
-        std::fs::create_dir_all(segments.join("old")).unwrap();
-        std::fs::write(segments.join("old/3.ts"), "x").unwrap();
-        let budget = Budget { memory: 1, rendition_memory: 1, disk: 1 };
-        Segments::open(&segments, budget).unwrap();
-        assert_eq!(files(folder.path()), 0);
-    }
-
-    #[tokio::test]
-    async fn the_etag_is_that_of_the_bytes() {
-        let (_folder, cache) = cache(1000, 0);
-        let name: Arc<str> = "r".into();
-        let first = cache.put(&name, 0, filled(1)).await;
-        let same = cache.put(&name, 1, filled(1)).await;
-        let other = cache.put(&name, 2, filled(2)).await;
-        assert_eq!(first.etag, same.etag);
-        assert_ne!(first.etag, other.etag);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::domain::inside::Allowed;
 use crate::engine::outbound::Outbound;
+use crate::engine::packager::Shelf;
 use crate::engine::source::Roots;
 use crate::error::Result;
 use crate::store::{Store, Tree};
@@ -67,6 +68,8 @@ pub struct Service {
     pub media: Probes,
     pub subtitles: Subtitles,
     pub sessions: Sessions,
+    /// The tables of films that are packaged.
+    pub packages: Shelf,
     pub events: Arc<Events>,
     /// What is watched.
     pub progress: Progress,
@@ -125,6 +128,7 @@ impl Service {
             library,
             roots,
             sessions: Sessions::open(&config, Some(quarantine))?,
+            packages: Shelf::default(),
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         });

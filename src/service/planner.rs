@@ -127,7 +127,7 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
         Decision::Session(tracks) => tracks,
     };
     let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate(&source, &media));
-    let package = copied::package(&source, &media, &tracks).await;
+    let package = copied::package(service, &source, &media, &tracks).await;
     let index = package.as_ref().and_then(|package| package.index().cloned());
     let copied = copied::grid(service, &source, &media, &tracks, duration, index).await;
     let (mut beside, mut copy_left_out) = (None, None);
@@ -166,7 +166,7 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
     let rendition = Rendition { video, audio };
     // Video that is copyable may be encoded after all, where it cannot be cut well.
-    let package = package.filter(|_| !rendition.encodes_video()).map(Arc::new);
+    let package = package.filter(|_| !rendition.encodes_video());
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let grid = Arc::new(grid);
     let shared = beside.map_or_else(|| grid.clone(), Arc::new);

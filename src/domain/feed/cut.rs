@@ -197,9 +197,9 @@ mod tests {
 
     /// Pictures at 25 a second from a time on, a keyframe each so many, with sound that comes a little later.
     fn stream(seconds: i64, start: i64, every: i64) -> Vec<u8> {
-        let mut writer = Writer::new(Track::Video, 0);
+        let mut writer = Writer::new(Track::Video);
         let mut put = |track, pts, random_access| {
-            writer.put(&Unit { track, pts, dts: Some(pts), random_access, bytes: &[7; 400] });
+            writer.put(&Unit { track, pts, dts: Some(pts), random_access, parts: &[&[7; 400]] });
         };
         for n in 0..seconds * 25 {
             put(Track::Video, start + n * 3600, n % every == 0);

@@ -79,9 +79,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn stream(types: &[(Track, u8)]) -> Vec<u8> {
-        let mut writer = Writer::new(Track::Video, 0);
+        let mut writer = Writer::new(Track::Video);
         for n in 0..20 {
-            let unit = Unit { track: Track::Video, pts: n * 3600, dts: None, random_access: n == 0, bytes: &[9; 300] };
+            let unit =
+                Unit { track: Track::Video, pts: n * 3600, dts: None, random_access: n == 0, parts: &[&[9; 300]] };
             writer.put(&unit);
         }
         let entry = |(track, stream_type): &(Track, u8)| Entry {

@@ -117,8 +117,7 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     let decoded = decoding(&pictures);
     let sounds = sounds(&units, span);
 
-    let size = units.payload.len() + sounds.len() * 32 + 65_536;
-    let mut writer = Writer::new(Track::Video, size);
+    let mut writer = Writer::new(Track::Video);
     let mut sounds = sounds.into_iter().peekable();
     for (picture, dts) in pictures.iter().zip(&decoded) {
         while let Some((pts, bytes)) = sounds.next_if(|(pts, _)| pts - LEAD < *dts) {
@@ -129,7 +128,7 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
             pts: picture.pts + span.origin,
             dts: Some(dts + span.origin),
             random_access: picture.random_access,
-            bytes: picture.bytes,
+            parts: &[picture.bytes],
         });
     }
     for (pts, bytes) in sounds {
@@ -139,8 +138,8 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
 }
 
-fn put_sound(writer: &mut Writer, pts: i64, bytes: &[u8]) {
-    writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, bytes });
+fn put_sound<'a>(writer: &mut Writer<'a>, pts: i64, bytes: &'a [u8]) {
+    writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
 }
 
 /// A still over the whole span.

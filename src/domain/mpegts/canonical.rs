@@ -12,25 +12,12 @@ const HEADER_ROOM: usize = 32;
 /// Joins `packets` (a multiple of 188 bytes, only video and audio PIDs) to one canonical segment.
 pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
     let count = packets.len() / LEN;
-    let mut out = Vec::with_capacity(packets.len() + 64 * LEN);
-    let (pat, pmt) = (tables::pat(), tables::pmt(entries));
-    let mut tables_written = 0u8;
-    let mut put_tables = |out: &mut Vec<u8>| {
-        for mut table in [pat, pmt] {
-            table[3] |= tables_written & 0x0f;
-            out.extend_from_slice(&table);
-        }
-        tables_written += 1;
-        tables_written
-    };
-    let mut splits = Splits::plan(packets);
+    let mut tables = Tables::new(entries);
+    let mut splits = Splits::of(packets);
+    let mut out = Vec::with_capacity((count + splits.extra() + Tables::PACKETS) * LEN);
     let mut counters = [0u8; 2];
-    let mut written = 0;
     for (index, bytes) in packets.as_chunks::<LEN>().0.iter().enumerate() {
-        // Sixteen repeats, evenly spread: the counters of the tables close as well.
-        while written < 16 && index * 16 >= usize::from(written) * count {
-            written = put_tables(&mut out);
-        }
+        tables.put(index, count, &mut out);
         let Some(packet) = Packet::new(bytes) else { continue };
         let Some(track) = Track::of_pid(packet.pid()) else { continue };
         let counter = &mut counters[track as usize];
@@ -41,7 +28,7 @@ pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
             out.extend_from_slice(&copy);
             continue;
         }
-        let pieces = splits.pieces(track, index);
+        let pieces = splits.pieces(track);
         if pieces == 1 {
             let mut copy = *bytes;
             copy[3] = copy[3] & 0xf0 | *counter & 0x0f;
@@ -51,66 +38,108 @@ pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
             split(packet, bytes, pieces, counter, &mut out);
         }
     }
-    while written < 16 {
-        written = put_tables(&mut out);
-    }
+    tables.close(&mut out);
     out
 }
 
-/// Which packets are to be split into how many, per track.
-struct Splits {
+/// PAT and PMT, sixteen times over a segment: their counters close as well.
+pub(super) struct Tables {
+    pat: [u8; LEN],
+    pmt: [u8; LEN],
+    written: u8,
+}
+
+impl Tables {
+    const TIMES: u8 = 16;
+
+    /// How many packets they are in all.
+    pub(super) const PACKETS: usize = 2 * Self::TIMES as usize;
+
+    pub(super) fn new(entries: &[Entry]) -> Self {
+        Self { pat: tables::pat(), pmt: tables::pmt(entries), written: 0 }
+    }
+
+    /// Writes what is due before packet `index` of `count`, evenly spread.
+    pub(super) fn put(&mut self, index: usize, count: usize, out: &mut Vec<u8>) {
+        while self.written < Self::TIMES && index * usize::from(Self::TIMES) >= usize::from(self.written) * count {
+            self.once(out);
+        }
+    }
+
+    /// Writes what is left.
+    pub(super) fn close(mut self, out: &mut Vec<u8>) {
+        while self.written < Self::TIMES {
+            self.once(out);
+        }
+    }
+
+    fn once(&mut self, out: &mut Vec<u8>) {
+        for mut table in [self.pat, self.pmt] {
+            table[3] |= self.written & 0x0f;
+            out.extend_from_slice(&table);
+        }
+        self.written += 1;
+    }
+}
+
+/// Which packets with payload are to be split into how many, per track, the last first.
+pub(super) struct Splits {
     planned: [Vec<(usize, usize)>; 2],
+    passed: [usize; 2],
 }
 
 impl Splits {
-    fn plan(packets: &[u8]) -> Self {
-        let mut with_payload: [Vec<(usize, usize)>; 2] = [Vec::new(), Vec::new()];
-        let mut counts = [0usize; 2];
-        for (index, bytes) in packets.as_chunks::<LEN>().0.iter().enumerate() {
-            let Some(packet) = Packet::new(bytes) else { continue };
-            let (Some(track), Some(at)) = (Track::of_pid(packet.pid()), packet.payload_at()) else { continue };
-            counts[track as usize] += 1;
-            let spare = LEN - at - 1;
-            let spare = if packet.starts_unit() { spare.saturating_sub(HEADER_ROOM) } else { spare };
-            let last = &mut with_payload[track as usize];
-            if spare > 0 {
-                // Fifteen extra packets at most are wanted, so fifteen candidates are enough.
-                if last.len() == 15 {
-                    last.remove(0);
-                }
-                last.push((index, spare));
-            }
-        }
-        let planned = [0, 1].map(|track| {
-            let mut missing = (16 - counts[track] % 16) % 16;
+    /// By how many packets with payload each track has, and these from the last one backwards: bytes of payload, and
+    /// whether a PES begins there.
+    pub(super) fn plan<I: Iterator<Item = (usize, bool)>>(
+        counts: [usize; 2],
+        mut back: impl FnMut(Track) -> I,
+    ) -> Self {
+        let planned = [Track::Video, Track::Audio].map(|track| {
+            let count = counts[track as usize];
+            let mut missing = (16 - count % 16) % 16;
+            let spare =
+                |(payload, starts): (usize, bool)| payload.saturating_sub(if starts { 1 + HEADER_ROOM } else { 1 });
+            // Fifteen extra packets at most are wanted, so fifteen candidates are enough.
+            let candidates = (0..count).rev().zip(back(track).map(spare)).filter(|(_, spare)| *spare > 0).take(15);
             let mut planned = Vec::new();
-            for &(index, spare) in with_payload[track].iter().rev() {
+            for (number, spare) in candidates {
                 let extra = missing.min(spare);
                 if extra == 0 {
                     break;
                 }
-                planned.push((index, extra + 1));
+                planned.push((number, extra + 1));
                 missing -= extra;
             }
             planned
         });
-        Self { planned }
+        Self { planned, passed: [0; 2] }
     }
 
-    fn pieces(&mut self, track: Track, index: usize) -> usize {
-        let planned = &mut self.planned[track as usize];
-        match planned.last() {
-            Some(&(at, pieces)) if at == index => {
-                planned.pop();
-                pieces
-            }
-            _ => 1,
-        }
+    fn of(packets: &[u8]) -> Self {
+        let payloads = |track: Track| {
+            let all = packets.as_chunks::<LEN>().0.iter().rev().filter_map(Packet::new);
+            let own = all.filter(move |packet| Track::of_pid(packet.pid()) == Some(track));
+            own.filter_map(|packet| Some((LEN - packet.payload_at()?, packet.starts_unit())))
+        };
+        Self::plan([Track::Video, Track::Audio].map(|track| payloads(track).count()), payloads)
+    }
+
+    /// How many packets there will be more.
+    pub(super) fn extra(&self) -> usize {
+        self.planned.iter().flatten().map(|(_, pieces)| pieces - 1).sum()
+    }
+
+    /// How many the next packet with payload of a track becomes.
+    pub(super) fn pieces(&mut self, track: Track) -> usize {
+        let number = self.passed[track as usize];
+        self.passed[track as usize] += 1;
+        self.planned[track as usize].pop_if(|(at, _)| *at == number).map_or(1, |(_, pieces)| pieces)
     }
 }
 
 /// Writes one packet's payload as `pieces` packets; the first keeps the adaptation field and the PES header.
-fn split(packet: Packet, bytes: &[u8; LEN], pieces: usize, counter: &mut u8, out: &mut Vec<u8>) {
+pub(super) fn split(packet: Packet, bytes: &[u8; LEN], pieces: usize, counter: &mut u8, out: &mut Vec<u8>) {
     let Some(at) = packet.payload_at() else { return };
     let payload = &bytes[at..];
     let keep = if packet.starts_unit() { HEADER_ROOM.min(payload.len() - 1) } else { 0 };

@@ -61,11 +61,12 @@ mod tests {
 
     /// A segment of units with these times, the picture first.
     fn segment(times: &[(bool, i64, usize)], by: i64) -> Vec<u8> {
-        let mut writer = Writer::new(Track::Video, 0);
+        let bytes = [7; 700];
+        let mut writer = Writer::new(Track::Video);
         for &(video, at, size) in times {
             let track = if video { Track::Video } else { Track::Audio };
             let (pts, dts) = (at + by, video.then_some(at + by - 3000));
-            writer.put(&Unit { track, pts, dts, random_access: true, bytes: &vec![7; size] });
+            writer.put(&Unit { track, pts, dts, random_access: true, parts: &[&bytes[..size]] });
         }
         let entry = |track: Track, stream_type| Entry { pid: track.pid(), stream_type, descriptors: Vec::new() };
         writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])

@@ -1,8 +1,13 @@
 //! Writes pictures and sound as the packets of one segment: PES headers, the clock, stuffing.
+//!
+//! Nothing is copied before all is known: where a packet lies, and which are split to close the counters, follows from the
+//! lengths alone. So every byte of a film is moved once, from where it was read to where it is sent from.
+
+use std::ops::Range;
 
 use super::WRAP;
-use super::canonical;
-use super::packet::{LEN, SYNC};
+use super::canonical::{self, Splits, Tables};
+use super::packet::{LEN, Packet, SYNC};
 use super::tables::{Entry, Track};
 
 /// Bytes of a packet behind its header.
@@ -13,7 +18,7 @@ const MOST_STATED: usize = 65_535;
 
 /// One picture, or one frame of sound.
 #[derive(Clone, Copy, Debug)]
-pub struct Unit<'a> {
+pub struct Unit<'a, 'p> {
     pub track: Track,
     /// Ticks of the stream's own clock, 90 kHz; wrapped to 33 bits here.
     pub pts: i64,
@@ -21,94 +26,185 @@ pub struct Unit<'a> {
     pub dts: Option<i64>,
     /// A player can begin here.
     pub random_access: bool,
-    pub bytes: &'a [u8],
+    /// Its bytes, one part behind the other.
+    pub parts: &'p [&'a [u8]],
 }
 
 /// A segment in the making.
 #[derive(Debug)]
-pub struct Writer {
-    packets: Vec<u8>,
+pub struct Writer<'a> {
+    parts: Vec<&'a [u8]>,
+    units: Vec<Held>,
     /// The stream that carries the clock (PCR), at the decoding time of every unit.
     clock: Track,
 }
 
-impl Writer {
-    /// `payload` is how many bytes are expected.
-    pub fn new(clock: Track, payload: usize) -> Self {
-        Self { packets: Vec::with_capacity(payload + payload / 16), clock }
+/// A unit that waits to be written.
+#[derive(Debug)]
+struct Held {
+    track: Track,
+    /// PES header, and how much of it counts.
+    header: ([u8; 19], usize),
+    /// The adaptation field of the first packet without its length; nothing where there is nothing to say.
+    field: ([u8; 7], usize),
+    parts: Range<usize>,
+    /// Bytes of header and parts.
+    len: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(clock: Track) -> Self {
+        Self { parts: Vec::new(), units: Vec::new(), clock }
     }
 
     /// Adds a unit; units come in the order of their decoding times.
-    pub fn put(&mut self, unit: &Unit) {
-        let mut header = [0; 19];
-        let header = head(unit, &mut header);
-        let mut field = [0; 7];
-        let mut field = self.field(unit, &mut field);
-        let (mut header, mut bytes) = (header, unit.bytes);
-        let mut start = 0x40;
-        while !header.is_empty() || !bytes.is_empty() {
-            let pid = unit.track.pid().to_be_bytes();
-            let space = ROOM - if field.is_empty() { 0 } else { field.len() + 1 };
-            let now = bytes.len().min(space - header.len());
-            let stuffing = space - header.len() - now;
-            let flags = if field.is_empty() && stuffing == 0 { 0x10 } else { 0x30 };
-            self.packets.extend_from_slice(&[SYNC, start | pid[0], pid[1], flags]);
-            if flags == 0x30 {
-                self.stuff(field, stuffing);
-            }
-            self.packets.extend_from_slice(header);
-            let (taken, rest) = bytes.split_at(now);
-            self.packets.extend_from_slice(taken);
-            (header, bytes, field, start) = (&[], rest, &[], 0);
-        }
+    pub fn put(&mut self, unit: &Unit<'a, '_>) {
+        let size = unit.parts.iter().map(|part| part.len()).sum();
+        let header = head(unit, size);
+        let from = self.parts.len();
+        self.parts.extend_from_slice(unit.parts);
+        self.units.push(Held {
+            track: unit.track,
+            header,
+            field: self.field(unit),
+            parts: from..self.parts.len(),
+            len: header.1 + size,
+        });
     }
 
     /// The whole segment in canonical form.
     pub fn finish(self, entries: &[Entry]) -> Vec<u8> {
-        canonical::segment(&self.packets, entries)
-    }
-
-    /// The adaptation field of a unit's first packet, without its length; empty where there is nothing to say.
-    fn field<'a>(&self, unit: &Unit, into: &'a mut [u8; 7]) -> &'a [u8] {
-        let random = if unit.random_access { 0x40 } else { 0 };
-        if unit.track == self.clock {
-            let pcr = unit.dts.unwrap_or(unit.pts).rem_euclid(WRAP) as u64;
-            into[0] = 0x10 | random;
-            into[1..5].copy_from_slice(&((pcr >> 1) as u32).to_be_bytes());
-            into[5] = ((pcr & 1) << 7) as u8 | 0x7e;
-            into
-        } else if unit.random_access {
-            into[0] = random;
-            &into[..1]
-        } else {
-            &[]
+        let mut counts = [0; 2];
+        for held in &self.units {
+            counts[held.track as usize] += held.packets();
         }
+        let count = counts[0] + counts[1];
+        let mut splits = Splits::plan(counts, |track| {
+            let units = self.units.iter().rev().filter(move |held| held.track == track);
+            units.flat_map(|held| (0..held.packets()).rev().map(|n| (held.payload(n), n == 0)))
+        });
+        let mut tables = Tables::new(entries);
+        let mut out = Vec::with_capacity((count + splits.extra() + Tables::PACKETS) * LEN);
+        let (mut counters, mut index) = ([0u8; 2], 0);
+        for held in &self.units {
+            let mut rest = Rest { parts: &self.parts[held.parts.clone()], at: 0 };
+            let counter = &mut counters[held.track as usize];
+            for n in 0..held.packets() {
+                tables.put(index, count, &mut out);
+                held.packet(n, *counter, &mut rest, &mut out);
+                match splits.pieces(held.track) {
+                    1 => *counter = counter.wrapping_add(1),
+                    pieces => {
+                        let Some(&packet) = out.last_chunk::<LEN>() else { continue };
+                        out.truncate(out.len() - LEN);
+                        if let Some(whole) = Packet::new(&packet) {
+                            canonical::split(whole, &packet, pieces, counter, &mut out);
+                        }
+                    }
+                }
+                index += 1;
+            }
+        }
+        tables.close(&mut out);
+        out
     }
 
-    /// An adaptation field that takes `stuffing` bytes more than it needs.
-    fn stuff(&mut self, field: &[u8], stuffing: usize) {
-        // Without content of its own the length, and then the flags, are the first bytes of stuffing.
-        if field.is_empty() {
-            self.packets.push((stuffing - 1) as u8);
-            if stuffing > 1 {
-                self.packets.push(0);
-                self.packets.resize(self.packets.len() + stuffing - 2, 0xff);
+    fn field(&self, unit: &Unit) -> ([u8; 7], usize) {
+        let mut field = [0; 7];
+        field[0] = if unit.random_access { 0x40 } else { 0 };
+        if unit.track != self.clock {
+            return (field, usize::from(unit.random_access));
+        }
+        let pcr = unit.dts.unwrap_or(unit.pts).rem_euclid(WRAP) as u64;
+        field[0] |= 0x10;
+        field[1..5].copy_from_slice(&((pcr >> 1) as u32).to_be_bytes());
+        field[5] = ((pcr & 1) << 7) as u8 | 0x7e;
+        (field, 7)
+    }
+}
+
+impl Held {
+    /// Room for payload in packet `n`.
+    fn room(&self, n: usize) -> usize {
+        if n == 0 && self.field.1 > 0 { ROOM - 1 - self.field.1 } else { ROOM }
+    }
+
+    fn packets(&self) -> usize {
+        1 + self.len.saturating_sub(self.room(0)).div_ceil(ROOM)
+    }
+
+    /// Bytes of payload in packet `n`, which there is.
+    fn payload(&self, n: usize) -> usize {
+        let before = if n == 0 { 0 } else { self.room(0) + (n - 1) * ROOM };
+        (self.len - before).min(self.room(n))
+    }
+
+    /// Writes packet `n`.
+    fn packet(&self, n: usize, counter: u8, rest: &mut Rest, out: &mut Vec<u8>) {
+        let (start, header, field) = match n {
+            0 => (0x40, &self.header.0[..self.header.1], &self.field.0[..self.field.1]),
+            _ => (0, &[][..], &[][..]),
+        };
+        let payload = self.payload(n);
+        let stuffing = self.room(n) - payload;
+        let flags = if field.is_empty() && stuffing == 0 { 0x10 } else { 0x30 };
+        let pid = self.track.pid().to_be_bytes();
+        out.extend_from_slice(&[SYNC, start | pid[0], pid[1], flags | counter & 0x0f]);
+        if flags == 0x30 {
+            stuff(field, stuffing, out);
+        }
+        out.extend_from_slice(header);
+        rest.take(payload - header.len(), out);
+    }
+}
+
+/// What is left of a unit's parts.
+struct Rest<'a> {
+    parts: &'a [&'a [u8]],
+    /// Taken of the first.
+    at: usize,
+}
+
+impl Rest<'_> {
+    fn take(&mut self, mut count: usize, out: &mut Vec<u8>) {
+        while let Some((part, behind)) = self.parts.split_first() {
+            let left = &part[self.at..];
+            if count < left.len() {
+                out.extend_from_slice(&left[..count]);
+                self.at += count;
+                return;
             }
-        } else {
-            self.packets.push((field.len() + stuffing) as u8);
-            self.packets.extend_from_slice(field);
-            self.packets.resize(self.packets.len() + stuffing, 0xff);
+            out.extend_from_slice(left);
+            count -= left.len();
+            (self.parts, self.at) = (behind, 0);
         }
     }
 }
 
-/// The PES header (ISO/IEC 13818-1 section 2.4.3.6).
-fn head<'a>(unit: &Unit, into: &'a mut [u8; 19]) -> &'a [u8] {
+/// An adaptation field that takes `stuffing` bytes more than it needs.
+fn stuff(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
+    // Without content of its own the length, and then the flags, are the first bytes of stuffing.
+    if field.is_empty() {
+        out.push((stuffing - 1) as u8);
+        if stuffing > 1 {
+            out.push(0);
+            out.resize(out.len() + stuffing - 2, 0xff);
+        }
+    } else {
+        out.push((field.len() + stuffing) as u8);
+        out.extend_from_slice(field);
+        out.resize(out.len() + stuffing, 0xff);
+    }
+}
+
+/// The PES header (ISO/IEC 13818-1 section 2.4.3.6) of a unit of `size` bytes, and its length.
+fn head(unit: &Unit, size: usize) -> ([u8; 19], usize) {
+    let mut into = [0; 19];
     let (id, stamps) = match unit.track {
         Track::Video => (0xe0, 5 + unit.dts.map_or(0, |_| 5)),
         Track::Audio => (0xc0, 5),
     };
-    let length = 3 + stamps + unit.bytes.len();
+    let length = 3 + stamps + size;
     let length = if length > MOST_STATED { [0, 0] } else { (length as u16).to_be_bytes() };
     into[..9].copy_from_slice(&[0, 0, 1, id, length[0], length[1], 0x80, 0x80, stamps as u8]);
     match unit.dts.filter(|_| stamps == 10) {
@@ -119,7 +215,7 @@ fn head<'a>(unit: &Unit, into: &'a mut [u8; 19]) -> &'a [u8] {
             into[14..19].copy_from_slice(&stamp(1, dts));
         }
     }
-    &into[..9 + stamps]
+    (into, 9 + stamps)
 }
 
 fn stamp(mark: u8, time: i64) -> [u8; 5] {
@@ -159,23 +255,35 @@ mod tests {
         found.into_iter().map(parse).collect()
     }
 
+    /// The packets of picture and sound.
+    fn media(segment: &[u8]) -> Vec<u8> {
+        let packets = segment.as_chunks::<LEN>().0.iter();
+        let own = packets.filter(|bytes| Packet::new(bytes).is_some_and(|one| Track::of_pid(one.pid()).is_some()));
+        own.flatten().copied().collect()
+    }
+
     proptest! {
         #[test]
         fn what_is_written_reads_back(
             shapes in proptest::collection::vec((any::<bool>(), any::<bool>(), 0i64..2 * WRAP, 0usize..700, any::<u8>()), 0..40),
             large in 65_500usize..65_600,
         ) {
-            let mut writer = Writer::new(Track::Video, 0);
+            let bytes = |n: usize, size: usize, fill: u8| vec![fill; if n == 0 { large } else { size }];
+            let all: Vec<Vec<u8>> = shapes.iter().enumerate().map(|(n, shape)| bytes(n, shape.3, shape.4)).collect();
+            let mut writer = Writer::new(Track::Video);
             let mut want = [Vec::new(), Vec::new()];
-            for (n, &(video, random_access, pts, size, fill)) in shapes.iter().enumerate() {
-                let bytes = vec![fill; if n == 0 { large } else { size }];
+            for (&(video, random_access, pts, _, cut), bytes) in shapes.iter().zip(&all) {
                 let track = if video { Track::Video } else { Track::Audio };
                 let dts = video.then_some(pts - 7200);
-                writer.put(&Unit { track, pts, dts, random_access, bytes: &bytes });
+                let (head, tail) = bytes.split_at(usize::from(cut).min(bytes.len()));
+                writer.put(&Unit { track, pts, dts, random_access, parts: &[head, &[], tail] });
                 want[usize::from(video)].push((pts.rem_euclid(WRAP), dts.unwrap_or(pts).rem_euclid(WRAP), random_access, bytes));
             }
-            prop_assert_eq!(writer.packets.len() % LEN, 0);
             let segment = writer.finish(&[]);
+            let packets = || segment.as_chunks::<LEN>().0.iter().filter_map(Packet::new);
+            prop_assert_eq!(packets().count() * LEN, segment.len());
+            prop_assert_eq!(packets().filter(|packet| Track::of_pid(packet.pid()).is_none()).count(), 32);
+            prop_assert_eq!(&media(&segment), &media(&canonical::segment(&media(&segment), &[])), "canonical as it is");
             for track in [Track::Audio, Track::Video] {
                 let got = units(&segment, track);
                 let want = &want[usize::from(track == Track::Video)];
@@ -184,7 +292,7 @@ mod tests {
                     prop_assert_eq!((header.pts, header.dts), (Some(*pts), Some(*dts)));
                     prop_assert_eq!(random, *random_access);
                     prop_assert!(header.total.is_none_or(|total| total == header.header + sent.len()));
-                    prop_assert_eq!(&bytes, sent);
+                    prop_assert_eq!(&bytes, *sent);
                 }
             }
         }

@@ -25,10 +25,10 @@ pub(super) fn samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>,
 
 /// A segment of AAC frames, each with where it begins in ticks of the item.
 pub(super) fn segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
-    let mut writer = Writer::new(Track::Audio, frames.iter().map(|(_, frame)| frame.len() + 200).sum());
+    let mut writer = Writer::new(Track::Audio);
     for (at, bytes) in frames {
         let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + at;
-        writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, bytes });
+        writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
     }
     writer.finish(&[Entry { pid: AUDIO_PID, stream_type: ADTS, descriptors: Vec::new() }])
 }

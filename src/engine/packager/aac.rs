@@ -3,7 +3,7 @@
 use crate::engine::tables::Refusal;
 
 /// Bytes of a header.
-const HEADER: usize = 7;
+pub(super) const HEADER: usize = 7;
 
 /// What every frame's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +44,9 @@ impl Adts {
         RATES.get(usize::from(self.frequency)).copied()
     }
 
-    /// Writes one frame; false when it is none that a header can tell of.
-    pub(super) fn write(self, frame: &[u8], out: &mut Vec<u8>) -> bool {
-        out.clear();
-        let header = self.header(frame.len()).filter(|_| frame.len() > 1);
-        out.extend(header.into_iter().flatten());
-        out.extend_from_slice(frame);
-        header.is_some()
-    }
-
-    /// The header of a frame of `size` bytes; None when it cannot be said.
-    fn header(self, size: usize) -> Option<[u8; HEADER]> {
-        let length = u16::try_from(size + HEADER).ok().filter(|&length| length < 1 << 13)?;
+    /// The header of a frame of `size` bytes; None when it cannot be said, or is none that a header can tell of.
+    pub(super) fn header(self, size: usize) -> Option<[u8; HEADER]> {
+        let length = u16::try_from(size + HEADER).ok().filter(|&length| size > 1 && length < 1 << 13)?;
         let [high, low] = length.to_be_bytes();
         Some([
             0xff,
@@ -128,7 +119,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..9), size in 0usize..10_000) {
             if let Ok(adts) = Adts::read(&bytes) {
-                prop_assert_eq!(adts.header(size).is_some(), size <= 8184);
+                prop_assert_eq!(adts.header(size).is_some(), (2..=8184).contains(&size));
             }
         }
     }

@@ -47,10 +47,9 @@ impl Avc {
         reorder_depth(self.sps.get(4..).filter(|_| only)?)
     }
 
-    /// Writes one sample: a delimiter where it has none, parameter sets before an IDR picture that comes without. False
+    /// The parts of one sample, put behind `out`: a delimiter where it has none, parameter sets before an IDR picture that comes without. False
     /// when its units do not fill it exactly; ffmpeg leaves such pictures out as well.
-    pub(super) fn write(&self, sample: &[u8], out: &mut Vec<u8>) -> bool {
-        out.clear();
+    pub(super) fn parts<'a>(&'a self, sample: &'a [u8], out: &mut Vec<&'a [u8]>) -> bool {
         let units = Units { rest: sample, length: self.length };
         let mut delimited = false;
         let mut in_front = true;
@@ -61,7 +60,7 @@ impl Avc {
             delimited |= in_front && kind == DELIMITER;
         }
         if !delimited {
-            out.extend_from_slice(&ANY_PICTURE);
+            out.push(&ANY_PICTURE);
         }
         let (mut first, mut sps, mut pps, mut begun) = (true, false, false, false);
         for unit in units.flatten() {
@@ -69,7 +68,7 @@ impl Avc {
                 SPS => sps = true,
                 PPS => {
                     if !sps {
-                        out.extend_from_slice(&self.sps);
+                        out.push(&self.sps);
                         first &= self.sps.is_empty();
                     }
                     (sps, pps) = (true, true);
@@ -82,15 +81,15 @@ impl Avc {
                         _ => [&[], &[]],
                     };
                     for set in sets {
-                        out.extend_from_slice(set);
+                        out.push(set);
                         first &= set.is_empty();
                     }
                 }
                 _ => {}
             }
             let long = first || matches!(kind(unit), SPS | PPS);
-            out.extend_from_slice(if long { &[0, 0, 0, 1] } else { &[0, 0, 1] });
-            out.extend_from_slice(unit);
+            out.push(if long { &[0, 0, 0, 1] } else { &[0, 0, 1] });
+            out.push(unit);
             first = false;
         }
         !first
@@ -165,9 +164,10 @@ mod tests {
     }
 
     fn written(length: usize, units: &[&[u8]]) -> Vec<u8> {
+        let (avc, sample) = (avc(length), sample(length, units));
         let mut out = Vec::new();
-        assert!(avc(length).write(&sample(length, units), &mut out));
-        out
+        assert!(avc.parts(&sample, &mut out));
+        out.concat()
     }
 
     #[test]
@@ -189,10 +189,11 @@ mod tests {
 
     #[test]
     fn a_unit_longer_than_its_sample_spoils_the_picture() {
-        let mut out = Vec::new();
-        assert!(!avc(4).write(&[0, 0, 0, 9, 0x41, 2], &mut out));
-        assert!(!avc(4).write(&[0, 0, 0, 1, 0x41, 2], &mut out), "a length cut short");
-        assert!(!avc(4).write(&[0, 0, 0, 0], &mut out), "nothing in it");
+        let whole = |sample: &[u8]| avc(4).parts(sample, &mut Vec::new());
+        assert!(whole(&[0, 0, 0, 2, 0x41, 2]));
+        assert!(!whole(&[0, 0, 0, 9, 0x41, 2]));
+        assert!(!whole(&[0, 0, 0, 1, 0x41, 2]), "a length cut short");
+        assert!(!whole(&[0, 0, 0, 0]), "nothing in it");
     }
 
     proptest! {
@@ -203,7 +204,7 @@ mod tests {
             length in prop_oneof![Just(1usize), Just(2), Just(4)],
         ) {
             let _ = Avc::read(&record);
-            let _ = avc(length).write(&bytes, &mut Vec::new());
+            let _ = avc(length).parts(&bytes, &mut Vec::new());
         }
     }
 }

@@ -60,6 +60,10 @@ struct Heard {
 }
 
 impl Film {
+    pub(super) fn weight(&self) -> usize {
+        self.clusters.len() * size_of::<u64>()
+    }
+
     pub(super) fn read(
         file: &(impl ReadAt + ?Sized),
         video: u32,

@@ -21,11 +21,13 @@ mod matroska;
 mod mp4;
 mod package;
 mod pieces;
+mod shelf;
 mod sps;
 #[cfg(test)]
 mod tests;
 
 pub use package::Package;
+pub use shelf::Shelf;
 
 /// Longest wait for the tables.
 const DEADLINE: Duration = Duration::from_secs(5);

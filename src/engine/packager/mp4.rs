@@ -48,6 +48,10 @@ impl Picture {
         Ok((Self { track, numbers }, avc, index))
     }
 
+    pub(super) fn weight(&self) -> usize {
+        self.track.samples.weight() + self.numbers.len() * size_of::<u32>()
+    }
+
     /// The pictures of a segment: from its keyframe to the next segment's.
     pub(super) fn items(
         &self,
@@ -95,6 +99,10 @@ impl Sound {
         }
         steady(&track)?;
         Ok((Self { track }, adts))
+    }
+
+    pub(super) fn weight(&self) -> usize {
+        self.track.samples.weight()
     }
 
     /// The frames that begin in a segment; encoder priming belongs to the first. What begins behind the edit is padding,

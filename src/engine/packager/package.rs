@@ -1,6 +1,6 @@
 //! What is to be packaged: where the samples of the chosen tracks lie, and any segment out of them.
 
-use super::aac::Adts;
+use super::aac::{Adts, HEADER};
 use super::avc::Avc;
 use super::matroska::Film;
 use super::mp4::{Picture, Sound};
@@ -88,6 +88,17 @@ impl Package {
         self.index.as_ref()
     }
 
+    /// Memory it takes, bytes, nearly.
+    pub(super) fn weight(&self) -> usize {
+        let tracks = match &self.tracks {
+            Tracks::Mp4 { video, audio } => {
+                video.as_ref().map_or(0, |video| video.weight()) + audio.as_ref().map_or(0, |audio| audio.weight())
+            }
+            Tracks::Matroska(film) => film.weight(),
+        };
+        size_of::<Self>() + tracks + self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<i64>())
+    }
+
     /// Segment `number` of a grid that was made from this index.
     pub(super) fn segment(
         &self,
@@ -105,7 +116,7 @@ impl Package {
         let wanted = items.iter().map(|item| (item.offset, item.size)).collect();
         let pieces = Pieces::read(file, wanted)
             .map_err(|_| RunError::SourceRead(format!("the bytes of segment {number} are not there")))?;
-        Ok(self.write(&items, &pieces, bytes as usize))
+        Ok(self.write(&items, &pieces))
     }
 
     fn items(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<Vec<Item>, RunError> {
@@ -128,16 +139,25 @@ impl Package {
         Ok(items)
     }
 
-    fn write(&self, items: &[Item], pieces: &Pieces, bytes: usize) -> Vec<u8> {
+    fn write(&self, items: &[Item], pieces: &Pieces) -> Vec<u8> {
         let clock = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
         let base = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
-        let mut writer = Writer::new(clock, bytes);
-        let mut unit = Vec::new();
-        for item in items {
+        let header = |item: &Item| match item.lane {
+            Lane::Audio => self.adts?.header(item.size as usize),
+            Lane::Video => None,
+        };
+        let headers: Vec<Option<[u8; HEADER]>> = items.iter().map(header).collect();
+        let mut writer = Writer::new(clock);
+        let mut parts = Vec::new();
+        for (item, header) in items.iter().zip(&headers) {
             let Some(sample) = pieces.get(item.offset, item.size) else { continue };
-            let whole = match (item.lane, &self.avc, &self.adts) {
-                (Lane::Video, Some(avc), _) => avc.write(sample, &mut unit),
-                (Lane::Audio, _, Some(adts)) => adts.write(sample, &mut unit),
+            parts.clear();
+            let whole = match (item.lane, &self.avc, header) {
+                (Lane::Video, Some(avc), _) => avc.parts(sample, &mut parts),
+                (Lane::Audio, _, Some(header)) => {
+                    parts.extend([&header[..], sample]);
+                    true
+                }
                 _ => false,
             };
             if whole {
@@ -146,7 +166,7 @@ impl Package {
                     pts: base + item.pts,
                     dts: (item.lane == Lane::Video).then_some(base + item.dts),
                     random_access: item.keyframe,
-                    bytes: &unit,
+                    parts: &parts,
                 });
             }
         }

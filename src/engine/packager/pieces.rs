@@ -1,5 +1,7 @@
 //! The bytes of many samples, read in few pieces.
 
+use std::cell::Cell;
+
 use crate::engine::tables::bytes::{ReadAt, Short};
 
 /// Bytes between two samples that are read along rather than read around.
@@ -8,39 +10,71 @@ const GAP: u64 = 16 << 10;
 /// Most bytes read along in all.
 const MOST_WASTE: u64 = 8 << 20;
 
-/// Stretches of a file in memory, by offset.
+/// Most bytes of memory a thread keeps for the next segment.
+const KEPT: usize = 16 << 20;
+
+thread_local! {
+    /// Fresh memory costs more than what is read into it: the kernel clears every page first.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Stretches of a file in memory.
 #[derive(Debug)]
-pub(super) struct Pieces(Vec<(u64, Vec<u8>)>);
+pub(super) struct Pieces {
+    /// As long as the longest so far.
+    bytes: Vec<u8>,
+    /// Where each begins in the file and in memory, and how long it is.
+    runs: Vec<(u64, usize, usize)>,
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        if self.bytes.capacity() <= KEPT {
+            SCRATCH.set(std::mem::take(&mut self.bytes));
+        }
+    }
+}
 
 impl Pieces {
     /// Reads these (offset, size); every one must lie in the file.
     pub(super) fn read(file: &(impl ReadAt + ?Sized), mut wanted: Vec<(u64, u32)>) -> Result<Self, Short> {
         wanted.sort_unstable();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut stretches: Vec<(u64, u64)> = Vec::new();
         let mut waste = 0;
         for (offset, size) in wanted {
-            let end = offset.checked_add(u64::from(size)).ok_or(Short)?;
-            match runs.last_mut() {
+            let end = offset.checked_add(u64::from(size)).filter(|end| *end <= file.len()).ok_or(Short)?;
+            match stretches.last_mut() {
                 Some((_, last)) if offset <= last.saturating_add(GAP) && waste <= MOST_WASTE => {
                     waste += offset.saturating_sub(*last);
                     *last = end.max(*last);
                 }
-                _ => runs.push((offset, end)),
+                _ => stretches.push((offset, end)),
             }
         }
-        let read = |(offset, end): (u64, u64)| {
+        let mut pieces = Self { bytes: SCRATCH.take(), runs: Vec::with_capacity(stretches.len()) };
+        let mut at = 0;
+        for (offset, end) in stretches {
             let count = usize::try_from(end - offset).map_err(|_| Short)?;
-            Ok((offset, file.exact(offset, count)?))
-        };
-        runs.into_iter().map(read).collect::<Result<_, Short>>().map(Self)
+            pieces.runs.push((offset, at, count));
+            at += count;
+        }
+        if pieces.bytes.len() < at {
+            pieces.bytes.resize(at, 0);
+        }
+        for &(offset, at, count) in &pieces.runs {
+            if file.read_at(&mut pieces.bytes[at..at + count], offset) < count {
+                return Err(Short);
+            }
+        }
+        Ok(pieces)
     }
 
     /// The bytes of one of them.
     pub(super) fn get(&self, offset: u64, size: u32) -> Option<&[u8]> {
-        let at = self.0.partition_point(|(start, _)| *start <= offset).checked_sub(1)?;
-        let (start, bytes) = self.0.get(at)?;
+        let run = self.runs.partition_point(|(start, ..)| *start <= offset).checked_sub(1)?;
+        let &(start, at, count) = self.runs.get(run)?;
         let from = usize::try_from(offset - start).ok()?;
-        bytes.get(from..from.checked_add(size as usize)?)
+        self.bytes.get(at..at + count)?.get(from..from.checked_add(size as usize)?)
     }
 }
 

@@ -183,7 +183,7 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     let rendition = Rendition { video, audio };
     let package = match rendition.encodes_video() {
         true => None,
-        false => copied::package(&source, &media, &tracks).await.map(Arc::new),
+        false => copied::package(service, &source, &media, &tracks).await,
     };
     let look = look(&media, &rendition, how.max_height);
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();

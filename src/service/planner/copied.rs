@@ -7,7 +7,7 @@ use crate::domain::media::Media;
 use crate::domain::playback::{Action, Tracks};
 use crate::domain::time::seconds;
 use crate::engine::index::{self, Index};
-use crate::engine::packager::{self, Package};
+use crate::engine::packager::Package;
 use crate::engine::source::Source;
 use crate::service::Service;
 
@@ -19,14 +19,19 @@ const LONGEST_COPIED_SECONDS: f64 = 30.0;
 const SOUND_TAIL_SECONDS: f64 = 2.0;
 
 /// What the packager needs, where it can make the whole rendition.
-pub(super) async fn package(source: &Arc<Source>, media: &Media, tracks: &Tracks) -> Option<Package> {
+pub(super) async fn package(
+    service: &Service,
+    source: &Arc<Source>,
+    media: &Media,
+    tracks: &Tracks,
+) -> Option<Arc<Package>> {
     let copied = |track: Option<(u32, Action)>| match track {
         Some((_, Action::Encode)) => None,
         Some((stream, Action::Copy)) => Some(Some(stream)),
         None => Some(None),
     };
     let (video, audio) = (copied(tracks.video)?, copied(tracks.audio)?);
-    match packager::open(source, media, video, audio).await {
+    match service.packages.open(source, media, video, audio).await {
         Ok(package) => Some(package),
         Err(why) => {
             tracing::info!(media.path = source.path, why, "ffmpeg copies it, for it cannot be packaged");

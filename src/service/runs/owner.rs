@@ -160,7 +160,12 @@ impl Owner {
                 active.delivered += 1;
                 self.faults = 0;
                 self.measure(segment.index, spent);
-                let stored = self.segments.put(&self.name, segment.index, segment.bytes).await;
+                let stored = if self.transcoder.starts_at_once() {
+                    let made_of = self.work.source.etag();
+                    self.segments.put_light(&self.name, segment.index, segment.bytes, &made_of).await
+                } else {
+                    self.segments.put(&self.name, segment.index, segment.bytes).await
+                };
                 for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index == segment.index) {
                     let _ = waiting.command.reply.send(Ok(stored.clone()));
                 }

@@ -12,20 +12,20 @@ fn still() -> Still {
 
 /// Pictures in decoding order and sounds, as (time, byte).
 fn segment(pictures: &[i64], sounds: &[i64]) -> Vec<u8> {
-    let mut writer = Writer::new(Track::Video, 0);
+    let bytes: Vec<[u8; 7]> = (0..pictures.len()).map(|n| [0, 0, 0, 1, 9, 0xf0, n as u8]).collect();
+    let mut writer = Writer::new(Track::Video);
     for (n, pts) in pictures.iter().enumerate() {
-        let bytes = [0, 0, 0, 1, 9, 0xf0, n as u8];
         let unit = Unit {
             track: Track::Video,
             pts: BASE + pts,
             dts: Some(BASE + pts - 1),
             random_access: n == 0,
-            bytes: &bytes,
+            parts: &[&bytes[n]],
         };
         writer.put(&unit);
     }
     for pts in sounds {
-        put_sound(&mut writer, BASE + pts, &[&SILENCE[..], &[]].concat());
+        put_sound(&mut writer, BASE + pts, &SILENCE);
     }
     writer.finish(&[])
 }

@@ -105,6 +105,17 @@ impl Samples {
         self.count
     }
 
+    /// Memory the tables take, bytes.
+    pub fn weight(&self) -> usize {
+        let sizes = match &self.sizes {
+            Sizes::All(_) => 0,
+            Sizes::Each(sizes) => sizes.len() * size_of::<u32>(),
+        };
+        let sync = self.sync.as_ref().map_or(0, |numbers| numbers.len() * size_of::<u32>());
+        let runs = (self.durations.len() + self.shifts.len()) * size_of::<(u32, u32)>();
+        sizes + sync + runs + self.chunks.len() * size_of::<Chunk>() + self.marks.len() * size_of::<Place>()
+    }
+
     /// Samples from `number` on.
     pub fn walk(&self, number: u32) -> impl Iterator<Item = Sample> {
         let mark = self.marks.get((number / STRIDE) as usize).copied();

@@ -19,8 +19,12 @@ impl Owner {
         at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
     }
 
-    /// The first missing segment of every reader's window.
+    /// The first missing segment of every reader's window. None where a segment is made as soon as it is asked for: made
+    /// ahead, large ones of two readers would drive each other out of memory, over and over.
     pub(super) fn missing(&self) -> Vec<usize> {
+        if self.transcoder.starts_at_once() {
+            return Vec::new();
+        }
         let first = |at| self.window(at).find(|&index| !self.segments.holds(&self.name, index));
         self.readers.values().filter_map(|(_, at)| first(*at)).collect()
     }
@@ -69,7 +73,8 @@ impl Owner {
             let next = self.runs[at].next;
             let asked = self.waiting.iter().map(|waiting| waiting.command.index);
             let asked = asked.filter(|&index| self.covers(&self.runs[at], index)).max();
-            let ahead = self.readers.values().filter_map(|(_, reader)| self.ahead_of(next, self.window(*reader)));
+            let readers = self.readers.values().filter(|_| !self.transcoder.starts_at_once());
+            let ahead = readers.filter_map(|(_, reader)| self.ahead_of(next, self.window(*reader)));
             let Some(target) = asked.into_iter().chain(ahead).max() else { continue };
             let active = &mut self.runs[at];
             if target > active.gate {

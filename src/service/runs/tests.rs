@@ -7,6 +7,7 @@ use crate::domain::library::Root;
 use crate::domain::media::Container;
 use crate::domain::plan::{EncodeVideo, VideoPlan};
 use crate::domain::time::FrameRate;
+use crate::engine::Run;
 use crate::engine::fake::Fake;
 use crate::engine::fallback::Fallback;
 use crate::engine::segments::Budget;
@@ -19,9 +20,12 @@ struct Bench {
 }
 
 fn bench(fake: Fake, max_jobs: usize) -> Bench {
+    keeping(Budget { memory: 64 << 20, rendition_memory: 64 << 20, disk: 0 }, fake, max_jobs)
+}
+
+fn keeping(budget: Budget, fake: Fake, max_jobs: usize) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
-    let budget = Budget { memory: 64 << 20, rendition_memory: 64 << 20, disk: 0 };
     let segments = Segments::open(&folder.path().join("segments"), budget).unwrap();
     Bench { runs: Runs::new(segments, max_jobs), fake, folder }
 }
@@ -105,6 +109,47 @@ async fn a_run_stops_ahead_of_its_reader_and_goes_on_when_it_is_followed() {
     lease.segment(5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!((bench.fake.made(), bench.fake.starts()), (16, vec![0]));
+}
+
+/// A producer whose runs cost nothing to start.
+struct AtOnce(Fake);
+
+impl Transcoder for AtOnce {
+    fn name(&self) -> &'static str {
+        "at once"
+    }
+
+    fn version(&self) -> &str {
+        "1"
+    }
+
+    fn starts_at_once(&self) -> bool {
+        true
+    }
+
+    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+        self.0.start(job, through)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
+    // Room for one segment: what is made ahead for the one drives out what is made for the other.
+    let one = Fake::bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
+    let bench = keeping(Budget { memory: one, rendition_memory: one, disk: 1 << 20 }, second(), 2);
+    let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240)).unwrap();
+    let (near, far) = (lease(), lease());
+    let first = near.segment(0).await.unwrap();
+    far.segment(60).await.unwrap();
+    for index in 1..5 {
+        near.segment(index).await.unwrap();
+        far.segment(60 + index).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(bench.fake.made(), 10);
+    assert_eq!(std::fs::read_dir(bench.folder.path().join("segments")).unwrap().count(), 0, "none went to disk");
+    let again = near.segment(0).await.unwrap();
+    assert_eq!((again.bytes, again.etag, bench.fake.made()), (first.bytes, first.etag, 11));
 }
 
 #[tokio::test(start_paused = true)]

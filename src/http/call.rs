@@ -165,6 +165,9 @@ impl Call {
     }
 }
 
+/// Stands in the text of a fault between the field it names itself and what is wrong with that.
+pub const NAMED: char = '\u{1f}';
+
 /// What is wrong with a JSON body: its syntax, or one of its fields.
 fn unreadable(fault: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let (path, inner) = (fault.path().to_string(), fault.inner());
@@ -175,6 +178,9 @@ fn unreadable(fault: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let text = inner.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(fault, _)| fault);
     let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    if let Some((path, text)) = text.split_once(NAMED) {
+        return Error::field(path, text);
+    }
     match (path.as_str(), missing) {
         (".", Some(name)) => Error::field(name, "is missing"),
         (path, Some(name)) => Error::field(&format!("{path}.{name}"), "is missing"),

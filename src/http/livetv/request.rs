@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::clock::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest, WatermarkRequest};
-use super::rights::{self, AttestationRequest, FeedRequest, ProvenanceRequest, RightsRequest, told};
+use super::rights::{self, ClaimRequest, FeedRequest, told};
 use crate::domain::channel::Ask;
 use crate::domain::external::GuideId;
 use crate::domain::schedule::Mode;
@@ -69,16 +69,8 @@ pub struct ChannelRequest {
     watermark: Option<Option<WatermarkRequest>>,
     /// Not built yet: refused unless false.
     on_demand: Option<Value>,
-    #[serde(default, deserialize_with = "told")]
-    #[schema(value_type = Option<ProvenanceRequest>)]
-    provenance: Option<Option<ProvenanceRequest>>,
-    #[serde(default, deserialize_with = "told")]
-    #[schema(value_type = Option<RightsRequest>)]
-    rights: Option<Option<RightsRequest>>,
-    /// Whoever changes provenance, rights or source vouches for it anew.
-    #[serde(default, deserialize_with = "told")]
-    #[schema(value_type = Option<AttestationRequest>)]
-    attestation: Option<Option<AttestationRequest>>,
+    #[serde(flatten)]
+    claim: ClaimRequest,
     /// The stream of a channel from elsewhere.
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<FeedRequest>)]
@@ -203,24 +195,24 @@ impl ChannelRequest {
 
     /// What is said of a stream elsewhere, and of the right to show it; None when neither is mentioned.
     fn external(&mut self, by: &str) -> Result<Option<ExternalChange>> {
-        let told = (self.provenance.take(), self.rights.take(), self.attestation.take(), self.source.take());
+        let (claim, feed) = (std::mem::take(&mut self.claim), self.source.take());
         let source = self.guide.as_ref().and_then(|guide| guide.xmltv_source_id);
         let id = self.guide.as_mut().and_then(|guide| guide.xmltv_id.take());
         if id.iter().flatten().any(|id| id.is_empty() || id.len() > 1200 || id.chars().any(char::is_control)) {
             return Err(Error::field("guide.xmltvId", "must be the id of a channel of a guide"));
         }
         let guide = id.map(|id| id.map(|id| GuideId { source, id }));
-        if told.0.is_none() && told.1.is_none() && told.2.is_none() && told.3.is_none() && guide.is_none() {
+        if claim.is_empty() && feed.is_none() && guide.is_none() {
             return Ok(None);
         }
-        let feed = told.3.flatten().unwrap_or_default();
+        let feed = feed.flatten().unwrap_or_default();
         feed.check()?;
         Ok(Some(ExternalChange {
             failover: feed.failover()?,
             url: feed.url.as_deref().map(|url| rights::stream("source.url", url)).transpose()?,
             user_agent: feed.user_agent,
             guide,
-            claim: rights::claim(told.0, told.1, told.2)?,
+            claim: claim.claim()?,
             by: by.to_owned(),
         }))
     }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -11,6 +12,7 @@ use crate::domain::external::{Feed, MAX_FAILOVER, MAX_USER_AGENT};
 use crate::domain::rights::{self, Claim, Clearance, Provenance};
 use crate::domain::time::instant_of;
 use crate::error::{Error, Result};
+use crate::http::call::NAMED;
 
 /// Where it comes from.
 #[derive(Default, Deserialize, ToSchema)]
@@ -44,12 +46,29 @@ pub struct AttestationRequest {
     authorized: Option<bool>,
 }
 
+/// What is said of the right to show something, among the fields of whatever it is: a channel, or a source. Null takes away
+/// what stood.
+#[derive(Default, Deserialize, ToSchema)]
+pub struct ClaimRequest {
+    #[serde(default, deserialize_with = "provenance")]
+    #[schema(value_type = Option<ProvenanceRequest>)]
+    provenance: Option<Option<ProvenanceRequest>>,
+    #[serde(default, deserialize_with = "rights")]
+    #[schema(value_type = Option<RightsRequest>)]
+    rights: Option<Option<RightsRequest>>,
+    /// Whoever changes provenance, rights or source vouches for it anew.
+    #[serde(default, deserialize_with = "attestation")]
+    #[schema(value_type = Option<AttestationRequest>)]
+    attestation: Option<Option<AttestationRequest>>,
+}
+
 /// The stream itself.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeedRequest {
     /// http or https: HLS, MPEG-TS or fragmented mp4; or `srt://host:port`, with `streamid`, `passphrase` and `latency`
-    /// (ms) where need be: MPEG-TS.
+    /// (ms) where need be: MPEG-TS; or `rtsp://name:password@host/path` of a camera: H.264 or H.265 with AAC or G.711,
+    /// over TCP.
     pub url: Option<String>,
     /// Tried in this order when the first does not answer; 8 at most.
     pub failover_urls: Option<Vec<String>>,
@@ -59,38 +78,69 @@ pub struct FeedRequest {
 }
 
 /// Tells null from absence.
-pub fn told<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+pub fn told<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> std::result::Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
-/// What the three say together; null takes away what stood.
-///
-/// # Errors
-/// `VALIDATION_ERROR` for a time that is none.
-pub fn claim(
-    provenance: Option<Option<ProvenanceRequest>>,
-    rights: Option<Option<RightsRequest>>,
-    attestation: Option<Option<AttestationRequest>>,
-) -> Result<Claim> {
-    let emptied = || Some(String::new());
-    let provenance = match provenance {
-        Some(None) => ProvenanceRequest { source_name: emptied(), source_url: emptied(), imported_at: None },
-        told => told.flatten().unwrap_or_default(),
-    };
-    let rights = match rights {
-        Some(None) => RightsRequest { basis: emptied(), statement: emptied(), recording_basis: Some(None) },
-        told => told.flatten().unwrap_or_default(),
-    };
-    let imported_at_ms = provenance.imported_at.as_deref().map(moment).transpose()?;
-    Ok(Claim {
-        source_name: provenance.source_name,
-        source_url: provenance.source_url,
-        imported_at_ms,
-        basis: rights.basis,
-        statement: rights.statement,
-        recording_basis: rights.recording_basis,
-        authorized: attestation.flatten().and_then(|attestation| attestation.authorized),
+fn provenance<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Option<ProvenanceRequest>>, D::Error> {
+    within("provenance", from)
+}
+
+fn rights<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Option<RightsRequest>>, D::Error> {
+    within("rights", from)
+}
+
+fn attestation<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<Option<AttestationRequest>>, D::Error> {
+    within("attestation", from)
+}
+
+/// As [`told`], naming the field that cannot be read: among the fields of another struct nobody else knows it.
+fn within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    name: &str,
+    from: D,
+) -> std::result::Result<Option<Option<T>>, D::Error> {
+    let read = serde_path_to_error::deserialize(from);
+    read.map(Some).map_err(|fault| match fault.path().to_string().as_str() {
+        "." => D::Error::custom(format_args!("{name}{NAMED}{}", fault.inner())),
+        path => D::Error::custom(format_args!("{name}.{path}{NAMED}{}", fault.inner())),
     })
+}
+
+impl ClaimRequest {
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.provenance.is_none() && self.rights.is_none() && self.attestation.is_none()
+    }
+
+    /// What the three say together.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` for a time that is none.
+    pub fn claim(self) -> Result<Claim> {
+        let emptied = || Some(String::new());
+        let provenance = match self.provenance {
+            Some(None) => ProvenanceRequest { source_name: emptied(), source_url: emptied(), imported_at: None },
+            told => told.flatten().unwrap_or_default(),
+        };
+        let rights = match self.rights {
+            Some(None) => RightsRequest { basis: emptied(), statement: emptied(), recording_basis: Some(None) },
+            told => told.flatten().unwrap_or_default(),
+        };
+        let imported_at_ms = provenance.imported_at.as_deref().map(moment).transpose()?;
+        Ok(Claim {
+            source_name: provenance.source_name,
+            source_url: provenance.source_url,
+            imported_at_ms,
+            basis: rights.basis,
+            statement: rights.statement,
+            recording_basis: rights.recording_basis,
+            authorized: self.attestation.flatten().and_then(|attestation| attestation.authorized),
+        })
+    }
 }
 
 fn moment(text: &str) -> Result<i64> {
@@ -108,7 +158,7 @@ pub fn address(field: &str, text: &str) -> Result<Address> {
     Address::read(text).map_err(|why| Error::field(field, why))
 }
 
-/// The same of a stream, which may come by SRT.
+/// The same of a stream, which may come by SRT or RTSP.
 ///
 /// # Errors
 /// As [`address`].

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::domain::source::{Kind, Select};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::livetv::rights::{self, AttestationRequest, ProvenanceRequest, RightsRequest, told};
+use crate::http::livetv::rights::{self, ClaimRequest, told};
 use crate::service::sources::SourceChange;
 
 /// Largest upload, bytes (contract section 16).
@@ -43,15 +43,8 @@ pub struct SourceRequest {
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<u32>)]
     refresh_hours: Option<Option<u32>>,
-    #[serde(default, deserialize_with = "told")]
-    #[schema(value_type = Option<ProvenanceRequest>)]
-    provenance: Option<Option<ProvenanceRequest>>,
-    #[serde(default, deserialize_with = "told")]
-    #[schema(value_type = Option<RightsRequest>)]
-    rights: Option<Option<RightsRequest>>,
-    #[serde(default, deserialize_with = "told")]
-    #[schema(value_type = Option<AttestationRequest>)]
-    attestation: Option<Option<AttestationRequest>>,
+    #[serde(flatten)]
+    claim: ClaimRequest,
     /// Which entries become channels; null (when absent) for all.
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<SelectRequest>)]
@@ -163,7 +156,7 @@ impl SourceRequest {
             url: self.url.as_deref().map(|url| rights::address("url", url)).transpose()?,
             upload,
             refresh_hours: self.refresh_hours,
-            claim: rights::claim(self.provenance, self.rights, self.attestation)?,
+            claim: self.claim.claim()?,
             select: select.map(|SelectRequest { groups, names, ids }| Select { groups, names, ids }),
             number_from: self.number_from,
             by,

@@ -128,7 +128,7 @@ impl Act {
 /// Every field a claim lacks, by its name on the wire. Empty texts, unknown bases and statements too short are lacking.
 pub fn missing(claim: &Claim) -> Vec<&'static str> {
     let text = |text: &Option<String>, least: usize| {
-        text.as_ref().is_some_and(|text| text.trim().chars().count() >= least && fits(text))
+        text.as_ref().is_some_and(|text| text.trim().chars().filter(|c| shows(*c)).count() >= least && fits(text))
     };
     let told = [
         ("provenance.sourceName", text(&claim.source_name, 1)),
@@ -149,6 +149,15 @@ pub fn required(missing: &[&str]) -> Error {
 
 fn fits(text: &str) -> bool {
     text.len() <= MAX_TEXT && !text.chars().any(|c| c.is_control() && c != '\n')
+}
+
+/// Whether somebody who reads a text sees anything of it: what only shifts, joins or fills is no word.
+fn shows(c: char) -> bool {
+    let hidden =
+        ['\u{ad}', '\u{34f}', '\u{61c}', '\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{feff}', '\u{ffa0}'];
+    !hidden.contains(&c)
+        && !matches!(c, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        && !matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// An http or https address without a password: it is shown to everybody.
@@ -281,6 +290,8 @@ pub mod tests {
             ("rights.basis", Claim { basis: Some("everybody does it".into()), ..claim() }),
             ("rights.statement", Claim { statement: Some("                 mine                ".into()), ..claim() }),
             ("rights.statement", Claim { statement: Some("a".repeat(5000)), ..claim() }),
+            ("rights.statement", Claim { statement: Some("\u{200b}".repeat(30)), ..claim() }),
+            ("provenance.sourceName", Claim { source_name: Some("\u{3164}\u{2800}".into()), ..claim() }),
             ("attestation.authorized", Claim { authorized: Some(false), ..claim() }),
             ("attestation.authorized", Claim { authorized: None, ..claim() }),
         ];

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::kit::Server;
 use crate::kit::answer::success;
 
+/// Ways around the gate.
+mod around;
 mod gate;
 mod guides;
 /// Lists and guides made to do harm.

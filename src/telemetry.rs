@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt as plain};
@@ -21,7 +22,13 @@ pub fn init() {
         .or_else(|_| EnvFilter::try_from_default_env())
         .unwrap_or_else(|_| EnvFilter::new("info"));
     let console = plain::layer().with_writer(std::io::stderr);
-    let _ = tracing_subscriber::registry().with(filter).with(console).with(Keeper).try_init();
+    let discreet = filter_fn(|meta| may_speak(meta.target()));
+    let _ = tracing_subscriber::registry().with(filter).with(discreet).with(console).with(Keeper).try_init();
+}
+
+/// Whether a module keeps secrets to itself: the RTSP client writes addresses whole, whose paths hold passwords.
+fn may_speak(target: &str) -> bool {
+    target != "retina" && !target.starts_with("retina::")
 }
 
 /// A line of the log.
@@ -102,6 +109,11 @@ impl Visit for Words {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_writes_addresses_whole_is_not_heard() {
+        assert!(!may_speak("retina::client::teardown") && !may_speak("retina") && may_speak("hearthcast::engine"));
+    }
 
     #[test]
     fn the_newest_lines_are_kept_and_none_is_endless() {

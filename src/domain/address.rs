@@ -8,7 +8,10 @@ use url::{Host, Url};
 /// Longest address, bytes.
 const MAX_BYTES: usize = 4096;
 
-/// An http or https address, or where that is asked for an SRT one. Text and debug forms show scheme, host and port alone, for paths and queries hold
+/// The port of RTSP (RFC 2326 section 3.2).
+const RTSP_PORT: u16 = 554;
+
+/// An http or https address, or where that is asked for one of SRT or RTSP. Text and debug forms show scheme, host and port alone, for paths and queries hold
 /// passwords as often as the place that was made for them; what is stored is whole.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(Url);
@@ -27,7 +30,8 @@ impl Address {
         Self::of(url)
     }
 
-    /// One of a stream: `srt://host:port` too, which is called (a listener would open this machine to everybody).
+    /// One of a stream: `srt://host:port` too, which is called (a listener would open this machine to everybody), and
+    /// `rtsp://host`, as cameras speak it, with a name and a password before the host where need be.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -35,26 +39,20 @@ impl Address {
         let scheme = text.trim_start().split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         match scheme.as_str() {
             "srt" => Self::srt(text),
-            "rtsp" | "rtsps" => Err("is RTSP, which is not taken in: its servers may send a client anywhere"),
+            "rtsp" => Self::rtsp(text),
+            "rtsps" => Err("is RTSP over TLS, which is not taken in: cameras sign their certificates themselves"),
             _ => Self::read(text).map_err(|why| match why {
-                "must begin with http:// or https://" => "must begin with http://, https:// or srt://",
+                "must begin with http:// or https://" => "must begin with http://, https://, srt:// or rtsp://",
                 why => why,
             }),
         }
     }
 
     fn srt(text: &str) -> Result<Self, &'static str> {
-        if text.len() > MAX_BYTES || text.chars().any(char::is_control) {
-            return Err("must not be longer than 4096 bytes or hold control characters");
+        let url = Self::other(text)?;
+        if url.port().is_none() {
+            return Err("must name a port: one that is called, e.g. srt://tv.example:9000");
         }
-        let mut url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. srt://tv.example:9000")?;
-        let (Some(host), Some(port)) = (url.host_str().filter(|host| !host.is_empty()), url.port()) else {
-            return Err("must name a host and a port: one that is called, e.g. srt://tv.example:9000");
-        };
-        // A host is written in many ways; this one is read as any other.
-        let plain = Url::parse(&format!("http://{host}:{port}/")).map_err(|_| "must name a host")?;
-        url.set_host(plain.host_str()).map_err(|_| "must name a host")?;
-        url.set_fragment(None);
         let told = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
         if told("mode").is_some_and(|mode| mode != "caller") {
             return Err("must be called: no mode but caller");
@@ -63,6 +61,33 @@ impl Address {
             return Err("must have a passphrase of 10 to 79 bytes, or none");
         }
         Ok(Self(url))
+    }
+
+    fn rtsp(text: &str) -> Result<Self, &'static str> {
+        let url = Self::other(text)?;
+        match url.port() {
+            Some(0) => Err("must name a port that is none or not 0"),
+            _ => Ok(Self(url)),
+        }
+    }
+
+    /// An address that is not http, with its host as every other is written.
+    fn other(text: &str) -> Result<Url, &'static str> {
+        if text.len() > MAX_BYTES || text.chars().any(char::is_control) {
+            return Err("must not be longer than 4096 bytes or hold control characters");
+        }
+        let mut url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. rtsp://camera.example/live")?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("must name a host")?;
+        // A host is written in many ways; this one is read as any other.
+        let plain = Url::parse(&format!("http://{host}/")).map_err(|_| "must name a host")?;
+        url.set_host(plain.host_str()).map_err(|_| "must name a host")?;
+        url.set_fragment(None);
+        Ok(url)
+    }
+
+    /// Whether it is taken in by RTSP.
+    pub fn is_rtsp(&self) -> bool {
+        self.0.scheme() == "rtsp"
     }
 
     /// Whether it is taken in by SRT.
@@ -104,7 +129,8 @@ impl Address {
             Some(Host::Domain(name)) => name.parse().map_or(Host::Domain(name), Host::Ipv4),
             host => host.unwrap_or(Host::Domain("")),
         };
-        (host, self.0.port_or_known_default().unwrap_or(0))
+        let usual = if self.is_rtsp() { RTSP_PORT } else { 0 };
+        (host, self.0.port_or_known_default().unwrap_or(usual))
     }
 
     /// Whether both lead to the same server by the same scheme.
@@ -181,7 +207,16 @@ mod tests {
             assert!(Address::stream(wrong).is_err(), "{wrong}");
         }
         assert!(Address::read("srt://a.example:9000").is_err(), "no list, no guide, no redirect");
-        assert!(Address::stream("rtsp://a.example/").unwrap_err().contains("RTSP"));
+        let camera = Address::stream("RTSP://ada:se%40cret@0x7f.1/user=ada_password=secret#x").unwrap();
+        assert_eq!((camera.to_string().as_str(), camera.is_rtsp()), ("rtsp://127.0.0.1/…", true));
+        assert_eq!(camera.host(), (Host::Ipv4([127, 0, 0, 1].into()), 554));
+        assert_eq!(serde_json::from_str::<Address>(&serde_json::to_string(&camera).unwrap()).unwrap(), camera);
+        for wrong in
+            ["rtsp://", "rtsp:camera", "rtsp://:554/", "rtsp://a.example:0/", "rtsp://a b/", "rtsps://a.example/"]
+        {
+            assert!(Address::stream(wrong).is_err(), "{wrong}");
+        }
+        assert!(Address::read("rtsp://a.example/").is_err(), "no list, no guide, no redirect");
         let base = Address::read("http://a.example/x/live.m3u8?t=1").unwrap();
         assert_eq!(base.join("../b.ts").unwrap().secret().as_str(), "http://a.example/b.ts");
         assert!(base.join("file:///etc/passwd").is_err() && base.join("gopher://a.example/").is_err());

@@ -7,6 +7,7 @@ pub mod channel;
 pub mod codec;
 pub mod external;
 pub mod feed;
+pub mod g711;
 pub mod grid;
 pub mod guide;
 pub mod inside;

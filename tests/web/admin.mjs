@@ -119,7 +119,7 @@ export async function admin(kit, another) {
     const form = page.locator("form").filter({ hasText: "What to call it" });
     await form.getByLabel("What to call it").fill("The town's cameras");
     await form.getByLabel("or a file").setInputFiles({ name: "town.m3u", mimeType: "audio/x-mpegurl", buffer: Buffer.from(
-      "#EXTM3U\n#EXTINF:-1 tvg-id=\"square\" group-title=\"Town\",The Square\nhttps://camera.example/square.m3u8\n#EXTINF:-1,Not a stream\nrtsp://camera.example/x\n") });
+      "#EXTM3U\n#EXTINF:-1 tvg-id=\"square\" group-title=\"Town\",The Square\nhttps://camera.example/square.m3u8\n#EXTINF:-1,Not a stream\nudp://@239.0.0.1:1234\n") });
     await form.getByLabel("Who offers it").fill("The town");
     await form.getByLabel("Where its origin").fill("https://town.example/terms");
     await form.getByLabel("The right in words").fill("The town lets everybody show its cameras.");

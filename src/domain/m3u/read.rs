@@ -164,8 +164,10 @@ fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told
             let scheme = url.split_once("://").map(|(scheme, _)| scheme);
             let plain = scheme.filter(|scheme| scheme.len() < 12 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
             let reason = match plain {
-                Some(scheme) if !["http", "https", "srt"].contains(&scheme.to_ascii_lowercase().as_str()) => {
-                    format!("its address begins with {scheme}://: only http, https and srt are fetched")
+                Some(scheme)
+                    if !["http", "https", "srt", "rtsp", "rtsps"].contains(&scheme.to_ascii_lowercase().as_str()) =>
+                {
+                    format!("its address begins with {scheme}://: only http, https, srt and rtsp are fetched")
                 }
                 _ => format!("its address {why}"),
             };
@@ -307,7 +309,7 @@ mod tests {
             reasons,
             [
                 ("No address follows", "no address follows"),
-                ("Bad length", "its address begins with udp://: only http, https and srt are fetched"),
+                ("Bad length", "its address begins with udp://: only http, https, srt and rtsp are fetched"),
                 ("Signs", "its address must be an address, e.g. https://tv.example/live.m3u8"),
                 ("Last", "no address follows"),
             ]

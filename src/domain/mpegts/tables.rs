@@ -87,10 +87,16 @@ pub fn pat() -> [u8; LEN] {
 /// The programme map of these streams (PIDs as given); continuity counter 0. Descriptors are left out when the table
 /// would not fit one packet, for a section split over packets is not found by hls.js.
 pub fn pmt(entries: &[Entry]) -> [u8; LEN] {
-    let room = LEN - 5 - 16 - 5 * entries.len().min(8);
+    pmt_of(&[], entries)
+}
+
+/// The same with descriptors of the programme as a whole, 32 bytes at most.
+pub fn pmt_of(programme: &[u8], entries: &[Entry]) -> [u8; LEN] {
+    let room = LEN - 5 - 16 - programme.len() - 5 * entries.len().min(8);
     let descriptors: usize = entries.iter().map(|entry| entry.descriptors.len()).sum();
     let clock = entries.iter().map(|entry| entry.pid).min().unwrap_or(0x1fff).to_be_bytes();
-    let mut section = vec![0x02, 0xb0, 0, 0, 1, 0xc1, 0, 0, 0xe0 | clock[0], clock[1], 0xf0, 0];
+    let mut section = vec![0x02, 0xb0, 0, 0, 1, 0xc1, 0, 0, 0xe0 | clock[0], clock[1], 0xf0, programme.len() as u8];
+    section.extend_from_slice(programme);
     for entry in entries.iter().take(8) {
         let pid = entry.pid.to_be_bytes();
         let extra: &[u8] = if descriptors <= room { &entry.descriptors } else { &[] };

@@ -109,6 +109,20 @@ impl<'a> Writer<'a> {
         out
     }
 
+    /// The packets as they are, each with the next number of its stream: those of a stream without segments.
+    pub fn numbered(self, counters: &mut [u8; 2]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.units.iter().map(Held::packets).sum::<usize>() * LEN);
+        for held in &self.units {
+            let mut rest = Rest { parts: &self.parts[held.parts.clone()], at: 0 };
+            let counter = &mut counters[held.track as usize];
+            for n in 0..held.packets() {
+                held.packet(n, *counter, &mut rest, &mut out);
+                *counter = counter.wrapping_add(1);
+            }
+        }
+        out
+    }
+
     fn field(&self, unit: &Unit) -> ([u8; 7], usize) {
         let mut field = [0; 7];
         field[0] = if unit.random_access { 0x40 } else { 0 };

@@ -24,6 +24,8 @@ use crate::domain::inside::Allowed;
 use crate::domain::throttle::Throttle;
 
 mod names;
+mod relay;
+pub mod rtsp;
 pub mod srt;
 
 use names::Names;

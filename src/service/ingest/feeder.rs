@@ -13,7 +13,7 @@ use super::intake::{Intake, Verdict};
 use crate::domain::address::Address;
 use crate::domain::external::{External, Feed};
 use crate::domain::feed::cut::Piece;
-use crate::engine::outbound::{Answer, Ask, Fault, srt};
+use crate::engine::outbound::{Answer, Ask, Fault, rtsp, srt};
 use crate::service::Service;
 
 /// Between two tries of the whole list, the first pause and the longest.
@@ -107,6 +107,12 @@ async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake:
     if address.is_srt() {
         let (to, place) = service.outbound.pinned(address).await?;
         let mut stream = srt::call(address, to, place).await?;
+        while !intake.put(&stream.next().await?).await? {}
+        return Ok(());
+    }
+    if address.is_rtsp() {
+        let to = service.outbound.pinned(address).await?;
+        let mut stream = rtsp::call(address, to, feed.user_agent.as_deref(), rtsp::Patience::default());
         while !intake.put(&stream.next().await?).await? {}
         return Ok(());
     }

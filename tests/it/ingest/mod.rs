@@ -12,9 +12,12 @@ use crate::kit::answer::{refused, success};
 use crate::kit::{self, Server, film, play};
 
 pub mod antenna;
+mod camera;
 /// Streams in every form they come in.
 mod forms;
 mod headend;
+/// Streams by RTSP.
+mod rtsp;
 /// Streams by SRT.
 mod srt;
 

@@ -93,15 +93,18 @@ async fn nothing_inside_is_called_unless_it_was_named() {
         "inside.example",
         "%6cocalhost.inside",
     ] {
-        let Ok(address) = Address::stream(&format!("srt://{host}:9000")) else { continue };
-        let outcome = outbound.pinned(&address).await.map(|(to, _)| to);
-        let refused = matches!(outcome, Err(Fault::Inside(_)));
-        assert!(refused || host.starts_with('%'), "{host}: {outcome:?}");
+        for written in [format!("srt://{host}:9000"), format!("rtsp://{host}/live"), format!("rtsp://a:b@{host}:554/")]
+        {
+            let Ok(address) = Address::stream(&written) else { continue };
+            let outcome = outbound.pinned(&address).await.map(|(to, _)| to);
+            let refused = matches!(outcome, Err(Fault::Inside(_)));
+            assert!(refused || host.starts_with('%'), "{written}: {outcome:?}");
+        }
     }
     let outside = Address::stream("srt://tv.example:9000").unwrap();
     assert_eq!(outbound.pinned(&outside).await.unwrap().0, "93.184.215.14:9000".parse().unwrap());
     let server = kit::server(&[]).await;
-    let body = json!({"name": "E", "sourceType": "external", "source": {"url": "rtsp://tv.example/"},
+    let body = json!({"name": "E", "sourceType": "external", "source": {"url": "rtsps://tv.example/"},
         "provenance": {"sourceName": "A", "sourceUrl": "https://a.example/", "importedAt": "2026-01-01"},
         "rights": {"basis": "own-content", "statement": "Received with my own antenna, for my own household."},
         "attestation": {"authorized": true}});

@@ -49,7 +49,7 @@ async fn a_list_becomes_channels_with_a_reason_for_what_does_not() {
         (&seen["channels"][0]["tvgId"], &seen["channels"][0]["groups"]),
         (&json!("one"), &json!(["News", "World"]))
     );
-    let reason = "its address begins with udp://: only http, https and srt are fetched";
+    let reason = "its address begins with udp://: only http, https, srt and rtsp are fetched";
     assert_eq!(seen["skipped"], json!([{"line": 7, "name": "Three", "reason": reason}]));
     preview["select"] = json!({"groups": ["films"], "names": ["four"]});
     let seen = success(send(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;

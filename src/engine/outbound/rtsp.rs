@@ -1,0 +1,272 @@
+//! A stream by RTSP, as cameras speak it: asked for over one connection, which its packets come over as well.
+//!
+//! The client is `retina`, which follows no redirect and has no unsafe readers; that it calls nobody else and holds no
+//! more than it may is seen to by a [`relay`](super::relay). What comes out is a transport stream for the same child every
+//! other stream goes through. Nothing of what the client says is passed on: it would name paths, which hold passwords.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use percent_encoding::percent_decode_str;
+use retina::Error;
+use retina::client::{
+    Credentials, Demuxed, Described, InitialTimestampPolicy, PlayOptions, Session, SessionIdPolicy, SessionOptions,
+    SetupOptions, Stream, TeardownPolicy, Tool, UnassignedChannelDataPolicy,
+};
+use retina::codec::{CodecItem, FrameFormat};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::relay::{self, Held};
+use super::{Fault, USER_AGENT};
+use crate::domain::address::Address;
+use crate::domain::g711::{self, Law, Voice};
+use crate::domain::mpegts::join::{Form, Frame, Joiner};
+use crate::domain::mpegts::tables::Track;
+
+/// Bytes of all that comes until it plays, at most; and then of one picture, with what comes beside it.
+const ANSWERS: u64 = 1 << 20;
+const MOST: u64 = 16 << 20;
+
+/// What is borne.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Until it plays.
+    pub head: Duration,
+    /// While no picture comes; no sound, where there are no pictures.
+    pub idle: Duration,
+    /// While nothing comes that can be shown: until the first keyframe.
+    pub first: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { head: Duration::from_secs(15), idle: Duration::from_secs(10), first: Duration::from_secs(30) }
+    }
+}
+
+/// Pieces that wait to be taken.
+const WAITING: usize = 2;
+
+/// A stream under way. Dropping it ends it: the server is told so, and the connection closed.
+#[derive(Debug)]
+pub struct Receiver {
+    packets: mpsc::Receiver<Result<Bytes, Fault>>,
+    playing: JoinHandle<()>,
+}
+
+/// Asks the server of an address, at where that was found to lead, to play.
+pub fn call(
+    address: &Address,
+    (to, place): (SocketAddr, OwnedSemaphorePermit),
+    user_agent: Option<&str>,
+    patience: Patience,
+) -> Receiver {
+    let call = Call {
+        address: address.clone(),
+        to,
+        patience,
+        user_agent: user_agent.unwrap_or(USER_AGENT).to_owned(),
+        place: Arc::new(place),
+    };
+    let (send, packets) = mpsc::channel(WAITING);
+    let playing = tokio::spawn(async move {
+        let Err(fault) = call.play(&send).await else { return };
+        let _ = send.send(Err(fault)).await;
+    });
+    Receiver { packets, playing }
+}
+
+impl Receiver {
+    /// The next packets of its transport stream.
+    ///
+    /// # Errors
+    /// Why there are no more.
+    pub async fn next(&mut self) -> Result<Bytes, Fault> {
+        // Without a word it ends only where what was sent broke the client.
+        self.packets.recv().await.unwrap_or_else(|| Err(unreadable()))
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.playing.abort();
+    }
+}
+
+struct Call {
+    address: Address,
+    to: SocketAddr,
+    patience: Patience,
+    user_agent: String,
+    place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Call {
+    /// Ok when nobody listens any more.
+    async fn play(&self, send: &mpsc::Sender<Result<Bytes, Fault>>) -> Result<(), Fault> {
+        let Patience { head, idle, first } = self.patience;
+        let began = timeout(head, self.begin()).await;
+        let (held, mut joined, mut frames) = began.map_err(|_| Fault::TooSlow("no answer came"))??;
+        let called = Instant::now();
+        let (mut alive, mut shown) = (called, false);
+        loop {
+            let until = if shown { alive + idle } else { (alive + idle).min(called + first) };
+            let item = timeout_at(until, frames.next()).await.map_err(|_| match alive + idle > until {
+                true => Fault::TooSlow("no keyframe comes"),
+                false => Fault::TooSlow("nothing comes"),
+            })?;
+            let item = match item {
+                Some(item) => item.map_err(|cause| fault(&held, &cause))?,
+                None if held.is_over().is_some() => return Err(Fault::TooLarge(MOST)),
+                None => return Err(Fault::Broken("it came to its end".into())),
+            };
+            let (leads, packets) = joined.put(item)?;
+            if leads {
+                alive = Instant::now();
+                held.made();
+            }
+            if !packets.is_empty() {
+                shown = true;
+                if send.send(Ok(packets.into())).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Asks what there is, and for that to be played.
+    async fn begin(&self) -> Result<(Arc<Held>, Joined, Demuxed), Fault> {
+        let (mut held, mut session) = self.describe(TeardownPolicy::Auto).await?;
+        if session.tool().is_some_and(Tool::has_live555_tcp_bug) {
+            // Such a server would be told of the end over a connection of its own, to wherever it says.
+            (held, session) = self.describe(TeardownPolicy::Never).await?;
+        }
+        let joined = Joined::of(session.streams());
+        for stream in [joined.video, joined.audio].into_iter().flatten() {
+            let options = SetupOptions::default().frame_format(FrameFormat::SIMPLE);
+            session.setup(stream, options).await.map_err(|cause| fault(&held, &cause))?;
+        }
+        if joined.video.or(joined.audio).is_none() {
+            return Err(Fault::Broken("it has neither H.264, H.265, AAC nor G.711".into()));
+        }
+        let options = PlayOptions::default().initial_timestamp(InitialTimestampPolicy::Permissive);
+        let playing = session.play(options).await.map_err(|cause| fault(&held, &cause))?;
+        held.may(MOST);
+        let frames = playing.demuxed().map_err(|cause| fault(&held, &cause))?;
+        Ok((held, joined, frames))
+    }
+
+    async fn describe(&self, teardown: TeardownPolicy) -> Result<(Arc<Held>, Session<Described>), Fault> {
+        let (port, held) = relay::open(self.to, ANSWERS, self.place.clone()).await?;
+        let mut url = self.address.secret().clone();
+        let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let told = !url.username().is_empty() || url.password().is_some();
+        let credentials = told.then(|| Credentials {
+            username: plain(url.username()),
+            password: plain(url.password().unwrap_or_default()),
+        });
+        // Servers go by the path: whoever reaches them from behind a router does so by another host and port as well.
+        let local = url.set_host(Some("127.0.0.1")).is_ok()
+            && url.set_port(Some(port)).is_ok()
+            && url.set_username("").is_ok()
+            && url.set_password(None).is_ok();
+        if !local {
+            return Err(Fault::Address("it is no address of RTSP"));
+        }
+        let options = SessionOptions::default()
+            .creds(credentials)
+            .user_agent(self.user_agent.clone())
+            .teardown(teardown)
+            .session_id(SessionIdPolicy::UseFirst)
+            .unassigned_channel_data(UnassignedChannelDataPolicy::Ignore);
+        let session = Session::describe(url, options).await.map_err(|cause| fault(&held, &cause))?;
+        Ok((held, session))
+    }
+}
+
+/// The streams that are taken, and what they are joined to.
+struct Joined {
+    video: Option<usize>,
+    audio: Option<usize>,
+    voice: Option<Voice>,
+    joiner: Joiner,
+}
+
+impl Joined {
+    fn of(streams: &[Stream]) -> Self {
+        let picture = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
+            ("video", "h264") => Some(Form::Avc),
+            ("video", "h265") => Some(Form::Hevc),
+            _ => None,
+        };
+        let voice = |stream: &Stream| match (stream.media(), stream.encoding_name(), stream.channels()) {
+            (_, _, Some(channels)) if channels.get() > 1 => None,
+            ("audio", "pcma", _) => Voice::new(Law::A, stream.clock_rate_hz()),
+            ("audio", "pcmu", _) => Voice::new(Law::Mu, stream.clock_rate_hz()),
+            _ => None,
+        };
+        let sound = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
+            // Without them nothing of it could be read.
+            ("audio", "mpeg4-generic") if stream.parameters().is_some() => Some(Form::Aac),
+            _ => voice(stream).map(|_| Form::Pcm),
+        };
+        let first = |form: &dyn Fn(&Stream) -> Option<Form>| {
+            streams.iter().enumerate().find_map(|(at, stream)| Some((at, form(stream)?))).unzip()
+        };
+        let ((video, pictures), (audio, sounds)) = (first(&picture), first(&sound));
+        let voice = audio.and_then(|at| voice(&streams[at]));
+        Self { video, audio, voice, joiner: Joiner::new(pictures, sounds) }
+    }
+
+    /// Whether it was of the stream that leads, and the packets that came of it.
+    fn put(&mut self, item: CodecItem) -> Result<(bool, Vec<u8>), Fault> {
+        let ticks = |time: retina::Timestamp| {
+            let ticks = i128::from(time.elapsed()) * 90_000 / i128::from(time.clock_rate().get());
+            i64::try_from(ticks).unwrap_or_default()
+        };
+        let jump = |_| Fault::Broken("its clock jumps".into());
+        match item {
+            CodecItem::VideoFrame(picture) => {
+                let (at, random_access) = (ticks(picture.timestamp()), picture.is_random_access_point());
+                let frame = Frame { track: Track::Video, at, random_access, bytes: picture.into_data() };
+                Ok((true, self.joiner.put(frame).map_err(jump)?))
+            }
+            CodecItem::AudioFrame(sound) => {
+                let (at, mut packets) = (ticks(sound.timestamp()), Vec::new());
+                let mut put = |at, bytes| {
+                    let frame = Frame { track: Track::Audio, at, random_access: true, bytes };
+                    self.joiner.put(frame).map(|more| packets.extend(more)).map_err(jump)
+                };
+                match &mut self.voice {
+                    None => put(at, sound.data().to_vec())?,
+                    Some(voice) => {
+                        let rate = i64::from(sound.timestamp().clock_rate().get());
+                        for (n, piece) in sound.data().chunks(g711::MOST).enumerate() {
+                            put(at + (n * g711::MOST) as i64 * 90_000 / rate, voice.put(piece))?;
+                        }
+                    }
+                }
+                Ok((self.video.is_none(), packets))
+            }
+            _ => Ok((false, Vec::new())),
+        }
+    }
+}
+
+fn unreadable() -> Fault {
+    Fault::Broken("what it sends cannot be read".into())
+}
+
+/// What the client says, without its words.
+fn fault(held: &Held, cause: &Error) -> Fault {
+    match (held.is_over(), cause.status_code()) {
+        (Some(most), _) => Fault::TooLarge(most),
+        (None, Some(status)) if !(200..300).contains(&status) => Fault::Status(status),
+        _ => unreadable(),
+    }
+}

@@ -1,6 +1,6 @@
 //! A channel: what it is called and where it stands, beside what it airs.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct Face {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logo_url: Option<String>,
     /// An IANA name.
-    pub timezone: String,
+    pub timezone: Arc<str>,
     /// Whether guides name what stands between programmes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub show_filler: bool,
@@ -75,11 +75,13 @@ fn is_usual_least(seconds: &u32) -> bool {
 #[serde(rename_all = "camelCase", default)]
 pub struct Output {
     /// Lines at most; None leaves pictures as large as they are.
+    #[serde(skip_serializing_if = "is_usual_height")]
     pub max_height: Option<u32>,
     /// Of encoded pictures; None for the usual rate of their size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_kbps: Option<u32>,
     /// Whether pictures that need no change are copied.
+    #[serde(skip_serializing_if = "is_true")]
     pub copy: bool,
     /// The target duration of the channel's playlists, seconds. It never changes: no item's segment may be longer.
     pub target: u64,
@@ -100,6 +102,19 @@ pub struct Output {
     pub watermark: Option<Watermark>,
 }
 
+/// Lines of pictures, unless told otherwise.
+const USUAL_HEIGHT: Option<u32> = Some(720);
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_usual_height(height: &Option<u32>) -> bool {
+    *height == USUAL_HEIGHT
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 /// A picture in a corner of a channel's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
@@ -114,7 +129,7 @@ pub struct Watermark {
 impl Default for Output {
     fn default() -> Self {
         Self {
-            max_height: Some(720),
+            max_height: USUAL_HEIGHT,
             max_kbps: None,
             copy: true,
             target: LONGEST_TARGET,
@@ -158,7 +173,16 @@ pub struct FillerAsk {
     pub cooldown_ms: i64,
 }
 
-/// One channel with everything it aired of late, airs and will air.
+impl FillerAsk {
+    /// What most channels have: nothing, and all of them the same.
+    pub fn none() -> Arc<Self> {
+        static NONE: LazyLock<Arc<FillerAsk>> = LazyLock::new(Arc::default);
+        NONE.clone()
+    }
+}
+
+/// One channel with everything it aired of late, airs and will air. What many have alike they share, and what few have
+/// is boxed: there may be thousands of them.
 #[derive(Clone, Debug)]
 pub struct Channel {
     /// Never used twice.
@@ -167,10 +191,10 @@ pub struct Channel {
     pub tvg_id: String,
     pub face: Face,
     pub asks: Vec<Ask>,
-    pub output: Output,
+    pub output: Arc<Output>,
     /// Of a channel by the clock.
-    pub plan: Option<Plan>,
-    pub filler: FillerAsk,
+    pub plan: Option<Box<Plan>>,
+    pub filler: Arc<FillerAsk>,
     /// Of a channel from elsewhere. It airs nothing of its own: its definition is empty.
     pub external: Option<Box<External>>,
     /// What a guide from elsewhere says of a channel from elsewhere; not part of its record.
@@ -254,10 +278,10 @@ pub mod tests {
             id,
             tvg_id: format!("ch-{id}.home"),
             face: Face { name: format!("Channel {id}"), number: id, ..face() },
-            output: Output::default(),
+            output: Arc::default(),
             asks: Vec::new(),
             plan: None,
-            filler: FillerAsk::default(),
+            filler: FillerAsk::none(),
             external: None,
             listings: None,
             seed: 1,
@@ -285,6 +309,13 @@ pub mod tests {
             offline: None,
             offline_picture: None,
         }
+    }
+
+    /// Thousands are held whole: what few have must not cost all.
+    #[test]
+    fn a_channel_that_has_nothing_special_is_small() {
+        assert!(size_of::<Channel>() <= 320, "{} bytes", size_of::<Channel>());
+        assert!(Arc::ptr_eq(&FillerAsk::none(), &FillerAsk::none()));
     }
 
     #[test]

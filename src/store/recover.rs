@@ -19,6 +19,10 @@ use crate::error::{Error, Result};
 /// want of space is not a damaged one.
 const NEEDED: u64 = 4 << 20;
 
+/// A journal that is no longer is read by the thread that opens it, bytes: that takes some 40 ms at most, and glibc keeps
+/// what another thread's own memory grew to (half a kilobyte for each of a thousand channels, measured).
+const SHORT_BYTES: u64 = 4 << 20;
+
 /// A state that was opened and found whole, or made whole.
 pub struct Opened {
     pub index: Index,
@@ -48,17 +52,22 @@ pub fn open(dir: &Path) -> Result<Opened> {
     // What was written beside the journal and never put in its place.
     let _ = fs::remove_file(dir.join("journal.new"));
 
-    // All at once: each is read whole, and none needs the others for that.
     let began = Instant::now();
-    let (both, index, index_took) = thread::scope(|scope| {
-        let both = scope.spawn(|| {
-            let tail = tail::read(dir).map_err(|cause| unreadable(dir, tail::NAME, cause))?;
-            Ok((read(dir)?, tail, began.elapsed()))
-        });
-        let index = open_index(dir, &folder);
-        let took = began.elapsed();
-        (both.join(), index, took)
-    });
+    let read_both = || {
+        let tail = tail::read(dir).map_err(|cause| unreadable(dir, tail::NAME, cause))?;
+        Ok((read(dir)?, tail, began.elapsed()))
+    };
+    let short = fs::metadata(dir.join("journal")).is_ok_and(|found| found.len() <= SHORT_BYTES);
+    let (both, index, index_took) = match short {
+        true => (Ok(read_both()), open_index(dir, &folder), began.elapsed()),
+        // All at once: each is read whole, and none needs the others for that.
+        false => thread::scope(|scope| {
+            let both = scope.spawn(read_both);
+            let index = open_index(dir, &folder);
+            let took = began.elapsed();
+            (both.join(), index, took)
+        }),
+    };
     let (reading, tail, journal_took) = both.map_err(|_| unusable(&dir.join("journal"), "reading it panicked"))??;
     let (mut index, mut held) = index?;
     let had_journal = reading.is_some();

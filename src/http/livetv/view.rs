@@ -116,7 +116,7 @@ impl<'a> ChannelView<'a> {
             enabled: face.enabled,
             tvg_id: channel.tvg_id.clone(),
             description: face.description,
-            timezone: face.timezone,
+            timezone: face.timezone.to_string(),
             epoch,
             revision: channel.definition.revisions.last().map_or(0, |last| last.number),
             version: channel.version,
@@ -179,7 +179,7 @@ impl<'a> ChannelView<'a> {
         };
         self.seed = Some(channel.seed);
         self.items = Some(channel.asks.iter().map(item).collect());
-        self.schedule = channel.plan.as_ref().map(ScheduleRequest::of);
+        self.schedule = channel.plan.as_deref().map(ScheduleRequest::of);
         self.filler = channel.plan.as_ref().map(|_| FillerRequest::of(&channel.filler));
         self.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         self

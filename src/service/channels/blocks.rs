@@ -1,6 +1,7 @@
 //! Channels by the clock: what they were asked to be made of, found and measured.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::domain::channel::{Ask, Channel, FillerAsk, Output, Plan};
 use crate::domain::schedule::blocks::{Blocks, Days, Filler, Source};
@@ -24,23 +25,23 @@ const SLATE_MS: i64 = 48 * 3600 * 1000;
 /// `VALIDATION_ERROR` for a plan that is missing, or that nobody would go by.
 pub(super) fn asked(
     before: Option<&Channel>,
-    plan: Option<Plan>,
+    plan: Option<Box<Plan>>,
     filler: Option<FillerAsk>,
     mode: Mode,
-) -> Result<(Option<Plan>, FillerAsk)> {
+) -> Result<(Option<Box<Plan>>, Arc<FillerAsk>)> {
     if mode != Mode::Blocks {
         return match (plan, filler) {
             (Some(_), _) => Err(Error::field("schedule", "needs the scheduleMode blocks")),
             (None, Some(filler)) if filler != FillerAsk::default() => {
                 Err(Error::field("filler", "needs the scheduleMode blocks"))
             }
-            _ => Ok((None, FillerAsk::default())),
+            _ => Ok((None, FillerAsk::none())),
         };
     }
     let plan = plan.or_else(|| before.and_then(|before| before.plan.clone()));
     let plan = plan.ok_or_else(|| Error::field("schedule", "is missing"))?;
-    let filler = filler.or_else(|| before.map(|before| before.filler.clone()));
-    Ok((Some(plan), filler.unwrap_or_default()))
+    let filler = filler.map(Arc::new).or_else(|| before.map(|before| before.filler.clone()));
+    Ok((Some(plan), filler.unwrap_or_else(FillerAsk::none)))
 }
 
 impl Service {

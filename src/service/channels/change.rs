@@ -138,7 +138,7 @@ impl Service {
                 category: String::new(),
                 description: String::new(),
                 logo_url: None,
-                timezone: TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+                timezone: TimeZone::system().iana_name().unwrap_or("UTC").into(),
                 show_filler: false,
                 least_seconds: LEAST_SECONDS,
                 offline: None,
@@ -153,7 +153,7 @@ impl Service {
             category: change.category.unwrap_or(face.category),
             description: change.description.unwrap_or(face.description),
             logo_url: change.logo_url.unwrap_or(face.logo_url),
-            timezone: change.timezone.unwrap_or(face.timezone),
+            timezone: change.timezone.map_or(face.timezone, Into::into),
             show_filler: change.show_filler.unwrap_or(face.show_filler),
             least_seconds: change.least_seconds.unwrap_or(face.least_seconds),
             offline: change.offline.unwrap_or(face.offline),
@@ -175,14 +175,14 @@ impl Service {
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
         let asks = change.asks.clone().or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
-        let mut output = before.map_or_else(Output::default, |before| before.output.clone());
+        let mut output = before.map_or_else(Output::default, |before| (*before.output).clone());
         change.output.clone().apply(&mut output);
         let cut_by = |output: &Output| {
             let draws = (output.watermark.is_some(), output.subtitle_languages.clone());
             (output.max_height, output.copy, output.rate, draws)
         };
         let remade = before.is_some_and(|before| cut_by(&before.output) != cut_by(&output));
-        let (plan, filler) = blocks::asked(before, change.plan, change.filler, mode)?;
+        let (plan, filler) = blocks::asked(before, change.plan.map(Box::new), change.filler, mode)?;
         let by_clock = mode == Mode::Blocks;
         let touched = remade
             || change.asks.is_some()
@@ -243,7 +243,7 @@ impl Service {
             tvg_id,
             face,
             asks,
-            output,
+            output: Arc::new(output),
             plan,
             filler,
             external,

@@ -1,8 +1,10 @@
 //! Channels from elsewhere: what is asked of them, checked, and noted.
 
+use std::sync::Arc;
+
 use super::Change;
 use crate::domain::address::Address;
-use crate::domain::channel::{Channel, Face, FillerAsk, Output};
+use crate::domain::channel::{Channel, Face, FillerAsk};
 use crate::domain::external::{External, Feed, GuideId, Origin};
 use crate::domain::rights::{self, Act, Claim, Clearance};
 use crate::domain::schedule::{Definition, Mode};
@@ -143,9 +145,9 @@ pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) ->
         tvg_id,
         face,
         asks: Vec::new(),
-        output: Output::default(),
+        output: Arc::default(),
         plan: None,
-        filler: FillerAsk::default(),
+        filler: FillerAsk::none(),
         external: Some(Box::new(external)),
         listings: before.and_then(|before| before.listings.clone()),
         seed: 0,

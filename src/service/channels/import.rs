@@ -66,7 +66,7 @@ impl Channels {
         let taken = all.iter().map(|channel| channel.face.number).collect();
         let mut numbers = Numbers { taken, wishes: number_from.is_none(), from: number_from.unwrap_or(1) };
         let mut room = MAX_CHANNELS.saturating_sub(all.len());
-        let zone = TimeZone::system().iana_name().unwrap_or("UTC").to_owned();
+        let zone: Arc<str> = TimeZone::system().iana_name().unwrap_or("UTC").into();
         let mut planned = Vec::with_capacity(entries.len());
         for (entry, found) in entries.iter().zip(&found) {
             if let Some(at) = found {

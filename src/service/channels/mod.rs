@@ -67,11 +67,11 @@ struct KeptChannel {
     face: Face,
     asks: Vec<Ask>,
     #[serde(default, skip_serializing_if = "is_default")]
-    output: Output,
+    output: Arc<Output>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    plan: Option<Plan>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    filler: FillerAsk,
+    plan: Option<Box<Plan>>,
+    #[serde(default = "FillerAsk::none", skip_serializing_if = "is_default")]
+    filler: Arc<FillerAsk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Box<External>>,
     seed: u64,
@@ -108,8 +108,9 @@ impl Channels {
             else {
                 continue;
             };
-            let mut asks = asks;
+            let (mut asks, mut face) = (asks, face);
             asks.shrink_to_fit();
+            shelf.share_face(&mut face);
             let read = |number: &u32| {
                 let key = revision_key(id, *number);
                 let kept = store.get::<KeptRevision>(Tree::Revisions, &key)?;
@@ -131,9 +132,9 @@ impl Channels {
                 tvg_id: kept.tvg_id,
                 face,
                 asks,
-                output,
+                output: shelf.share_output(output),
                 plan,
-                filler,
+                filler: if *filler == FillerAsk::default() { FillerAsk::none() } else { filler },
                 external,
                 listings: None,
                 seed,
@@ -228,6 +229,8 @@ impl Channels {
                 revision.items = items;
             }
         }
+        channel.output = self.shelf.share_output(channel.output);
+        self.shelf.share_face(&mut channel.face);
         let Channel { face, asks, output, plan, filler, external, seed, mode, version, .. } = channel.clone();
         let revisions = numbers(&channel.definition);
         let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();

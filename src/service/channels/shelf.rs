@@ -1,7 +1,7 @@
 //! What channels air: each item, and each list of items, kept once for all revisions of all channels, in memory and on
 //! disk. A folder that is on three hundred channels costs as much as on one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use data_encoding::BASE64URL_NOPAD;
@@ -9,6 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::cuts::Cuts;
+use crate::domain::channel::{Face, Output};
 use crate::domain::schedule::{Item, Items};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
@@ -30,6 +31,9 @@ pub(super) struct Shelf {
 struct Known {
     items: HashMap<Name, Weak<Item>>,
     lists: HashMap<Name, Weak<[Arc<Item>]>>,
+    /// How channels are made, and where: most are alike.
+    outputs: HashMap<Name, Weak<Output>>,
+    zones: HashSet<Arc<str>>,
 }
 
 impl Shelf {
@@ -51,6 +55,28 @@ impl Shelf {
     /// Gives items that stand in a revision itself, as they once did, their bounds.
     pub(super) fn complete(&self, store: &Store, items: &mut Items) -> Result<()> {
         Arc::make_mut(items).iter_mut().try_for_each(|item| self.cuts.find(store, Arc::make_mut(item)))
+    }
+
+    /// The same, held once for all channels that have it.
+    pub(super) fn share_output(&self, output: Arc<Output>) -> Arc<Output> {
+        let Ok(name) = name(&*output) else { return output };
+        let mut known = self.known();
+        if let Some(known) = known.outputs.get(&name).and_then(Weak::upgrade) {
+            return known;
+        }
+        known.outputs.insert(name, Arc::downgrade(&output));
+        output
+    }
+
+    /// Has what many channels say alike held once. There are some hundred zones.
+    pub(super) fn share_face(&self, face: &mut Face) {
+        let mut known = self.known();
+        match known.zones.get(&face.timezone) {
+            Some(zone) => face.timezone = zone.clone(),
+            None => {
+                known.zones.insert(face.timezone.clone());
+            }
+        }
     }
 
     /// Writes down what is new of a list; returns its name, and the list as it is shared.
@@ -82,6 +108,7 @@ impl Shelf {
             let mut known = self.known();
             known.lists.retain(|_, list| list.strong_count() > 0);
             known.items.retain(|_, item| item.strong_count() > 0);
+            known.outputs.retain(|_, output| output.strong_count() > 0);
         }
         // Whoever names before what is named.
         remove(store, Tree::Lists, |name| self.known().lists.contains_key(name)).await?;

@@ -14,7 +14,7 @@ use crate::domain::time::instant;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
-use crate::service::onair::{self, State};
+use crate::service::onair;
 use crate::service::{Service, ingest};
 
 const TTL_SECONDS: u64 = 300;
@@ -90,8 +90,7 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, tt
     if let Err(fault) = ingest::keep(service, channel) {
         return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
-    let state = onair::state(service, channel);
-    let ready = matches!(state, State::Warm | State::Live);
+    let ready = onair::is_ready(service, channel);
     // What is open has the place that it needs.
     if !ready && !onair::is_open(service, channel) && onair::encodes(service, channel) {
         if *places == 0 {
@@ -110,7 +109,7 @@ pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
     let warm = service.onair.viewers().warm();
     let kept = |channel: &Arc<Channel>| channel.face.enabled && (channel.face.always_on || warm.contains(&channel.id));
     let told = |channel: Arc<Channel>| {
-        let ready = matches!(onair::state(&service, &channel), State::Warm | State::Live);
+        let ready = onair::is_ready(&service, &channel);
         Warmth { channel_id: channel.id, state: if ready { "warm" } else { "warming" }, reason: None }
     };
     let channels: Vec<Warmth> = service.channels.all().into_iter().filter(kept).map(told).collect();

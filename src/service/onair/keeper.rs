@@ -81,7 +81,8 @@ fn look_after(service: &Arc<Service>) -> bool {
             fill(service, channel, takes);
         }
         let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS).filter(|next| next.start_ms > now_ms);
-        for next in coming.take(COMING).filter(|_| takes) {
+        let coming = coming.take(COMING).filter(|_| takes && has_begun(service, channel));
+        for next in coming {
             if let Some(slot) = live::segments(&channel.definition, next).next() {
                 make(service, channel, slot);
             }
@@ -106,6 +107,18 @@ fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
     let slots = live::slots(&channel.definition, first.start.div_euclid(90));
     let slots = slots.skip_while(|slot| slot.sequence < first.sequence);
     slots.take_while(|slot| slot.start < (now_ms + STOCK_MS) * 90).collect()
+}
+
+/// Whether what whoever joins a channel begins with is there, or never will be. Before that the next programme must not
+/// take the one place to encode that the first picture needs.
+fn has_begun(service: &Service, channel: &Channel) -> bool {
+    let listed = listed(service, channel, View::Live).0;
+    let is_broken = |slot: &Slot| {
+        let reel = service.onair.known(&Key::shared(channel.id, slot.programme_ms));
+        reel.is_some_and(|reel| reel.is_broken())
+    };
+    let begins = first_wanted(&listed, channel.output.target);
+    begins.is_none_or(|slot| is_made(service, channel, &slot) || is_broken(&slot))
 }
 
 /// Whether whoever joins a channel now begins at once: what they begin with is there, and what comes behind it.

@@ -346,6 +346,14 @@ fn is_broken(service: &Service, channel: &Channel) -> bool {
     on.is_some_and(|on| service.onair.known(&Key::shared(channel.id, on.start_ms)).is_some_and(|reel| reel.is_broken()))
 }
 
+/// Whether whoever joins a channel now begins at once, watched or not.
+pub fn is_ready(service: &Service, channel: &Channel) -> bool {
+    match channel.external {
+        Some(_) => matches!(state(service, channel), State::Warm | State::Live),
+        None => keeper::is_stocked(service, channel),
+    }
+}
+
 /// How a channel stands.
 pub fn state(service: &Service, channel: &Channel) -> State {
     let viewers = service.onair.viewers();

@@ -15,11 +15,11 @@ use super::{add, get, send};
 use crate::kit::answer::success;
 use crate::kit::{self, Server, film, play};
 
-/// What a list names from where players begin, and what it names next.
+/// What a list names from where players begin, and what it names within two seconds.
 fn wanted(server: &Server, channel: &Channel) -> Vec<Slot> {
     let (listed, now_ms) = onair::listed(&server.service, channel, View::Live);
     let first = onair::first_wanted(&listed, channel.output.target).unwrap();
-    let next = live::slots(&channel.definition, now_ms).next();
+    let next = live::slots(&channel.definition, now_ms).take_while(|slot| slot.start < (now_ms + 2_000) * 90);
     listed.iter().copied().filter(|slot| slot.sequence >= first.sequence).chain(next).collect()
 }
 
@@ -47,7 +47,7 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
     assert_eq!(success(warm, 202).await["channels"][0]["state"], "warming");
 
     // Across the end of a programme, and the one place to encode goes over to the next.
-    for _ in 0..14 {
+    for _ in 0..12 {
         let until = Instant::now() + Duration::from_secs(60);
         let slots = loop {
             let slots = wanted(&server, &channel);
@@ -68,7 +68,8 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
         assert!(begun.len() > 3 && made(&server, &channel, &begun).iter().all(|made| *made), "named, and not there");
     }
     let target = format!("/api/livetv/watch/{id}");
-    let listed = list(&server, &format!("{target}/live.m3u8?watchSession=sofa")).await;
+    let way = server.get(&format!("{target}?wait=15&watchSession=sofa")).send().await.unwrap().url().clone();
+    let listed = list(&server, &format!("{}?{}", way.path(), way.query().unwrap())).await;
     assert!(!fetch(&server, &listed).await.is_empty());
 
     // Whoever plays a film has the place, however much the channel is to be kept ready.

@@ -161,7 +161,7 @@ fn view(workers: Workers, sessions: &Sessions, backend: Backend) -> WorkersView 
             version: workers.gstreamer_version,
             backend: backend.as_str(),
             reason: match backend {
-                Backend::Auto => "ffmpeg encodes: GStreamer has not been shown to be better",
+                Backend::Auto => "ffmpeg encodes pictures; GStreamer sound alone, where it was measured to be quicker",
                 Backend::Gstreamer => "GStreamer encodes where it can, ffmpeg takes the rest and what fails",
                 Backend::Ffmpeg => "ffmpeg encodes",
             },

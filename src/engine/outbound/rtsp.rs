@@ -1,7 +1,7 @@
 //! A stream by RTSP, as cameras speak it: asked for over one connection, which its packets come over as well.
 //!
 //! The client is `retina`, which follows no redirect and has no unsafe readers; that it calls nobody else and holds no
-//! more than it may is seen to by a [`relay`](super::relay). What comes out is a transport stream for the same child every
+//! more than it may is seen to by a `relay`. What comes out is a transport stream for the same child every
 //! other stream goes through. Nothing of what the client says is passed on: it would name paths, which hold passwords.
 
 use std::net::SocketAddr;

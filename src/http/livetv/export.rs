@@ -43,7 +43,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
         ("If-None-Match" = Option<String>, Header, description = "The ETag of a playlist that is known"),
     ),
     responses(
-        (status = 200, description = "Enabled channels, by number",
+        (status = 200, description = "Enabled channels that may be shown, by number",
             content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
         (status = 304, description = "The playlist that is known still stands"),
         (status = 400, description = "`VALIDATION_ERROR`")))]
@@ -328,6 +328,7 @@ fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
             && user.may_watch(channel.id)
             && ids.as_ref().is_none_or(|ids| ids.contains(&channel.id))
             && category.is_none_or(|category| channel.face.category == category)
+            && service.may_show(channel).is_ok()
     });
     Ok(channels)
 }

@@ -114,11 +114,14 @@ pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// The tuner's channels
 #[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "Enabled channels the token is for, by number", body = Vec<TunerChannel>)))]
+    responses((status = 200, description = "Enabled channels the token is for that may be shown, by number", body = Vec<TunerChannel>)))]
 pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     let (base, user) = (own(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
-    let lineup = channels.filter(|channel| channel.face.enabled && user.may_watch(channel.id)).map(|channel| {
+    let listed = |channel: &Arc<Channel>| {
+        channel.face.enabled && user.may_watch(channel.id) && service.may_show(channel).is_ok()
+    };
+    let lineup = channels.filter(listed).map(|channel| {
         let number = channel.face.number;
         TunerChannel {
             guide_number: number.to_string(),

@@ -140,12 +140,14 @@ async fn is_closed(server: &Server, secret: &str, id: &Value, code: &str) {
     let number = server.service.channels.get(id.as_u64().unwrap() as u32).unwrap().face.number;
     let tuner = format!("/hdhr/{secret}/auto/v{number}");
     refused(server.ask(Method::GET, &tuner).send().await.unwrap(), 403, code).await;
-    // Addresses that an export names are no other way.
-    let export = server.ask(Method::GET, &format!("/api/livetv/m3u?token={secret}")).send().await.unwrap();
-    for line in export.text().await.unwrap().lines().filter(|line| line.contains(&format!("/watch/{id}/"))) {
-        let at = line.find("/api/").unwrap();
-        refused(server.ask(Method::GET, &line[at..]).send().await.unwrap(), 403, code).await;
-    }
+    // Nor is it offered to players.
+    let text = async |target: String| server.ask(Method::GET, &target).send().await.unwrap().text().await.unwrap();
+    let list = text(format!("/api/livetv/m3u?token={secret}")).await;
+    assert!(list.starts_with("#EXTM3U") && !list.contains(&format!("/watch/{id}/")), "{list}");
+    let lineup = text(format!("/hdhr/{secret}/lineup.json")).await;
+    assert!(lineup.starts_with('[') && !lineup.contains(&format!("/auto/v{number}\"")), "{lineup}");
+    let guide = text(format!("/api/livetv/xmltv?token={secret}")).await;
+    assert!(guide.contains("</tv>") && !guide.contains(&format!("\"ch-{id}.")), "{guide}");
     let warm = send(server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id], "ttlSeconds": 60})).await;
     assert_eq!(success(warm, 202).await["accepted"], 0);
     let (now, later) = (Timestamp::now().to_string(), (Timestamp::now() + 1.hours()).to_string());

@@ -80,10 +80,10 @@ fn the_example_file_holds_the_defaults() {
     plain.limits.concurrent_jobs = given.limits.concurrent_jobs;
     assert_eq!(format!("{given:#?}"), format!("{plain:#?}"));
 
-    // What is commented out is true as well once it is switched on.
+    // What is commented out is true as well once it is switched on; the tuner is announced only where there is one.
     let whole: String =
         example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
-    let (_dir, flags) = file(&whole);
+    let (_dir, flags) = file(&whole.replace("hdhomerun = false", "hdhomerun = true"));
     let config = load_with(&flags, &[]).unwrap();
     assert_eq!(config.admin.unwrap().username, "admin");
     assert_eq!((config.allowed_origins.len(), config.trusted_proxies.len()), (1, 1));

@@ -30,6 +30,9 @@ const MOST_WAITING: usize = 64;
 /// A datagram that is longer is no search.
 const MOST_BYTES: usize = 2048;
 
+/// Rests after a datagram that could not be received, the first and the longest: what fails once may fail for good.
+const RESTS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(10));
+
 /// Routers pass it on so often (UPnP Device Architecture 1.1, section 1.2.2).
 const HOPS: u32 = 2;
 
@@ -92,10 +95,12 @@ impl Host {
         let mut waiting: Vec<(Instant, SocketAddrV4, String)> = Vec::new();
         let mut budget = Budget { left: ANSWERS, at: Instant::now() };
         let mut datagram = [0; MOST_BYTES];
+        let mut rest = Rest::default();
         loop {
             let next = waiting.iter().map(|(at, ..)| *at).min();
             tokio::select! {
-                heard = socket.recv_from(&mut datagram) => {
+                heard = rest.then(socket.recv_from(&mut datagram)) => {
+                    rest.after(heard.as_ref().err());
                     let Ok((length, SocketAddr::V4(asker))) = heard else { continue };
                     let Some(search) = Search::read(&datagram[..length]).filter(|_| ssdp::is_near(*asker.ip())) else {
                         continue;
@@ -184,6 +189,33 @@ impl Budget {
     }
 }
 
+/// How long nothing is listened for, because listening failed.
+#[derive(Default)]
+struct Rest {
+    until: Option<Instant>,
+    last: Duration,
+}
+
+impl Rest {
+    /// Does something once it is over.
+    async fn then<T>(&self, work: impl Future<Output = T>) -> T {
+        if let Some(until) = self.until {
+            tokio::time::sleep_until(until).await;
+        }
+        work.await
+    }
+
+    /// Begins one after a failure, each twice as long as the one before; ends them after none.
+    fn after(&mut self, failure: Option<&io::Error>) {
+        let Some(fault) = failure else { return *self = Self::default() };
+        if self.last.is_zero() {
+            tracing::warn!(%fault, "searches for tuners are not heard");
+        }
+        self.last = (self.last * 2).clamp(RESTS.0, RESTS.1);
+        self.until = Some(Instant::now() + self.last);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,5 +228,21 @@ mod tests {
         assert_eq!((0..100).filter(|_| budget.take()).count(), 5);
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!((0..100).filter(|_| budget.take()).count(), 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_for_good_is_tried_ever_more_seldom() {
+        let (mut rest, begun) = (Rest::default(), Instant::now());
+        let mut tries = 0;
+        while begun.elapsed() < Duration::from_secs(3600) {
+            let failed: io::Result<()> = rest.then(async { Err(io::ErrorKind::NotConnected.into()) }).await;
+            rest.after(failed.as_ref().err());
+            tries += 1;
+        }
+        assert!((360..380).contains(&tries), "{tries} tries in an hour");
+        rest.after(None);
+        let again = Instant::now();
+        rest.then(async {}).await;
+        assert_eq!(again.elapsed(), Duration::ZERO, "what works is waited for at once");
     }
 }

@@ -10,9 +10,10 @@ use gstreamer_app as app;
 use super::aac;
 use super::guard::Wake;
 use super::live::{Live, Said, Sought};
+use super::open::{Wanted, Way};
 use super::patience::Patience;
 use super::text::{self, Text};
-use crate::domain::media::{Media, Stream, StreamKind};
+use crate::domain::media::Media;
 use crate::engine::RunError;
 use crate::engine::source::Source;
 
@@ -63,10 +64,14 @@ impl Form {
         }
     }
 
-    fn text(self) -> Text {
-        match self {
-            Self::Picture { .. } => text::DECODE_PICTURE,
-            Self::Sound { .. } => text::DECODE_SOUND,
+    fn text(self, way: Way) -> Text {
+        match (self, way) {
+            (Self::Picture { .. }, Way::Itself) => text::DECODE_PICTURE,
+            (Self::Picture { .. }, Way::Matroska) => text::DECODE_PICTURE_MATROSKA,
+            (Self::Picture { .. }, Way::Mp4) => text::DECODE_PICTURE_MP4,
+            (Self::Sound { .. }, Way::Itself) => text::DECODE_SOUND,
+            (Self::Sound { .. }, Way::Matroska) => text::DECODE_SOUND_MATROSKA,
+            (Self::Sound { .. }, Way::Mp4) => text::DECODE_SOUND_MP4,
         }
     }
 
@@ -193,13 +198,11 @@ impl Decoder {
 /// A pipeline on its way: to PAUSED first where it must be sought in.
 fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunError> {
     let missing = || RunError::Internal(format!("the file has no stream {}", wish.stream));
-    let wanted = wish.media.stream(wish.stream).ok_or_else(missing)?;
-    let mut live = Live::new(wish.form.text(), ("", ""), &wish.stream.to_string(), wake)?;
+    let wanted = Wanted::of(&wish.media, wish.stream).ok_or_else(missing)?;
+    let way = Way::of(&wish.media);
+    let mut live = Live::new(wish.form.text(way), ("", ""), &wish.stream.to_string(), wake)?;
     live.set_opening(true);
-    // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.
-    let decode = live.element("decode")?;
-    decode.set_property("uri", format!("file://{}", wish.source.proc_path()));
-    choose(&decode, &wish.media, wanted, wake);
+    way.open(&live, &wish.source, wanted, wake)?;
     let out: app::AppSink = live.typed("out")?;
     let (arrived, prerolled) = (wake.clone(), wake.clone());
     let fine = Ok(gst::FlowSuccess::Ok);
@@ -228,29 +231,4 @@ fn stream_time(sample: &gst::Sample, pts: gst::ClockTime) -> Option<i64> {
     let time = segment.to_stream_time_full(pts)?;
     let nanoseconds = i64::try_from(time.abs().nseconds()).ok()?;
     Some(if time.is_negative() { -nanoseconds } else { nanoseconds })
-}
-
-/// Decodes the stream at the wanted one's place among its kind, and no other.
-fn choose(decode: &gst::Element, media: &Media, wanted: &Stream, wake: &Wake) {
-    let picture = matches!(wanted.kind, StreamKind::Video(_));
-    let (kind, indices): (gst::StreamType, Vec<u32>) = if picture {
-        (gst::StreamType::VIDEO, media.videos().map(|(stream, _)| stream.index).collect())
-    } else {
-        (gst::StreamType::AUDIO, media.audios().map(|(stream, _)| stream.index).collect())
-    };
-    let place = indices.iter().position(|&index| index == wanted.index);
-    let (count, wake) = (indices.len(), wake.clone());
-    decode.connect("select-stream", false, move |values| {
-        let chosen = wake.callback("select-stream", 0, || {
-            let collection = values.get(1).and_then(|value| value.get::<gst::StreamCollection>().ok());
-            let stream = values.get(2).and_then(|value| value.get::<gst::Stream>().ok());
-            let (Some(collection), Some(stream)) = (collection, stream) else { return 0 };
-            let alike: Vec<_> = collection.iter().filter(|other| other.stream_type() == kind).collect();
-            // Seen differently from how it was probed: which is which cannot be told, and nothing comes.
-            let same = alike.len() == count;
-            let at = alike.iter().position(|other| other.stream_id() == stream.stream_id());
-            i32::from(same && at.is_some() && at == place)
-        });
-        Some(chosen.to_value())
-    });
 }

@@ -22,6 +22,7 @@ pub mod gallery;
 pub mod graph;
 mod guard;
 mod live;
+mod open;
 mod patience;
 mod pictures;
 mod run;
@@ -212,10 +213,6 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     }
     if let Some(AudioPlan::Encode { gain: Some(_), .. }) = rendition.audio {
         return Some("sound is levelled by ffmpeg's limiter");
-    }
-    if media.subtitles().any(|(_, subtitle)| !subtitle.text) {
-        // GStreamer 1.22: a segmentation fault in decodebin3 when it stops, though the stream is never chosen (measured).
-        return Some("subtitles of pictures in a file bring GStreamer down");
     }
     match media.container {
         Container::Mp4 | Container::Matroska | Container::Webm => {}

@@ -56,6 +56,14 @@ fn job(folder: &Path) -> Job {
     }
 }
 
+/// The same with subtitles of pictures, so that it is opened without decodebin3.
+fn holding(media: &Media) -> Media {
+    let mut media = media.clone();
+    let kind = StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: false });
+    media.streams.push(Stream::new(2, "dvd_subtitle", kind));
+    media
+}
+
 #[tokio::test]
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,8 +81,10 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         "fragment",
         "playlist",
     ];
+    let holding = Job { media: Arc::new(holding(&job.media)), ..job.clone() };
+    let ways = kinds.map(|kind| (kind, &job)).into_iter().chain([("no-more-pads", &holding)]);
     let mut newest = 0;
-    for kind in kinds {
+    for (kind, job) in ways {
         let native = Native::find().unwrap();
         *native.injected.lock().unwrap() = Some(kind);
         let mut run = native.start(job.clone(), usize::MAX).unwrap();
@@ -102,26 +112,13 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
 async fn a_decoder_that_brings_nothing_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path());
-    for fault in ["standing", "lost"] {
+    let holding = Job { media: Arc::new(holding(&job.media)), ..job.clone() };
+    for (fault, job) in [("standing", &job), ("lost", &job), ("standing", &holding), ("lost", &holding)] {
         let native = Native::find().unwrap();
         *native.injected.lock().unwrap() = Some(fault);
         let mut run = native.start(job.clone(), usize::MAX).unwrap();
         assert_eq!(run.next().await.unwrap().unwrap().index, 1);
         assert!(native.injected.lock().unwrap().is_none(), "the first stood still, or its seek never came back");
-    }
-}
-
-#[test]
-fn a_file_with_subtitles_of_pictures_is_left_to_ffmpeg() {
-    let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path());
-    assert_eq!(refusal(&job.media, &job.rendition), None);
-    let mut media = Media::clone(&job.media);
-    for (text, refused) in [(true, false), (false, true)] {
-        let mut stream = media.streams[0].clone();
-        stream.kind = StreamKind::Subtitle(Subtitle { text, hearing_impaired: false });
-        media.streams.push(stream);
-        assert_eq!(refusal(&media, &job.rendition).is_some(), refused);
     }
 }
 

@@ -25,6 +25,14 @@ macro_rules! text {
 pub const DECODE_PICTURE: Text =
     text!("decode-picture", "The pictures of one stream of a file, in order, as they were decoded.");
 pub const DECODE_SOUND: Text = text!("decode-sound", "The samples of one stream of a file at 48 kHz, down-mixed.");
+pub const DECODE_PICTURE_MATROSKA: Text =
+    text!("decode-picture-matroska", "Pictures out of a Matroska file that holds subtitles of pictures.");
+pub const DECODE_SOUND_MATROSKA: Text =
+    text!("decode-sound-matroska", "Samples out of a Matroska file that holds subtitles of pictures.");
+pub const DECODE_PICTURE_MP4: Text =
+    text!("decode-picture-mp4", "Pictures out of an mp4 file that holds subtitles of pictures.");
+pub const DECODE_SOUND_MP4: Text =
+    text!("decode-sound-mp4", "Samples out of an mp4 file that holds subtitles of pictures.");
 pub const ENCODE_SOUND: Text = text!("encode-sound", "AAC frames for a whole run, on their grid of 1,024 samples.");
 pub const SEGMENT: Text = text!("segment", "One segment: its pictures encoded, muxed with its AAC frames.");
 pub const SEGMENT_MUTE: Text = text!("segment-mute", "One segment of an item without sound.");
@@ -34,8 +42,20 @@ pub const SEGMENT_DRAWN_MUTE: Text =
 pub const TRIAL: Text = text!("trial", "Two pictures through an encoder, to see whether it works on this machine.");
 
 /// All of them, in the order of the gallery.
-pub const ALL: [Text; 8] =
-    [DECODE_PICTURE, DECODE_SOUND, ENCODE_SOUND, SEGMENT, SEGMENT_MUTE, SEGMENT_DRAWN, SEGMENT_DRAWN_MUTE, TRIAL];
+pub const ALL: [Text; 12] = [
+    DECODE_PICTURE,
+    DECODE_PICTURE_MATROSKA,
+    DECODE_PICTURE_MP4,
+    DECODE_SOUND,
+    DECODE_SOUND_MATROSKA,
+    DECODE_SOUND_MP4,
+    ENCODE_SOUND,
+    SEGMENT,
+    SEGMENT_MUTE,
+    SEGMENT_DRAWN,
+    SEGMENT_DRAWN_MUTE,
+    TRIAL,
+];
 
 impl Text {
     /// The text as it stands in its file, slots unfilled.

@@ -1,3 +1,4 @@
+mod captions;
 mod copy;
 mod draw;
 mod encode;

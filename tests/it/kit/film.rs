@@ -73,7 +73,10 @@ pub fn media(path: &Path, container: Container) -> Media {
                 stream["channels"].as_u64().unwrap_or(2) as u32,
                 stream["sample_rate"].as_str().and_then(|rate| rate.parse().ok()).unwrap_or(48_000),
             )),
-            Some("subtitle") => StreamKind::Subtitle(Subtitle { text: true, hearing_impaired: false }),
+            Some("subtitle") => {
+                let text = !matches!(stream["codec_name"].as_str(), Some("hdmv_pgs_subtitle" | "dvd_subtitle"));
+                StreamKind::Subtitle(Subtitle { text, hearing_impaired: false })
+            }
             _ => StreamKind::Data,
         };
         let codec = stream["codec_name"].as_str().unwrap_or("unknown");

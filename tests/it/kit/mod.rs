@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test needs every helper")]
 
 pub mod answer;
+pub mod captions;
 pub mod disk;
 pub mod elsewhere;
 pub mod film;

@@ -1,0 +1,106 @@
+//! How a file is opened, and one stream of it chosen.
+//!
+//! decodebin3 finds out by itself what a file holds. Over one with subtitles of pictures it ends the process when it is
+//! stopped, though they are never chosen (GStreamer 1.22, measured): there the demuxer stands in the text, and the one
+//! stream wanted is linked to a decodebin of its own, the others to nothing.
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+
+use super::guard::Wake;
+use super::live::Live;
+use crate::domain::media::{Container, Media, StreamKind};
+use crate::engine::RunError;
+use crate::engine::source::Source;
+
+/// What opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// decodebin3, whatever it is.
+    Itself,
+    Matroska,
+    Mp4,
+}
+
+/// Which of a file's streams is to be decoded: its place among those of its kind, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    picture: bool,
+    place: usize,
+    count: usize,
+}
+
+impl Wanted {
+    /// None when the file has no such picture or sound.
+    pub(super) fn of(media: &Media, stream: u32) -> Option<Self> {
+        let picture = matches!(media.stream(stream)?.kind, StreamKind::Video(_));
+        let indices: Vec<u32> = match picture {
+            true => media.videos().map(|(stream, _)| stream.index).collect(),
+            false => media.audios().map(|(stream, _)| stream.index).collect(),
+        };
+        let place = indices.iter().position(|&index| index == stream)?;
+        Some(Self { picture, place, count: indices.len() })
+    }
+}
+
+impl Way {
+    pub(super) fn of(media: &Media) -> Self {
+        match media.container {
+            _ if media.subtitles().all(|(_, subtitle)| subtitle.text) => Self::Itself,
+            Container::Matroska | Container::Webm => Self::Matroska,
+            Container::Mp4 => Self::Mp4,
+            _ => Self::Itself,
+        }
+    }
+
+    /// Tells a pipeline which file to read, and to decode this stream of it.
+    pub(super) fn open(self, live: &Live, source: &Source, wanted: Wanted, wake: &Wake) -> Result<(), RunError> {
+        let decode = live.element("decode")?;
+        if self == Self::Itself {
+            // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.
+            decode.set_property("uri", format!("file://{}", source.proc_path()));
+            choose(&decode, wanted, wake);
+        } else {
+            live.element("file")?.set_property("location", source.proc_path());
+            link(&live.element("demux")?, &decode, wanted, wake);
+        }
+        Ok(())
+    }
+}
+
+/// Has decodebin3 decode this stream and no other.
+fn choose(decode: &gst::Element, wanted: Wanted, wake: &Wake) {
+    let kind = if wanted.picture { gst::StreamType::VIDEO } else { gst::StreamType::AUDIO };
+    let wake = wake.clone();
+    decode.connect("select-stream", false, move |values| {
+        let chosen = wake.callback("select-stream", 0, || {
+            let collection = values.get(1).and_then(|value| value.get::<gst::StreamCollection>().ok());
+            let stream = values.get(2).and_then(|value| value.get::<gst::Stream>().ok());
+            let (Some(collection), Some(stream)) = (collection, stream) else { return 0 };
+            let alike: Vec<_> = collection.iter().filter(|other| other.stream_type() == kind).collect();
+            // Seen differently from how it was probed: which is which cannot be told, and nothing comes.
+            let same = alike.len() == wanted.count;
+            let at = alike.iter().position(|other| other.stream_id() == stream.stream_id());
+            i32::from(same && at == Some(wanted.place))
+        });
+        Some(chosen.to_value())
+    });
+}
+
+/// Links this stream of a demuxer, once all of them are known and before any of them runs.
+fn link(demux: &gst::Element, decode: &gst::Element, wanted: Wanted, wake: &Wake) {
+    let kind = if wanted.picture { "video_" } else { "audio_" };
+    let (decode, wake) = (decode.downgrade(), wake.clone());
+    demux.connect_no_more_pads(move |demux| {
+        wake.callback("no-more-pads", (), || {
+            let alike: Vec<_> = demux.src_pads().into_iter().filter(|pad| pad.name().starts_with(kind)).collect();
+            let into = decode.upgrade().and_then(|decode| decode.static_pad("sink"));
+            // As above: the demuxer tells of the stream that is linked to nothing.
+            if alike.len() == wanted.count
+                && let (Some(pad), Some(into)) = (alike.get(wanted.place), into)
+            {
+                let _ = pad.link(&into);
+            }
+        });
+    });
+}

@@ -34,6 +34,7 @@ pub const LONGEST_TARGET: u64 = 6;
 pub struct Face {
     pub name: String,
     pub number: u32,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub enabled: bool,
     /// Kept ready although nobody watches.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -59,6 +60,10 @@ pub struct Face {
     /// The path of a picture that a slate shows; None for the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offline_picture: Option<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn usual_least() -> u32 {

@@ -25,12 +25,13 @@ pub use revise::Wanted;
 pub use walk::{Cursor, Walk};
 
 /// In which order items are aired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
     /// As listed.
     Sequential,
-    /// Each once in a cycle, each cycle in an order of its own.
+    /// Each once in a cycle, each cycle in an order of its own. What a channel does that was not told.
+    #[default]
     Shuffle,
     /// Shows mixed, the episodes of each show in order. A show is what lies in one folder.
     ShuffleInOrder,
@@ -65,6 +66,7 @@ pub struct Programme {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Revision {
     /// Grows by one with every change that was made, from 1.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
     pub number: u32,
     pub start_ms: i64,
     /// The ordinal of its first programme.
@@ -77,6 +79,7 @@ pub struct Revision {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_change: u64,
     pub seed: u64,
+    #[serde(default, skip_serializing_if = "is_shuffle")]
     pub mode: Mode,
     /// What was left of the cycle that ran when this began, as indices of items; aired first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -156,6 +159,20 @@ impl Revision {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+fn first() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_first(number: &u32) -> bool {
+    *number == first()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_shuffle(mode: &Mode) -> bool {
+    *mode == Mode::default()
 }
 
 fn no_items(items: &Items) -> bool {

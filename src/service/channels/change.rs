@@ -170,7 +170,7 @@ impl Service {
         if let Some(external) = external::asked(before, asked, now)? {
             return Ok(external::draft(before, face, external));
         }
-        let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or(Mode::Shuffle);
+        let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or_default();
         // 53 bits: what every JSON reader keeps whole.
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);

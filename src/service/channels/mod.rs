@@ -75,9 +75,12 @@ struct KeptChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Box<External>>,
     seed: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
     mode: Mode,
+    #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
     /// Numbers of its revisions, by their start.
+    #[serde(default = "only_first", skip_serializing_if = "is_only_first")]
     revisions: Vec<u32>,
 }
 
@@ -259,6 +262,23 @@ impl Channels {
             tracing::warn!(%fault, "items that no channel has could not be removed");
         }
     }
+}
+
+fn first() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_first(number: &u32) -> bool {
+    *number == first()
+}
+
+fn only_first() -> Vec<u32> {
+    vec![first()]
+}
+
+fn is_only_first(numbers: &Vec<u32>) -> bool {
+    *numbers == only_first()
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

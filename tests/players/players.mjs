@@ -82,10 +82,12 @@ export async function mpv(tv, folder) {
 export async function vlc(tv, folder) {
   const port = 20_000 + Math.floor(Math.random() * 20_000);
   const args = ["--intf", "dummy", "--extraintf", "http", "--http-host", "127.0.0.1", "--http-port", String(port), "--http-password", "players",
-    "--vout", "vdummy", "--aout", "adummy", tv.m3u];
+    "--vout", "xcb_x11", "--aout", "adummy", tv.m3u];
+  // A window, if one that nobody sees: its output that shows nothing cannot change the size of its pictures.
+  const screen = ["xvfb-run", "-a", "-s", "-screen 0 1280x720x24", "cvlc"];
   const own = { HOME: folder, XDG_RUNTIME_DIR: folder };
   const root = process.getuid() === 0;
-  const player = root ? launch("setpriv", ["--reuid", "65534", "--regid", "65534", "--clear-groups", "cvlc", ...args], own) : launch("cvlc", args, own);
+  const player = root ? launch("setpriv", ["--reuid", "65534", "--regid", "65534", "--clear-groups", ...screen, ...args], own) : launch(screen[0], [...screen.slice(1), ...args], own);
   const status = async () => {
     player.running();
     const headers = { authorization: `Basic ${Buffer.from(":players").toString("base64")}` };

@@ -168,10 +168,12 @@ pub struct Plan {
     pub sources: Vec<(String, Vec<Ask>)>,
 }
 
-/// What is aired between programmes, as it was asked for.
+/// What is aired between programmes and within them, as it was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FillerAsk {
     pub pre: Vec<Ask>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mid: Vec<Ask>,
     pub post: Vec<Ask>,
     pub tail: Vec<Ask>,
     pub fallback: Vec<Ask>,
@@ -276,6 +278,7 @@ pub mod tests {
             weight: 1,
             cut: steps(2400.0),
             look: Look::default(),
+            breaks: Box::default(),
         };
         let items: Vec<Item> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
         let items = itemize(items);
@@ -294,7 +297,7 @@ pub mod tests {
             version: 1,
             definition: Definition::new(
                 1_767_225_600_000,
-                Wanted { seed: 1, mode: Mode::Sequential, items, blocks: None },
+                Wanted { seed: 1, mode: Mode::Sequential, items, mid: 0, blocks: None },
             ),
         }
     }

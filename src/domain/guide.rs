@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::channel::Channel;
 use crate::domain::listing::{Listing, Listings};
-use crate::domain::schedule::{Cursor, Definition, Item, Programme, Revision};
+use crate::domain::schedule::{Cursor, Definition, Item, Programme};
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,8 @@ pub struct Entries {
     /// Taken already, belongs to the next entry.
     ahead: Option<Programme>,
     show_filler: bool,
+    /// Whether programmes are told in parts where filler is named: their breaks are.
+    parts: bool,
     least_ms: i64,
     /// The revision that was looked at last, and whether it hides what is short.
     hides: Option<(usize, bool)>,
@@ -63,7 +65,7 @@ impl Channel {
         self.listings.as_ref()?.all.get(programme.item)
     }
 
-    /// Whether it stands between two programmes.
+    /// Whether it stands between two programmes, or in a break of one.
     pub fn is_filler(&self, programme: &Programme) -> bool {
         self.external.is_none() && self.definition.is_filler(programme)
     }
@@ -75,14 +77,33 @@ impl Channel {
 
     /// Entries that are on between two instants.
     pub fn guide(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
-        let mut entries = Entries::new(self, from_ms, to_ms);
+        self.told(Entries::new(self, from_ms, to_ms))
+    }
+
+    /// The same with no programme in parts: each with its breaks, whatever is named.
+    pub fn airings(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
+        self.told(Entries::make(self, from_ms, to_ms, false))
+    }
+
+    fn told(&self, mut entries: Entries) -> impl Iterator<Item = Entry<'_>> {
         std::iter::from_fn(move || entries.next(&self.definition)).map(|programme| self.entry(programme))
+    }
+}
+
+impl Entry<'_> {
+    /// Where in its item it begins, ms: of what goes on behind a break.
+    pub fn skipped_ms(&self) -> i64 {
+        self.item.map_or(0, |item| item.part(self.programme.part).from_ms)
     }
 }
 
 impl Entries {
     /// Those that are on between two instants.
     pub fn new(channel: &Channel, from_ms: i64, to_ms: i64) -> Self {
+        Self::make(channel, from_ms, to_ms, true)
+    }
+
+    fn make(channel: &Channel, from_ms: i64, to_ms: i64, parts: bool) -> Self {
         let definition = &channel.definition;
         let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
         let listings = listings.map(|listings| (listings.clone(), listings.from(from_ms)));
@@ -90,7 +111,8 @@ impl Entries {
         let least_ms = i64::from(channel.face.least_seconds) * 1000;
         let cursor = Cursor::at(definition, from_ms.max(first));
         let show_filler = channel.face.show_filler;
-        let mut entries = Self { cursor, ahead: None, show_filler, least_ms, hides: None, to_ms, listings };
+        let (ahead, hides) = (None, None);
+        let mut entries = Self { cursor, ahead, show_filler, parts, least_ms, hides, to_ms, listings };
         // What is on may belong to an entry that began before.
         while let Some(programme) = entries.cursor.clone().next(definition)
             && programme.start_ms > first
@@ -113,7 +135,11 @@ impl Entries {
         if entry.start_ms >= self.to_ms {
             return None;
         }
-        let whole = self.show_filler || definition.revisions[entry.revision].blocks.is_none();
+        let revision = &definition.revisions[entry.revision];
+        let whole = match self.show_filler {
+            true => self.parts || !revision.is_broken(),
+            false => revision.blocks.is_none() && revision.mid == 0,
+        };
         if whole && !self.hides_short(definition, entry.revision) {
             return Some(entry);
         }
@@ -132,6 +158,13 @@ impl Entries {
         if !(self.show_filler || programme.leads) {
             return false;
         }
+        if programme.within {
+            return self.parts;
+        }
+        // Of a broken programme this is but the beginning.
+        if programme.part.is_some() && definition.item(programme).duration_ms >= self.least_ms {
+            return true;
+        }
         programme.end_ms - programme.start_ms >= self.least_ms
             || programme.start_ms == definition.revisions[programme.revision].start_ms
             || definition.is_filler(programme)
@@ -145,10 +178,8 @@ impl Entries {
         {
             return hides;
         }
-        let Revision { items, blocks, .. } = &definition.revisions[revision];
-        let content = blocks.as_ref().map_or(items.len(), |blocks| blocks.content as usize);
         let short = |item: &Arc<Item>| item.duration_ms < self.least_ms;
-        let content = &items[..content.min(items.len())];
+        let content = definition.revisions[revision].content();
         let hides = content.iter().any(short) && !content.iter().all(short);
         self.hides = Some((revision, hides));
         hides
@@ -166,6 +197,8 @@ fn aired(listing: &Listing, item: usize) -> Programme {
         sequence: 0,
         changes: 0,
         leads: true,
+        part: None,
+        within: false,
     }
 }
 

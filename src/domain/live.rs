@@ -26,6 +26,8 @@ pub struct Slot {
     /// When its programme starts, ms since 1970, and its place in it: what it is called by.
     pub programme_ms: i64,
     pub index: usize,
+    /// Its place in the whole item.
+    pub place: usize,
     pub start: i64,
     pub end: i64,
     pub sequence: u64,
@@ -56,11 +58,12 @@ pub fn slots(definition: &Definition, from_ms: i64) -> impl Iterator<Item = Slot
 
 /// The segments of one programme.
 pub fn segments(definition: &Definition, programme: Programme) -> impl Iterator<Item = Slot> {
-    let spans = definition.item(&programme).spans(programme.end_ms - programme.start_ms);
-    let origin = programme.start_ms * 90;
+    let spans = definition.spans(&programme);
+    let (origin, first) = (programme.start_ms * 90, definition.item(&programme).part(programme.part).first);
     (0..spans.len()).map(move |index| Slot {
         programme_ms: programme.start_ms,
         index,
+        place: first + index,
         start: origin + spans.start(index),
         end: origin + spans.end(index),
         sequence: programme.sequence + index as u64,

@@ -80,6 +80,7 @@ impl Air {
         let slot = Slot {
             programme_ms: start.div_euclid(90),
             index: 0,
+            place: 0,
             start,
             end: start + length,
             sequence: self.sequence,

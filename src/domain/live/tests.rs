@@ -27,6 +27,7 @@ fn items(count: usize, salt: u64) -> Items {
             weight: 1 + n as u32 % 4,
             cut: Cut::of(&grid),
             look,
+            breaks: Box::default(),
         }
     };
     let items: Vec<Item> = (0..count).map(item).collect();
@@ -34,7 +35,7 @@ fn items(count: usize, salt: u64) -> Items {
 }
 
 fn channel(mode: Mode, seed: u64, count: usize) -> Definition {
-    Definition::new(START, Wanted { seed, mode, items: items(count, seed), blocks: None })
+    Definition::new(START, Wanted { seed, mode, items: items(count, seed), mid: 0, blocks: None })
 }
 
 proptest! {
@@ -47,7 +48,7 @@ proptest! {
         instants in prop::collection::vec(0i64..315_576_000_000, 20),
     ) {
         let first = channel(mode, seed, count);
-        let definition = first.revised(START + edit.max(1), Wanted { seed, mode, items: items(count + 2, seed), blocks: None });
+        let definition = first.revised(START + edit.max(1), Wanted { seed, mode, items: items(count + 2, seed), mid: 0, blocks: None });
         for at in instants.into_iter().chain([edit]).map(|at| START + at) {
             let guide = definition.programme(at).unwrap();
             let mut on = slots(&definition, at);
@@ -102,7 +103,8 @@ proptest! {
 #[test]
 fn a_list_reads_as_players_expect_it() {
     let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
-    let definition = Definition::new(START, Wanted { seed: 1, mode: Mode::Sequential, items: all, blocks: None });
+    let definition =
+        Definition::new(START, Wanted { seed: 1, mode: Mode::Sequential, items: all, mid: 0, blocks: None });
     let now = START + 40_000;
     let text = playlist(&listed(&definition, View::Live, 2, now), View::Live, 2, now, "?st=g");
     insta::assert_snapshot!(text);

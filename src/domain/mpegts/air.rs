@@ -30,7 +30,8 @@ pub struct Span {
     /// First and last instant in the item, ticks.
     pub from: i64,
     pub to: i64,
-    /// The last segment that shows the item.
+    /// The first segment that shows the item after something else, and the last before something else.
+    pub opens: bool,
     pub closes: bool,
     /// Clock of the segment's bytes at the file's 0, ticks.
     pub base: i64,
@@ -68,7 +69,7 @@ impl Span {
         let shift = self.shift();
         let begin = match self.sounded {
             Some(sounded) => sounded - self.origin,
-            None if self.from == 0 => self.behind(self.from),
+            None if self.opens => self.behind(self.from),
             None => self.behind(self.from + shift),
         };
         (begin, self.behind(if self.closes { self.to } else { self.to + shift }))
@@ -166,7 +167,7 @@ fn decoding(pictures: &[Picture]) -> Vec<i64> {
 /// Frames of sound from the span's beginning to its end, without a hole.
 fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
     let (shift, (begin, end)) = (span.shift(), span.heard());
-    let (opens, closes) = (span.from == 0 || span.sounded.is_some(), span.closes);
+    let (opens, closes) = (span.opens || span.sounded.is_some(), span.closes);
     let mut own: Vec<(i64, &[u8])> = Vec::new();
     for (pts, _, bytes) in units.of(Track::Audio) {
         own.extend((0..).zip(frames(bytes)).map(|(n, frame)| (pts + n * AAC_FRAME, frame)));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::breaks::Part;
 use crate::domain::grid::{Frames, Grid};
 use crate::domain::time::ticks;
 
@@ -99,10 +100,7 @@ impl Cut {
             Self::Frames(frames) => Grid::Frames(frames.clone()),
             Self::Steps { step, end } => Grid::Steps { step: *step, end: *end },
             Self::Keyframes(Keyframes { bounds: Some(bounds), .. }) => Grid::Keyframes { bounds: bounds.clone() },
-            Self::Keyframes(Keyframes { segments, end, .. }) => {
-                let even = |k: u32| (i128::from(*end) * i128::from(k) / i128::from(*segments.max(&1))) as i64;
-                Grid::Keyframes { bounds: (0..=(*segments).max(1)).map(even).collect() }
-            }
+            Self::Keyframes(Keyframes { segments, end, .. }) => Grid::Keyframes { bounds: even(*segments, *end) },
         }
     }
 
@@ -115,22 +113,34 @@ impl Cut {
         }
     }
 
-    /// Segments of `aired_ms` of an item that lasts `duration_ms`: its own as far as they fit, then pieces without it.
-    pub fn spans(&self, duration_ms: i64, aired_ms: i64) -> Spans {
+    /// Segments of `aired_ms` of a part of an item: its own as far as they fit, then pieces without it.
+    pub fn spans(&self, part: Part, aired_ms: i64) -> Spans {
+        let (duration_ms, count) = (part.duration_ms(), part.until - part.first);
         let (whole, length) = (duration_ms * 90, aired_ms * 90);
-        let grid = self.grid();
+        let (mut grid, mut first) = (self.grid(), part.first);
+        if self.is_lost() && duration_ms > 0 {
+            (grid, first) = (Grid::Keyframes { bounds: even(count as u32, whole) }, 0);
+        }
+        let zero = grid.start(first);
         if duration_ms <= 0 {
-            return Spans { grid, own: 0, own_end: 0, length };
+            return Spans { grid, first, zero, own: 0, own_end: 0, length };
         }
         let own = if aired_ms >= duration_ms {
-            grid.len()
+            count
         } else {
-            let fits = grid.at(length);
-            if grid.start(fits + 1) <= length { fits + 1 } else { fits }
+            let fits = grid.at(zero + length) - first;
+            let fits = if grid.start(first + fits + 1) - zero <= length { fits + 1 } else { fits };
+            fits.min(count)
         };
-        let own_end = if aired_ms >= duration_ms { whole } else { grid.start(own).min(length) };
-        Spans { grid, own, own_end, length }
+        let own_end = if aired_ms >= duration_ms { whole } else { (grid.start(first + own) - zero).min(length) };
+        Spans { grid, first, zero, own, own_end, length }
     }
+}
+
+/// Bounds of so many segments, all of one length.
+fn even(segments: u32, end: i64) -> Arc<[i64]> {
+    let segments = segments.max(1);
+    (0..=segments).map(|k| (i128::from(end) * i128::from(k) / i128::from(segments)) as i64).collect()
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -151,6 +161,9 @@ fn name(bounds: &[i64]) -> String {
 #[derive(Clone, Debug)]
 pub struct Spans {
     grid: Grid,
+    /// The item's segment it begins with, and where that begins in the item, ticks.
+    first: usize,
+    zero: i64,
     /// How many are the item's own.
     own: usize,
     own_end: i64,
@@ -175,6 +188,16 @@ impl Spans {
         (full + i64::from(more >= LEAST || (full == 0 && more > 0))) as usize
     }
 
+    /// Where its first instant lies in the item, ticks.
+    pub fn zero(&self) -> i64 {
+        self.zero
+    }
+
+    /// How many show the item.
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
     /// Whether a segment shows the item.
     pub fn is_own(&self, k: usize) -> bool {
         k < self.own
@@ -190,7 +213,7 @@ impl Spans {
         if k >= self.len() {
             self.length
         } else if k < self.own {
-            self.grid.start(k)
+            self.grid.start(self.first + k) - self.zero
         } else {
             self.own_end + (k - self.own) as i64 * STEP
         }
@@ -203,7 +226,7 @@ impl Spans {
     /// The segment on air at an instant of the programme, ticks.
     pub fn at(&self, at: i64) -> usize {
         if at < self.own_end {
-            return self.grid.at(at).min(self.own.saturating_sub(1));
+            return (self.grid.at(self.zero + at) - self.first).min(self.own.saturating_sub(1));
         }
         (self.own + ((at - self.own_end) / STEP) as usize).min(self.len().saturating_sub(1))
     }
@@ -250,7 +273,8 @@ mod tests {
             prop_assert_eq!(cut.segments(), grid.len() as u64);
             let duration = duration_ms(&grid);
             let aired = ((duration as f64 * part) as i64).max(1);
-            let spans = cut.spans(duration, aired);
+            let whole = Part { first: 0, until: grid.len(), from_ms: 0, to_ms: duration };
+            let spans = cut.spans(whole, aired);
             prop_assert!(!spans.is_empty());
             prop_assert_eq!(spans.start(0), 0);
             prop_assert_eq!(spans.end(spans.len() - 1), aired * 90);
@@ -261,7 +285,7 @@ mod tests {
                 prop_assert_eq!(spans.at(spans.end(k) - 1), k);
                 prop_assert!(!spans.is_own(k) || spans.start(k) == grid.start(k));
             }
-            prop_assert_eq!(cut.spans(duration, duration).len() as u64, cut.segments());
+            prop_assert_eq!(cut.spans(whole, duration).len() as u64, cut.segments());
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::breaks::Break;
 use super::cut::{Cut, Look, Spans};
 
 /// One file of a revision, its length frozen: a file that changes later does not move what comes behind it.
@@ -22,6 +23,9 @@ pub struct Item {
     pub cut: Cut,
     #[serde(default)]
     pub look: Look,
+    /// Where it may be broken, on a channel that has filler for that.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub breaks: Box<[Break]>,
 }
 
 impl Item {
@@ -30,15 +34,23 @@ impl Item {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// The segments of so much of it as is aired.
-    pub fn spans(&self, aired_ms: i64) -> Spans {
-        self.cut.spans(self.duration_ms, aired_ms)
+    /// The segments of so much of a part of it as is aired; of all of it where no part is named.
+    pub fn spans(&self, part: Option<u16>, aired_ms: i64) -> Spans {
+        self.cut.spans(self.part(part), aired_ms)
     }
 
     /// How many those are.
-    pub fn segments(&self, aired_ms: i64) -> u64 {
-        if aired_ms == self.duration_ms { self.cut.segments() } else { self.spans(aired_ms).len() as u64 }
+    pub fn segments(&self, part: Option<u16>, aired_ms: i64) -> u64 {
+        let of = self.part(part);
+        match aired_ms == of.duration_ms() {
+            true => (of.until - of.first) as u64,
+            false => self.cut.spans(of, aired_ms).len() as u64,
+        }
     }
+}
+
+fn is_whole(breaks: &[Break]) -> bool {
+    breaks.is_empty()
 }
 
 /// What a revision airs: each item is held once, whatever revisions and channels air it.

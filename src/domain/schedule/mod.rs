@@ -8,9 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use blocks::Blocks;
+use cut::Spans;
 
 pub mod blocks;
+pub mod breaks;
 pub mod cut;
+mod cycles;
 mod item;
 mod memo;
 mod order;
@@ -60,6 +63,10 @@ pub struct Programme {
     pub changes: u64,
     /// Begins an entry of a guide that hides filler: what does not belongs to the one before.
     pub leads: bool,
+    /// Which part of its item; None for all of it.
+    pub part: Option<u16>,
+    /// Belongs to a broken programme that began before: filler in a break, or what goes on behind one.
+    pub within: bool,
 }
 
 /// What is aired from an instant on, until the next revision begins.
@@ -89,6 +96,9 @@ pub struct Revision {
     pub cycle: u64,
     #[serde(default, skip_serializing_if = "no_items")]
     pub items: Items,
+    /// How many items, the last ones, are no programmes but aired in their breaks; with blocks they say so themselves.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub mid: u32,
     /// Of `Mode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Arc<Blocks>>,
@@ -114,10 +124,19 @@ impl Definition {
         Walk::at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
     }
 
-    /// Whether it is no programme, but stands between two.
+    /// From when to when a programme is on that is on at an instant, its breaks included; None before the channel's first.
+    pub fn whole(&self, at_ms: i64) -> Option<(i64, i64)> {
+        let mut first = self.programme(at_ms)?;
+        while first.within {
+            first = self.programme(first.start_ms - 1)?;
+        }
+        let behind = Walk::at(self, first.start_ms).skip(1).take_while(|programme| programme.within);
+        Some((first.start_ms, behind.last().map_or(first.end_ms, |last| last.end_ms)))
+    }
+
+    /// Whether it is no programme, but stands between two or within one.
     pub fn is_filler(&self, programme: &Programme) -> bool {
-        let blocks = self.revisions[programme.revision].blocks.as_ref();
-        blocks.is_some_and(|blocks| programme.item >= blocks.content as usize)
+        programme.item >= self.revisions[programme.revision].content().len()
     }
 
     /// Whether nothing of its own is shown.
@@ -128,6 +147,11 @@ impl Definition {
 
     pub fn item(&self, programme: &Programme) -> &Item {
         &self.revisions[programme.revision].items[programme.item]
+    }
+
+    /// The segments of a programme.
+    pub fn spans(&self, programme: &Programme) -> Spans {
+        self.item(programme).spans(programme.part, programme.end_ms - programme.start_ms)
     }
 
     /// Index of the revision in force at an instant.
@@ -154,6 +178,11 @@ impl Revision {
     fn mixed(&self) -> bool {
         self.items.windows(2).any(|pair| pair[0].look != pair[1].look)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

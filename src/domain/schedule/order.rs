@@ -24,7 +24,7 @@ pub(super) struct Pool<'a> {
 
 impl Revision {
     fn pool(&self) -> Pool<'_> {
-        Pool { items: &self.items, mode: self.mode, seed: self.seed }
+        Pool { items: self.content(), mode: self.mode, seed: self.seed }
     }
 
     /// Indices of the items of one cycle as they are aired. Every cycle has the same items, so the same length.
@@ -42,14 +42,14 @@ impl Revision {
         self.pool().slots()
     }
 
-    /// Length of one cycle.
+    /// Length of one cycle, its breaks left out.
     pub fn cycle_ms(&self) -> i64 {
-        self.items.iter().map(|item| self.copies(item) as i64 * item.duration_ms).sum()
+        self.content().iter().map(|item| self.copies(item) as i64 * item.duration_ms).sum()
     }
 
-    /// Segments of one cycle.
+    /// Segments of one cycle, its breaks left out.
     pub fn cycle_segments(&self) -> u64 {
-        self.items.iter().map(|item| self.copies(item) as u64 * item.cut.segments()).sum()
+        self.content().iter().map(|item| self.copies(item) as u64 * item.cut.segments()).sum()
     }
 }
 

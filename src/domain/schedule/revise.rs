@@ -13,6 +13,8 @@ pub struct Wanted {
     pub mode: Mode,
     /// Some, each longer than nothing.
     pub items: Items,
+    /// How many of them, the last ones, are aired in the others' breaks.
+    pub mid: u32,
     /// Of `Mode::Blocks`.
     pub blocks: Option<Arc<Blocks>>,
 }
@@ -27,7 +29,7 @@ impl Wanted {
 impl Definition {
     /// A channel that begins.
     pub fn new(start_ms: i64, wanted: Wanted) -> Self {
-        let Wanted { seed, mode, items, blocks } = wanted.fresh();
+        let Wanted { seed, mode, items, mid, blocks } = wanted.fresh();
         let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
         let head = Vec::new();
         let first = Revision {
@@ -41,6 +43,7 @@ impl Definition {
             head,
             cycle: 0,
             items,
+            mid,
             blocks,
             memo: Memo::default(),
         };
@@ -52,7 +55,8 @@ impl Definition {
         self.revisions.last().is_some_and(|last| {
             let begin = last.blocks.as_ref().map(|blocks| blocks.begin.clone()).unwrap_or_default();
             let blocks = wanted.blocks.as_deref().map(|blocks| Arc::new(Blocks { begin, ..blocks.clone() }));
-            (last.seed, last.mode) == (wanted.seed, wanted.mode) && last.items == wanted.items && last.blocks == blocks
+            let same = (last.seed, last.mode, last.mid) == (wanted.seed, wanted.mode, wanted.mid);
+            same && last.items == wanted.items && last.blocks == blocks
         })
     }
 
@@ -74,10 +78,10 @@ impl Definition {
         let (rest, cycle) = walk.rest();
         let last = Walk::at(self, at_ms - 1).next();
         let first_ordinal = last.map_or(0, |last| last.ordinal + 1);
-        let aired = |last: &Programme| self.item(last).segments(at_ms - last.start_ms);
+        let aired = |last: &Programme| self.item(last).segments(last.part, at_ms - last.start_ms);
         let first_sequence = last.map_or(0, |last| last.sequence + aired(&last));
         let first_change = last.map_or(0, |last| last.changes + 1);
-        let Wanted { seed, mode, items, blocks } = wanted.fresh();
+        let Wanted { seed, mode, items, mid, blocks } = wanted.fresh();
         let mut next = Revision {
             number,
             start_ms: at_ms,
@@ -89,6 +93,7 @@ impl Definition {
             head: Vec::new(),
             cycle: cycle.wrapping_add(1),
             items,
+            mid,
             blocks,
             memo: Memo::default(),
         };
@@ -120,17 +125,17 @@ fn head(before: &Revision, rest: &[u32], cycle: u64, next: &Revision) -> Vec<u32
     match next.mode {
         Mode::Shuffle | Mode::ShuffleInOrder => {
             let aired = |id: &u64| !left.contains(id);
-            let known: HashSet<u64> = before.items.iter().map(|item| item.id).filter(aired).collect();
+            let known: HashSet<u64> = before.content().iter().map(|item| item.id).filter(aired).collect();
             let mut head = next.order(cycle);
             head.retain(|index| !known.contains(&next.items[*index as usize].id));
             head
         }
         Mode::Sequential => {
             // Behind the last item aired that is still listed.
-            let listed = |id: u64| next.items.iter().position(|item| item.id == id);
-            let aired = before.items.iter().rev().filter(|item| !left.contains(&item.id));
+            let listed = |id: u64| next.content().iter().position(|item| item.id == id);
+            let aired = before.content().iter().rev().filter(|item| !left.contains(&item.id));
             let last = aired.filter_map(|item| listed(item.id)).next();
-            (last.map_or(0, |last| last as u32 + 1)..next.items.len() as u32).collect()
+            (last.map_or(0, |last| last as u32 + 1)..next.content().len() as u32).collect()
         }
         // Draws are no round that could be owed the rest of.
         Mode::Random | Mode::Weighted | Mode::Blocks => Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Definition, Walk};
+use super::{Definition, Programme, Walk};
 
 /// How long a channel by the clock is looked back on.
 const LONG_MS: i64 = 28 * 24 * 3600 * 1000;
@@ -23,7 +23,7 @@ impl Definition {
             let round_ms = match revision.blocks {
                 // What goes by the clock has no round: whatever is old enough counts as shown.
                 Some(_) => LONG_MS,
-                None => revision.length_of(&revision.head).saturating_add(revision.cycle_ms()),
+                None => revision.cycles().start_ms(1),
             };
             all_of_last = revision.start_ms.saturating_add(round_ms) <= end_ms;
             if all_of_last {
@@ -34,8 +34,11 @@ impl Definition {
                 continue;
             }
             let aired = Walk::at(self, revision.start_ms).take_while(|programme| programme.start_ms < end_ms);
-            // What is on at the instant itself was not on before for that.
-            let aired = aired.filter(|programme| programme.end_ms <= from_ms);
+            // What is on at the instant itself was not on before for that, broken or not.
+            let last = |programme: &Programme| {
+                programme.part.is_none_or(|part| usize::from(part) == self.item(programme).breaks.len())
+            };
+            let aired = aired.filter(|programme| programme.end_ms <= from_ms && last(programme));
             shown.extend(aired.map(|programme| self.item(&programme).id));
         }
         if all_of_last { None } else { Some(shown) }

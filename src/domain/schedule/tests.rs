@@ -20,6 +20,7 @@ fn items(count: usize, salt: u64) -> Items {
         weight: 1 + (n as u32 * 7 + salt as u32 % 5) % 9,
         cut: Cut::default(),
         look: Look { height: 360 + n as u32 % 2, ..Look::default() },
+        breaks: Box::default(),
     };
     let mut items: Vec<Item> = (0..count).map(item).collect();
     for item in &mut items {
@@ -29,7 +30,7 @@ fn items(count: usize, salt: u64) -> Items {
 }
 
 fn wanted(mode: Mode, seed: u64, count: usize) -> Wanted {
-    Wanted { seed, mode, items: items(count, seed), blocks: None }
+    Wanted { seed, mode, items: items(count, seed), mid: 0, blocks: None }
 }
 
 fn titles(definition: &Definition, from: i64, count: usize) -> Vec<String> {
@@ -54,7 +55,7 @@ proptest! {
             prop_assert_eq!(definition.programme(on.end_ms - 1), Some(on));
             let next = definition.programme(on.end_ms).unwrap();
             prop_assert_eq!((next.start_ms, next.ordinal), (on.end_ms, on.ordinal + 1));
-            prop_assert_eq!(next.sequence, on.sequence + definition.item(&on).segments(on.end_ms - on.start_ms));
+            prop_assert_eq!(next.sequence, on.sequence + definition.item(&on).segments(on.part, on.end_ms - on.start_ms));
             prop_assert_eq!(next.changes, on.changes + u64::from(definition.revisions[next.revision].items.len() > 1 || next.revision != on.revision));
             if let Some(before) = definition.programme(on.start_ms - 1) {
                 prop_assert_eq!((before.end_ms, before.ordinal + 1), (on.start_ms, on.ordinal));
@@ -173,7 +174,7 @@ fn an_item_that_weighs_more_comes_more_often_and_not_at_once() {
     for (item, weight) in Arc::make_mut(&mut items).iter_mut().zip([5, 1, 1, 3]) {
         Arc::make_mut(item).weight = weight;
     }
-    let definition = Definition::new(START, Wanted { seed: 3, mode: Mode::Weighted, items, blocks: None });
+    let definition = Definition::new(START, Wanted { seed: 3, mode: Mode::Weighted, items, mid: 0, blocks: None });
     let line = titles(&definition, START, 1000);
     let count = |title: &str| line.iter().filter(|aired| *aired == title).count();
     assert_eq!(["0", "1", "2", "3"].map(count), [500, 100, 100, 300]);

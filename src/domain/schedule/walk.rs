@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::blocks::Day;
-use super::{Definition, Programme};
+use super::{Definition, Programme, Revision};
 
 /// A place in a channel's programmes: what comes next, and all that is needed to go on from there.
 #[derive(Clone, Debug, Default)]
@@ -17,12 +17,26 @@ pub struct Cursor {
     order: Arc<[u32]>,
     /// Place in the order of what comes next.
     at: usize,
+    /// What of it comes next: its parts are even, its breaks odd.
+    piece: u64,
+    /// Breaks of the revision before that, and the round of filler that was looked at last.
+    broken: u64,
+    round: Option<(u64, Arc<[u32]>)>,
     ordinal: u64,
     sequence: u64,
     /// Whether every start in the revision is a change.
     mixed: bool,
     /// When it starts; None when there is nothing.
     start_ms: Option<i64>,
+}
+
+/// What stands at one place: a whole item, a part of one, or filler in a break.
+struct Piece {
+    item: usize,
+    part: Option<u16>,
+    within: bool,
+    length_ms: i64,
+    segments: u64,
 }
 
 /// Programmes one after the other, from any instant on, without end.
@@ -51,38 +65,73 @@ impl Cursor {
             return;
         }
         self.day = None;
-        let (cycle_ms, head_ms) = (it.cycle_ms(), it.length_of(&it.head));
-        if cycle_ms <= 0 {
+        (self.piece, self.broken, self.round) = (0, 0, None);
+        let cycles = it.cycles();
+        if cycles.is_empty() {
             self.start_ms = None;
             return;
         }
         let into = at_ms - it.start_ms;
         self.revision = revision;
         self.mixed = it.mixed();
-        let mut left = if into < head_ms {
+        let mut left = if into < cycles.start_ms(0) {
             (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, it.head.as_slice().into());
             self.sequence = it.first_sequence;
             into
         } else {
-            let cycles = ((into - head_ms) / cycle_ms) as u64;
-            self.ordinal = it.first_ordinal + it.head.len() as u64 + cycles * it.slots();
-            self.sequence = it.first_sequence + it.segments_of(&it.head) + cycles * it.cycle_segments();
-            self.cycle = Some(it.cycle.wrapping_add(cycles));
-            self.order = it.order_known(it.cycle.wrapping_add(cycles));
-            (into - head_ms) % cycle_ms
+            let number = cycles.at(into);
+            self.broken = cycles.breaks_before(number);
+            self.ordinal = it.first_ordinal + it.head.len() as u64 + number * it.slots() + 2 * self.broken;
+            self.sequence = it.first_sequence + cycles.segments_before(number);
+            self.cycle = Some(it.cycle.wrapping_add(number));
+            self.order = it.order_known(it.cycle.wrapping_add(number));
+            into - cycles.start_ms(number)
         };
         self.at = 0;
-        while let Some(index) = self.order.get(self.at) {
-            let item = &it.items[*index as usize];
-            if left < item.duration_ms {
+        while let Some(piece) = self.here(it) {
+            if left < piece.length_ms {
                 break;
             }
-            left -= item.duration_ms;
-            self.sequence += item.cut.segments();
-            self.at += 1;
+            left -= piece.length_ms;
+            self.pass(it, piece.segments);
         }
-        self.ordinal += self.at as u64;
         self.start_ms = Some(at_ms - left);
+    }
+
+    /// What comes next.
+    fn here(&mut self, it: &Revision) -> Option<Piece> {
+        let index = *self.order.get(self.at)?;
+        if self.piece % 2 == 1 {
+            let (round, place) = (self.broken / u64::from(it.mid), (self.broken % u64::from(it.mid)) as usize);
+            if self.round.as_ref().is_none_or(|(known, _)| *known != round) {
+                self.round = Some((round, it.round(round).into()));
+            }
+            let item = self.round.as_ref().map_or(index, |(_, fillers)| fillers[place]) as usize;
+            let filler = &it.items[item];
+            let (length_ms, segments) = (filler.duration_ms, filler.cut.segments());
+            return Some(Piece { item, part: None, within: true, length_ms, segments });
+        }
+        let (item, breaks) = (&it.items[index as usize], it.breaks_of(index));
+        let (length_ms, segments) = (item.duration_ms, item.cut.segments());
+        let whole = Piece { item: index as usize, part: None, within: false, length_ms, segments };
+        if breaks == 0 {
+            return Some(whole);
+        }
+        let number = (self.piece / 2) as u16;
+        let part = item.part(Some(number));
+        let (length_ms, segments) = (part.duration_ms(), (part.until - part.first) as u64);
+        Some(Piece { part: Some(number), within: number > 0, length_ms, segments, ..whole })
+    }
+
+    /// Leaves what came next behind.
+    fn pass(&mut self, it: &Revision, segments: u64) {
+        self.sequence += segments;
+        self.ordinal += 1;
+        self.broken += self.piece % 2;
+        self.piece += 1;
+        if self.piece > 2 * it.breaks_of(self.order[self.at]) {
+            (self.piece, self.at) = (0, self.at + 1);
+        }
     }
 
     /// Takes what comes next.
@@ -92,17 +141,14 @@ impl Cursor {
             return self.next_of(&day, definition);
         }
         let it = &definition.revisions[self.revision];
-        let item = *self.order.get(self.at)? as usize;
+        let Piece { item, part, within, length_ms, segments } = self.here(it)?;
         let revision_end = definition.end_of(self.revision);
-        let end_ms = start_ms.saturating_add(it.items[item].duration_ms).min(revision_end);
-        let (ordinal, sequence) = (self.ordinal, self.sequence);
+        let end_ms = start_ms.saturating_add(length_ms).min(revision_end);
+        let (revision, ordinal, sequence, leads) = (self.revision, self.ordinal, self.sequence, !within);
         let changes = it.first_change + if self.mixed { ordinal - it.first_ordinal } else { 0 };
-        let programme =
-            Programme { revision: self.revision, item, ordinal, start_ms, end_ms, sequence, changes, leads: true };
+        let programme = Programme { revision, item, ordinal, start_ms, end_ms, sequence, changes, leads, part, within };
         self.start_ms = Some(end_ms);
-        self.sequence += it.items[item].segments(end_ms - start_ms);
-        self.ordinal += 1;
-        self.at += 1;
+        self.pass(it, segments);
         if end_ms == revision_end {
             match self.revision + 1 < definition.revisions.len() {
                 true => self.seek(definition, self.revision + 1, end_ms),

@@ -70,6 +70,8 @@ pub struct Programmes {
     id: String,
     /// Items that were on before; None when that is so of all.
     shown: Option<HashSet<u64>>,
+    /// What was said of that of the programme before: it may go on behind a break.
+    fresh: Option<(u64, bool)>,
     /// What was written of the items of one revision: where it lies in `text`.
     revision: usize,
     written: Vec<Option<(usize, usize)>>,
@@ -84,6 +86,7 @@ impl Programmes {
             zone: if style.local { TimeZone::get(&channel.face.timezone).ok() } else { None },
             id: style.naming.of(&channel).into_owned(),
             shown: channel.definition.shown_before(from_ms, to_ms),
+            fresh: None,
             revision: usize::MAX,
             written: Vec::new(),
             text: Vec::new(),
@@ -116,7 +119,14 @@ impl Programmes {
         out.extend_from_slice(b"\" stop=\"");
         stamp(out, programme.end_ms, self.zone.as_ref());
         out.extend_from_slice(&self.text[from..to]);
-        let fresh = self.shown.as_mut().is_some_and(|shown| shown.insert(item.id));
+        let said = self.fresh.filter(|(of, _)| programme.within && programme.part.is_some() && *of == item.id);
+        let fresh = match said {
+            Some((_, fresh)) => fresh,
+            None => self.shown.as_mut().is_some_and(|shown| shown.insert(item.id)),
+        };
+        if programme.part.is_some() {
+            self.fresh = Some((item.id, fresh));
+        }
         let end: &[u8] = match fresh {
             false => b"<previously-shown/></programme>\n",
             true if Name::read(&item.title, &item.path).episode.is_some() => b"<new/></programme>\n",

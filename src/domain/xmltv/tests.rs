@@ -53,7 +53,7 @@ fn whether_an_item_was_on_does_not_depend_on_where_a_guide_begins() {
     // Two more items two programmes later, one of them aired already.
     let mut items = it.definition.revisions[0].items[1..].to_vec();
     items.push(Arc::new(Item { id: 9, title: "New".into(), ..(*items[0]).clone() }));
-    let wanted = crate::domain::schedule::Wanted { seed: 1, mode: it.mode, items: items.into(), blocks: None };
+    let wanted = crate::domain::schedule::Wanted { seed: 1, mode: it.mode, items: items.into(), mid: 0, blocks: None };
     it.definition = it.definition.revised(START + 4_800_000, wanted);
     let whole = programmes(it.clone(), 0, START + 100_000_000, &style);
     let lines: Vec<&str> = whole.lines().collect();

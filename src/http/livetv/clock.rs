@@ -80,14 +80,15 @@ pub struct SlotRequest {
     count: Option<u32>,
 }
 
-/// What is aired between programmes, for `blocks`.
+/// What is aired between programmes, for `blocks`, and within them.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FillerRequest {
     /// One of these before each programme.
     #[serde(default)]
     pre: Vec<ItemRequest>,
-    /// Inside of programmes: not built yet, refused unless empty.
+    /// One of these in each break of a programme, in any mode. A programme is broken at chapters of its file: 10 minutes
+    /// apart at least, none in its first and last 5 minutes. One without chapters is not broken.
     #[serde(default)]
     mid: Vec<ItemRequest>,
     /// One of these behind each programme.
@@ -231,15 +232,13 @@ impl BlockRequest {
 
 impl FillerRequest {
     pub fn ask(self) -> Result<FillerAsk> {
-        if !self.mid.is_empty() {
-            return Err(Error::field("filler.mid", "is not in this version"));
-        }
         let cooldown = self.cooldown_seconds.unwrap_or(COOLDOWN_SECONDS);
         if !(0.0..=86_400.0).contains(&cooldown) {
             return Err(Error::field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
         }
         let mut ask = FillerAsk {
             pre: request::asks("filler.pre", self.pre)?,
+            mid: request::asks("filler.mid", self.mid)?,
             post: request::asks("filler.post", self.post)?,
             tail: request::asks("filler.tail", self.tail)?,
             fallback: request::asks("filler.fallback", self.fallback)?,
@@ -254,7 +253,7 @@ impl FillerRequest {
     pub fn of(ask: &FillerAsk) -> Self {
         Self {
             pre: items(&ask.pre),
-            mid: Vec::new(),
+            mid: items(&ask.mid),
             post: items(&ask.post),
             tail: items(&ask.tail),
             fallback: items(&ask.fallback),

@@ -141,7 +141,9 @@ pub struct NowAnswer<'a> {
 pub struct OnAir<'a> {
     entry: GuideEntry<'a>,
     media_path: &'a str,
+    /// Where in its file it stands: breaks before are left out.
     offset_seconds: f64,
+    /// How much longer it is on: to its end, or to its next break.
     remaining_seconds: f64,
     direct_url: String,
 }
@@ -216,7 +218,7 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     };
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
         media_path: on.path,
-        offset_seconds: seconds(at - on.programme.start_ms),
+        offset_seconds: seconds(at - on.programme.start_ms + on.skipped_ms()),
         remaining_seconds: seconds(on.programme.end_ms - at),
         direct_url: direct_url(on.path),
         entry: GuideEntry::new(&channel, &entry, now),

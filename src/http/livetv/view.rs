@@ -8,7 +8,7 @@ use super::clock::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
 use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
-use crate::domain::channel::{Ask, Channel};
+use crate::domain::channel::{Ask, Channel, FillerAsk};
 use crate::domain::external::External;
 use crate::domain::lineup;
 use crate::domain::live::CATCHUP_DAYS;
@@ -180,7 +180,8 @@ impl<'a> ChannelView<'a> {
         self.seed = Some(channel.seed);
         self.items = Some(channel.asks.iter().map(item).collect());
         self.schedule = channel.plan.as_deref().map(ScheduleRequest::of);
-        self.filler = channel.plan.as_ref().map(|_| FillerRequest::of(&channel.filler));
+        let has_filler = channel.plan.is_some() || *channel.filler != FillerAsk::default();
+        self.filler = has_filler.then(|| FillerRequest::of(&channel.filler));
         self.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         self
     }

@@ -308,7 +308,7 @@ impl Asked {
             (None, None | Some("" | "0" | "false")) => View::Live,
             (None, Some(_)) => {
                 let kept = session.as_deref().and_then(|session| service.onair.viewers().start_of(channel.id, session));
-                let on = || channel.definition.programme(now_ms).map(|on| on.start_ms);
+                let on = || channel.definition.whole(now_ms).map(|(start, _)| start);
                 kept.or_else(on).map_or(View::Live, View::From)
             }
         };

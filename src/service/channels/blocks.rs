@@ -19,7 +19,7 @@ const SLATE: &str = "Back soon";
 /// Longer than any broadcast day, ms: a slate never ends before it is taken away.
 const SLATE_MS: i64 = 48 * 3600 * 1000;
 
-/// The plan and the filler a channel is to have. Those of another mode have none.
+/// The plan and the filler a channel is to have. Those of another mode have none but what is aired within programmes.
 ///
 /// # Errors
 /// `VALIDATION_ERROR` for a plan that is missing, or that nobody would go by.
@@ -32,10 +32,22 @@ pub(super) fn asked(
     if mode != Mode::Blocks {
         return match (plan, filler) {
             (Some(_), _) => Err(Error::field("schedule", "needs the scheduleMode blocks")),
-            (None, Some(filler)) if filler != FillerAsk::default() => {
-                Err(Error::field("filler", "needs the scheduleMode blocks"))
+            (None, filler) => {
+                // What is aired between programmes has no place where they follow at once.
+                let within = |ask: &FillerAsk| FillerAsk { mid: ask.mid.clone(), ..FillerAsk::default() };
+                let filler = match (filler, before) {
+                    (Some(filler), _) => {
+                        let cooldown_ms = filler.cooldown_ms;
+                        if filler != FillerAsk::default() && filler != (FillerAsk { cooldown_ms, ..within(&filler) }) {
+                            return Err(Error::field("filler", "but for mid needs the scheduleMode blocks"));
+                        }
+                        within(&filler)
+                    }
+                    (None, Some(before)) => within(&before.filler),
+                    (None, None) => FillerAsk::default(),
+                };
+                Ok((None, if filler == FillerAsk::default() { FillerAsk::none() } else { Arc::new(filler) }))
             }
-            _ => Ok((None, FillerAsk::none())),
         };
     }
     let plan = plan.or_else(|| before.and_then(|before| before.plan.clone()));
@@ -59,18 +71,20 @@ impl Service {
     ) -> Result<(Items, Blocks)> {
         let mut items: Vec<Item> = Vec::new();
         let mut sources = Vec::new();
+        let broken = !filler.mid.is_empty();
         for (name, asks) in &plan.sources {
             sources.push(Source {
                 name: name.clone(),
-                items: self.add_items(&mut items, asks, output, skip_invalid).await?,
+                items: self.add_items(&mut items, asks, output, skip_invalid, broken).await?,
             });
         }
         let content = items.len() as u32;
         let found = Filler {
-            pre: self.add_items(&mut items, &filler.pre, output, skip_invalid).await?,
-            post: self.add_items(&mut items, &filler.post, output, skip_invalid).await?,
-            tail: self.add_items(&mut items, &filler.tail, output, skip_invalid).await?,
-            fallback: self.add_items(&mut items, &filler.fallback, output, skip_invalid).await?,
+            pre: self.add_items(&mut items, &filler.pre, output, skip_invalid, false).await?,
+            mid: self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?,
+            post: self.add_items(&mut items, &filler.post, output, skip_invalid, false).await?,
+            tail: self.add_items(&mut items, &filler.tail, output, skip_invalid, false).await?,
+            fallback: self.add_items(&mut items, &filler.fallback, output, skip_invalid, false).await?,
             cooldown_ms: filler.cooldown_ms,
         };
         let slate = items.len() as u32;
@@ -82,6 +96,7 @@ impl Service {
             weight: 1,
             cut: steps(SLATE_MS as f64 / 1000.0),
             look: Look::default(),
+            breaks: Box::default(),
         });
         let begin = vec![0; plan.grid.streams().len()];
         let grid = plan.grid.clone();
@@ -100,19 +115,36 @@ impl Service {
         ))
     }
 
+    /// The items of a channel that follow one another, and behind them what is aired in their breaks: how many those are.
+    ///
+    /// # Errors
+    /// As [`Self::block_items`].
+    pub(super) async fn cycle_items(
+        &self,
+        asks: &[Ask],
+        filler: &FillerAsk,
+        output: &Output,
+        skip_invalid: bool,
+    ) -> Result<(Items, u32)> {
+        let mut items = self.channel_items(asks, output, skip_invalid, !filler.mid.is_empty()).await?;
+        let mid = self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?;
+        Ok((itemize(items), mid.end - mid.start))
+    }
+
     async fn add_items(
         &self,
         items: &mut Vec<Item>,
         asks: &[Ask],
         output: &Output,
         skip_invalid: bool,
+        broken: bool,
     ) -> Result<Range<u32>> {
         let from = items.len() as u32;
         if !asks.is_empty() {
-            items.extend(self.channel_items(asks, output, skip_invalid).await?);
+            items.extend(self.channel_items(asks, output, skip_invalid, broken).await?);
         }
         if items.len() > MAX_FILES {
-            return Err(Error::field("schedule.sources", format!("hold more than {MAX_FILES} files with the filler")));
+            return Err(Error::field("items", format!("hold more than {MAX_FILES} files with the filler")));
         }
         Ok(from..items.len() as u32)
     }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external};
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, LEAST_SECONDS, Output, Plan, Watermark};
-use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut, itemize};
+use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut};
 use crate::domain::time::FrameRate;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -195,17 +195,24 @@ impl Service {
         let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
         if touched {
             // The items of another kind of channel are others.
-            let same = before.filter(|before| change.asks.is_none() && !remade && before.mode != Mode::Blocks);
-            let (items, blocks) = match (&plan, same) {
+            let same = before.filter(|before| {
+                let kept = before.filler.mid == filler.mid;
+                kept && change.asks.is_none() && !remade && before.mode != Mode::Blocks
+            });
+            let (items, mid, blocks) = match (&plan, same) {
                 (Some(plan), _) => {
                     let (items, blocks) =
                         self.block_items(plan, &filler, &face.timezone, &output, change.skip_invalid).await?;
-                    (items, Some(Arc::new(blocks)))
+                    (items, 0, Some(Arc::new(blocks)))
                 }
                 (None, Some(same)) => {
-                    (same.definition.revisions.last().map(|last| last.items.clone()).unwrap_or_default(), None)
+                    let last = same.definition.revisions.last();
+                    last.map(|last| (last.items.clone(), last.mid, None)).unwrap_or_default()
                 }
-                (None, None) => (itemize(self.channel_items(&asks, &output, change.skip_invalid).await?), None),
+                (None, None) => {
+                    let (items, mid) = self.cycle_items(&asks, &filler, &output, change.skip_invalid).await?;
+                    (items, mid, None)
+                }
             };
             if before.is_none() {
                 // As short as the first items allow: players begin three of them behind the end.
@@ -213,7 +220,7 @@ impl Service {
                 let longest = items.iter().map(|item| cut::longest(&item.cut.grid())).max();
                 output.target = longest.unwrap_or(usual).max(usual);
             }
-            let wanted = Wanted { seed, mode, items, blocks };
+            let wanted = Wanted { seed, mode, items, mid, blocks };
             check_slots(&wanted)?;
             definition = match before {
                 None => {
@@ -224,10 +231,10 @@ impl Service {
                 Some(_) => {
                     let at = match change.apply {
                         Apply::Now => now,
-                        Apply::Boundary => definition.programme(now).map_or(now, |on| on.end_ms),
+                        Apply::Boundary => definition.whole(now).map_or(now, |(_, end)| end),
                         Apply::At(at) => {
                             let at = at.as_millisecond().max(now);
-                            definition.programme(at).map_or(at, |on| if on.start_ms == at { at } else { on.end_ms })
+                            definition.whole(at).map_or(at, |(start, end)| if start == at { at } else { end })
                         }
                     };
                     definition.revised(at, wanted).without_before(now - KEPT_MS)

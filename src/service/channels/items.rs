@@ -26,13 +26,20 @@ const SHORTEST_MS: i64 = 500;
 const NAMED: usize = 100;
 
 impl Service {
-    /// Everything that was asked for, in its order, each with its length, and none with its id.
+    /// Everything that was asked for, in its order, each with its length, and none with its id. Only where they may be
+    /// `broken` they say where.
     ///
     /// # Errors
     /// Those of opening a path that was asked for; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or,
     /// with `skip_invalid`, when all have none; `SERVER_BUSY`, the same way, when some could not be looked into in time;
     /// `VALIDATION_ERROR` for none or too many.
-    pub(super) async fn channel_items(&self, asks: &[Ask], output: &Output, skip_invalid: bool) -> Result<Vec<Item>> {
+    pub(super) async fn channel_items(
+        &self,
+        asks: &[Ask],
+        output: &Output,
+        skip_invalid: bool,
+        broken: bool,
+    ) -> Result<Vec<Item>> {
         let mut found: Vec<(String, &Ask)> = Vec::new();
         for ask in asks {
             for path in self.files_of(ask).await? {
@@ -47,7 +54,8 @@ impl Service {
         let (mut items, mut faulty) = (Vec::new(), Vec::new());
         for outcome in looked {
             match outcome {
-                Ok(item) => items.push(item),
+                Ok(item) if broken => items.push(item),
+                Ok(item) => items.push(Item { breaks: Box::default(), ..item }),
                 Err(fault) => faulty.push(fault),
             }
         }
@@ -75,13 +83,13 @@ impl Service {
             self.media.probe_patiently(&source).await?;
             air::measure(self, &path, output).await
         };
-        let Measured { duration_ms, cut, look } =
+        let Measured { duration_ms, cut, look, breaks } =
             measuring.await.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
         if duration_ms < SHORTEST_MS {
             return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
         }
         let title = ask.title.clone().unwrap_or_else(|| stem(&path).to_owned());
-        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look })
+        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look, breaks })
     }
 
     /// The files an item stands for: itself, or what a folder holds, in natural order.

@@ -198,6 +198,7 @@ mod tests {
             weight: 1,
             cut: Cut::copied(&[0, 180_000, 360_000], 0),
             look: Look::default(),
+            breaks: Box::default(),
         };
         itemize(titles.iter().map(item).collect())
     }

@@ -49,8 +49,13 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
     assert_eq!(aired.len(), 8);
 
     // A change leaves what was aired as it stands there, and writes what comes by name.
-    let wanted =
-        crate::domain::schedule::Wanted { seed: 43, mode: Mode::Sequential, items: items.clone(), blocks: None };
+    let wanted = crate::domain::schedule::Wanted {
+        seed: 43,
+        mode: Mode::Sequential,
+        items: items.clone(),
+        mid: 0,
+        blocks: None,
+    };
     let definition = old.definition.revised(start + 32_000, wanted);
     let changed = Channel { definition, version: 2, ..(*old).clone() };
     channels.keep(changed, Some(&old)).await.unwrap();

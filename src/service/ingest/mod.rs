@@ -112,7 +112,8 @@ impl Ingest {
         let slot = state.air.put(shows, to - from, now);
         let sounded = state.sounded.filter(|(end, _)| *end == slot.start).map(|(_, sounded)| sounded);
         let closes = shows == From::Slate;
-        let span = Span { from, to, closes, base, lead: 0, origin: slot.start - from, sounded };
+        let (opens, origin) = (from == 0, slot.start - from);
+        let span = Span { from, to, opens, closes, base, lead: 0, origin, sounded };
         state.sounded = Some((slot.end, span.sounds_until()));
         (slot, span)
     }

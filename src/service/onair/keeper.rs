@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Key, first_wanted, is_made, listed, programme, shows_item, state};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
+use crate::domain::schedule::Programme;
 use crate::service::{Service, ingest};
 
 /// How long a programme's run outlives the last request for it.
@@ -80,7 +81,12 @@ fn look_after(service: &Arc<Service>) -> bool {
         if kept(channel) {
             fill(service, channel, takes);
         }
-        let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS).filter(|next| next.start_ms > now_ms);
+        let on = channel.definition.programme(now_ms);
+        // What goes on behind a break waits until its run is done with what is before.
+        let goes_on =
+            |next: &Programme| next.within && on.is_some_and(|on| (on.revision, on.item) == (next.revision, next.item));
+        let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS);
+        let coming = coming.filter(|next| next.start_ms > now_ms && !goes_on(next));
         let coming = coming.take(COMING).filter(|_| takes && has_begun(service, channel));
         for next in coming {
             if let Some(slot) = live::segments(&channel.definition, next).next() {
@@ -142,7 +148,7 @@ fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
             }
             (None, Some(reached), Some(reel)) => {
                 reel.touch();
-                reel.follow(reached.index);
+                reel.follow(reached.place);
             }
             _ => {}
         }
@@ -156,13 +162,13 @@ pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
     }
     let Ok(reel) = service.onair.reel(Key::shared(channel.id, slot.programme_ms)) else { return };
     reel.touch();
-    if reel.is_made(service, slot.index) || !reel.begin() {
+    if reel.is_made(service, slot.place) || !reel.begin() {
         return;
     }
     let (service, channel) = (service.clone(), channel.clone());
     tokio::spawn(async move {
-        if let Ok((_, item)) = self::programme(&channel, slot.programme_ms)
-            && let Err(error) = reel.segment(&service, &channel, item, slot.index).await
+        if let Ok((programme, _)) = self::programme(&channel, slot.programme_ms)
+            && let Err(error) = reel.segment(&service, &channel, &programme, slot.index).await
         {
             tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
         }

@@ -209,7 +209,7 @@ pub async fn segment(
         return Ok(Sent { etag: format!("\"e-{programme_ms}-{}\"", bytes.len()), bytes });
     }
     let (programme, item) = programme(channel, programme_ms)?;
-    let spans = item.spans(programme.end_ms - programme.start_ms);
+    let spans = channel.definition.spans(&programme);
     let now_ms = service.clock.now().as_millisecond();
     let origin = programme_ms * 90;
     if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
@@ -220,17 +220,18 @@ pub async fn segment(
         let reader = if recent { String::new() } else { reader.to_owned() };
         let reel = service.onair.reel(Key { channel: channel.id, programme_ms, reader })?;
         wake(service);
-        patiently(service, || reel.segment(service, channel, item, index)).await?
+        patiently(service, || reel.segment(service, channel, &programme, index)).await?
     } else {
         None
     };
     let span = Span {
-        from: spans.start(index),
-        to: spans.end(index),
+        from: spans.zero() + spans.start(index),
+        to: spans.zero() + spans.end(index),
+        opens: index == 0,
         closes: spans.closes(index),
         base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         lead: item.cut.lead(),
-        origin,
+        origin: origin - spans.zero(),
         sounded: None,
     };
     let (source, digest) = match made {
@@ -316,8 +317,8 @@ pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
 
 /// Whether something has to be made for a segment.
 fn shows_item(channel: &Channel, slot: &Slot) -> bool {
-    let Ok((programme, item)) = programme(channel, slot.programme_ms) else { return false };
-    item.spans(programme.end_ms - programme.start_ms).is_own(slot.index) && !channel.definition.is_slate(&programme)
+    let Ok((programme, _)) = programme(channel, slot.programme_ms) else { return false };
+    channel.definition.spans(&programme).is_own(slot.index) && !channel.definition.is_slate(&programme)
 }
 
 /// Whether a segment could be sent at once.
@@ -326,7 +327,7 @@ pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
         return true;
     }
     let reel = service.onair.known(&Key::shared(channel.id, slot.programme_ms));
-    reel.is_some_and(|reel| reel.is_made(service, slot.index))
+    reel.is_some_and(|reel| reel.is_made(service, slot.place))
 }
 
 /// Whether what is on now is encoded.

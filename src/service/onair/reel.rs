@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
-use crate::domain::schedule::Item;
+use crate::domain::schedule::{Item, Programme};
 use crate::engine::segments::Stored;
 use crate::engine::{RunError, Transcoder};
 use crate::error::{Code, Error, Result};
@@ -25,6 +25,8 @@ pub(super) struct Reel {
     busy: AtomicBool,
     /// Where whoever keeps it ready was last.
     followed: AtomicUsize,
+    /// The last segment of it that shows the item.
+    last: AtomicUsize,
     /// Held while the file is opened: all who wait want the same.
     cast: tokio::sync::Mutex<Cast>,
     /// What segments of it are called, once that is known.
@@ -53,6 +55,7 @@ impl Default for Reel {
             used: Mutex::new(Instant::now()),
             busy: AtomicBool::new(false),
             followed: AtomicUsize::new(usize::MAX),
+            last: AtomicUsize::new(usize::MAX),
             cast: tokio::sync::Mutex::default(),
             name: Mutex::default(),
         }
@@ -108,15 +111,20 @@ impl Reel {
         name.is_some_and(|name| service.sessions.runs().holds(&name, index))
     }
 
-    /// A segment of the item; None when it cannot be shown.
+    /// A segment of the programme; None when it cannot be shown.
     pub(super) async fn segment(
         &self,
         service: &Service,
         channel: &Channel,
-        item: &Item,
+        programme: &Programme,
         index: usize,
     ) -> Result<Option<Stored>> {
         self.touch();
+        let item = channel.definition.item(programme);
+        let first = item.part(programme.part).first;
+        let own = channel.definition.spans(programme).own();
+        self.last.store((first + own).saturating_sub(1), Ordering::Relaxed);
+        let index = first + index;
         let lease = match self.lease(service, channel, item, index).await? {
             Way::Kept(stored) => return Ok(Some(stored)),
             Way::Make(lease) => lease,
@@ -183,12 +191,12 @@ impl Reel {
         }
     }
 
-    /// Gives the place among the encodes back once the end is made: the next programme needs it.
+    /// Gives the place among the encodes back once the end is made: what comes next needs it.
     pub(super) fn let_go(&self, service: &Service) {
         if let Ok(mut cast) = self.cast.try_lock()
             && let Cast::Ready { lease, name, work, .. } = &mut *cast
             && lease.is_some()
-            && service.sessions.runs().holds(name, work.grid.len() - 1)
+            && service.sessions.runs().holds(name, self.last.load(Ordering::Relaxed).min(work.grid.len() - 1))
         {
             *lease = None;
         }

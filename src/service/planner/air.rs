@@ -14,8 +14,9 @@ use crate::domain::mpegts::air::LATE;
 use crate::domain::plan::{AudioPlan, Emblem, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, SubtitleWish, Tracks, Wish};
 use crate::domain::schedule::Item;
+use crate::domain::schedule::breaks::{self, Break};
 use crate::domain::schedule::cut::{self, Cut, Look};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{FrameRate, ticks};
 use crate::engine::index;
 use crate::engine::picture::Picture;
 use crate::engine::source::Source;
@@ -29,6 +30,8 @@ pub struct Measured {
     pub duration_ms: i64,
     pub cut: Cut,
     pub look: Look,
+    /// Where it may be broken.
+    pub breaks: Box<[Break]>,
 }
 
 /// How an item is to be made.
@@ -72,7 +75,10 @@ pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<M
         Grid::Keyframes { bounds } => Cut::copied(bounds, lead),
         grid => Cut::of(grid),
     };
-    Ok(Measured { duration_ms: (end - lead + 45) / 90, cut, look })
+    let duration_ms = (end - lead + 45) / 90;
+    let marks = work.media.chapters.iter().map(|chapter| ticks(chapter.start_seconds) - lead);
+    let breaks = breaks::places(marks, &cut.grid(), duration_ms);
+    Ok(Measured { duration_ms, cut, look, breaks })
 }
 
 /// Makes an item ready to be aired, exactly as it was measured.

@@ -5,6 +5,7 @@ use crate::domain::guide::Entry;
 use crate::domain::listing::Listing;
 use crate::domain::live::CATCHUP_MS;
 use crate::domain::recording::Airing;
+use crate::domain::schedule::Programme;
 use crate::domain::schedule::cut::Cut;
 use crate::service::Service;
 
@@ -20,7 +21,7 @@ const LOOKED_AT: usize = 64;
 /// Programmes between two instants, filler left out.
 pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
     let mut shown = channel.definition.shown_before(from_ms, to_ms);
-    let offered = channel.guide(from_ms, to_ms).filter(|entry| {
+    let offered = channel.airings(from_ms, to_ms).filter(|entry| {
         let programme = &entry.programme;
         !channel.is_filler(programme) && !channel.is_slate(programme)
     });
@@ -44,14 +45,20 @@ pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option
     }
     let now_ms = service.clock.now().as_millisecond();
     let found = channel.guide(now_ms - CATCHUP_MS, now_ms + AHEAD_MS).find(|found| id_of(channel, found) == entry);
-    found.map(|found| airing(channel, &found, false))
+    // Whoever names a part of a programme, or a break in it, means all of it.
+    let broken = |programme: &Programme| programme.within || programme.part.is_some();
+    let whole = found.map(|found| match found.programme.start_ms {
+        start if broken(&found.programme) => channel.airings(start, start + 1).next().unwrap_or(found),
+        _ => found,
+    });
+    whole.map(|whole| airing(channel, &whole, false))
 }
 
 /// The programme that fills most of a span.
 pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<Airing> {
     let shared = |entry: &Entry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
     // The first of those that share as much: `max_by_key` would give the last.
-    let found = channel.guide(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
+    let found = channel.airings(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
     Some(airing(channel, &found, false))
 }
 

@@ -24,13 +24,13 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
             ],
             "sources": {"series": [{"path": files[0]}, {"path": files[1]}], "film": [{"path": files[2]}]}
         },
-        "filler": {"tail": [{"path": files[3]}, {"path": files[4]}], "cooldownSeconds": 0}
+        "filler": {"tail": [{"path": files[3]}, {"path": files[4]}], "mid": [{"path": files[4]}], "cooldownSeconds": 0}
     });
     let made = add(&server, &body).await;
-    assert_eq!((&made["scheduleMode"], &made["itemCount"]), (&json!("blocks"), &json!(6)));
+    assert_eq!((&made["scheduleMode"], &made["itemCount"]), (&json!("blocks"), &json!(7)));
     assert_eq!(made["schedule"]["layers"][0]["when"], json!({"from": null, "to": null, "weekdays": ["sat", "sun"]}));
     assert_eq!(made["schedule"]["layers"][0]["blocks"][0]["at"], "20:15");
-    assert_eq!(made["filler"]["tail"].as_array().unwrap().len(), 2);
+    assert_eq!(["tail", "mid"].map(|kind| made["filler"][kind].as_array().unwrap().len()), [2, 1]);
     let target = format!("{CHANNELS}/{}", made["id"]);
     let epg = async |from: &str, to: &str| -> Vec<Value> {
         let answer = get(&server, &format!("/api/livetv/epg?from={from}&to={to}&channelId={}", made["id"])).await;
@@ -102,7 +102,7 @@ async fn what_no_clock_can_mean_is_refused_by_name() {
         ("/schedule/layers/0/blocks/0/slots/0/source", json!("b"), format!("{path}.slots[0].source")),
         ("/schedule/layers/0/blocks/0/slots/0/order", json!("blocks"), format!("{path}.slots[0].order")),
         ("/schedule/layers/0/blocks/0/slots/0/count", json!(0), format!("{path}.slots[0].count")),
-        ("/filler", json!({"mid": [{"path": files[0]}]}), "filler.mid".to_owned()),
+        ("/filler", json!({"mid": [{"path": files[0], "weight": 0}]}), "filler.mid[0].weight".to_owned()),
         ("/filler", json!({"cooldownSeconds": -1}), "filler.cooldownSeconds".to_owned()),
         ("/scheduleMode", json!("shuffle"), "schedule".to_owned()),
     ] {

@@ -11,6 +11,7 @@ use crate::kit::{Server, film};
 
 mod air;
 mod blocks;
+mod breaks;
 mod channels;
 mod drawn;
 mod events;

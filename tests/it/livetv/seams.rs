@@ -20,7 +20,7 @@ fn is_long() -> bool {
 }
 
 /// The list of a stretch of the past, and where it leads.
-async fn stretch(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> (String, String, String) {
+pub(super) async fn stretch(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> (String, String, String) {
     let target = format!("/api/livetv/watch/{id}?at={from}&end={to}&wait=15");
     let answer = server.get(&target).send().await.unwrap();
     assert_eq!(answer.status(), 200, "the way leads to a list");
@@ -153,8 +153,8 @@ async fn picture_and_sound_step_evenly_over_every_boundary() {
 }
 
 /// A film whose pictures say which film it is, and which of its pictures they are: sixteen bits, black or white.
-fn marked(path: &Path, number: u32, seconds: f64, more: &str) {
-    let mut picture = format!("color=c=black:s=320x180:r=25:d={seconds}");
+pub(super) fn marked(path: &Path, number: u32, (rate, seconds): (u32, f64), more: &[&str]) {
+    let mut picture = format!("color=c=black:s=320x180:r={rate}:d={seconds}");
     for bit in 0..16 {
         let x = bit * 20;
         let on = match bit {
@@ -164,7 +164,18 @@ fn marked(path: &Path, number: u32, seconds: f64, more: &str) {
         picture += &format!(",drawbox=x={x}:y=0:w=20:h=180:c=white:t=fill:enable='{on}'");
     }
     let sound = format!("sine=frequency=440:sample_rate=48000:duration={seconds}");
-    film::make(path, &["-f lavfi -i", &picture, "-f lavfi -i", &sound, more]);
+    film::make(path, &[&["-f lavfi -i", &picture, "-f lavfi -i", &sound], more].concat());
+}
+
+/// What marked pictures say: film, and picture.
+pub(super) async fn marks(path: &Path) -> Vec<(usize, i64)> {
+    let pictures =
+        raw(path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:1:flags=area,format=gray -f rawvideo -").await;
+    let mark = |columns: &[u8]| {
+        let value = (0..16).fold(0, |value, bit| value | usize::from(columns[bit] > 128) << bit);
+        (value >> 12, (value & 0xfff) as i64)
+    };
+    pictures.chunks_exact(16).map(mark).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,7 +189,7 @@ async fn after_a_day_every_picture_is_the_one_the_guide_names() {
         "-c:v mpeg4 -q:v 3 -c:a ac3".to_owned(),
     ];
     for (n, (name, more)) in names.iter().zip(&more).enumerate() {
-        marked(&folder.path().join(name), n as u32, 5.3 + 1.17 * n as f64, more);
+        marked(&folder.path().join(name), n as u32, (25, 5.3 + 1.17 * n as f64), &[more]);
     }
     let server = kit::server(&[folder.path()]).await;
     let made = add(&server, &json!({"name": "Marks", "seed": 5, "items": [{"path": folder.path()}]})).await;
@@ -193,15 +204,7 @@ async fn after_a_day_every_picture_is_the_one_the_guide_names() {
         let path = folder.path().join("aired.ts");
         std::fs::write(&path, fetch(&server, &(text, base)).await).unwrap();
         let times = play::decode(&path).await;
-        let pictures =
-            raw(&path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:1:flags=area,format=gray -f rawvideo -").await;
-        let marks: Vec<(usize, i64)> = pictures
-            .chunks_exact(16)
-            .map(|columns| {
-                let value = (0..16).fold(0, |value, bit| value | usize::from(columns[bit] > 128) << bit);
-                (value >> 12, (value & 0xfff) as i64)
-            })
-            .collect();
+        let marks = marks(&path).await;
         assert!(marks.len() == times.video.len() && marks.len() > 20 * 25, "{} {}", marks.len(), times.video.len());
         let mut begun = 0;
         for ((film, frame), at) in marks.iter().zip(&times.video) {

@@ -53,7 +53,8 @@ proptest! {
         steps in prop::collection::vec(1i64..20_000, 0..60), shuffled in any::<u64>(),
         sounds in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000, closes in any::<bool>(),
     ) {
-        let span = Span { from, to: from + length, closes, base: BASE, lead: 0, origin, sounded: None };
+        let opens = from == 0;
+        let span = Span { from, to: from + length, opens, closes, base: BASE, lead: 0, origin, sounded: None };
         let mut pictures = vec![from];
         for step in &steps {
             pictures.push(pictures.last().unwrap() + step);
@@ -86,7 +87,7 @@ proptest! {
 
     #[test]
     fn garbage_is_put_on_air_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let span = Span { from: 0, to: 90_000, closes: true, base: BASE, lead: 0, origin: 7, sounded: None };
+        let span = Span { from: 0, to: 90_000, opens: true, closes: true, base: BASE, lead: 0, origin: 7, sounded: None };
         prop_assert_eq!(aired(&bytes, span, &Still::default()).len() % LEN, 0);
     }
 }
@@ -104,7 +105,8 @@ fn where_items_meet_the_steps_are_those_within_them() {
             let sounds: Vec<i64> =
                 sounds.into_iter().filter(|at| n != 2 && (from == 0 || *at >= lead + from)).collect();
             let pictures = if pictures.is_empty() { vec![lead + from] } else { pictures };
-            let span = Span { from, to, closes: to == length, base: BASE, lead, origin, sounded: None };
+            let span =
+                Span { from, to, opens: from == 0, closes: to == length, base: BASE, lead, origin, sounded: None };
             let (pictures, sounds) = seen(&aired(&segment(&pictures, &sounds), span, &still()), origin + from);
             shown.extend(pictures);
             heard.extend(sounds);
@@ -120,7 +122,16 @@ fn a_still_stands_over_the_whole_span_and_goes_on_from_segment_to_segment() {
     let mut shown = Vec::new();
     let mut heard = Vec::new();
     for (from, to) in [(0, 180_000), (180_000, 200_000)] {
-        let span = Span { from, to, closes: false, base: BASE, lead: 0, origin: WRAP - 90_000, sounded: None };
+        let span = Span {
+            from,
+            to,
+            opens: from == 0,
+            closes: false,
+            base: BASE,
+            lead: 0,
+            origin: WRAP - 90_000,
+            sounded: None,
+        };
         let (pictures, sounds) = seen(&aired(&[], span, &still()), WRAP);
         shown.extend(pictures);
         heard.extend(sounds);
@@ -157,7 +168,8 @@ proptest! {
                     segment(&[from], &sounds)
                 };
                 let (from, to) = (from - beat, to - beat);
-                let span = Span { from, to, closes, base: BASE + beat, lead: 0, origin: at - from, sounded };
+                let (opens, base, origin) = (from == 0, BASE + beat, at - from);
+                let span = Span { from, to, opens, closes, base, lead: 0, origin, sounded };
                 heard.extend(seen(&aired(&bytes, span, &still()), at).1);
                 sounded = Some(span.sounds_until());
                 at += to - from;

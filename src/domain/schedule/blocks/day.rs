@@ -71,13 +71,23 @@ struct Draft<'p, 'a> {
     date: jiff::civil::Date,
     number: i64,
     positions: Vec<u64>,
-    /// What is aired: item, start, end; and the stream it is of.
-    aired: Vec<(u32, i64, i64)>,
+    /// What is aired, and the stream it is of.
+    aired: Vec<Aired>,
     streams: Vec<Option<usize>>,
     /// Of each block under way: the slot it is at, and how often that was aired.
     at: HashMap<(usize, usize), (usize, u32)>,
     /// When filler was last on.
     last_on: HashMap<u32, i64>,
+}
+
+/// Something aired.
+#[derive(Clone, Copy)]
+struct Aired {
+    item: u32,
+    start: i64,
+    end: i64,
+    part: Option<u16>,
+    within: bool,
 }
 
 impl<'a> Planner<'a> {
@@ -115,11 +125,11 @@ impl<'a> Planner<'a> {
         let cooldown_ms = self.blocks.filler.cooldown_ms;
         let mut last_on: Vec<(u32, i64)> = last_on.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
         last_on.sort_unstable();
-        let led = aired.iter().any(|(item, ..)| *item < self.blocks.content);
+        let led = aired.iter().any(|aired| aired.item < self.blocks.content);
         let mut after = State { positions, led, last_on, ..*before };
         let (mixed, content) = (self.revision.mixed(), self.blocks.content);
         let mut programmes = Vec::with_capacity(aired.len());
-        for (item, start_ms, end_ms) in aired {
+        for Aired { item, start: start_ms, end: end_ms, part, within } in aired {
             let changes = if mixed { after.ordinal - self.revision.first_ordinal } else { 0 };
             programmes.push(Programme {
                 revision: 0,
@@ -129,10 +139,12 @@ impl<'a> Planner<'a> {
                 end_ms,
                 sequence: after.sequence,
                 changes: self.revision.first_change + changes,
-                leads: item < content || (programmes.is_empty() && !before.led),
+                leads: !within && (item < content || (programmes.is_empty() && !before.led)),
+                part,
+                within,
             });
             after.ordinal += 1;
-            after.sequence += self.revision.items[item as usize].segments(end_ms - start_ms);
+            after.sequence += self.revision.items[item as usize].segments(part, end_ms - start_ms);
         }
         Day { number, programmes, streams, after }
     }
@@ -215,7 +227,10 @@ impl Draft<'_, '_> {
             let stream = streams.iter().position(|known| *known == (slot.source, slot.order)).unwrap_or(0);
             while slot.count.is_none_or(|most| count < most) {
                 let item = self.planner.item(stream, self.positions[stream]);
-                let length = self.length(item);
+                // What fits its block without its breaks only goes without them.
+                let breaks = Some(self.breaks(item)).filter(|breaks| self.broken(item, breaks) <= whole);
+                let breaks = breaks.unwrap_or_default();
+                let length = self.broken(item, &breaks);
                 let fits = at + length <= end;
                 // What is longer than its block would otherwise never be aired, nor anything behind it.
                 let never = at == start && length > whole;
@@ -226,7 +241,7 @@ impl Draft<'_, '_> {
                 if let Some(pre) = pre.filter(|pre| at + self.length(*pre) + length <= end) {
                     at = self.air(pre, None, at, end);
                 }
-                at = self.air(item, Some(stream), at, end);
+                at = self.air_broken(item, &breaks, stream, at, end);
                 self.positions[stream] += 1;
                 count += 1;
                 let post = self.between(&self.planner.blocks.filler.post.clone(), 2);
@@ -247,11 +262,46 @@ impl Draft<'_, '_> {
         self.planner.revision.items[item as usize].duration_ms
     }
 
+    /// What is aired in the breaks of an item, from another one on each time, then in turn.
+    fn breaks(&self, item: u32) -> Vec<u32> {
+        let mid = &self.planner.blocks.filler.mid;
+        let Some(first) = self.between(mid, 3) else { return Vec::new() };
+        let breaks = self.planner.revision.items[item as usize].breaks.len() as u32;
+        (0..breaks).map(|at| mid.start + (first - mid.start + at) % (mid.end - mid.start)).collect()
+    }
+
+    /// How long an item is with what is aired in its breaks.
+    fn broken(&self, item: u32, breaks: &[u32]) -> i64 {
+        self.length(item) + breaks.iter().map(|filler| self.length(*filler)).sum::<i64>()
+    }
+
     fn air(&mut self, item: u32, stream: Option<usize>, at: i64, end: i64) -> i64 {
         let end = (at + self.length(item)).min(end);
-        self.aired.push((item, at, end));
+        self.aired.push(Aired { item, start: at, end, part: None, within: false });
         self.streams.push(stream);
         end
+    }
+
+    /// Airs an item in parts, with filler between.
+    fn air_broken(&mut self, item: u32, breaks: &[u32], stream: usize, mut at: i64, end: i64) -> i64 {
+        if breaks.is_empty() {
+            return self.air(item, Some(stream), at, end);
+        }
+        for part in 0..=breaks.len() as u16 {
+            let filler = usize::from(part).checked_sub(1).map(|before| breaks[before]);
+            let of = self.planner.revision.items[item as usize].part(Some(part));
+            let filler = filler.map(|filler| (filler, None, self.length(filler)));
+            for (item, part, length) in filler.into_iter().chain([(item, Some(part), of.duration_ms())]) {
+                if at >= end {
+                    break;
+                }
+                let (start, within) = (at, part != Some(0));
+                at = (at + length).min(end);
+                self.aired.push(Aired { item, start, end: at, part, within });
+                self.streams.push((!within).then_some(stream));
+            }
+        }
+        at
     }
 
     /// One of some fillers, another each time.
@@ -290,9 +340,9 @@ impl Draft<'_, '_> {
         }
         match self.aired.last_mut() {
             // So short a slate would be a flicker: the programme before stands a little longer.
-            Some((_, _, end)) if to - at < SHORTEST_GAP_MS && *end == at => *end = to,
+            Some(last) if to - at < SHORTEST_GAP_MS && last.end == at => last.end = to,
             _ => {
-                self.aired.push((blocks.slate, at, to));
+                self.aired.push(Aired { item: blocks.slate, start: at, end: to, part: None, within: false });
                 self.streams.push(None);
             }
         }

@@ -90,6 +90,9 @@ pub struct Source {
 pub struct Filler {
     /// One before each programme.
     pub pre: Range<u32>,
+    /// One in each break of a programme.
+    #[serde(default, skip_serializing_if = "Range::is_empty")]
+    pub mid: Range<u32>,
     /// One behind each.
     pub post: Range<u32>,
     /// What fits, up to the next programme.

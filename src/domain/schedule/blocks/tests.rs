@@ -21,6 +21,7 @@ fn wanted(zone: &str, seed: u64, grid: Grid, (a, b): (u32, u32), fillers: bool) 
         weight: 1,
         cut: steps(duration_ms as f64 / 1000.0),
         look: Look::default(),
+        breaks: Box::default(),
     };
     let mut items: Vec<Item> = (0..a).map(|n| item(format!("/a/{n}"), 1_200_000 + i64::from(n) * 61_000)).collect();
     items.extend((0..b).map(|n| item(format!("/b/{n}"), 4_000_000 + (i64::from(n) * 977_003) % 5_000_000)));
@@ -39,7 +40,7 @@ fn wanted(zone: &str, seed: u64, grid: Grid, (a, b): (u32, u32), fillers: bool) 
     let begin = vec![0; grid.streams().len()];
     let sources = vec![Source { name: "a".into(), items: 0..a }, Source { name: "b".into(), items: a..content }];
     let blocks = Blocks { zone: zone.to_owned(), grid, sources, filler, content, slate, begin, days: Days::default() };
-    Wanted { seed, mode: Mode::Blocks, items, blocks: Some(Arc::new(blocks)) }
+    Wanted { seed, mode: Mode::Blocks, items, mid: 0, blocks: Some(Arc::new(blocks)) }
 }
 
 fn blocks(definition: &Definition) -> &Blocks {
@@ -339,7 +340,7 @@ proptest! {
         for pair in walked.windows(2) {
             prop_assert_eq!((pair[1].start_ms, pair[1].ordinal), (pair[0].end_ms, pair[0].ordinal + 1));
             prop_assert!(pair[0].start_ms < pair[0].end_ms);
-            let segments = definition.item(&pair[0]).segments(pair[0].end_ms - pair[0].start_ms);
+            let segments = definition.item(&pair[0]).segments(pair[0].part, pair[0].end_ms - pair[0].start_ms);
             prop_assert_eq!(pair[1].sequence, pair[0].sequence + segments);
         }
         let cold = cold(&definition);
@@ -381,7 +382,7 @@ proptest! {
         prop_assert_eq!(aired, second.programmes(start, on.end_ms).collect::<Vec<_>>());
         let next = second.programme(on.end_ms).unwrap();
         prop_assert_eq!((next.start_ms, next.ordinal, next.revision), (on.end_ms, on.ordinal + 1, 1));
-        prop_assert_eq!(next.sequence, on.sequence + first.item(&on).segments(on.end_ms - on.start_ms));
+        prop_assert_eq!(next.sequence, on.sequence + first.item(&on).segments(on.part, on.end_ms - on.start_ms));
         let last = first.programmes(start, on.end_ms).filter(|p| title(&first, p).starts_with("/a/")).last();
         let streams = |definition: &Definition, n: usize| definition.revisions[n].blocks.clone().unwrap().grid.streams();
         // Series that are sequential in both, and in no other order that would mix with it.

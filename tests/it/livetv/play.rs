@@ -89,6 +89,14 @@ async fn whatever_follows_what_plays_without_a_step() {
     let listed = list(&server, &location).await;
     assert!(listed.0.contains("#EXT-X-ENDLIST") && listed.0.contains("#EXT-X-DISCONTINUITY\n"), "{}", listed.0);
 
+    let asked = client.get(format!("{}{location}", server.base)).header("user-agent", "VLC/3.0.21 LibVLC/3.0.21");
+    let answer = asked.send().await.unwrap();
+    assert!(answer.headers().get_all("vary").iter().any(|value| value == "user-agent"));
+    let changes = |line: &&str| !line.starts_with("#EXT-X-DISCONTINUITY");
+    let unchanged = listed.0.lines().filter(changes).collect::<Vec<_>>().join("\n");
+    let told = answer.text().await.unwrap().replace("#EXT-X-DISCONTINUITY-SEQUENCE:0\n", "");
+    assert_eq!(told.trim_end(), unchanged, "VLC is told of no change");
+
     let path = folder.path().join("aired.ts");
     std::fs::write(&path, fetch(&server, &listed).await).unwrap();
     // Sound of two items may overlap by less than a frame where they meet.

@@ -26,6 +26,44 @@ pub enum Guard {
     Digest,
 }
 
+/// What it sends as pictures.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Picture {
+    Avc,
+    Hevc,
+}
+
+impl Picture {
+    fn encoder(self) -> &'static str {
+        match self {
+            Self::Avc => "-c:v libx264 -preset ultrafast -tune zerolatency -g 25 -bf 0 -x264-params aud=1",
+            Self::Hevc => "-c:v libx265 -preset ultrafast -x265-params keyint=25:bframes=0:aud=1:log-level=error",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        if self == Self::Avc { "H264" } else { "H265" }
+    }
+
+    fn delimits(self, unit: &[u8]) -> bool {
+        if self == Self::Avc { unit[0] & 31 == 9 } else { unit[0] >> 1 & 63 == 35 }
+    }
+
+    /// Bytes of a unit's header.
+    fn header(self) -> usize {
+        if self == Self::Avc { 1 } else { 2 }
+    }
+
+    /// What stands in its place before a piece of a unit (RFC 6184 section 5.8, RFC 7798 section 4.4.3).
+    fn fragment(self, unit: &[u8], first: bool, last: bool) -> Vec<u8> {
+        let place = u8::from(first) << 7 | u8::from(last) << 6;
+        match self {
+            Self::Avc => vec![unit[0] & 0x60 | 28, unit[0] & 31 | place],
+            Self::Hevc => vec![unit[0] & 0x81 | 49 << 1, unit[1], unit[0] >> 1 & 63 | place],
+        }
+    }
+}
+
 /// What it sends as sound.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Sound {
@@ -42,13 +80,14 @@ pub struct Film {
     pictures: Vec<Vec<Vec<u8>>>,
     /// 1024 samples of AAC at 48 kHz each, or 160 of G.711.
     sounds: Vec<Vec<u8>>,
+    picture: Picture,
     sound: Sound,
 }
 
 impl Film {
-    pub fn make(folder: &Path, seconds: u32, sound: Sound) -> Self {
+    pub fn make(folder: &Path, seconds: u32, picture: Picture, sound: Sound) -> Self {
         let path = folder.join("camera.ts");
-        let video = "-c:v libx264 -preset ultrafast -tune zerolatency -g 25 -bf 0 -x264-params aud=1";
+        let video = picture.encoder();
         film::flash_and_beep(&path, seconds, &format!("{video} -c:a aac -ar 48000 -ac 2 -f mpegts"));
         let part = |name: &str, args: &str| {
             let out = folder.join(name);
@@ -56,11 +95,12 @@ impl Film {
             std::fs::read(out).unwrap()
         };
         let mut pictures: Vec<Vec<Vec<u8>>> = Vec::new();
-        for unit in units(&part("camera.h264", "-map 0:v -c copy -f h264")) {
-            match (unit[0] & 31, pictures.last_mut()) {
-                (9, _) => pictures.push(Vec::new()),
-                (_, Some(picture)) => picture.push(unit.to_vec()),
-                (_, None) => panic!("a film begins with a delimiter"),
+        let bare = if picture == Picture::Avc { "-map 0:v -c copy -f h264" } else { "-map 0:v -c copy -f hevc" };
+        for unit in units(&part("camera.pictures", bare)) {
+            match pictures.last_mut() {
+                _ if picture.delimits(unit) => pictures.push(Vec::new()),
+                Some(picture) => picture.push(unit.to_vec()),
+                None => panic!("a film begins with a delimiter"),
             }
         }
         let sounds = match sound {
@@ -80,7 +120,7 @@ impl Film {
                 frames
             }
         };
-        Self { pictures, sounds, sound }
+        Self { pictures, sounds, picture, sound }
     }
 
     fn sdp(&self) -> String {
@@ -94,7 +134,8 @@ impl Film {
         // The pictures are said to lie with another server; whoever goes there is lost.
         format!(
             "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=Camera\r\nt=0 0\r\na=control:*\r\nm=video 0 RTP/AVP 96\r\n\
-             a=rtpmap:96 H264/90000\r\na=control:rtsp://10.9.8.7/live/track=picture\r\n{sound}"
+             a=rtpmap:96 {}/90000\r\na=control:rtsp://10.9.8.7/live/track=picture\r\n{sound}",
+            self.picture.name()
         )
     }
 }
@@ -315,17 +356,11 @@ impl Player {
                 self.packet(&mut out, 0, 96, last, time, unit);
                 continue;
             }
-            let pieces = unit[1..].chunks(1200).count();
-            for (n, piece) in unit[1..].chunks(1200).enumerate() {
+            let body = &unit[film.picture.header()..];
+            let pieces = body.chunks(1200).count();
+            for (n, piece) in body.chunks(1200).enumerate() {
                 let ends = n + 1 == pieces;
-                let place = if n == 0 {
-                    0x80
-                } else if ends {
-                    0x40
-                } else {
-                    0
-                };
-                let payload = [&[unit[0] & 0x60 | 28, unit[0] & 31 | place], piece].concat();
+                let payload = [&film.picture.fragment(unit, n == 0, ends), piece].concat();
                 self.packet(&mut out, 0, 96, last && ends, time, &payload);
             }
         }

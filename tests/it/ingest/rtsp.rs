@@ -10,14 +10,14 @@ use hearthcast::engine::outbound::{Fault, Outbound};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::camera::{Camera, Film, Guard, SECRET, Sound, answer, packet, request};
+use super::camera::{Camera, Film, Guard, Picture, SECRET, Sound, answer, packet, request};
 use super::forms::{aired, plays};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_camera_is_taken_in_told_when_it_is_enough_and_comes_back_when_it_was_cut() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::of(Film::make(folder.path(), 20, Sound::Aac), Guard::Digest).await;
+    let camera = Camera::of(Film::make(folder.path(), 20, Picture::Avc, Sound::Aac), Guard::Digest).await;
     let server = server(folder.path()).await;
     let id = channel(&server, json!({"url": camera.url()}), None).await;
     let path = aired(&server, &id, folder.path(), 6).await;
@@ -56,14 +56,23 @@ async fn a_camera_is_taken_in_told_when_it_is_enough_and_comes_back_when_it_was_
 #[tokio::test(flavor = "multi_thread")]
 async fn sound_of_telephones_is_heard_and_one_that_never_comes_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::of(Film::make(folder.path(), 20, Sound::Voice), Guard::Basic).await;
-    let muted = Camera::of(Film::make(folder.path(), 20, Sound::Muted), Guard::Nobody).await;
+    let camera = Camera::of(Film::make(folder.path(), 20, Picture::Avc, Sound::Voice), Guard::Basic).await;
+    let muted = Camera::of(Film::make(folder.path(), 20, Picture::Avc, Sound::Muted), Guard::Nobody).await;
     let server = server(folder.path()).await;
     let id = channel(&server, json!({"url": camera.url()}), None).await;
     plays(&aired(&server, &id, folder.path(), 5).await, 7.0).await;
     let id = channel(&server, json!({"url": muted.url()}), None).await;
     let decoded = play::decode(&aired(&server, &id, folder.path(), 4).await).await;
     assert!(decoded.video_seconds() > 5.0, "{decoded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_in_hevc_are_encoded_for_whoever_watches() {
+    let folder = tempfile::tempdir().unwrap();
+    let camera = Camera::of(Film::make(folder.path(), 20, Picture::Hevc, Sound::Aac), Guard::Nobody).await;
+    let server = server(folder.path()).await;
+    let id = channel(&server, json!({"url": camera.url()}), None).await;
+    plays(&aired(&server, &id, folder.path(), 4).await, 5.0).await;
 }
 
 /// A server that does with each connection what it is told; how many came.

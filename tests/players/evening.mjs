@@ -62,7 +62,9 @@ async function channel() {
     const inputs = [picture, sound].filter(Boolean).flatMap((source) => ["-f", "lavfi", "-t", String(FILM), "-i", source]);
     server.make(join("Mixed", name), [...inputs, ...how.split(" ")]);
   }
-  const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", items: [{ path: join(server.media, "Mixed") }] };
+  // It has been on for a while: players find a whole window.
+  const startAt = new Date(Date.now() - 3_600_000).toISOString();
+  const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", startAt, items: [{ path: join(server.media, "Mixed") }] };
   const { channel: { id } } = await send("/api/livetv/channels", body, token);
   const { secret } = await send("/api/livetv/tokens", { name: "players", channelIds: [id] }, token);
   const of = (path) => `${server.base}${path}?token=${secret}`;

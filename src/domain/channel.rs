@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::external::External;
 use crate::domain::listing::Listings;
+use crate::domain::pace::Pace;
 use crate::domain::plan::Corner;
 use crate::domain::schedule::blocks::Grid;
 use crate::domain::schedule::{Definition, Mode};
@@ -206,11 +207,30 @@ pub struct Channel {
     pub external: Option<Box<External>>,
     /// What a guide from elsewhere says of a channel from elsewhere; not part of its record.
     pub listings: Option<Arc<Listings>>,
+    /// Its own clock, where it has one; not part of its record.
+    pub pace: Option<Arc<Pace>>,
     pub seed: u64,
     pub mode: Mode,
     /// Grows by one with every change.
     pub version: u32,
     pub definition: Definition,
+}
+
+impl Channel {
+    /// The channel's time at an instant, ms: the instant itself, unless it has a clock of its own.
+    pub fn time(&self, instant_ms: i64) -> i64 {
+        self.pace.as_ref().map_or(instant_ms, |pace| pace.at(instant_ms))
+    }
+
+    /// The last instant at which the channel's time was that, ms: when what began there did.
+    pub fn instant(&self, time_ms: i64) -> i64 {
+        self.pace.as_ref().map_or(time_ms, |pace| pace.left(time_ms))
+    }
+
+    /// Whether it airs only while somebody watches.
+    pub fn on_demand(&self) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.waits())
+    }
 }
 
 impl Face {
@@ -292,6 +312,7 @@ pub mod tests {
             filler: FillerAsk::none(),
             external: None,
             listings: None,
+            pace: None,
             seed: 1,
             mode: Mode::Sequential,
             version: 1,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::channel::Channel;
 use crate::domain::listing::{Listing, Listings};
+use crate::domain::pace::Pace;
 use crate::domain::schedule::{Cursor, Definition, Item, Programme};
 
 /// One entry of a channel's guide.
@@ -42,6 +43,8 @@ pub struct Entries {
     /// The revision that was looked at last, and whether it hides what is short.
     hides: Option<(usize, bool)>,
     to_ms: i64,
+    /// The channel's clock with what is to come of it.
+    pace: Option<Pace>,
     /// Of a channel from elsewhere, and which of them comes next.
     listings: Option<(Arc<Listings>, usize)>,
 }
@@ -75,14 +78,15 @@ impl Channel {
         self.external.is_none() && self.definition.is_slate(programme)
     }
 
-    /// Entries that are on between two instants.
-    pub fn guide(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
-        self.told(Entries::new(self, from_ms, to_ms))
+    /// Entries that are on between two instants. Of a channel with a clock of its own: what was aired, and what would be
+    /// if somebody watched from now on.
+    pub fn guide(&self, from_ms: i64, to_ms: i64, now_ms: i64) -> impl Iterator<Item = Entry<'_>> {
+        self.told(Entries::new(self, from_ms, to_ms, now_ms))
     }
 
-    /// The same with no programme in parts: each with its breaks, whatever is named.
+    /// The same in the channel's own time, and with no programme in parts: each with its breaks, whatever is named.
     pub fn airings(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
-        self.told(Entries::make(self, from_ms, to_ms, false))
+        self.told(Entries::make(self, None, from_ms, to_ms, false))
     }
 
     fn told(&self, mut entries: Entries) -> impl Iterator<Item = Entry<'_>> {
@@ -99,11 +103,15 @@ impl Entry<'_> {
 
 impl Entries {
     /// Those that are on between two instants.
-    pub fn new(channel: &Channel, from_ms: i64, to_ms: i64) -> Self {
-        Self::make(channel, from_ms, to_ms, true)
+    pub fn new(channel: &Channel, from_ms: i64, to_ms: i64, now_ms: i64) -> Self {
+        let pace = channel.pace.as_ref().map(|pace| pace.ahead(now_ms));
+        // What went before is not known.
+        let from_ms = pace.as_ref().map_or(from_ms, |pace| pace.at(from_ms.max(pace.known_ms())));
+        Self::make(channel, pace, from_ms, to_ms, true)
     }
 
-    fn make(channel: &Channel, from_ms: i64, to_ms: i64, parts: bool) -> Self {
+    /// Those from an instant of the channel's own time on.
+    fn make(channel: &Channel, pace: Option<Pace>, from_ms: i64, to_ms: i64, parts: bool) -> Self {
         let definition = &channel.definition;
         let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
         let listings = listings.map(|listings| (listings.clone(), listings.from(from_ms)));
@@ -112,7 +120,7 @@ impl Entries {
         let cursor = Cursor::at(definition, from_ms.max(first));
         let show_filler = channel.face.show_filler;
         let (ahead, hides) = (None, None);
-        let mut entries = Self { cursor, ahead, show_filler, parts, least_ms, hides, to_ms, listings };
+        let mut entries = Self { cursor, ahead, show_filler, parts, least_ms, hides, to_ms, pace, listings };
         // What is on may belong to an entry that began before.
         while let Some(programme) = entries.cursor.clone().next(definition)
             && programme.start_ms > first
@@ -131,10 +139,23 @@ impl Entries {
             *at += 1;
             return Some(aired(listing, item));
         }
-        let mut entry = self.ahead.take().or_else(|| self.cursor.next(definition))?;
-        if entry.start_ms >= self.to_ms {
-            return None;
+        loop {
+            let planned = self.planned(definition)?;
+            let at = |time_ms: i64| self.pace.as_ref().map_or(time_ms, |pace| pace.reached(time_ms));
+            // One that stood is one entry all the while; one that was skipped before it began is none.
+            let (start_ms, end_ms) = (at(planned.start_ms), at(planned.end_ms));
+            if start_ms >= self.to_ms {
+                return None;
+            }
+            if start_ms < end_ms {
+                return Some(Programme { start_ms, end_ms, ..planned });
+            }
         }
+    }
+
+    /// Takes the next as it is planned, in the channel's own time.
+    fn planned(&mut self, definition: &Definition) -> Option<Programme> {
+        let mut entry = self.ahead.take().or_else(|| self.cursor.next(definition))?;
         let revision = &definition.revisions[entry.revision];
         let whole = match self.show_filler {
             true => self.parts || !revision.is_broken(),
@@ -271,7 +292,7 @@ mod tests {
             (item.duration_ms, item.cut) = (60_000, crate::domain::schedule::cut::steps(60.0));
         }
         let spans = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {
-            let entries = channel.guide(start + from, start + to);
+            let entries = channel.guide(start + from, start + to, start);
             entries.map(|entry| (entry.programme.start_ms - start, entry.programme.end_ms - start)).collect()
         };
         let whole = 2_400_000 + 2 * 60_000;

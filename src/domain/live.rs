@@ -1,12 +1,16 @@
 //! The playlist of a channel: a window over the segments of its programmes, as a pure function of schedule and clock
 //! (RFC 8216).
 //!
-//! Nothing is counted. A restart changes nothing, and two servers with the same state write the same bytes.
+//! Nothing is counted. A restart changes nothing, and two servers with the same state write the same bytes. All instants
+//! are the channel's own time, which is everybody's unless the channel has a clock of its own ([`Pace`]); only dates in the
+//! text are everybody's.
 
 use std::fmt::Write;
 
 use jiff::Timestamp;
 
+use super::channel::Channel;
+use super::pace::{Jump, Leg, Pace};
 use super::schedule::{Definition, Programme};
 use super::time::{instant, seconds};
 
@@ -46,14 +50,59 @@ pub enum View {
     Between(i64, i64),
 }
 
-/// Segments from the one on air at an instant (ms) on, without end; none before the channel's first.
-pub fn slots(definition: &Definition, from_ms: i64) -> impl Iterator<Item = Slot> {
+/// Segments from the one on air at an instant (ms) on, without end; none before the channel's first. What was skipped is
+/// not among them: the rest is numbered as if it had never been.
+pub fn slots<'a>(
+    definition: &'a Definition,
+    pace: Option<&Pace>,
+    from_ms: i64,
+) -> impl Iterator<Item = Slot> + use<'a> {
+    let whole = Leg { from_ms: i64::MIN, to_ms: i64::MAX, passed: 0, changes: 0, ticks: 0 };
+    let legs = pace.map_or_else(|| vec![whole], Pace::legs);
+    legs.into_iter().filter(move |leg| leg.to_ms > from_ms).flat_map(move |leg| {
+        let until = leg.to_ms.saturating_mul(90);
+        let planned = planned(definition, from_ms.max(leg.from_ms)).take_while(move |slot| slot.end <= until);
+        planned.map(move |slot| Slot {
+            sequence: slot.sequence.saturating_sub(leg.passed),
+            changes: slot.changes.saturating_sub(leg.changes),
+            ..slot
+        })
+    })
+}
+
+/// The same as it was scheduled.
+fn planned(definition: &Definition, from_ms: i64) -> impl Iterator<Item = Slot> + use<'_> {
     let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
     let from_ms = from_ms.max(first);
     let programmes = definition.programmes(from_ms, i64::MAX);
     programmes
         .flat_map(move |programme| segments(definition, programme))
         .skip_while(move |slot| slot.end <= from_ms * 90)
+}
+
+/// Where a skip leads to: the end of what the guide says is on. None before the channel's first programme.
+pub fn jump(channel: &Channel, now_ms: i64) -> Option<Jump> {
+    let (definition, pace) = (&channel.definition, channel.pace.as_deref()?);
+    let time_ms = pace.at(now_ms);
+    let on = channel.airings(time_ms, time_ms + 1).next().filter(|on| on.programme.start_ms <= time_ms)?;
+    let to_ms = on.programme.end_ms;
+    let next = planned(definition, to_ms).next()?;
+    let aired = listed(definition, Some(pace), View::Live, channel.output.target, time_ms);
+    let last = pace.runs().last().copied()?;
+    let unseen = aired.last().is_none_or(|aired| aired.end <= last.at_ms * 90);
+    let Some(aired) = aired.last() else {
+        return Some(Jump { to_ms, passed: last.passed, changes: last.changes, ticks: last.ticks, unseen });
+    };
+    let leg = pace.leg(aired.programme_ms);
+    // Where items look different players are told, once, however many were passed.
+    let told = aired.changes + u64::from(next.changes > aired.changes + leg.changes);
+    Some(Jump {
+        to_ms,
+        passed: next.sequence.saturating_sub(aired.sequence + 1),
+        changes: next.changes.saturating_sub(told),
+        ticks: next.start - (aired.end - leg.ticks),
+        unseen,
+    })
 }
 
 /// The segments of one programme.
@@ -72,39 +121,78 @@ pub fn segments(definition: &Definition, programme: Programme) -> impl Iterator<
 }
 
 /// The segments a list holds at an instant (ms). `target` is the channel's target duration, seconds.
-pub fn listed(definition: &Definition, view: View, target: u64, now_ms: i64) -> Vec<Slot> {
+pub fn listed(definition: &Definition, pace: Option<&Pace>, view: View, target: u64, now_ms: i64) -> Vec<Slot> {
     let over = |until_ms: i64| move |slot: &Slot| slot.end <= until_ms * 90;
     match view {
         View::Live => {
             // A player that starts three target durations from the end must find that place listed for a while yet.
             let room = (3 * target as i64 + 2) * 90_000;
             let back_ms = room / 90 + LEAST_SEGMENTS as i64 * target as i64 * 1000;
-            let mut slots: Vec<Slot> = slots(definition, now_ms - back_ms).take_while(over(now_ms)).collect();
-            let Some(end) = slots.last().map(|slot| slot.end) else { return slots };
-            let enough = |at: usize| slots.len() - at >= LEAST_SEGMENTS && end - slots[at].start >= room;
-            let first = (0..slots.len()).rev().find(|&at| enough(at)).unwrap_or(0);
+            let from_ms = back(pace, now_ms, back_ms, target as i64 * 1000);
+            let mut slots: Vec<Slot> = slots(definition, pace, from_ms).take_while(over(now_ms)).collect();
+            let mut length = 0;
+            let enough = |at: &usize| {
+                length += slots[*at].end - slots[*at].start;
+                slots.len() - at >= LEAST_SEGMENTS && length >= room
+            };
+            let first = (0..slots.len()).rev().find(enough).unwrap_or(0);
             slots.drain(..first);
             slots
         }
-        View::From(from) => slots(definition, from).take_while(over(now_ms.min(from + LONGEST_MS))).collect(),
+        View::From(from) => slots(definition, pace, from).take_while(over(now_ms.min(from + LONGEST_MS))).collect(),
         View::Between(from, to) => {
             let until = to.min(from + LONGEST_MS);
-            slots(definition, from).take_while(|slot| slot.start < until * 90 && slot.end <= now_ms * 90).collect()
+            let slots = slots(definition, pace, from);
+            slots.take_while(|slot| slot.start < until * 90 && slot.end <= now_ms * 90).collect()
         }
     }
 }
 
-/// The text of a list. `tail` is put behind every address: the grant of whoever asked.
-pub fn playlist(slots: &[Slot], view: View, target: u64, now_ms: i64, tail: &str) -> String {
+/// The instant so far back in what was aired. Where something was skipped, a segment may have been cut short: `lost_ms`.
+pub fn back(pace: Option<&Pace>, now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
+    let mut end = now_ms;
+    for leg in pace.map(Pace::legs).unwrap_or_default().iter().rev() {
+        if leg.from_ms > now_ms {
+            continue;
+        }
+        end = leg.to_ms.min(now_ms);
+        let aired = end.saturating_sub(leg.from_ms);
+        if aired >= back_ms {
+            break;
+        }
+        back_ms -= (aired - lost_ms).max(0);
+    }
+    end.saturating_sub(back_ms)
+}
+
+/// Whether a list has all it will ever have. `stands` says that the channel's clock does: then what is under way is not
+/// waited for.
+pub fn is_over(
+    definition: &Definition,
+    pace: Option<&Pace>,
+    view: View,
+    slots: &[Slot],
+    now_ms: i64,
+    stands: bool,
+) -> bool {
+    let until = match view {
+        View::Live => return false,
+        View::From(from) => return now_ms >= from + LONGEST_MS,
+        View::Between(from, to) => to.min(from + LONGEST_MS),
+    };
+    let Some(last) = slots.last().filter(|_| now_ms >= until) else { return false };
+    last.end >= until * 90 || {
+        let next = self::slots(definition, pace, last.end.div_euclid(90)).find(|slot| slot.start >= last.end);
+        next.is_none_or(|next| stands || next.start >= until * 90)
+    }
+}
+
+/// The text of a list; `ended` is one that is over. `tail` is put behind every address: the grant of whoever asked.
+pub fn playlist(slots: &[Slot], pace: Option<&Pace>, view: View, target: u64, ended: bool, tail: &str) -> String {
     let mut text = String::with_capacity(256 + slots.len() * (110 + tail.len()));
     let (sequence, mut changes) = slots.first().map_or((0, 0), |first| (first.sequence, first.changes));
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target}");
     let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{changes}");
-    let ended = match view {
-        View::Live => false,
-        View::From(from) => now_ms >= from + LONGEST_MS,
-        View::Between(from, to) => now_ms >= to.min(from + LONGEST_MS) && whole(slots, from, to),
-    };
     match view {
         View::Live => {}
         _ if ended => text.push_str("#EXT-X-PLAYLIST-TYPE:VOD\n"),
@@ -112,11 +200,14 @@ pub fn playlist(slots: &[Slot], view: View, target: u64, now_ms: i64, tail: &str
     }
     text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
     for slot in slots {
-        if slot.changes != changes {
+        // As many as are counted (RFC 8216, section 6.2.1): what was skipped may have been several.
+        while changes < slot.changes {
             text.push_str("#EXT-X-DISCONTINUITY\n");
-            changes = slot.changes;
+            changes += 1;
         }
-        let at = Timestamp::from_millisecond((slot.start + 45).div_euclid(90)).map(instant).unwrap_or_default();
+        let start_ms = (slot.start + 45).div_euclid(90);
+        let start_ms = pace.map_or(start_ms, |pace| pace.left(start_ms));
+        let at = Timestamp::from_millisecond(start_ms).map(instant).unwrap_or_default();
         let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{at}\n#EXTINF:{:.5},", seconds(slot.end - slot.start));
         let _ = writeln!(text, "{}{tail}", name(slot.programme_ms, slot.index));
     }
@@ -124,11 +215,6 @@ pub fn playlist(slots: &[Slot], view: View, target: u64, now_ms: i64, tail: &str
         text.push_str("#EXT-X-ENDLIST\n");
     }
     text
-}
-
-/// Whether a list of the past has all it will ever have.
-fn whole(slots: &[Slot], from: i64, to: i64) -> bool {
-    slots.last().is_some_and(|last| last.end >= to.min(from + LONGEST_MS) * 90)
 }
 
 /// What a segment is called.
@@ -143,5 +229,7 @@ pub fn named(text: &str) -> Option<(i64, usize)> {
     (name(found.0, found.1) == text).then_some(found)
 }
 
+#[cfg(test)]
+mod paced;
 #[cfg(test)]
 mod tests;

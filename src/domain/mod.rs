@@ -18,6 +18,7 @@ pub mod live;
 pub mod m3u;
 pub mod media;
 pub mod mpegts;
+pub mod pace;
 pub mod picture;
 pub mod plan;
 pub mod playback;

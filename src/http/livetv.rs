@@ -54,6 +54,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY).to(service, change),
         delete("/api/livetv/channels/{id}", Access::Admin).to(service, remove),
         post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview_change),
+        post("/api/livetv/channels/{id}/skip", Access::Admin).to(service, skip),
         get("/api/livetv/epg", Access::User).to(service, guide::epg),
         get("/api/livetv/now", Access::User).to(service, guide::now),
         get("/api/livetv/m3u", Access::Live).resource(|_| Some("livetv/m3u".to_owned())).to(service, export::m3u),
@@ -212,6 +213,20 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
     Ok(reply::json(&ChannelGone { channel_id, deleted: true }))
 }
 
+/// Go on with the next programme, on a channel that airs only while somebody watches
+///
+/// At once, whoever watches; where nobody does, it begins when somebody comes. A player's list goes on without a break:
+/// what was aired stays listed, and what is behind it is numbered on.
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "As listed")),
+    responses(
+        (status = 200, description = "What is on then", body = guide::NowAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`"),
+        (status = 409, description = "`CONFLICT`: it is not `onDemand`, or has not begun")))]
+pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = service.channels.skip(id(&call)?).await?;
+    Ok(guide::on_now(&service, &channel))
+}
+
 /// What a new channel would air; nothing is kept
 #[utoipa::path(post, path = "/api/livetv/channels/preview", request_body = ChannelRequest,
     params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
@@ -248,7 +263,7 @@ fn previewed(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
-    let entries = channel.guide(from, from + PREVIEW_MS).take(PREVIEW_ENTRIES);
+    let entries = channel.guide(from, from + PREVIEW_MS, now.as_millisecond()).take(PREVIEW_ENTRIES);
     let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now)).collect();
     reply::json(&PreviewAnswer { channel: ChannelView::new(channel, now).with_items(service, channel), entries })
 }

@@ -87,6 +87,7 @@ const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordin
         livetv::preview,
         livetv::preview_change,
         livetv::remove,
+        livetv::skip,
         livetv::sources::add,
         livetv::sources::change,
         livetv::sources::preview,

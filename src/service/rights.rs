@@ -142,6 +142,11 @@ impl Service {
     /// `RIGHTS_WITHDRAWN`; `RIGHTS_BASIS_REQUIRED` for one from elsewhere without a basis for recordings.
     pub fn may_record(&self, channel: &Channel) -> Result<()> {
         self.may_show(channel)?;
+        if channel.pace.is_some() {
+            let message =
+                format!("{} goes by a clock of its own: nothing of it is on at a known time", channel.face.name);
+            return Err(Error::new(Code::Conflict, message));
+        }
         match self.clearance(channel)? {
             Some(clearance) if clearance.rights.recording_basis.is_none() => Err(required(&["rights.recordingBasis"])),
             _ => Ok(()),

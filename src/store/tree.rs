@@ -34,6 +34,7 @@ trees! {
     Channels "channels" true,
     Revisions "revisions" true,
     Marks "marks" false,
+    Paces "paces" true,
     Lists "lists" true,
     Items "items" true,
     Cuts "cuts" true,

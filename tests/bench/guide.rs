@@ -146,7 +146,7 @@ fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &Style) -> usize 
     xmltv::head(&mut out);
     channels.iter().for_each(|channel| xmltv::channel(&mut out, channel, style));
     for channel in channels {
-        let mut programmes = Programmes::new(channel.clone(), from, to, style);
+        let mut programmes = Programmes::new(channel.clone(), from, to, from, style);
         while programmes.write(&mut out) {
             if out.len() >= PIECE {
                 bytes += out.len();
@@ -159,7 +159,7 @@ fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &Style) -> usize 
 
 fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
     let of = |channel: &Arc<Channel>| -> Vec<Spoken> {
-        let entries = channel.guide(from, to).map(|entry| Spoken {
+        let entries = channel.guide(from, to, from).map(|entry| Spoken {
             start_ms: entry.programme.start_ms,
             end_ms: entry.programme.end_ms,
             channel: channel.tvg_id.clone(),

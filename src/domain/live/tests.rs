@@ -6,11 +6,12 @@ use crate::domain::schedule::cut::{Cut, Look, duration_ms};
 use crate::domain::schedule::{Item, Items, Mode, Wanted, itemize};
 use crate::domain::time::FrameRate;
 
-const START: i64 = 1_767_225_600_000;
-const MODES: [Mode; 5] = [Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random, Mode::Weighted];
+pub(super) const START: i64 = 1_767_225_600_000;
+pub(super) const MODES: [Mode; 5] =
+    [Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random, Mode::Weighted];
 
 /// Items of every kind of cut.
-fn items(count: usize, salt: u64) -> Items {
+pub(super) fn items(count: usize, salt: u64) -> Items {
     let item = |n: usize| {
         let length = 3.0 + (salt.wrapping_mul(n as u64 + 7) % 600) as f64 / 7.0;
         let grid = match n % 3 {
@@ -51,7 +52,7 @@ proptest! {
         let definition = first.revised(START + edit.max(1), Wanted { seed, mode, items: items(count + 2, seed), mid: 0, blocks: None });
         for at in instants.into_iter().chain([edit]).map(|at| START + at) {
             let guide = definition.programme(at).unwrap();
-            let mut on = slots(&definition, at);
+            let mut on = slots(&definition, None, at);
             let slot = on.next().unwrap();
             prop_assert!(slot.start <= at * 90 && at * 90 < slot.end, "{slot:?} at {at}");
             prop_assert_eq!(slot.programme_ms, guide.start_ms);
@@ -70,10 +71,10 @@ proptest! {
     fn a_window_only_slides(mode in prop::sample::select(MODES.to_vec()), seed: u64, at in 0i64..9_000_000, steps in prop::collection::vec(1i64..9_000, 1..12)) {
         let definition = channel(mode, seed, 5);
         let mut now = START + at;
-        let mut before = listed(&definition, View::Live, 3, now);
+        let mut before = listed(&definition, None, View::Live, 3, now);
         for step in steps {
             now += step;
-            let after = listed(&definition, View::Live, 3, now);
+            let after = listed(&definition, None, View::Live, 3, now);
             for slot in &after {
                 prop_assert!(slot.end <= now * 90);
                 if let Some(known) = before.iter().find(|known| known.sequence == slot.sequence) {
@@ -88,7 +89,7 @@ proptest! {
             prop_assert!(before.len() >= LEAST_SEGMENTS);
             let length = before.last().unwrap().end - before[0].start;
             prop_assert!(length >= 11 * 90_000);
-            let text = playlist(&before, View::Live, 3, now, "?st=g");
+            let text = playlist(&before, None, View::Live, 3, false, "?st=g");
             let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
             prop_assert_eq!(parsed.media_sequence, before[0].sequence);
             prop_assert_eq!(parsed.segments.len(), before.len());
@@ -106,7 +107,7 @@ fn a_list_reads_as_players_expect_it() {
     let definition =
         Definition::new(START, Wanted { seed: 1, mode: Mode::Sequential, items: all, mid: 0, blocks: None });
     let now = START + 40_000;
-    let text = playlist(&listed(&definition, View::Live, 2, now), View::Live, 2, now, "?st=g");
+    let text = playlist(&listed(&definition, None, View::Live, 2, now), None, View::Live, 2, false, "?st=g");
     insta::assert_snapshot!(text);
 }
 
@@ -114,12 +115,15 @@ fn a_list_reads_as_players_expect_it() {
 fn the_past_is_whole_and_what_goes_on_is_an_event() {
     let definition = channel(Mode::Shuffle, 4, 3);
     let now = START + 600_000;
-    let list = |view| playlist(&listed(&definition, view, 3, now), view, 3, now, "");
+    let list = |view| {
+        let slots = listed(&definition, None, view, 3, now);
+        playlist(&slots, None, view, 3, is_over(&definition, None, view, &slots, now, false), "")
+    };
     let past = list(View::Between(now - 120_000, now - 60_000));
     assert!(past.contains("PLAYLIST-TYPE:VOD") && past.ends_with("#EXT-X-ENDLIST\n"), "{past}");
     let going = list(View::From(now - 120_000));
     assert!(going.contains("PLAYLIST-TYPE:EVENT") && going.contains("EXT-X-START:") && !going.contains("ENDLIST"));
     let to_come = list(View::Between(now - 60_000, now + 60_000));
     assert!(to_come.contains("PLAYLIST-TYPE:EVENT") && !to_come.contains("ENDLIST"));
-    assert_eq!(listed(&definition, View::Live, 3, START - 1), []);
+    assert_eq!(listed(&definition, None, View::Live, 3, START - 1), []);
 }

@@ -79,13 +79,15 @@ pub struct Programmes {
 }
 
 impl Programmes {
-    /// Those that are on between two instants.
-    pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, style: &Style) -> Self {
+    /// Those that are on between two instants, as it is known now.
+    pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, style: &Style) -> Self {
+        let pace = channel.pace.as_ref().map(|pace| pace.ahead(now_ms));
+        let time = |instant_ms: i64| pace.as_ref().map_or(instant_ms, |pace| pace.at(instant_ms));
         Self {
-            entries: Entries::new(&channel, from_ms, to_ms),
+            entries: Entries::new(&channel, from_ms, to_ms, now_ms),
             zone: if style.local { TimeZone::get(&channel.face.timezone).ok() } else { None },
             id: style.naming.of(&channel).into_owned(),
-            shown: channel.definition.shown_before(from_ms, to_ms),
+            shown: channel.definition.shown_before(time(from_ms), time(to_ms)),
             fresh: None,
             revision: usize::MAX,
             written: Vec::new(),

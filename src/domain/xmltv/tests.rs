@@ -6,7 +6,7 @@ const START: i64 = 1_767_225_600_000;
 
 fn programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &Style) -> String {
     let mut out = Vec::new();
-    let mut programmes = Programmes::new(Arc::new(channel), from_ms, to_ms, style);
+    let mut programmes = Programmes::new(Arc::new(channel), from_ms, to_ms, from_ms, style);
     while programmes.write(&mut out) {}
     String::from_utf8(out).unwrap()
 }

@@ -97,7 +97,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
 /// The guide as XMLTV
 ///
 /// From midnight UTC `prevDays` ago to the midnight that is at least `days` away: it stays the same all day, unless a
-/// channel is changed.
+/// channel is changed; where one that airs only while somebody watches is among them, for a minute.
 #[utoipa::path(get, path = "/api/livetv/xmltv",
     params(
         ("days" = Option<u32>, Query, description = "How far ahead, 1 to 14; 3 when absent"),
@@ -152,13 +152,20 @@ fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
     };
     let style = xmltv::Style { base: base(service, call)?, naming: naming(call)?, local, lcn: flag(call, "lcn")? };
     let channels = listed(service, call)?;
-    let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
+    let now = service.clock.now().as_millisecond();
+    let midnight = now.div_euclid(DAY_MS) * DAY_MS;
     let (from, to) = (midnight - back * DAY_MS, midnight + (days + 1) * DAY_MS);
     let mut tag = Tag::new("x");
     tag.add(format!("{style:?} {from} {to}").as_bytes());
-    channels.iter().for_each(|channel| tag.add_channel(channel));
-    let modified = service.channels.changed_ms().max(midnight);
-    let pieces = Guide { channels, style, from, to, state: State::Head };
+    let mut modified = service.channels.changed_ms().max(midnight);
+    for channel in &channels {
+        tag.add_channel(channel);
+        if let Some(pace) = &channel.pace {
+            tag.hasher.update(&pace.stamp(now).to_le_bytes());
+            modified = modified.max(pace.changed_ms(now));
+        }
+    }
+    let pieces = Guide { channels, style, from, to, now, state: State::Head };
     let content_type = if packed { "application/gzip" } else { "application/xml; charset=utf-8" };
     let mut response = Export { tag, modified: Some(modified), packed, secret: false }.answer(
         service,
@@ -262,6 +269,7 @@ struct Guide {
     style: xmltv::Style,
     from: i64,
     to: i64,
+    now: i64,
     state: State,
 }
 
@@ -302,7 +310,7 @@ impl Iterator for Guide {
                         }
                     }
                     (None, Some(channel)) => {
-                        let programmes = Programmes::new(channel.clone(), self.from, self.to, &self.style);
+                        let programmes = Programmes::new(channel.clone(), self.from, self.to, self.now, &self.style);
                         *writing = Some(Box::new(programmes));
                     }
                     (None, None) => {

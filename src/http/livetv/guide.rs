@@ -145,6 +145,8 @@ pub struct OnAir<'a> {
     offset_seconds: f64,
     /// How much longer it is on: to its end, or to its next break.
     remaining_seconds: f64,
+    /// Of a channel that airs only while somebody watches: nobody does, and it goes on from here when somebody comes.
+    stands: bool,
     direct_url: String,
 }
 
@@ -202,15 +204,21 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("channelId")?.ok_or_else(|| Error::field("channelId", "is missing"))?;
     let channel = super::seen(&service, &call, number("channelId", id)?)?;
+    Ok(on_now(&service, &channel))
+}
+
+/// What is on a channel now, as it is sent.
+pub fn on_now(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
     let at = now.as_millisecond();
-    let mut guide = channel.guide(at, i64::MAX).peekable();
+    let mut guide = channel.guide(at, i64::MAX, at).peekable();
     let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
-    let next = guide.next().map(|entry| GuideEntry::new(&channel, &entry, now));
+    let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now));
+    let time = channel.time(at);
     // What is seen may be filler that belongs to the entry.
     let seen = match channel.external {
         Some(_) => entry.clone(),
-        None => channel.definition.programme(at).map(|programme| channel.entry(programme)),
+        None => channel.definition.programme(time).map(|programme| channel.entry(programme)),
     };
     let direct_url = |path: &str| match channel.external {
         Some(_) => format!("/api/livetv/watch/{}/live.m3u8", channel.id),
@@ -218,12 +226,13 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     };
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
         media_path: on.path,
-        offset_seconds: seconds(at - on.programme.start_ms + on.skipped_ms()),
-        remaining_seconds: seconds(on.programme.end_ms - at),
+        offset_seconds: seconds(time - on.programme.start_ms + on.skipped_ms()),
+        remaining_seconds: seconds(on.programme.end_ms - time),
+        stands: channel.pace.as_ref().is_some_and(|pace| pace.stands(at)),
         direct_url: direct_url(on.path),
-        entry: GuideEntry::new(&channel, &entry, now),
+        entry: GuideEntry::new(channel, &entry, now),
     });
-    Ok(reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next }))
+    reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next })
 }
 
 /// The channels a request names, of those that are shown; all when it names none.
@@ -277,6 +286,9 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
             on = listings.stamp ^ listings.from(now.as_millisecond()) as u64;
         }
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
+        if let Some(pace) = &channel.pace {
+            hasher.update(&pace.stamp(now.as_millisecond()).to_le_bytes());
+        }
         // What can still be watched.
         if from < now.as_millisecond() - CATCHUP_MS {
             let kept = service.channels.kept(channel, now.as_millisecond()).map_or(0, |kept| kept.ordinal);
@@ -366,7 +378,7 @@ impl Iterator for Pieces {
             let Some((channel, entries)) = &mut self.current else {
                 match self.channels.next() {
                     Some(channel) => {
-                        let entries = Entries::new(&channel, self.from, self.to);
+                        let entries = Entries::new(&channel, self.from, self.to, self.now.as_millisecond());
                         self.current = Some((channel, entries));
                     }
                     None => {

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::clock::{FillerRequest, ScheduleRequest};
@@ -67,8 +66,8 @@ pub struct ChannelRequest {
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<WatermarkRequest>)]
     watermark: Option<Option<WatermarkRequest>>,
-    /// Not built yet: refused unless false.
-    on_demand: Option<Value>,
+    /// Airs only while somebody watches. Not with `alwaysOn` or the `scheduleMode` `blocks`, nor from elsewhere.
+    on_demand: Option<bool>,
     #[serde(flatten)]
     claim: ClaimRequest,
     /// The stream of a channel from elsewhere.
@@ -153,9 +152,6 @@ impl ChannelRequest {
             return Err(Error::field("startAt", "can only be said of a new channel"));
         }
         let guide = self.guide;
-        if self.on_demand.as_ref().is_some_and(says_something) {
-            return Err(Error::field("onDemand", "is not in this version"));
-        }
         let mut output = output::change(self.output, self.languages)?;
         let watermark = |asked: Option<WatermarkRequest>| asked.map_or(Ok(None), WatermarkRequest::mark);
         output.watermark = self.watermark.map(watermark).transpose()?;
@@ -171,6 +167,7 @@ impl ChannelRequest {
             number: self.number,
             enabled: self.enabled,
             always_on: self.always_on,
+            on_demand: self.on_demand,
             category: self.category,
             show_filler: guide.as_ref().and_then(|guide| guide.show_filler),
             least_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
@@ -283,15 +280,5 @@ fn source_type(name: &str) -> Result<SourceType> {
         "external" => Ok(SourceType::External),
         "m3u-import" => Ok(SourceType::Import),
         _ => Err(Error::field("sourceType", "must be virtual, external or m3u-import")),
-    }
-}
-
-fn says_something(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::Array(list) => list.iter().any(says_something),
-        Value::Object(fields) => fields.values().any(says_something),
-        Value::String(text) => !text.is_empty(),
-        Value::Bool(true) | Value::Number(_) => true,
     }
 }

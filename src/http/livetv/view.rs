@@ -28,6 +28,8 @@ pub struct ChannelView<'a> {
     /// `sequential`, `shuffle`, `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: &'static str,
     always_on: bool,
+    /// Airs only while somebody watches: what is to come of its guide is what would be if somebody did from now on.
+    on_demand: bool,
     category: String,
     logo_url: String,
     enabled: bool,
@@ -97,7 +99,7 @@ pub struct ItemView {
 impl<'a> ChannelView<'a> {
     pub fn new(channel: &'a Channel, now: Timestamp) -> Self {
         let at = now.as_millisecond();
-        let mut guide = channel.guide(at, i64::MAX).map(|entry| GuideEntry::new(channel, &entry, now)).peekable();
+        let mut guide = channel.guide(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now)).peekable();
         // Before the first programme nothing is on, but something comes.
         let on = guide.next_if(GuideEntry::is_live);
         let next = guide.next();
@@ -111,6 +113,7 @@ impl<'a> ChannelView<'a> {
             source_type: channel.external.as_deref().map_or("virtual", External::source_type),
             schedule_mode: request::mode_name(channel.mode),
             always_on: face.always_on,
+            on_demand: channel.on_demand(),
             category: face.category,
             logo_url: logo_url(channel),
             enabled: face.enabled,

@@ -113,6 +113,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
     service.onair.viewers().seen(channel.id, &session, asked.start());
+    let channel = asked.run(&service, channel).await?;
     onair::wake(&service);
 
     let mut slots = onair::listed(&service, &channel, asked.view).0;
@@ -129,6 +130,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         _ => slots.first().copied(),
     };
     let Some(slot) = wanted else {
+        onair::prepare(&service, &channel);
         return Ok(starting(&channel, session, 0));
     };
     if !onair::is_made(&service, &channel, &slot) {
@@ -144,10 +146,11 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     }
     let mut location =
         format!("/api/livetv/watch/{}/live.m3u8?{}", channel.id, tail(&service, &call, &channel, Some(&session))?);
-    match asked.view {
-        View::Live => {}
-        View::From(from) => location += &format!("&at={}", Unix(from)),
-        View::Between(from, to) => location += &format!("&at={}&end={}", Unix(from), Unix(to)),
+    if let Some((from, to)) = asked.span {
+        location += &format!("&at={}", Unix(from));
+        if let Some(to) = to {
+            location += &format!("&end={}", Unix(to));
+        }
     }
     let mut response = reply::empty();
     *response.status_mut() = StatusCode::FOUND;
@@ -197,6 +200,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let viewer =
         asked.session.clone().unwrap_or_else(|| call.user().map(|user| user.login_id.clone()).unwrap_or_default());
     service.onair.viewers().seen(channel.id, &viewer, asked.start());
+    let channel = asked.run(&service, channel).await?;
     let target = channel.output.target;
     ingest::keep(&service, &channel)?;
     let mut held = 0.0;
@@ -204,6 +208,9 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         let (slots, now_ms) = onair::listed(&service, &channel, asked.view);
         if !slots.is_empty() {
             break (slots, now_ms);
+        }
+        if held == 0.0 {
+            onair::prepare(&service, &channel);
         }
         if held >= MOST_HOLD_SECONDS {
             return Err(Error::new(Code::ChannelUnavailable, "the channel has not begun").with_retry_after(5));
@@ -220,7 +227,10 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     onair::wake(&service);
     let tail = tail(&service, &call, &channel, asked.session.as_deref())?;
     let slots = if stumbles(&call) { slots.iter().map(|slot| Slot { changes: 0, ..*slot }).collect() } else { slots };
-    let text = live::playlist(&slots, asked.view, target, now_ms, &format!("?{tail}"));
+    let (definition, pace) = (&channel.definition, channel.pace.as_deref());
+    let stands = pace.is_some_and(|pace| pace.stands(service.clock.now().as_millisecond()));
+    let ended = live::is_over(definition, pace, asked.view, &slots, now_ms, stands);
+    let text = live::playlist(&slots, pace, asked.view, target, ended, &format!("?{tail}"));
     let mut response = transcode::playlist(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
@@ -256,7 +266,7 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     if let Some(session) = session {
         service.onair.viewers().seen(channel.id, session, None);
     }
-    if named.0 < service.clock.now().as_millisecond() - CATCHUP_MS - live::LONGEST_MS {
+    if named.0 < channel.time(service.clock.now().as_millisecond() - CATCHUP_MS) - live::LONGEST_MS {
         return Err(none());
     }
     let sent = onair::segment(&service, &channel, named, session.unwrap_or(&call.user()?.login_id)).await?;
@@ -278,13 +288,23 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
         super::seen(&service, &call, id)?;
     }
     let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
-    Ok(reply::json(&Ended { ended: service.onair.viewers().leave(id, session) }))
+    let viewers = service.onair.viewers();
+    let ended = viewers.leave(id, session);
+    if ended {
+        service.channels.halt(id, || viewers.count(id) > 0).await;
+    }
+    Ok(reply::json(&Ended { ended }))
 }
 
 /// What a request asks to see.
 struct Asked {
+    /// In the channel's own time.
     view: View,
+    /// The same of a view that does not follow the clock, in everybody's.
+    span: Option<(i64, Option<i64>)>,
     session: Option<String>,
+    /// Whether they watch what goes on, so that the clock must.
+    goes_on: bool,
 }
 
 impl Asked {
@@ -302,27 +322,32 @@ impl Asked {
             seconds.ok_or_else(|| Error::field("duration", "must be a number of seconds"))
         });
         let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
-        let begins = |from: i64| {
-            let known = channel.definition.programme(from).is_some();
-            match known && (now_ms - CATCHUP_MS..=now_ms).contains(&from) {
-                true => Ok(from),
-                false => Err(Error::new(Code::NotFound, "this is longer ago than is kept, or still to come")),
-            }
-        };
+        let end = end.or(at.zip(duration).map(|(at, duration)| at + duration));
         let view = match (at, call.query("fromStart")?) {
-            (Some(at), _) => match end.or(duration.map(|duration| at + duration)) {
+            (Some(at), _) => match end {
                 Some(end) if end <= at => return Err(Error::field("end", "must be later than at")),
-                Some(end) => View::Between(begins(at)?, end),
-                None => View::From(begins(at)?),
+                Some(end) => between(channel, at, end, now_ms)?,
+                None => View::From(begins(channel, at, now_ms)?),
             },
             (None, None | Some("" | "0" | "false")) => View::Live,
             (None, Some(_)) => {
                 let kept = session.as_deref().and_then(|session| service.onair.viewers().start_of(channel.id, session));
-                let on = || channel.definition.whole(now_ms).map(|(start, _)| start);
+                let on = || channel.definition.whole(channel.time(now_ms)).map(|(start, _)| start);
                 kept.or_else(on).map_or(View::Live, View::From)
             }
         };
-        Ok(Self { view, session })
+        let span = match view {
+            View::Live => None,
+            View::From(from) => Some((at.unwrap_or_else(|| channel.instant(from)), None)),
+            View::Between(from, _) => Some((at.unwrap_or(from), end)),
+        };
+        let goes_on = !matches!(view, View::Between(..)) || end.is_some_and(|end| end > now_ms);
+        Ok(Self { view, span, session, goes_on })
+    }
+
+    /// Lets a channel's own clock run, where it is that which is watched.
+    async fn run(&self, service: &Service, channel: Arc<Channel>) -> Result<Arc<Channel>> {
+        if self.goes_on { service.channels.run(&channel).await } else { Ok(channel) }
     }
 
     fn start(&self) -> Option<i64> {
@@ -330,6 +355,31 @@ impl Asked {
             View::Live => None,
             View::From(from) | View::Between(from, _) => Some(from),
         }
+    }
+}
+
+/// Where a view begins that was asked for, in the channel's own time.
+fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
+    let from = channel.time(at);
+    // What stood for longer than is kept is there as a whole.
+    let stood = || {
+        let oldest = channel.definition.programme(channel.time(now_ms - CATCHUP_MS));
+        channel.pace.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
+    };
+    let known = channel.definition.programme(from).is_some();
+    match known && at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) {
+        true => Ok(from),
+        false => Err(Error::new(Code::NotFound, "this is longer ago than is kept, or still to come")),
+    }
+}
+
+fn between(channel: &Channel, at: i64, end: i64, now_ms: i64) -> Result<View> {
+    let from = begins(channel, at, now_ms)?;
+    // What is to come of it comes as long as this is watched.
+    let to = channel.time(end.min(now_ms)) + (end - now_ms).max(0);
+    match to > from {
+        true => Ok(View::Between(from, to)),
+        false => Err(Error::new(Code::NotFound, "the channel aired nothing then: nobody watched")),
     }
 }
 

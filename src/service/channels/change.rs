@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external};
+use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external, pace};
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, LEAST_SECONDS, Output, Plan, Watermark};
 use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut};
 use crate::domain::time::FrameRate;
@@ -23,6 +23,8 @@ pub struct Change {
     pub number: Option<u32>,
     pub enabled: Option<bool>,
     pub always_on: Option<bool>,
+    /// Whether it airs only while somebody watches.
+    pub on_demand: Option<bool>,
     pub category: Option<String>,
     pub description: Option<String>,
     pub logo_url: Option<Option<String>>,
@@ -167,10 +169,15 @@ impl Service {
             self.check_picture("watermark.imageUrl", &watermark.path).await?;
         }
         let now = self.clock.now().as_millisecond();
+        let waits = change.on_demand.unwrap_or(before.is_some_and(Channel::on_demand));
         if let Some(external) = external::asked(before, asked, now)? {
+            if change.on_demand == Some(true) {
+                return Err(Error::field("onDemand", "is for channels out of the library"));
+            }
             return Ok(external::draft(before, face, external));
         }
         let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or_default();
+        check_clock(before, waits, &face, mode)?;
         // 53 bits: what every JSON reader keeps whole.
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
@@ -229,15 +236,19 @@ impl Service {
                 }
                 Some(_) if definition.airs(&wanted) => definition,
                 Some(_) => {
+                    // What is to come of a clock that may stand is what guides say of it.
+                    let ahead = before.and_then(|before| before.pace.as_ref()).map(|pace| pace.ahead(now));
+                    let time = |instant: i64| ahead.as_ref().map_or(instant, |pace| pace.at(instant));
+                    let is = time(now);
                     let at = match change.apply {
-                        Apply::Now => now,
-                        Apply::Boundary => definition.whole(now).map_or(now, |(_, end)| end),
+                        Apply::Now => is,
+                        Apply::Boundary => definition.whole(is).map_or(is, |(_, end)| end),
                         Apply::At(at) => {
-                            let at = at.as_millisecond().max(now);
+                            let at = time(at.as_millisecond().max(now));
                             definition.whole(at).map_or(at, |(start, end)| if start == at { at } else { end })
                         }
                     };
-                    definition.revised(at, wanted).without_before(now - KEPT_MS)
+                    definition.revised(at, wanted).without_before(time(now - KEPT_MS))
                 }
             };
         }
@@ -245,7 +256,7 @@ impl Service {
             before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
         let external = None;
         let listings = None;
-        Ok(Channel {
+        let channel = Channel {
             id,
             tvg_id,
             face,
@@ -255,11 +266,26 @@ impl Service {
             filler,
             external,
             listings,
+            pace: None,
             seed,
             mode,
             version,
             definition,
-        })
+        };
+        let pace = pace::drafted(before, &channel, waits, now);
+        Ok(Channel { pace, ..channel })
+    }
+}
+
+/// Whether a channel can air only while somebody watches; one that ever did has a time of its own.
+fn check_clock(before: Option<&Channel>, waits: bool, face: &Face, mode: Mode) -> Result<()> {
+    match (waits, mode) {
+        (true, Mode::Blocks) => Err(Error::field("onDemand", "does not go with the scheduleMode blocks")),
+        (true, _) if face.always_on => Err(Error::field("onDemand", "does not go with alwaysOn")),
+        (false, Mode::Blocks) if before.is_some_and(|before| before.pace.is_some()) => {
+            Err(Error::field("scheduleMode", "cannot be blocks: while it was onDemand this channel's clock stood"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -150,6 +150,7 @@ pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) ->
         filler: FillerAsk::none(),
         external: Some(Box::new(external)),
         listings: before.and_then(|before| before.listings.clone()),
+        pace: None,
         seed: 0,
         mode: Mode::Sequential,
         version,

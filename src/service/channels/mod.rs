@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
 use crate::domain::external::External;
 use crate::domain::live::CATCHUP_MS;
+use crate::domain::pace::{Pace, Run};
 use crate::domain::schedule::{Definition, Items, Mode, Programme, Revision};
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
@@ -22,6 +23,7 @@ mod external;
 mod import;
 mod items;
 mod marks;
+mod pace;
 mod present;
 mod shelf;
 
@@ -45,6 +47,7 @@ pub struct Channels {
     present: Present,
     /// The same at the far end of catch-up.
     past: Present,
+    paces: pace::Locks,
     /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
 }
@@ -79,6 +82,9 @@ struct KeptChannel {
     mode: Mode,
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
+    /// Stretches of its own clock; those that viewers made are records of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    turns: Vec<Run>,
     /// Numbers of its revisions, by their start.
     #[serde(default = "only_first", skip_serializing_if = "is_only_first")]
     revisions: Vec<u32>,
@@ -102,15 +108,14 @@ impl Channels {
         let mut given = Given { id: 0, instance: None };
         let mut by_id = BTreeMap::new();
         let shelf = Shelf::default();
+        let mut runs = pace::read(&store)?;
         for (key, kept) in store.scan::<Kept>(Tree::Channels)? {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
             given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            let Some(KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, revisions }) =
-                kept.channel
-            else {
-                continue;
-            };
+            let Some(kept_channel) = kept.channel else { continue };
+            let KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, turns, revisions } =
+                kept_channel;
             let (mut asks, mut face) = (asks, face);
             asks.shrink_to_fit();
             shelf.share_face(&mut face);
@@ -140,6 +145,7 @@ impl Channels {
                 filler: if *filler == FillerAsk::default() { FillerAsk::none() } else { filler },
                 external,
                 listings: None,
+                pace: clock_of(turns, runs.remove(&id)),
                 seed,
                 mode,
                 version,
@@ -149,8 +155,8 @@ impl Channels {
         }
         let changed_ms = clock.now().as_millisecond().into();
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
-        let (present, past) = Default::default();
-        Ok(Self { store, clock, by_id, changed_ms, shelf, present, past, editing })
+        let (present, past, paces) = Default::default();
+        Ok(Self { store, clock, by_id, changed_ms, shelf, present, past, paces, editing })
     }
 
     /// All channels, by number.
@@ -162,12 +168,12 @@ impl Channels {
 
     /// What a channel shows at an instant close to now, unix ms; None before its first programme.
     pub fn on_air(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
-        self.present.on(channel, now_ms)
+        self.present.on(channel, channel.time(now_ms))
     }
 
     /// What a channel showed as long ago as can still be watched.
     pub fn kept(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
-        self.past.on(channel, now_ms - CATCHUP_MS)
+        self.past.on(channel, channel.time(now_ms - CATCHUP_MS))
     }
 
     /// When one of them was changed last, unix ms.
@@ -195,6 +201,7 @@ impl Channels {
         self.present.forget(id);
         self.past.forget(id);
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
+        self.forget_pace(&channel).await;
         let gone = numbers(&channel.definition);
         drop(channel);
         self.forget(id, &gone).await;
@@ -234,15 +241,29 @@ impl Channels {
         }
         channel.output = self.shelf.share_output(channel.output);
         self.shelf.share_face(&mut channel.face);
+        // Viewers change its clock meanwhile.
+        let lock = match before {
+            Some(_) => Some(self.paces.lock(channel.id).await),
+            None => None,
+        };
+        let current = before.map(|before| self.get(before.id)).transpose()?;
+        if current.is_some() {
+            channel.pace = self.pace_of(&channel)?;
+        }
+        let turns = pace::turns(&channel);
         let Channel { face, asks, output, plan, filler, external, seed, mode, version, .. } = channel.clone();
         let revisions = numbers(&channel.definition);
         let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();
-        let kept = KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, revisions };
+        let kept = KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, turns, revisions };
         let kept = Kept { tvg_id: channel.tvg_id.clone(), channel: Some(kept) };
         self.store.put(Tree::Channels, &channel_key(channel.id), &kept).await?;
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
+        if let Some(before) = current.filter(|_| channel.pace.is_none()) {
+            self.forget_pace(&before).await;
+        }
+        drop(lock);
         self.forget(channel.id, &dropped).await;
         Ok(channel)
     }
@@ -283,6 +304,14 @@ fn is_only_first(numbers: &Vec<u32>) -> bool {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// A channel's own clock, of the stretches in its own record and of others; None where it has none.
+fn clock_of(turns: Vec<Run>, others: Option<Vec<Run>>) -> Option<Arc<Pace>> {
+    if turns.is_empty() {
+        return None;
+    }
+    Pace::of(turns.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
 }
 
 fn numbers(definition: &Definition) -> Vec<u32> {

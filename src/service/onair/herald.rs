@@ -28,8 +28,8 @@ pub struct Herald {
     announces: AtomicBool,
 }
 
-/// A channel as it was looked at last: its version, and when the entry that was on begins and ends.
-type Seen = (u32, i64, i64);
+/// A channel as it was looked at last: its version and what is known of its clock, and when the entry that was on begins and ends.
+type Seen = ((u32, u64), i64, i64);
 
 impl Herald {
     /// Channels that were told to be other than idle.
@@ -94,14 +94,15 @@ fn programmes(service: &Service, seen: &mut HashMap<u32, Seen>) -> Duration {
     seen.retain(|id, _| all.iter().any(|channel| channel.id == *id));
     for channel in all.into_iter().filter(|channel| channel.face.enabled) {
         let known = seen.get(&channel.id).copied();
+        let version = (channel.version, channel.pace.as_ref().map_or(0, |pace| pace.stamp(now_ms)));
         let (_, _, end_ms) = match known {
-            Some(known) if known.0 == channel.version && now_ms < known.2 => known,
+            Some(known) if known.0 == version && now_ms < known.2 => known,
             _ => {
                 // Before the first programme there is none, until the channel is looked at again.
-                let on = channel.guide(now_ms, now_ms + 1).next().map(|entry| entry.programme);
+                let on = channel.guide(now_ms, now_ms + 1, now_ms).next().map(|entry| entry.programme);
                 let looked = match &on {
-                    Some(on) => (channel.version, on.start_ms, on.end_ms),
-                    None => (channel.version, i64::MAX, now_ms + REST_MS),
+                    Some(on) => (version, on.start_ms, on.end_ms),
+                    None => (version, i64::MAX, now_ms + REST_MS),
                 };
                 if let Some(on) = on
                     && known.is_some_and(|(_, start_ms, _)| start_ms != on.start_ms)

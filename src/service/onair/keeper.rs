@@ -81,6 +81,7 @@ fn look_after(service: &Arc<Service>) -> bool {
         if kept(channel) {
             fill(service, channel, takes);
         }
+        let now_ms = channel.time(now_ms);
         let on = channel.definition.programme(now_ms);
         // What goes on behind a break waits until its run is done with what is before.
         let goes_on =
@@ -109,8 +110,11 @@ fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
         return Vec::new();
     }
     let (listed, now_ms) = listed(service, channel, View::Live);
-    let Some(first) = first_wanted(&listed, channel.output.target) else { return Vec::new() };
-    let slots = live::slots(&channel.definition, first.start.div_euclid(90));
+    let (definition, pace) = (&channel.definition, channel.pace.as_deref());
+    // Before anything is listed, what will be first.
+    let first = first_wanted(&listed, channel.output.target).or_else(|| live::slots(definition, pace, now_ms).next());
+    let Some(first) = first else { return Vec::new() };
+    let slots = live::slots(definition, pace, first.start.div_euclid(90));
     let slots = slots.skip_while(|slot| slot.sequence < first.sequence);
     slots.take_while(|slot| slot.start < (now_ms + STOCK_MS) * 90).collect()
 }
@@ -152,6 +156,15 @@ fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
             }
             _ => {}
         }
+    }
+}
+
+/// Makes what comes first where a list names nothing yet.
+pub fn prepare(service: &Arc<Service>, channel: &Arc<Channel>) {
+    if channel.external.is_none()
+        && let Some(slot) = stock(service, channel).first()
+    {
+        make(service, channel, *slot);
     }
 }
 

@@ -34,7 +34,7 @@ mod viewers;
 
 use herald::Herald;
 pub use herald::announce;
-pub use keeper::{make, wake};
+pub use keeper::{make, prepare, wake};
 use reel::Reel;
 use stills::{Says, Stills};
 pub use tuner::Tuner;
@@ -151,13 +151,15 @@ impl OnAir {
     }
 }
 
-/// What a channel's list holds now, and the instant that is (ms). A live window is reckoned once for all who ask.
+/// What a channel's list holds now, and the instant of the channel's own time that is (ms). A live window is reckoned once for all who ask.
 pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>, i64) {
     let now_ms = service.clock.now().as_millisecond();
     if channel.external.is_some() {
         return (ingest::listed(service, channel), now_ms);
     }
-    let reckon = || live::listed(&channel.definition, view, channel.output.target, now_ms).into();
+    let now_ms = channel.time(now_ms);
+    let pace = channel.pace.as_deref();
+    let reckon = || live::listed(&channel.definition, pace, view, channel.output.target, now_ms).into();
     if view != View::Live {
         return (reckon(), now_ms);
     }
@@ -170,7 +172,7 @@ pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>,
         return (window.slots.clone(), now_ms);
     }
     let slots: Arc<[Slot]> = reckon();
-    let until = live::slots(&channel.definition, now_ms).next().map_or(0, |next| next.end);
+    let until = live::slots(&channel.definition, pace, now_ms).next().map_or(0, |next| next.end);
     if windows.len() >= MOST_WINDOWS {
         windows.clear();
     }
@@ -210,13 +212,13 @@ pub async fn segment(
     }
     let (programme, item) = programme(channel, programme_ms)?;
     let spans = channel.definition.spans(&programme);
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = channel.time(service.clock.now().as_millisecond());
     let origin = programme_ms * 90;
     if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
         return Err(Error::new(Code::AssetNotFound, "this segment is not on air"));
     }
     let made = if spans.is_own(index) && !channel.definition.is_slate(&programme) {
-        let recent = (origin + spans.end(index)) / 90 >= now_ms - BEHIND_MS;
+        let recent = (origin + spans.end(index)) / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
         let reader = if recent { String::new() } else { reader.to_owned() };
         let reel = service.onair.reel(Key { channel: channel.id, programme_ms, reader })?;
         wake(service);
@@ -231,7 +233,8 @@ pub async fn segment(
         closes: spans.closes(index),
         base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         lead: item.cut.lead(),
-        origin: origin - spans.zero(),
+        // What was skipped is no time on the line of the timestamps.
+        origin: origin - spans.zero() - channel.pace.as_ref().map_or(0, |pace| pace.leg(programme_ms).ticks),
         sounded: None,
     };
     let (source, digest) = match made {
@@ -311,8 +314,12 @@ fn make_room(service: &Service) -> bool {
 
 /// The segment a player that joins now asks for first: three target durations from the end.
 pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
-    let from = slots.last()?.end - 3 * target as i64 * TICKS_PER_SECOND;
-    slots.iter().rev().find(|slot| slot.start <= from).or(slots.first()).copied()
+    let mut left = 3 * target as i64 * TICKS_PER_SECOND;
+    let begins = |slot: &&Slot| {
+        left -= slot.end - slot.start;
+        left <= 0
+    };
+    slots.iter().rev().find(begins).or(slots.first()).copied()
 }
 
 /// Whether something has to be made for a segment.

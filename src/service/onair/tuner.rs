@@ -92,13 +92,14 @@ impl Tuner {
     ///
     /// # Errors
     /// What ends the stream: `UNAUTHORIZED` for a token that was revoked, `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`,
-    /// `SERVER_BUSY` when too many channels from elsewhere are taken in, `CHANNEL_UNAVAILABLE` when the server stops, and that of a segment that could not be made time and again.
+    /// `SERVER_BUSY` when too many channels from elsewhere are taken in, `STORAGE_FULL`, `CHANNEL_UNAVAILABLE` when the server stops, and that of a segment that could not be made time and again.
     pub async fn next(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
             self.service.onair.viewers().seen(channel.id, &self.session, None);
+            let channel = self.service.channels.run(&channel).await?;
             ingest::keep(&self.service, &channel)?;
-            let now_ms = self.service.clock.now().as_millisecond();
+            let now_ms = channel.time(self.service.clock.now().as_millisecond());
             // What comes from elsewhere is not known before it is there.
             let due = |slot: &Slot| if channel.external.is_some() { 0 } else { slot.end.div_euclid(90) + 1 - now_ms };
             let slot = self.slot(&channel, now_ms);
@@ -140,12 +141,15 @@ impl Tuner {
     /// The segment behind what was given. A player that takes less than it is given loses what lies too far back, as it
     /// would from an aerial.
     fn slot(&self, channel: &Channel, now_ms: i64) -> Option<Slot> {
-        let until = self.until.filter(|until| *until >= (now_ms - BEHIND_MS) * 90);
+        let until = self.until.filter(|until| *until >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0) * 90);
         if let (Some(until), true) = (until, channel.external.is_some()) {
             return ingest::next(&self.service, channel, |slot| slot.start >= until).map(|(slot, _)| slot);
         }
         match until {
-            Some(until) => live::slots(&channel.definition, until.div_euclid(90)).find(|slot| slot.start >= until),
+            Some(until) => {
+                let pace = channel.pace.as_deref();
+                live::slots(&channel.definition, pace, until.div_euclid(90)).find(|slot| slot.start >= until)
+            }
             None => first_wanted(&listed(&self.service, channel, View::Live).0, channel.output.target),
         }
     }

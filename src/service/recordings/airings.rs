@@ -44,7 +44,8 @@ pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option
         return None;
     }
     let now_ms = service.clock.now().as_millisecond();
-    let found = channel.guide(now_ms - CATCHUP_MS, now_ms + AHEAD_MS).find(|found| id_of(channel, found) == entry);
+    let found =
+        channel.guide(now_ms - CATCHUP_MS, now_ms + AHEAD_MS, now_ms).find(|found| id_of(channel, found) == entry);
     // Whoever names a part of a programme, or a break in it, means all of it.
     let broken = |programme: &Programme| programme.within || programme.part.is_some();
     let whole = found.map(|found| match found.programme.start_ms {

@@ -52,7 +52,9 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     let from = if begun { written.through } else { from_ms * 90 };
     // Half a millisecond for rounding; a programme that was cut meanwhile is left at its new end.
     let behind = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
-    let Some(slot) = live::slots(&channel.definition, from.div_euclid(90)).find(behind) else { return Ok(Next::Over) };
+    let Some(slot) = live::slots(&channel.definition, None, from.div_euclid(90)).find(behind) else {
+        return Ok(Next::Over);
+    };
     if slot.start >= to_ms * 90 {
         return Ok(Next::Over);
     }

@@ -13,6 +13,7 @@ mod air;
 mod blocks;
 mod breaks;
 mod channels;
+mod demand;
 mod drawn;
 mod events;
 mod export;

@@ -19,7 +19,7 @@ use crate::kit::{self, Server, film, play};
 fn wanted(server: &Server, channel: &Channel) -> Vec<Slot> {
     let (listed, now_ms) = onair::listed(&server.service, channel, View::Live);
     let first = onair::first_wanted(&listed, channel.output.target).unwrap();
-    let next = live::slots(&channel.definition, now_ms).take_while(|slot| slot.start < (now_ms + 2_000) * 90);
+    let next = live::slots(&channel.definition, None, now_ms).take_while(|slot| slot.start < (now_ms + 2_000) * 90);
     listed.iter().copied().filter(|slot| slot.sequence >= first.sequence).chain(next).collect()
 }
 
@@ -60,7 +60,7 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
         assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
         // No faster than it is needed: the next programme 20 s before it begins, and of each 20 s at once.
         let now_ms = server.service.clock.now().as_millisecond();
-        let far: Vec<Slot> = live::slots(&channel.definition, now_ms + 46_000).take(3).collect();
+        let far: Vec<Slot> = live::slots(&channel.definition, None, now_ms + 46_000).take(3).collect();
         assert_eq!(made(&server, &channel, &far), [false; 3], "at {now_ms}");
         server.service.clock.advance(Duration::from_secs(2));
         let (listed, _) = onair::listed(&server.service, &channel, View::Live);

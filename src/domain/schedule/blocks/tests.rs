@@ -281,7 +281,7 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
     channel.definition = Definition::new(start, wanted(zone, 5, grid, (9, 7), true));
     let definition = channel.definition.clone();
     let to = start + 30 * 24 * HOUR;
-    let whole: Vec<Programme> = channel.guide(0, to).map(|entry| entry.programme).collect();
+    let whole: Vec<Programme> = channel.guide(0, to, 0).map(|entry| entry.programme).collect();
     assert_eq!(whole[0].start_ms, start);
     assert!(whole.windows(2).all(|pair| pair[0].end_ms == pair[1].start_ms && pair[0].ordinal < pair[1].ordinal));
     let hidden = whole.iter().filter(|entry| definition.is_filler(entry)).count();
@@ -297,12 +297,12 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
     // From wherever it begins, it says the same.
     for n in 0..200 {
         let from = start + n * 12_345_677;
-        let part: Vec<Programme> = channel.guide(from, from + HOUR).map(|entry| entry.programme).collect();
+        let part: Vec<Programme> = channel.guide(from, from + HOUR, 0).map(|entry| entry.programme).collect();
         let expected = whole.iter().filter(|entry| entry.end_ms > from && entry.start_ms < from + HOUR);
         assert!(part.iter().eq(expected), "{n}");
     }
     channel.face.show_filler = true;
-    let all: Vec<Programme> = channel.guide(0, to).map(|entry| entry.programme).collect();
+    let all: Vec<Programme> = channel.guide(0, to, 0).map(|entry| entry.programme).collect();
     assert!(all.iter().copied().eq(definition.programmes(0, to)));
 }
 

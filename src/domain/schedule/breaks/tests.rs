@@ -229,7 +229,7 @@ proptest! {
         hidden.face.least_seconds = 0;
         let (from, to) = (START + at, START + at + long);
         let middle = from + cut % (long + 1);
-        let guide = |from, to| hidden.guide(from, to).map(|entry| entry.programme).collect::<Vec<_>>();
+        let guide = |from, to| hidden.guide(from, to, from).map(|entry| entry.programme).collect::<Vec<_>>();
         let mut parts = guide(from, middle);
         parts.extend(guide(middle, to));
         parts.dedup();
@@ -257,10 +257,10 @@ fn the_guide_is_what_plays_with_breaks() {
             n += 1;
             let at = START + (mix(n, 1, 2) % (10 * YEAR) as u64) as i64;
             let on = channel.definition.programme(at).unwrap();
-            let entry = channel.guide(at, at + 1).next().unwrap();
+            let entry = channel.guide(at, at + 1, at).next().unwrap();
             let filler = channel.definition.is_filler(&on);
             assert!(filler || entry.programme.item == on.item, "{on:?} {entry:?}");
-            let slot = live::slots(&channel.definition, at).next().unwrap();
+            let slot = live::slots(&channel.definition, None, at).next().unwrap();
             assert!(slot.start <= at * 90 && at * 90 < slot.end, "{slot:?}");
             assert_eq!(slot.programme_ms, on.start_ms);
             let item = channel.definition.item(&on);
@@ -359,7 +359,7 @@ proptest! {
         for at in jumps.iter().map(|jump| START + jump) {
             let expected = walked[walked.partition_point(|programme| programme.end_ms <= at)];
             prop_assert_eq!(channel.definition.programme(at), Some(expected));
-            let entry = channel.guide(at, at + 1).next().unwrap();
+            let entry = channel.guide(at, at + 1, at).next().unwrap();
             prop_assert!(channel.definition.is_filler(&expected) || entry.programme.item == expected.item);
             let (start, end) = channel.definition.whole(at).unwrap();
             prop_assert!(entry.programme.start_ms <= start && end <= entry.programme.end_ms);

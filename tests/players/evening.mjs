@@ -1,5 +1,6 @@
 // A channel of films as different as a household's, and players that stay with it: each from cold, all at once.
-// `evening.mjs PROGRAM [BOUNDARIES [PLAYER…]]`
+// `evening.mjs PROGRAM [BOUNDARIES [PLAYER…]]`; with SKIPS=SECONDS in the environment the films are long and the channel airs
+// only while somebody watches: every so many seconds it goes on with the next film.
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,8 +10,12 @@ import { chromium } from "./chromium.mjs";
 import { ffmpeg, gstreamer, mpv, vlc } from "./players.mjs";
 import { kodi } from "./kodi.mjs";
 
-/** Length of a film, seconds. */
-const FILM = 6;
+/** Seconds between skips; 0 for none. */
+const SKIPS = Number(process.env.SKIPS ?? 0);
+
+/** Length of a film, and of what is seen of it, seconds. */
+const FILM = SKIPS > 0 ? 90 : 6;
+const SEEN = SKIPS || FILM;
 
 /** Without progress for so long a player stands still, seconds: longer than any of them takes to say where it is. */
 const STILL = 2.5;
@@ -33,7 +38,8 @@ const server = await demo(binary);
 let failed = false;
 try {
   const tv = await channel();
-  const seconds = Number(boundaries) * FILM;
+  const seconds = Number(boundaries) * SEEN;
+  if (SKIPS > 0) setInterval(() => tv.skip().catch((fault) => { failed = true; console.error(fault); }), SKIPS * 1000).unref();
   const ends = await Promise.allSettled(chosen.map((name) => watch(name, tv, seconds)));
   for (const [n, end] of ends.entries()) {
     if (end.status === "rejected") {
@@ -64,11 +70,12 @@ async function channel() {
   }
   // It has been on for a while: players find a whole window.
   const startAt = new Date(Date.now() - 3_600_000).toISOString();
-  const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", startAt, items: [{ path: join(server.media, "Mixed") }] };
+  const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", onDemand: SKIPS > 0, startAt, items: [{ path: join(server.media, "Mixed") }] };
   const { channel: { id } } = await send("/api/livetv/channels", body, token);
   const { secret } = await send("/api/livetv/tokens", { name: "players", channelIds: [id] }, token);
   const of = (path) => `${server.base}${path}?token=${secret}`;
-  return { base: server.base, m3u: of("/api/livetv/m3u"), xmltv: of("/api/livetv/xmltv"), live: of(`/api/livetv/watch/${id}/live.m3u8`) };
+  const skip = () => send(`/api/livetv/channels/${id}/skip`, {}, token);
+  return { skip, base: server.base, m3u: of("/api/livetv/m3u"), xmltv: of("/api/livetv/xmltv"), live: of(`/api/livetv/watch/${id}/live.m3u8`) };
 }
 
 /** Stays with a player for so long; it must go on all the time. */
@@ -94,7 +101,7 @@ async function watch(name, tv, seconds) {
       if (Date.now() - since > 30_000) throw new Error(`stands still for 30 s\n${player.said()}`);
     }
     const told = (await player.verdict?.()) ?? [];
-    console.log(`${name}: first after ${((began - asked) / 1000).toFixed(1)} s, ${seconds / FILM} boundaries, ${stalls} stalls, longest step ${longest.toFixed(2)} s${told.map((fault) => `; ${fault}`).join("")}`);
+    console.log(`${name}: first after ${((began - asked) / 1000).toFixed(1)} s, ${seconds / SEEN} boundaries, ${stalls} stalls, longest step ${longest.toFixed(2)} s${told.map((fault) => `; ${fault}`).join("")}`);
     if (stalls > 0 || told.length > 0) throw new Error(`${stalls} stalls; ${told.join("; ")}\n${player.said().slice(-2000)}`);
   } finally {
     await player.stop();

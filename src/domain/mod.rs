@@ -3,6 +3,7 @@
 pub mod access;
 pub mod account;
 pub mod address;
+pub mod captions;
 pub mod channel;
 pub mod codec;
 pub mod external;

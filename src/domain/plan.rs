@@ -72,6 +72,15 @@ pub enum Burn {
     Sidecar { path: String, bitmap: bool },
 }
 
+impl Burn {
+    /// Whether it is pictures, and not text.
+    pub fn is_bitmap(&self) -> bool {
+        match self {
+            Self::Embedded { bitmap, .. } | Self::Sidecar { bitmap, .. } => *bitmap,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "action")]
 pub enum AudioPlan {

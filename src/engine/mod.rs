@@ -10,6 +10,7 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
+mod captions;
 pub mod changes;
 #[cfg(test)]
 mod damaged;

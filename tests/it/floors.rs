@@ -13,10 +13,11 @@ const ROOMS: [(&str, &[&str]); 5] = [
 ];
 
 /// Who alone may know a crate or a part of the standard library.
-const ALONE: [(&str, &[&str]); 8] = [
+const ALONE: [(&str, &[&str]); 9] = [
     ("sled::", &["store"]),
     ("gstreamer::", &["engine"]),
     ("gstreamer_pbutils::", &["engine"]),
+    ("gstreamer_video::", &["engine"]),
     ("warp::", &["http"]),
     ("hyper::", &["http"]),
     ("tower_service::", &["http"]),

@@ -8,7 +8,7 @@ use std::thread::Thread;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::domain::media::{Container, Media};
+use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::Script;
 use crate::engine::script::{self, Scripts};
@@ -21,6 +21,7 @@ mod drawn;
 pub mod gallery;
 pub mod graph;
 mod guard;
+mod laid;
 mod live;
 mod open;
 mod patience;
@@ -113,12 +114,12 @@ impl Transcoder for Native {
         let mark = Mutex::new(job.mark.take());
         let work = Draft { job, shape, segments, orders: orders.clone(), mark };
         let native = self.clone();
-        if burn.is_none() {
+        if burn.as_ref().is_none_or(Burn::is_bitmap) {
             let thread = native.carry(work)?;
             tokio::spawn(async move { obey(&mut gate, &orders, &thread).await });
             return Ok(run);
         }
-        // The subtitle first, which may be a pass over the file.
+        // The text first, which may be a pass over the file.
         tokio::spawn(async move {
             let segments = work.segments.clone();
             let started = tokio::select! {
@@ -197,13 +198,20 @@ fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
 pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
         Some(VideoPlan::Copy { .. }) => return Some("copied video costs ffmpeg an eighth of the processor time"),
-        Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => return Some("HDR is mapped by ffmpeg's zscale"),
+        Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
+            return Some("no element of GStreamer maps HDR to SDR without a graphics card");
+        }
         Some(VideoPlan::Encode(plan)) if plan.emblem.is_some() => return Some("pictures are laid over by ffmpeg"),
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
-            Burn::Embedded { bitmap: true, .. } | Burn::Sidecar { bitmap: true, .. } => {
-                return Some("subtitles of pictures are drawn by ffmpeg");
+            Burn::Embedded { stream, bitmap: true } if !can_be_laid(media, *stream) => {
+                return Some("subtitles of pictures are read out of Matroska files only");
             }
-            _ if !drawn::here() => return Some("this GStreamer has no assrender to draw subtitles"),
+            burn if burn.is_bitmap() && !laid::here() => {
+                return Some("this GStreamer has no overlaycomposition to draw subtitles");
+            }
+            burn if !burn.is_bitmap() && !drawn::here() => {
+                return Some("this GStreamer has no assrender to draw subtitles");
+            }
             _ => {}
         },
         Some(VideoPlan::Encode(_)) | None => {}
@@ -223,4 +231,10 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
         _ => return Some("seeking in this container is not exact"),
     }
     (media.start_seconds.abs() > 0.001).then_some("its clock does not begin at 0")
+}
+
+/// Whether these subtitles of pictures are of a kind that is read here.
+fn can_be_laid(media: &Media, stream: u32) -> bool {
+    let known = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
+    matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(known)
 }

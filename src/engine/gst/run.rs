@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use super::aac::{self, Aac};
 use super::decode::{Decoder, Form, Heard, Wish};
 use super::guard::Wake;
+use super::laid::{self, Laid};
 use super::patience::Patience;
 use super::pictures::Pictures;
 use super::segment::{Making, Shape};
@@ -28,6 +29,7 @@ use crate::domain::grid::{Frames, Grid};
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter};
 use crate::domain::plan::AudioPlan;
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
+use crate::engine::captions::Captions;
 use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
 
 /// Longest wait for anything to move while a segment is wanted. One that is merely slow is its owner's business.
@@ -59,6 +61,8 @@ struct Sight {
     pictures: Pictures<gst::Sample>,
     grid: Frames,
     shape: Shape,
+    /// Pictures that are laid over its own.
+    captions: Option<Captions>,
 }
 
 /// The sound's way through a run.
@@ -90,11 +94,31 @@ impl Work {
             Ok(Err(error)) => error,
             Err(_) => RunError::Internal("the run panicked".into()),
         };
-        if !self.orders.stop.load(Ordering::SeqCst) {
+        if !self.stopped() {
             // A file that was cut short or written over looks like a broken one.
             let error = if self.job.source.holds_the_same() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
         }
+    }
+}
+
+impl Work {
+    /// The captions that are laid over a picture, when there are to be any.
+    fn captions(&self, shape: &Shape) -> Result<Option<Captions>, RunError> {
+        let burn = shape.plan.burn.as_ref().filter(|burn| burn.is_bitmap());
+        let size = (shape.video.width, shape.video.height);
+        burn.map(|burn| Captions::open(&self.job, burn, size, &|| self.stopped())).transpose()
+    }
+
+    /// What of them is seen in these frames.
+    fn laid(&self, captions: &mut Captions, shape: &Shape, frames: &Range<u64>) -> Result<Vec<Laid>, RunError> {
+        let (from, to) = shape.span(frames);
+        let shown = captions.during(from, to, &|| self.stopped())?;
+        laid::made(&shown, &shape.video, shape.plan.width, shape.plan.height)
+    }
+
+    fn stopped(&self) -> bool {
+        self.orders.stop.load(Ordering::SeqCst)
     }
 }
 
@@ -136,7 +160,8 @@ impl<'a> Line<'a> {
                 let form = Form::Picture { deinterlace: shape.plan.deinterlace };
                 let decoder = Decoder::open(wish(job, shape.plan.stream, at - half, form), wake)?;
                 let pictures = Pictures::new(rate, first, frames.total);
-                Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone() })
+                let captions = work.captions(shape)?;
+                Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone(), captions })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
@@ -146,7 +171,7 @@ impl<'a> Line<'a> {
     fn carry(&mut self) -> Result<(), RunError> {
         let last = self.work.job.grid.len();
         // Closed without a word when the runtime goes down.
-        while !self.work.orders.stop.load(Ordering::SeqCst) && !self.work.segments.is_closed() {
+        while !self.work.stopped() && !self.work.segments.is_closed() {
             let mut moved = self.open_next()?;
             moved |= self.see()?;
             moved |= self.hear()?;
@@ -199,10 +224,14 @@ impl<'a> Line<'a> {
         while self.open.len() < OPEN && self.next <= through && self.next < self.work.job.grid.len() {
             let index = self.next;
             let sounds = self.hearing.as_ref().map(|_| self.sounds(index));
-            let making = match &self.sight {
-                Some(Sight { grid, shape, .. }) => {
+            let making = match &mut self.sight {
+                Some(Sight { grid, shape, captions, .. }) => {
                     let frames = grid.first(index)..grid.first(index + 1);
-                    Making::start(index, shape, frames, sounds, &self.work.wake)?
+                    let laid = match captions {
+                        Some(captions) => self.work.laid(captions, shape, &frames)?,
+                        None => Vec::new(),
+                    };
+                    Making::start(index, shape, frames, laid, sounds, &self.work.wake)?
                 }
                 None => Making::of_sound(index, sounds.unwrap_or(0..0)),
             };

@@ -16,9 +16,10 @@ use gstreamer_app as app;
 
 use super::aac::{self, FRAME_TIME};
 use super::guard::Wake;
+use super::laid::Laid;
 use super::live::{Live, Said};
 use super::slots::Slot;
-use super::{drawn, text, voice};
+use super::{drawn, laid, text, voice};
 use crate::domain::grid::Frames;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
@@ -77,22 +78,24 @@ impl Making {
         Self { index, frames: 0..0, sounds, body: Body::Frames(Vec::new()) }
     }
 
-    /// A segment of these frames of the grid and, where there is sound, these AAC frames.
+    /// A segment of these frames of the grid, with what is laid over them, and, where there is sound, these AAC frames.
     pub(super) fn start(
         index: usize,
         shape: &Shape,
         frames: Range<u64>,
+        laid: Vec<Laid>,
         sounds: Option<Range<i64>>,
         wake: &Wake,
     ) -> Result<Self, RunError> {
-        let when = |frame| shape.plan.rate.ticks_of(frame) / 90;
-        let (from, to) = (when(frames.start), when(frames.end));
+        let (from, to) = shape.span(&frames);
         let script = shape.script.as_ref().filter(|script| drawn::speaks(script, from, to));
-        let text = match (script.is_some(), sounds.is_some()) {
-            (false, true) => text::SEGMENT,
-            (false, false) => text::SEGMENT_MUTE,
-            (true, true) => text::SEGMENT_DRAWN,
-            (true, false) => text::SEGMENT_DRAWN_MUTE,
+        let text = match (script.is_some(), !laid.is_empty(), sounds.is_some()) {
+            (true, _, true) => text::SEGMENT_DRAWN,
+            (true, _, false) => text::SEGMENT_DRAWN_MUTE,
+            (false, true, true) => text::SEGMENT_LAID,
+            (false, true, false) => text::SEGMENT_LAID_MUTE,
+            (false, false, true) => text::SEGMENT,
+            (false, false, false) => text::SEGMENT_MUTE,
         };
         let live = Live::new(text, (shape.slot.launch(), ""), &index.to_string(), wake)?;
         shape.set(&live, frames.end - frames.start)?;
@@ -121,6 +124,9 @@ impl Making {
                 .field("rate", 48_000)
                 .build();
             sound.set_caps(Some(&caps));
+        }
+        if script.is_none() && !laid.is_empty() {
+            laid::give(&live, laid, wake)?;
         }
         live.go(gst::State::Playing)?;
         if let Some(script) = script {
@@ -248,6 +254,12 @@ impl Muxed {
 }
 
 impl Shape {
+    /// When these frames are on air, milliseconds of the item.
+    pub(super) fn span(&self, frames: &Range<u64>) -> (i64, i64) {
+        let when = |frame| self.plan.rate.ticks_of(frame) / 90;
+        (when(frames.start), when(frames.end))
+    }
+
     fn set(&self, live: &Live, frames: u64) -> Result<(), RunError> {
         let EncodeVideo { width, height, .. } = self.plan;
         let (turned, direction) = match (self.video.rotation, self.video.mirrored) {

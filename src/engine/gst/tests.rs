@@ -64,6 +64,28 @@ fn holding(media: &Media) -> Media {
     media
 }
 
+/// The same with a caption of one line to be laid over all of it, out of a file beside it.
+fn captioned(job: &Job, folder: &Path) -> Job {
+    let segment = |kind: u8, body: &[u8]| {
+        [&b"PG\0\0\0\0\0\0\0\0"[..], &[kind], &(body.len() as u16).to_be_bytes(), body].concat()
+    };
+    let whole = [
+        segment(0x16, &[0, 64, 0, 36, 0x10, 0, 0, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 10, 0, 10]),
+        segment(0x14, &[0, 0, 1, 235, 128, 128, 255]),
+        segment(0x15, &[0, 0, 0, 0xc0, 0, 0, 9, 0, 8, 0, 1, 0, 0x88, 1, 0, 0]),
+        segment(0x80, &[]),
+    ];
+    let path = folder.join("a.sup");
+    std::fs::write(&path, whole.concat()).unwrap();
+    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
+    let sidecar = roots.open_file(path.to_str().unwrap()).unwrap();
+    let mut rendition = Rendition::clone(&job.rendition);
+    if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
+        plan.burn = Some(Burn::Sidecar { path: sidecar.path.clone(), bitmap: true });
+    }
+    Job { sidecar: Some(Arc::new(sidecar)), rendition: Arc::new(rendition), ..job.clone() }
+}
+
 #[tokio::test]
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +104,9 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         "playlist",
     ];
     let holding = Job { media: Arc::new(holding(&job.media)), ..job.clone() };
-    let ways = kinds.map(|kind| (kind, &job)).into_iter().chain([("no-more-pads", &holding)]);
+    let captioned = captioned(&job, folder.path());
+    let ways = kinds.map(|kind| (kind, &job)).into_iter();
+    let ways = ways.chain([("no-more-pads", &holding), ("draw", &captioned)]);
     let mut newest = 0;
     for (kind, job) in ways {
         let native = Native::find().unwrap();
@@ -132,17 +156,26 @@ fn what_is_left_to_ffmpeg_says_why() {
         change(plan);
         refusal(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition).unwrap_or("made here")
     };
-    let stream = |bitmap| Some(Burn::Embedded { stream: 2, bitmap });
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
     assert_eq!(refused(|_| (), Container::MpegTs, 0.0), "a stream's times do not begin with its first picture");
     assert_eq!(refused(|_| (), Container::Mp4, 1.4), "its clock does not begin at 0");
     assert_eq!(refused(|_| (), Container::Matroska, 0.0), "made here");
     assert_eq!(refused(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
     let mut rendition = Rendition::clone(&job.rendition);
-    for (bitmap, why) in [(true, Some("subtitles of pictures are drawn by ffmpeg")), (false, None)] {
+    let mut media = holding(&job.media);
+    let only = Some("subtitles of pictures are read out of Matroska files only");
+    for (container, burn, why) in [
+        (Container::Mp4, Burn::Embedded { stream: 2, bitmap: true }, only),
+        (Container::Mp4, Burn::Sidecar { path: "/a.sup".into(), bitmap: true }, None),
+        (Container::Mp4, Burn::Embedded { stream: 2, bitmap: false }, None),
+        (Container::Matroska, Burn::Embedded { stream: 2, bitmap: true }, None),
+    ] {
+        media.container = container;
         if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
-            plan.burn = stream(bitmap);
+            plan.burn = Some(burn.clone());
         }
-        assert_eq!(refusal(&job.media, &rendition), why);
+        assert_eq!(refusal(&media, &rendition), why, "{container:?} {burn:?}");
     }
+    media.streams[2].codec = "dvb_subtitle".into();
+    assert_eq!(refusal(&media, &rendition), only);
 }

@@ -39,10 +39,13 @@ pub const SEGMENT_MUTE: Text = text!("segment-mute", "One segment of an item wit
 pub const SEGMENT_DRAWN: Text = text!("segment-drawn", "One segment with subtitles drawn into its pictures.");
 pub const SEGMENT_DRAWN_MUTE: Text =
     text!("segment-drawn-mute", "One segment without sound, with subtitles drawn into its pictures.");
+pub const SEGMENT_LAID: Text = text!("segment-laid", "One segment with subtitles that are pictures laid over its own.");
+pub const SEGMENT_LAID_MUTE: Text =
+    text!("segment-laid-mute", "One segment without sound, with subtitles that are pictures laid over its own.");
 pub const TRIAL: Text = text!("trial", "Two pictures through an encoder, to see whether it works on this machine.");
 
 /// All of them, in the order of the gallery.
-pub const ALL: [Text; 12] = [
+pub const ALL: [Text; 14] = [
     DECODE_PICTURE,
     DECODE_PICTURE_MATROSKA,
     DECODE_PICTURE_MP4,
@@ -54,6 +57,8 @@ pub const ALL: [Text; 12] = [
     SEGMENT_MUTE,
     SEGMENT_DRAWN,
     SEGMENT_DRAWN_MUTE,
+    SEGMENT_LAID,
+    SEGMENT_LAID_MUTE,
     TRIAL,
 ];
 

@@ -1,5 +1,6 @@
 //! Subtitles of pictures: files that hold some, and some drawn into the picture.
 
+use hearthcast::domain::plan::Burn;
 use hearthcast::engine::gst;
 
 use super::*;
@@ -57,5 +58,235 @@ async fn starting_and_stopping_over_such_a_file_leaves_nothing() {
             native::cycle(&bench, number).await;
         }
         native::until_closed(&bench).await;
+    }
+}
+
+/// A picture of one colour, so that all that differs is drawn.
+const PLAIN: &str = "color=0x303030:s=320x180:r=25:d=20";
+
+/// Where subtitles come from that are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum From {
+    Graphics,
+    SubPictures,
+    Beside,
+}
+
+/// A plain film of 20 s with these captions, to be drawn; the file beside it.
+fn drawing(from: From, captions: &[Caption], more: &str) -> (Bench, Option<Arc<Source>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let subtitles = if from == From::SubPictures { path("a.idx") } else { path("a.sup") };
+    match from {
+        From::SubPictures => captions::write_vobsub(&subtitles, (640, 480), captions),
+        _ => captions::write_graphics(&subtitles, (640, 480), captions),
+    }
+    let input =
+        format!("-copyts -i {} -map 0 {}", subtitles.display(), if from == From::Beside { "" } else { "-map 1" });
+    let encoded = "-c:v libx264 -preset ultrafast -g 100 -c:s copy";
+    let (name, container) = match from {
+        From::Beside => ("a.mp4", Container::Mp4),
+        _ => ("a.mkv", Container::Matroska),
+    };
+    film::make(&path(name), &["-f lavfi -i", PLAIN, &input, encoded, more]);
+    let beside = (from == From::Beside).then(|| film::open(&subtitles));
+    let whole = path(name);
+    let mut bench = Bench::over(folder, &whole, container, FPS25, 20.0);
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+        plan.burn = Some(match &beside {
+            Some(file) => Burn::Sidecar { path: file.path.clone(), bitmap: true },
+            None => Burn::Embedded { stream: 1, bitmap: true },
+        });
+    }
+    (bench, beside)
+}
+
+/// The pictures of a segment that a run begins with.
+struct Drawn {
+    width: usize,
+    height: usize,
+    /// Planes of luma and both colours.
+    pictures: Vec<Vec<u8>>,
+}
+
+impl Drawn {
+    async fn by(bench: &Bench, beside: Option<&Arc<Source>>, index: usize) -> Self {
+        let job = Job { sidecar: beside.cloned(), ..bench.job(index) };
+        let mut run = bench.producer.start(job, index).unwrap();
+        let segment = next(&mut run).await.unwrap().unwrap();
+        let path = bench.write("one.ts", [&segment]);
+        let Some(VideoPlan::Encode(plan)) = &bench.rendition.video else { panic!("a picture") };
+        let (width, height) = (plan.width as usize, plan.height as usize);
+        let mut command = std::process::Command::new("ffmpeg");
+        command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
+        let output = command.args(["-pix_fmt", "yuv420p", "-f", "rawvideo", "-"]).output().unwrap();
+        let pictures = output.stdout.chunks_exact(width * height * 3 / 2).map(<[u8]>::to_vec).collect();
+        Self { width, height, pictures }
+    }
+
+    /// The box around what was drawn into each picture of a plain film.
+    fn boxes(&self) -> Vec<Option<[usize; 4]>> {
+        self.pictures.iter().map(|picture| self.around(|at| picture[at].abs_diff(picture[0]) > 24)).collect()
+    }
+
+    /// The box around what differs between two pictures.
+    fn apart(&self, a: &[u8], b: &[u8]) -> Option<[usize; 4]> {
+        self.around(|at| a[at].abs_diff(b[at]) > 60)
+    }
+
+    /// Left, top, right, bottom.
+    fn around(&self, seen: impl Fn(usize) -> bool) -> Option<[usize; 4]> {
+        let places = (0..self.width * self.height).filter(|at| seen(*at)).map(|at| (at % self.width, at / self.width));
+        places.fold(None, |around: Option<[usize; 4]>, (x, y)| {
+            let [left, top, right, bottom] = around.unwrap_or([x, y, x, y]);
+            Some([left.min(x), top.min(y), right.max(x), bottom.max(y)])
+        })
+    }
+}
+
+/// How alike two pictures are, decibels.
+fn psnr(a: &[u8], b: &[u8]) -> f64 {
+    let error: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
+    10.0 * (255.0 * 255.0 * a.len() as f64 / error.max(1.0)).log10()
+}
+
+/// Whether two boxes are the same but for some pixels.
+fn same(ours: Option<[usize; 4]>, theirs: Option<[usize; 4]>, apart: usize) -> bool {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => ours.iter().zip(&theirs).all(|(a, b)| a.abs_diff(*b) <= apart),
+        (ours, theirs) => ours == theirs,
+    }
+}
+
+#[tokio::test]
+async fn what_is_laid_over_a_picture_lies_where_and_when_ffmpeg_lays_it() {
+    let shown = [
+        Caption { start_ms: 480, end_ms: Some(1720), place: (200, 380, 240, 60) },
+        Caption { start_ms: 2210, end_ms: Some(2600), place: (40, 20, 120, 41) },
+        Caption { start_ms: 3000, end_ms: Some(7000), place: (401, 33, 201, 120) },
+        Caption { start_ms: 7000, end_ms: Some(9015), place: (100, 400, 240, 70) },
+    ];
+    for (from, size) in [(From::Graphics, (640, 360)), (From::SubPictures, (320, 180)), (From::Beside, (160, 90))] {
+        let (mut bench, beside) = drawing(from, &shown, "");
+        if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+            (plan.width, plan.height) = size;
+        }
+        // One that comes, one that stood when the run began, one after another.
+        let indices = if from == From::Graphics { vec![0, 2, 3, 4] } else { vec![2, 4] };
+        let mut theirs = Vec::new();
+        for &index in &indices {
+            theirs.push(Drawn::by(&bench, beside.as_ref(), index).await);
+        }
+        let bench = bench.natively();
+        assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{from:?}");
+        for (index, theirs) in indices.into_iter().zip(theirs) {
+            let ours = Drawn::by(&bench, beside.as_ref(), index).await;
+            let (here, there) = (ours.boxes(), theirs.boxes());
+            assert_eq!(here.len(), there.len(), "{from:?} {size:?}, segment {index}");
+            let mut alike = Vec::new();
+            for (number, around) in here.iter().enumerate() {
+                // ffmpeg rounds times to a picture, up or down.
+                let near = number.saturating_sub(1)..(number + 2).min(there.len());
+                let found = near.clone().any(|near| same(*around, there[near], 2));
+                assert!(
+                    found,
+                    "{from:?} {size:?}, picture {number} of segment {index}: {around:?} is not in {:?}",
+                    &there[near]
+                );
+                if same(*around, there[number], 2) {
+                    alike.push(psnr(&ours.pictures[number], &theirs.pictures[number]));
+                }
+            }
+            assert!(alike.len() + 4 >= here.len(), "{from:?} {size:?}, segment {index}: {} alike", alike.len());
+            let worst = alike.into_iter().fold(f64::INFINITY, f64::min);
+            assert!(worst > 34.0, "{from:?} {size:?}, segment {index}: {worst} dB");
+        }
+    }
+}
+
+/// A file of the corpus with such subtitles: the stream drawn, the size drawn in, and segments to look at.
+type Real = (&'static str, u32, (u32, u32), &'static [usize]);
+
+const CORPUS: [Real; 4] = [
+    ("video/sample_with_pgs_subtitles.mkv", 2, (540, 360), &[0]),
+    ("video/sample_with_vobsub.mkv", 2, (540, 360), &[0]),
+    ("video/counting multi-audio multi-subs.mkv", 7, (640, 480), &[1, 3, 5]),
+    ("video/counting multi-audio multi-subs.mkv", 8, (320, 240), &[1, 3, 5]),
+];
+
+#[tokio::test]
+async fn captions_of_real_files_lie_where_ffmpeg_lays_them() {
+    let Some(folder) = crate::corpus::folder() else { return };
+    for (name, stream, (width, height), indices) in CORPUS {
+        let path = folder.join(name);
+        let container = Container::Matroska;
+        let media = film::media(&path, container);
+        let seconds = media.duration_seconds.unwrap();
+        let mut bench = Bench::over(tempfile::tempdir().unwrap(), &path, container, FPS25, seconds);
+        let set = |bench: &mut Bench, burn| {
+            if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+                (plan.width, plan.height, plan.burn, plan.max_kbps) = (width, height, burn, 8000);
+            }
+        };
+        set(&mut bench, None);
+        let ffmpeg = bench.producer.clone();
+        let native: Arc<dyn Transcoder> = Arc::new(Native::find().unwrap());
+        for &index in indices {
+            let mut made = Vec::new();
+            for producer in [&native, &ffmpeg] {
+                bench.producer = producer.clone();
+                for burn in [None, Some(Burn::Embedded { stream, bitmap: true })] {
+                    set(&mut bench, burn);
+                    assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{name}");
+                    made.push(Drawn::by(&bench, None, index).await);
+                }
+            }
+            let [bare, ours, their_bare, theirs] = &made[..] else { panic!("four of them") };
+            let apart = |drawn: &Drawn, bare: &Drawn| -> Vec<_> {
+                drawn.pictures.iter().zip(&bare.pictures).map(|(drawn, bare)| ours.apart(drawn, bare)).collect()
+            };
+            let (here, there) = (apart(ours, bare), apart(theirs, their_bare));
+            let (mut shown, mut worst) = (0, f64::INFINITY);
+            for (number, around) in here.iter().enumerate() {
+                let near = number.saturating_sub(1)..(number + 2).min(there.len());
+                // Where soft edges become smaller ffmpeg mixes them with black, so that less of them is seen.
+                let found = near.clone().any(|near| same(*around, there[near], 3));
+                assert!(found, "{name} {stream}, picture {number} of {index}: {around:?} is not in {:?}", &there[near]);
+                if around.is_some() && same(*around, there[number], 3) {
+                    shown += 1;
+                    worst = worst.min(psnr(&ours.pictures[number], &theirs.pictures[number]));
+                }
+            }
+            eprintln!("{name} {stream}, segment {index}: shown in {shown} of {} pictures, {worst:.1} dB", here.len());
+            assert!(shown > 0 && worst > 28.0, "{name} {stream}, segment {index}: {shown} pictures, {worst} dB");
+        }
+    }
+}
+
+/// Longer ago than anything is looked back for picture by picture; and in a file whose cues name no subtitles.
+#[tokio::test]
+async fn a_caption_that_stands_is_drawn_from_the_first_picture_of_a_run() {
+    let standing = [Caption { start_ms: 1000, end_ms: None, place: (200, 380, 240, 60) }];
+    for (from, more) in [(From::Graphics, ""), (From::SubPictures, ""), (From::Graphics, "-f matroska -live 1")] {
+        let (bench, _) = drawing(from, &standing, more);
+        let bench = bench.natively();
+        let index = bench.grid.at(16 * 90_000);
+        let seen = Drawn::by(&bench, None, index).await.boxes();
+        assert_eq!(seen.len(), 50, "{from:?}");
+        assert!(seen.iter().all(Option::is_some), "{from:?} {more}: {seen:?}");
+        assert_eq!(Drawn::by(&bench, None, 0).await.boxes(), [None; 25], "{from:?}: nothing before its time");
+    }
+}
+
+#[tokio::test]
+async fn captions_are_drawn_the_same_wherever_a_run_begins() {
+    let shown: Vec<Caption> = (0..9).map(|n| caption(400 + 2000 * n, 1900 + 2000 * n)).collect();
+    let (bench, _) = drawing(From::Graphics, &shown, "");
+    let bench = bench.natively();
+    let through = bench.all().await;
+    for index in [1, 4, 8] {
+        let jumped = bench.one(index).await;
+        let psnr = film::psnr(&bench.write("a.ts", [&through[index]]), &bench.write("b.ts", [&jumped]));
+        assert!(psnr > 40.0, "segment {index}: {psnr} dB");
     }
 }

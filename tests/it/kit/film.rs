@@ -56,6 +56,7 @@ pub fn media(path: &Path, container: Container) -> Media {
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
     let streams = known["streams"].as_array().expect("streams").iter().map(|stream| {
         let kind = match stream["codec_type"].as_str() {
+            Some("video") if stream["disposition"]["attached_pic"] == 1 => StreamKind::Data,
             Some("video") => StreamKind::Video(Video {
                 frame_rate: stream["avg_frame_rate"].as_str().and_then(|rate| {
                     let (num, den) = rate.split_once('/')?;

@@ -38,7 +38,20 @@ pub struct Block {
     pub lacing: u8,
 }
 
+/// Where a walk stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    at: u64,
+    /// Of the cluster it is in.
+    time: i64,
+}
+
 impl Layout {
+    /// The beginning of a cluster (from the segment's body).
+    pub fn place(&self, cluster: u64) -> Result<Place, Short> {
+        Ok(Place { at: self.body.checked_add(cluster).ok_or(Short)?, time: 0 })
+    }
+
     /// Units of the timestamp scale as ticks of the file's own clock.
     pub fn ticks(&self, time: i64) -> i64 {
         let numerator = i128::from(time) * i128::from(self.scale) * i128::from(TICKS_PER_SECOND);
@@ -53,25 +66,35 @@ impl Layout {
         file: &(impl ReadAt + ?Sized),
         cluster: u64,
         steps: usize,
+        each: impl FnMut(Block) -> bool,
+    ) -> Result<bool, Short> {
+        self.walk_on(file, &mut self.place(cluster)?, steps, each)
+    }
+
+    /// The same from a place on, to behind the block that was the last.
+    pub fn walk_on(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        place: &mut Place,
+        steps: usize,
         mut each: impl FnMut(Block) -> bool,
     ) -> Result<bool, Short> {
-        let mut at = self.body.checked_add(cluster).ok_or(Short)?;
         let end = self.end.min(file.len());
-        let mut time = 0i64;
+        let Place { at, time } = place;
         for _ in 0..steps {
-            if at >= end {
+            if *at >= end {
                 return Ok(true);
             }
             let mut head = [0; HEAD];
-            let read = file.read_at(&mut head, at);
+            let read = file.read_at(&mut head, *at);
             let mut cursor = Cursor(&head[..read]);
-            let found = header(&mut cursor, at)?;
-            at = match found.id {
+            let found = header(&mut cursor, *at)?;
+            *at = match found.id {
                 // Goes into clusters and groups; unknown sizes need no special case then.
                 CLUSTER | BLOCK_GROUP => found.body,
                 CLUSTER_TIME => {
                     let size = found.size.filter(|&size| size <= 8).ok_or(Short)?;
-                    time = i64::try_from(number(cursor.take(size as usize)?)).map_err(|_| Short)?;
+                    *time = i64::try_from(number(cursor.take(size as usize)?)).map_err(|_| Short)?;
                     found.end()
                 }
                 SIMPLE_BLOCK | BLOCK => {
@@ -83,6 +106,7 @@ impl Layout {
                     let size = found.size.ok_or(Short)?.saturating_sub(header);
                     let time = time.saturating_add(offset);
                     if !each(Block { track, time, offset: found.body + header, size, lacing }) {
+                        *at = found.end();
                         return Ok(true);
                     }
                     found.end()

@@ -11,10 +11,10 @@ mod track;
 use super::Refusal;
 use super::bytes::ReadAt;
 pub use attached::attached;
-pub use blocks::{Block, Layout};
+pub use blocks::{Block, Layout, Place};
 use ebml::{Placed, body, children, element, number};
 pub use lacing::frames;
-pub use track::Track;
+pub use track::{Packing, Track};
 
 /// Most elements walked over in the head of the file.
 const MOST_STEPS: usize = 4_000;
@@ -60,8 +60,16 @@ impl<'a, F: ReadAt + ?Sized> Film<'a, F> {
         Ok(Self { file, tracks, cues: places.cues, layout })
     }
 
-    /// The track that ffmpeg numbers `stream`.
+    /// The track that ffmpeg numbers `stream`, its frames as they are.
     pub fn track(&self, stream: u32) -> Result<Track, Refusal> {
+        match self.packed_track(stream)? {
+            (track, Packing::None) => Ok(track),
+            _ => Err(Refusal::Unread("the track is packed or encrypted")),
+        }
+    }
+
+    /// The same with what was done to its frames.
+    pub fn packed_track(&self, stream: u32) -> Result<(Track, Packing), Refusal> {
         Track::read(&self.tracks, stream)
     }
 

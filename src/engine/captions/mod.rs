@@ -1,0 +1,186 @@
+//! Subtitles that are pictures, read out of a Matroska file or a `.sup` file beside it as a run comes to them.
+//!
+//! No whole pass: a run looks back for what stands on the screen when it begins, then reads on segment by segment.
+
+mod beside;
+mod track;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use beside::Beside;
+use track::Track;
+
+use crate::domain::captions::{Graphics, Piece, SubPictures, Told};
+use crate::domain::plan::Burn;
+use crate::engine::{Job, RunError};
+
+/// Most bytes of pictures held at once: what is shown within a segment or two.
+const MOST_HELD: usize = 64 << 20;
+
+/// Most bytes of a packet; a full screen of presentation graphics is under one.
+const MOST_PACKET: u64 = 4 << 20;
+
+/// Packets looked back over for the one that stands alone, and their bytes.
+const MOST_BACK: usize = 64;
+const MOST_BACK_BYTES: usize = 16 << 20;
+
+/// Longest look for subtitles, before a segment is begun.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The captions of a run.
+#[derive(Debug)]
+pub(super) struct Captions {
+    reader: Reader,
+    decoder: Decoder,
+    /// The canvas of tracks that name none.
+    picture: (u32, u32),
+    /// By their time.
+    shown: VecDeque<Shown>,
+    begun: bool,
+}
+
+/// What stands on the screen for a while, milliseconds of the item.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub from_ms: i64,
+    /// None: as far as is known.
+    pub until_ms: Option<i64>,
+    pub canvas: (u32, u32),
+    pub pieces: Arc<Vec<Piece>>,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Track(Track),
+    Beside(Beside),
+}
+
+#[derive(Debug)]
+enum Decoder {
+    Graphics(Graphics),
+    SubPictures(SubPictures),
+}
+
+/// The bytes of a packet and when it is for, milliseconds of the item.
+struct Packet {
+    at_ms: i64,
+    bytes: Vec<u8>,
+}
+
+/// When to give up: somebody wants an end, or it takes too long.
+struct Limit<'a> {
+    stop: &'a dyn Fn() -> bool,
+    until: Instant,
+}
+
+impl Limit<'_> {
+    fn reached(&self) -> bool {
+        (self.stop)() || Instant::now() > self.until
+    }
+
+    fn check(&self) -> Result<(), RunError> {
+        if self.reached() {
+            Err(RunError::SourceRead("looking for its subtitles takes too long".into()))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Captions {
+    /// Those that are to be drawn; `picture` is the size of the video in its file. Reads the head of the file.
+    ///
+    /// # Errors
+    /// Why they cannot be read here.
+    pub(super) fn open(job: &Job, burn: &Burn, picture: (u32, u32), stop: &dyn Fn() -> bool) -> Result<Self, RunError> {
+        let limit = Limit { stop, until: Instant::now() + DEADLINE };
+        let (reader, decoder) = match burn {
+            Burn::Embedded { stream, .. } => {
+                let (track, decoder) = Track::open(job.source.clone(), &job.media, *stream)?;
+                (Reader::Track(track), decoder)
+            }
+            Burn::Sidecar { .. } => {
+                let missing = || RunError::Internal("the subtitle file is missing".into());
+                let source = job.sidecar.clone().ok_or_else(missing)?;
+                (Reader::Beside(Beside::open(source, &limit)?), Decoder::Graphics(Graphics::default()))
+            }
+        };
+        Ok(Self { reader, decoder, picture, shown: VecDeque::new(), begun: false })
+    }
+
+    /// What is shown in this part of the item. Parts must follow each other; the first may be anywhere.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or not in time.
+    pub(super) fn during(&mut self, from_ms: i64, to_ms: i64, stop: &dyn Fn() -> bool) -> Result<Vec<Shown>, RunError> {
+        let limit = Limit { stop, until: Instant::now() + DEADLINE };
+        if !self.begun {
+            let earlier = match &mut self.reader {
+                Reader::Track(track) => track.before(from_ms, &self.decoder, &limit)?,
+                Reader::Beside(beside) => beside.before(from_ms, &limit)?,
+            };
+            self.feed(earlier)?;
+            self.begun = true;
+        }
+        let packets = match &mut self.reader {
+            Reader::Track(track) => track.until(to_ms, &limit)?,
+            Reader::Beside(beside) => beside.until(to_ms, &limit)?,
+        };
+        self.feed(packets)?;
+        self.shown.retain(|shown| shown.until_ms.is_none_or(|until| until > from_ms));
+        let inside = self.shown.iter().filter(|shown| shown.from_ms < to_ms && !shown.pieces.is_empty());
+        Ok(inside.cloned().collect())
+    }
+
+    fn feed(&mut self, packets: Vec<Packet>) -> Result<(), RunError> {
+        for Packet { at_ms, bytes } in packets {
+            match self.decoder.feed(&bytes) {
+                Ok(Some(told)) => self.show(at_ms, told)?,
+                Ok(None) => {}
+                Err(cause) => tracing::debug!(at_ms, why = cause.0, "a subtitle is left out"),
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, at_ms: i64, told: Told) -> Result<(), RunError> {
+        let from_ms = at_ms.saturating_add(told.after_ms);
+        for earlier in &mut self.shown {
+            if earlier.until_ms.is_none_or(|until| until > from_ms) {
+                earlier.until_ms = Some(from_ms);
+            }
+        }
+        // What never came onto the screen, or went before the look back began.
+        self.shown.retain(|shown| shown.until_ms.is_none_or(|until| until > shown.from_ms));
+        if !self.begun {
+            self.shown.clear();
+        }
+        let until_ms = told.until_ms.map(|until| at_ms.saturating_add(until));
+        let canvas = told.canvas.unwrap_or(self.picture);
+        self.shown.push_back(Shown { from_ms, until_ms, canvas, pieces: Arc::new(told.pieces) });
+        let held: usize = self.shown.iter().flat_map(|shown| shown.pieces.iter()).map(|piece| piece.pixels.len()).sum();
+        if held > MOST_HELD {
+            return Err(RunError::Decode("there are too many subtitles at once".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Decoder {
+    /// Whether nothing before this packet is needed to show it.
+    fn stands_alone(&self, packet: &[u8]) -> bool {
+        match self {
+            Self::Graphics(_) => Graphics::stands_alone(packet),
+            Self::SubPictures(_) => true,
+        }
+    }
+
+    fn feed(&mut self, packet: &[u8]) -> Result<Option<Told>, crate::domain::captions::Damaged> {
+        match self {
+            Self::Graphics(graphics) => graphics.feed(packet),
+            Self::SubPictures(track) => track.feed(packet).map(Some),
+        }
+    }
+}

@@ -126,7 +126,10 @@ impl Entries {
             && programme.start_ms > first
             && !entries.leads(definition, &programme)
         {
-            entries.cursor = Cursor::at(definition, programme.start_ms - 1);
+            match programme.within {
+                true => entries.cursor.rewind(definition),
+                false => entries.cursor = Cursor::at(definition, programme.start_ms - 1),
+            }
         }
         entries
     }

@@ -126,11 +126,10 @@ impl Definition {
 
     /// From when to when a programme is on that is on at an instant, its breaks included; None before the channel's first.
     pub fn whole(&self, at_ms: i64) -> Option<(i64, i64)> {
-        let mut first = self.programme(at_ms)?;
-        while first.within {
-            first = self.programme(first.start_ms - 1)?;
-        }
-        let behind = Walk::at(self, first.start_ms).skip(1).take_while(|programme| programme.within);
+        let mut cursor = Cursor::at(self, at_ms);
+        cursor.rewind(self);
+        let first = cursor.next(self)?;
+        let behind = std::iter::from_fn(|| cursor.next(self)).take_while(|programme| programme.within);
         Some((first.start_ms, behind.last().map_or(first.end_ms, |last| last.end_ms)))
     }
 

@@ -55,6 +55,28 @@ impl Cursor {
         cursor
     }
 
+    /// Goes back to where the programme began that it stands in, over its breaks.
+    pub fn rewind(&mut self, definition: &Definition) {
+        let Some(mut start_ms) = self.start_ms else { return };
+        if let Some(day) = &self.day {
+            while let Some(programme) = day.programmes.get(self.at)
+                && programme.within
+            {
+                self.at -= 1;
+                start_ms = day.programmes[self.at].start_ms;
+            }
+        } else {
+            let it = &definition.revisions[self.revision];
+            while self.piece > 0 {
+                (self.piece, self.ordinal) = (self.piece - 1, self.ordinal - 1);
+                self.broken -= self.piece % 2;
+                let Some(Piece { length_ms, segments, .. }) = self.here(it) else { return };
+                (start_ms, self.sequence) = (start_ms - length_ms, self.sequence - segments);
+            }
+        }
+        self.start_ms = Some(start_ms);
+    }
+
     fn seek(&mut self, definition: &Definition, revision: usize, at_ms: i64) {
         let it = &definition.revisions[revision];
         if let Some(blocks) = &it.blocks {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hearthcast::config::Config;
 use hearthcast::domain::mpegts::{WRAP, unwrap};
 use jiff::Timestamp;
 use reqwest::Method;
@@ -22,7 +23,7 @@ const BREAK_MS: i64 = 660_000;
 const RATE: u32 = 1;
 const FILM_MS: i64 = 1_320_000;
 
-/// Films of 22 minutes with a chapter in their middle, one to be copied and one to be encoded, and two fillers.
+/// Films of 22 minutes with a chapter in their middle, one to be copied and one to be encoded, and two fillers that are.
 fn media(folder: &Path) -> [PathBuf; 4] {
     let chapters = folder.join("chapters.txt");
     let chapter = |from: f64, to: f64| {
@@ -37,10 +38,9 @@ fn media(folder: &Path) -> [PathBuf; 4] {
     let x264 = "-c:v libx264 -preset ultrafast -g 2 -keyint_min 2 -sc_threshold 0 -bf 0";
     marked(&films[0], 1, (RATE, 1320.0), &[&map, x264, sound]);
     marked(&films[1], 2, (RATE, 1320.0), &[&map, "-c:v mpeg4 -q:v 4 -g 2", sound]);
-    let fillers = [path("ad 6.mp4"), path("ad 8.mp4")];
+    let fillers = [path("ad 6.mkv"), path("ad 8.mkv")];
     for (n, filler) in fillers.iter().enumerate() {
-        let x264 = "-c:v libx264 -preset ultrafast -g 50 -c:a aac";
-        marked(filler, 14 + n as u32, (25, 6.0 + 2.0 * n as f64), &[x264]);
+        marked(filler, 14 + n as u32, (25, 6.0 + 2.0 * n as f64), &["-c:v mpeg4 -q:v 4 -g 50 -c:a ac3"]);
     }
     let [copied, encoded] = films;
     let [six, eight] = fillers;
@@ -76,7 +76,13 @@ async fn played(server: &Server, id: &Value, (from_ms, to_ms): (i64, i64), folde
 async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
     let folder = tempfile::tempdir().unwrap();
     let [copied, encoded, six, eight] = media(folder.path());
-    let server = kit::server(&[folder.path()]).await;
+    let recorded = tempfile::tempdir().unwrap();
+    let recordings = recorded.path().to_owned();
+    // One place to encode: a film must give it to what is aired in its break, and take it again.
+    let change = |config: &mut Config| {
+        (config.limits.concurrent_jobs, config.recordings) = (1, Some(recordings));
+    };
+    let server = kit::server_with(&[folder.path()], change).await;
     let start = Timestamp::now() - Duration::from_secs(600);
     let body = |items: Value| {
         json!({"name": "Broken", "scheduleMode": "sequential", "startAt": start.to_string(), "items": items,
@@ -114,6 +120,23 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
     assert_eq!((&shown[0]["id"], &shown[0]["title"]), (&hidden[0]["id"], &shown[2]["title"]));
     let ids: std::collections::BTreeSet<&str> = shown.iter().map(|entry| entry["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), shown.len());
+
+    // XMLTV agrees: both parts are on for the first time.
+    let xmltv = server.get(&format!("/api/livetv/xmltv?channelIds={id}")).send().await.unwrap().text().await.unwrap();
+    let first = |title: &str| {
+        let line = |line: &&str| line.contains(&format!("<title>{title}</title>"));
+        xmltv.lines().filter(line).map(|line| line.contains("<premiere/>")).collect::<Vec<_>>()
+    };
+    assert_eq!(first("Copied")[..3], [true, true, false], "{xmltv}");
+    // Whoever records a part, or a break, records the whole.
+    for entry in [&shown[4], &shown[5]] {
+        let body = json!({"channelId": id, "entryId": entry["id"]});
+        let made = success(send(&server, Method::POST, "/api/livetv/recordings", &body).await, 201).await;
+        let made = &made["recording"];
+        assert_eq!((&made["title"], span(made)), (&json!("Encoded"), (to, span(&shown[5]).1)));
+        let target = format!("/api/livetv/recordings/{}", made["id"].as_str().unwrap());
+        success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
+    }
     success(send(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": false}})).await, 200).await;
 
     // Where in which file what is on stands. An edit waits for the end of the programme, not of its part.

@@ -7,7 +7,7 @@ use crate::domain::channel::Channel;
 use crate::domain::live;
 use crate::domain::schedule::blocks::{self, Block, Blocks, Filler, Layer, Slot, Source};
 use crate::domain::schedule::cut::{Cut, Look, duration_ms, steps};
-use crate::domain::schedule::{Definition, Items, Programme, Walk, Wanted, itemize};
+use crate::domain::schedule::{Cursor, Definition, Items, Programme, Walk, Wanted, itemize};
 use crate::domain::time::{FrameRate, ticks};
 
 const MODES: [Mode; 5] = [Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random, Mode::Weighted];
@@ -122,7 +122,7 @@ fn places_and_records_are_small() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     /// Parts are whole segments of their item, and fill it.
     #[test]
@@ -173,6 +173,15 @@ proptest! {
                 }
             }
         }
+        // Cut at any instant, everything is still counted without a gap; and from anywhere it goes back to where it began.
+        let at_once = first.revised(START + edit + 1, wanted(mode, seed, (count, mid)));
+        follows(&at_once, &at_once.programme(START + edit).unwrap(), &at_once.programme(START + edit + 1).unwrap())?;
+        let mut cursor = Cursor::at(&first, START + at);
+        cursor.rewind(&first);
+        let began = cursor.next(&first).unwrap();
+        prop_assert_eq!((Some(began), began.within), (first.programme(began.start_ms), false));
+        prop_assert_eq!(first.whole(START + at).map(|(start, _)| start), Some(began.start_ms));
+        prop_assert!(Walk::at(&first, began.start_ms).skip(1).take_while(|on| on.start_ms <= START + at).all(|on| on.within));
         // The edit waits for the whole programme, and nothing before it changes.
         let aired: Vec<_> = first.programmes(START.max(end - 20 * 3_600_000), end).collect();
         prop_assert_eq!(&aired, &second.programmes(START.max(end - 20 * 3_600_000), end).collect::<Vec<_>>());
@@ -292,6 +301,14 @@ fn filler_within_programmes_is_fixed_for_ever() {
     insta::assert_snapshot!(line.join(" "));
 }
 
+impl Revision {
+    /// As it was wanted.
+    fn wanted(&self) -> Wanted {
+        let (items, blocks) = (self.items.clone(), self.blocks.clone());
+        Wanted { seed: self.seed, mode: self.mode, items, mid: self.mid, blocks }
+    }
+}
+
 /// Films all day in blocks of four hours.
 fn by_the_clock(seed: u64, films: Vec<Item>, mid: u32, pad_minutes: u16) -> Definition {
     let mut items = films;
@@ -326,7 +343,7 @@ fn by_the_clock(seed: u64, films: Vec<Item>, mid: u32, pad_minutes: u16) -> Defi
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     /// By the clock too: parts in their order, filler between, each programme whole where its block has room.
     #[test]
@@ -362,6 +379,11 @@ proptest! {
             let entry = channel.guide(at, at + 1, at).next().unwrap();
             prop_assert!(channel.definition.is_filler(&expected) || entry.programme.item == expected.item);
             let (start, end) = channel.definition.whole(at).unwrap();
+            prop_assert!(start <= expected.start_ms && expected.end_ms <= end);
+            prop_assert!(!channel.definition.programme(start).unwrap().within && !channel.definition.programme(end).unwrap().within);
+            let cut = channel.definition.revised(at + 1, by_the_clock(seed, films(5, seed), mid, pad).revisions[0].wanted());
+            let (last, next) = (cut.programme(at).unwrap(), cut.programme(at + 1).unwrap());
+            prop_assert_eq!(next.sequence, last.sequence + cut.spans(&last).len() as u64);
             prop_assert!(entry.programme.start_ms <= start && end <= entry.programme.end_ms);
         }
     }

@@ -196,13 +196,13 @@ impl Rest<'_> {
         let payloads = part[self.at..].as_chunks::<ROOM>().0;
         let payloads = &payloads[..most.min(payloads.len())];
         let pid = track.pid().to_be_bytes();
-        let from = out.len();
-        out.resize(from + payloads.len() * LEN, 0);
-        for (payload, packet) in payloads.iter().zip(out[from..].as_chunks_mut::<LEN>().0) {
+        for payload in payloads {
+            let mut packet = [0; LEN];
             packet[..4].copy_from_slice(&[SYNC, pid[0], pid[1], 0x10 | *counter & 0x0f]);
             // In halves: so short, a copy is a few moves rather than a call.
             packet[4..4 + ROOM / 2].copy_from_slice(&payload[..ROOM / 2]);
             packet[4 + ROOM / 2..].copy_from_slice(&payload[ROOM / 2..]);
+            out.extend_from_slice(&packet);
             *counter = counter.wrapping_add(1);
         }
         self.at += payloads.len() * ROOM;

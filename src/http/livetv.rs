@@ -224,6 +224,9 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
         (status = 409, description = "`CONFLICT`: it is not `onDemand`, or has not begun")))]
 pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = service.channels.skip(id(&call)?).await?;
+    if service.onair.viewers().count(channel.id) > 0 {
+        onair::hurry(&service, &channel);
+    }
     Ok(guide::on_now(&service, &channel))
 }
 

@@ -194,6 +194,7 @@ impl Channels {
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
     pub async fn remove(&self, id: u32) -> Result<()> {
         let _editing = self.editing.lock().await;
+        let lock = self.paces.lock(id).await;
         let channel = self.get(id)?;
         let gone = Kept { tvg_id: channel.tvg_id.clone(), channel: None };
         self.store.put(Tree::Channels, &channel_key(id), &gone).await?;
@@ -202,6 +203,7 @@ impl Channels {
         self.past.forget(id);
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         self.forget_pace(&channel).await;
+        drop(lock);
         let gone = numbers(&channel.definition);
         drop(channel);
         self.forget(id, &gone).await;

@@ -63,7 +63,8 @@ pub(super) fn turns(channel: &Channel) -> Vec<Run> {
 pub(super) fn drafted(before: Option<&Channel>, after: &Channel, waits: bool, now_ms: i64) -> Option<Arc<Pace>> {
     let start_ms = start(after, now_ms);
     match before {
-        None => waits.then(|| Arc::new(Pace::new(start_ms))),
+        // Whoever comes first begins at the beginning, with as much of it listed as on any channel.
+        None => waits.then(|| Arc::new(Pace::same(start_ms, start_ms + 3000 * after.output.target as i64))),
         Some(before) => turned(before.pace.as_ref(), waits, start_ms, now_ms),
     }
 }

@@ -159,6 +159,14 @@ fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
     }
 }
 
+/// Makes what is on now, before a list names it: what was skipped to had no time to be made ready.
+pub fn hurry(service: &Arc<Service>, channel: &Arc<Channel>) {
+    let now_ms = channel.time(service.clock.now().as_millisecond());
+    if let Some(slot) = live::slots(&channel.definition, channel.pace.as_deref(), now_ms).next() {
+        make(service, channel, slot);
+    }
+}
+
 /// Makes what comes first where a list names nothing yet.
 pub fn prepare(service: &Arc<Service>, channel: &Arc<Channel>) {
     if channel.external.is_none()

@@ -34,7 +34,7 @@ mod viewers;
 
 use herald::Herald;
 pub use herald::announce;
-pub use keeper::{make, prepare, wake};
+pub use keeper::{hurry, make, prepare, wake};
 use reel::Reel;
 use stills::{Says, Stills};
 pub use tuner::Tuner;

@@ -132,41 +132,41 @@ async fn it_airs_while_somebody_watches_and_is_found_where_it_was_left() {
     let id = &made["id"];
     assert_eq!((made["onDemand"].as_bool(), made["alwaysOn"].as_bool()), (Some(true), Some(false)));
     server.service.clock.advance(seconds(7200));
-    assert_eq!(on(&server, id).await, of("0", 0.0, true), "nobody came");
+    assert_eq!(on(&server, id).await, of("0", 6.0, true), "nobody came");
     let (etag, entries) = epg(&server, "").await;
     let live = entries.iter().find(|entry| entry["isLive"] == true).unwrap();
     let left_ms = span(live).1 - server.service.clock.now().as_millisecond();
-    assert!((90_000..=150_000).contains(&left_ms), "as if somebody came within a minute: {left_ms}");
+    assert!((84_000..=144_000).contains(&left_ms), "as if somebody came within a minute: {left_ms}");
     let again = server.get("/api/livetv/epg").header("if-none-match", etag.clone());
     assert!([200, 304].contains(&again.send().await.unwrap().status().as_u16()));
     // Made ready, it still stands.
     let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
     success(warm, 202).await;
     server.service.clock.advance(seconds(60));
-    assert_eq!(on(&server, id).await, of("0", 0.0, true));
+    assert_eq!(on(&server, id).await, of("0", 6.0, true));
 
     come(&server, id).await;
     server.service.clock.advance(seconds(15));
     let first = stay(&server, id, 25).await;
-    assert_eq!(on(&server, id).await, of("0", 40.0, false));
+    assert_eq!(on(&server, id).await, of("0", 46.0, false));
     assert_ne!(epg(&server, "").await.0, etag);
     assert_eq!(get(&server, &format!("{CHANNELS}/{id}")).await["channel"]["viewers"], 1);
     server.service.clock.advance(seconds(2));
     assert_eq!(leave(&server, id).await, json!({"ended": true}));
     server.service.clock.advance(seconds(86_400));
-    assert_eq!(on(&server, id).await, of("0", 42.0, true));
+    assert_eq!(on(&server, id).await, of("0", 48.0, true));
     assert_eq!(get(&server, &format!("{CHANNELS}/{id}")).await["channel"]["state"], "starting", "kept ready");
 
     // Another day. What was listed last is listed still, and goes on from there.
     let second = stay(&server, id, 10).await;
     second.follows(&first);
-    assert_eq!(on(&server, id).await, of("0", 47.0, false), "from the first list on");
+    assert_eq!(on(&server, id).await, of("0", 53.0, false), "from the first list on");
     let third = stay(&server, id, 60).await;
     third.follows(&second);
-    assert_eq!(on(&server, id).await, of("1", 17.0, false));
+    assert_eq!(on(&server, id).await, of("1", 23.0, false));
     // Who goes without a word counts for a while.
     server.service.clock.advance(seconds(3600));
-    assert_eq!(on(&server, id).await, of("1", 42.0, true));
+    assert_eq!(on(&server, id).await, of("1", 48.0, true));
 
     // What was on stays what it was: each programme once, with the time it stood in it.
     let now = server.service.clock.now();
@@ -175,10 +175,10 @@ async fn it_airs_while_somebody_watches_and_is_found_where_it_was_left() {
     assert_eq!(told, ["0", "1"]);
     let zero = &entries[0];
     assert_eq!(zero["id"], format!("{id}-0"));
-    assert_eq!(span(zero).1, now.as_millisecond() - (3600 + 17) * 1000, "{zero}");
+    assert_eq!(span(zero).1, now.as_millisecond() - (3600 + 23) * 1000, "{zero}");
     let past = list(&server, &format!("{}&{}", target(&server, id), past(zero))).await.0;
     assert!(past.contains("#EXT-X-ENDLIST") && past.matches("#EXTINF").count() > 80 / 6, "{past}");
-    assert_eq!(on(&server, id).await, of("1", 42.0, true), "who watches what was does not move it");
+    assert_eq!(on(&server, id).await, of("1", 48.0, true), "who watches what was does not move it");
     let begun = List::of(list(&server, &format!("{}&fromStart=1", target(&server, id))).await);
     assert!(begun.names[0].ends_with("-00000.ts") && begun.text.0.contains("EXT-X-START"), "{begun:?}");
     let stood = server.service.clock.now() - seconds(3600 * 10);

@@ -64,7 +64,7 @@ async fn a_killed_server_knows_how_far_everybody_was() {
         assert_eq!(answer.status(), 200);
         List::of((answer.text().await.unwrap(), String::new()))
     };
-    assert_eq!(now(&program).await.1, 0);
+    assert!(now(&program).await.1 <= 6000, "nobody came");
     let first = watch(&program).await;
     let (at, into) = now(&program).await;
     assert!(into > 0);

@@ -1,5 +1,5 @@
 // A channel of films as different as a household's, and players that stay with it: each from cold, all at once.
-// `evening.mjs PROGRAM [BOUNDARIES [PLAYER…]]`; with SKIPS=SECONDS in the environment the films are long and the channel airs
+// `evening.mjs PROGRAM [BOUNDARIES [PLAYER…]]`; with SKIPS=SECONDS in the environment the films are twice as long and the channel airs
 // only while somebody watches: every so many seconds it goes on with the next film.
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ import { kodi } from "./kodi.mjs";
 const SKIPS = Number(process.env.SKIPS ?? 0);
 
 /** Length of a film, and of what is seen of it, seconds. */
-const FILM = SKIPS > 0 ? 90 : 6;
+const FILM = SKIPS > 0 ? 2 * SKIPS : 6;
 const SEEN = SKIPS || FILM;
 
 /** Without progress for so long a player stands still, seconds: longer than any of them takes to say where it is. */

@@ -48,12 +48,15 @@ async fn files_that_merely_hold_subtitles_of_pictures_are_made_here() {
     }
 }
 
-/// A few by default; `HEARTHCAST_CYCLES` sets how many.
+/// A few by default; `HEARTHCAST_CYCLES` sets how many. Captions are drawn where they can be.
 #[tokio::test]
 async fn starting_and_stopping_over_such_a_file_leaves_nothing() {
     let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(4u64);
     for film in HOLDING {
-        let bench = holding(film, 12, &[caption(500, 1500)]).natively();
+        let mut bench = holding(film, 12, &[caption(500, 1500), caption(3000, 9000)]).natively();
+        if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+            plan.burn = (film.1 == Container::Matroska).then_some(Burn::Embedded { stream: 2, bitmap: true });
+        }
         for number in 0..cycles {
             native::cycle(&bench, number).await;
         }
@@ -211,7 +214,7 @@ const CORPUS: [Real; 4] = [
     ("video/sample_with_pgs_subtitles.mkv", 2, (540, 360), &[0]),
     ("video/sample_with_vobsub.mkv", 2, (540, 360), &[0]),
     ("video/counting multi-audio multi-subs.mkv", 7, (640, 480), &[1, 3, 5]),
-    ("video/counting multi-audio multi-subs.mkv", 8, (320, 240), &[1, 3, 5]),
+    ("video/counting multi-audio multi-subs.mkv", 8, (320, 240), &[1, 3]),
 ];
 
 #[tokio::test]

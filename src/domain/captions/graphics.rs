@@ -1,4 +1,4 @@
-//! Presentation graphics of Blu-ray discs (US patent 2009/0185789, "Stream structure"; as players read them).
+//! Presentation graphics of Blu-ray discs (US patent application 2009/0185789, and as players read them).
 //!
 //! A packet is a display set: a composition, windows, palettes, objects and an end. Sets of an epoch build on each other:
 //! objects and palettes stay until an epoch begins, or all is told anew for those who join.

@@ -225,7 +225,8 @@ async fn what_is_aired_between_programmes_needs_a_clock_and_what_is_within_does_
     assert_eq!((&made["filler"]["mid"][0]["path"], &made["itemCount"]), (&json!(files[1]), &json!(2)));
     // What has no chapters is not broken; another name leaves what there is; none is none.
     let target = format!("{CHANNELS}/{}", made["id"]);
-    let epg = get(&server, &format!("/api/livetv/epg?channelId={}", made["id"])).await;
+    let (from, to) = (Timestamp::now(), Timestamp::now() + Duration::from_secs(60));
+    let epg = get(&server, &format!("/api/livetv/epg?channelId={}&from={from}&to={to}", made["id"])).await;
     assert!(epg["entries"].as_array().unwrap().iter().all(|entry| entry["durationSeconds"] == 3.0));
     let named = success(send(&server, Method::PATCH, &target, &json!({"name": "B"})).await, 200).await;
     assert_eq!((&named["channel"]["filler"], &named["channel"]["revision"]), (&made["filler"], &made["revision"]));

@@ -109,50 +109,24 @@ impl Channels {
         let mut by_id = BTreeMap::new();
         let shelf = Shelf::default();
         let mut runs = pace::read(&store)?;
-        for (key, kept) in store.scan::<Kept>(Tree::Channels)? {
+        // One after the other: of what is parsed much is shared at once, and the next finds room where it was.
+        let mut take = |key: &str, kept: Kept| -> Result<()> {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
             given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            let Some(kept_channel) = kept.channel else { continue };
-            let KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, turns, revisions } =
-                kept_channel;
-            let (mut asks, mut face) = (asks, face);
-            asks.shrink_to_fit();
-            shelf.share_face(&mut face);
-            let read = |number: &u32| {
-                let key = revision_key(id, *number);
-                let kept = store.get::<KeptRevision>(Tree::Revisions, &key)?;
-                let KeptRevision { mut revision, list } =
-                    kept.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
-                match list {
-                    Some(list) => revision.items = shelf.find(&store, &list)?,
-                    None => shelf.complete(&store, &mut revision.items)?,
-                }
-                marks::resume(&store, &key, &revision);
-                Ok(revision)
-            };
-            let mut definition = Definition { revisions: Vec::with_capacity(revisions.len()) };
-            for number in &revisions {
-                definition.revisions.push(read(number)?);
+            if let Some(channel) = kept.channel {
+                let channel = read(&store, &shelf, (id, kept.tvg_id), channel, runs.remove(&id))?;
+                by_id.insert(id, Arc::new(channel));
             }
-            let channel = Channel {
-                id,
-                tvg_id: kept.tvg_id,
-                face,
-                asks,
-                output: shelf.share_output(output),
-                plan,
-                filler: if *filler == FillerAsk::default() { FillerAsk::none() } else { filler },
-                external,
-                listings: None,
-                pace: clock_of(turns, runs.remove(&id)),
-                seed,
-                mode,
-                version,
-                definition,
-            };
-            by_id.insert(id, Arc::new(channel));
-        }
+            Ok(())
+        };
+        let mut taken = Ok(());
+        store.each(Tree::Channels, |key, kept| {
+            if taken.is_ok() {
+                taken = take(key, kept);
+            }
+        })?;
+        taken?;
         let changed_ms = clock.now().as_millisecond().into();
         let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
         let (present, past, paces) = Default::default();
@@ -285,6 +259,52 @@ impl Channels {
             tracing::warn!(%fault, "items that no channel has could not be removed");
         }
     }
+}
+
+/// A channel out of its record and those of its revisions.
+fn read(
+    store: &Store,
+    shelf: &Shelf,
+    (id, tvg_id): (u32, String),
+    kept: KeptChannel,
+    runs: Option<Vec<Run>>,
+) -> Result<Channel> {
+    let KeptChannel { mut face, mut asks, output, plan, filler, external, seed, mode, version, turns, revisions } =
+        kept;
+    asks.shrink_to_fit();
+    shelf.share_face(&mut face);
+    let revision = |number: &u32| {
+        let key = revision_key(id, *number);
+        let kept = store.get::<KeptRevision>(Tree::Revisions, &key)?;
+        let KeptRevision { mut revision, list } =
+            kept.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
+        match list {
+            Some(list) => revision.items = shelf.find(store, &list)?,
+            None => shelf.complete(store, &mut revision.items)?,
+        }
+        marks::resume(store, &key, &revision);
+        Ok(revision)
+    };
+    let mut definition = Definition { revisions: Vec::with_capacity(revisions.len()) };
+    for number in &revisions {
+        definition.revisions.push(revision(number)?);
+    }
+    Ok(Channel {
+        id,
+        tvg_id,
+        face,
+        asks,
+        output: shelf.share_output(output),
+        plan,
+        filler: if *filler == FillerAsk::default() { FillerAsk::none() } else { filler },
+        external,
+        listings: None,
+        pace: clock_of(turns, runs),
+        seed,
+        mode,
+        version,
+        definition,
+    })
 }
 
 fn first() -> u32 {

@@ -18,6 +18,7 @@ use crate::service::Service;
 use crate::service::channels::Apply;
 use crate::service::onair;
 
+mod asked;
 pub(super) mod audit;
 mod clock;
 pub(super) mod export;

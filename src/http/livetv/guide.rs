@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::watch::Unix;
+use super::asked::Unix;
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{Entries, Entry};

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY};
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 use warp::reply::Response;
 
+use super::asked::{Asked, Unix, ViewParams, session};
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, CATCHUP_MS, Slot, View};
+use crate::domain::live::{self, Slot, View};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
@@ -49,24 +49,6 @@ pub struct Starting {
 #[derive(Serialize, ToSchema)]
 pub struct Ended {
     ended: bool,
-}
-
-/// What of a channel is asked for.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
-#[allow(dead_code, reason = "a description: `Asked` reads the real ones")]
-pub struct ViewParams {
-    /// `1`: from the start of what is on; with `watchSession`, of what was on at the first such request.
-    from_start: Option<String>,
-    /// Catch-up: from an instant on, ISO 8601 or unix seconds. `utc` means the same; the `lutc` that players send with it
-    /// is the time it is, and taken no notice of.
-    at: Option<String>,
-    /// With `at`: to this instant.
-    end: Option<String>,
-    /// With `at`: for so many seconds.
-    duration: Option<f64>,
-    /// Who watches: `[A-Za-z0-9_-]{1,64}`; made up when absent.
-    watch_session: Option<String>,
 }
 
 /// What lets in who sends no bearer token.
@@ -266,7 +248,7 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     if let Some(session) = session {
         service.onair.viewers().seen(channel.id, session, None);
     }
-    if named.0 < channel.time(service.clock.now().as_millisecond() - CATCHUP_MS) - live::LONGEST_MS {
+    if named.0 < channel.time(service.clock.now().as_millisecond() - live::CATCHUP_MS) - live::LONGEST_MS {
         return Err(none());
     }
     let sent = onair::segment(&service, &channel, named, session.unwrap_or(&call.user()?.login_id)).await?;
@@ -294,119 +276,6 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
         service.channels.halt(id, || viewers.count(id) > 0).await;
     }
     Ok(reply::json(&Ended { ended }))
-}
-
-/// What a request asks to see.
-struct Asked {
-    /// In the channel's own time.
-    view: View,
-    /// The same of a view that does not follow the clock, in everybody's.
-    span: Option<(i64, Option<i64>)>,
-    session: Option<String>,
-    /// Whether they watch what goes on, so that the clock must.
-    goes_on: bool,
-}
-
-impl Asked {
-    fn read(service: &Service, call: &Call, channel: &Channel) -> Result<Self> {
-        let session = session(call)?.map(str::to_owned);
-        let now_ms = service.clock.now().as_millisecond();
-        let at = match call.query("at")? {
-            None => call.query("utc")?.map(|text| ("utc", text)),
-            at => at.map(|text| ("at", text)),
-        };
-        let at = at.map(|(field, text)| moment(field, text)).transpose()?;
-        let end = call.query("end")?.map(|text| moment("end", text)).transpose()?;
-        let duration = call.query("duration")?.map(|text| {
-            let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
-            seconds.ok_or_else(|| Error::field("duration", "must be a number of seconds"))
-        });
-        let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
-        let end = end.or(at.zip(duration).map(|(at, duration)| at + duration));
-        let view = match (at, call.query("fromStart")?) {
-            (Some(at), _) => match end {
-                Some(end) if end <= at => return Err(Error::field("end", "must be later than at")),
-                Some(end) => between(channel, at, end, now_ms)?,
-                None => View::From(begins(channel, at, now_ms)?),
-            },
-            (None, None | Some("" | "0" | "false")) => View::Live,
-            (None, Some(_)) => {
-                let kept = session.as_deref().and_then(|session| service.onair.viewers().start_of(channel.id, session));
-                let on = || channel.definition.whole(channel.time(now_ms)).map(|(start, _)| start);
-                kept.or_else(on).map_or(View::Live, View::From)
-            }
-        };
-        let span = match view {
-            View::Live => None,
-            View::From(from) => Some((at.unwrap_or_else(|| channel.instant(from)), None)),
-            View::Between(from, _) => Some((at.unwrap_or(from), end)),
-        };
-        let goes_on = !matches!(view, View::Between(..)) || end.is_some_and(|end| end > now_ms);
-        Ok(Self { view, span, session, goes_on })
-    }
-
-    /// Lets a channel's own clock run, where it is that which is watched.
-    async fn run(&self, service: &Service, channel: Arc<Channel>) -> Result<Arc<Channel>> {
-        if self.goes_on { service.channels.run(&channel).await } else { Ok(channel) }
-    }
-
-    fn start(&self) -> Option<i64> {
-        match self.view {
-            View::Live => None,
-            View::From(from) | View::Between(from, _) => Some(from),
-        }
-    }
-}
-
-/// Where a view begins that was asked for, in the channel's own time.
-fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
-    let from = channel.time(at);
-    // What stood for longer than is kept is there as a whole.
-    let stood = || {
-        let oldest = channel.definition.programme(channel.time(now_ms - CATCHUP_MS));
-        channel.pace.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
-    };
-    let known = channel.definition.programme(from).is_some();
-    match known && at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) {
-        true => Ok(from),
-        false => Err(Error::new(Code::NotFound, "this is longer ago than is kept, or still to come")),
-    }
-}
-
-fn between(channel: &Channel, at: i64, end: i64, now_ms: i64) -> Result<View> {
-    let from = begins(channel, at, now_ms)?;
-    // What is to come of it comes as long as this is watched.
-    let to = channel.time(end.min(now_ms)) + (end - now_ms).max(0);
-    match to > from {
-        true => Ok(View::Between(from, to)),
-        false => Err(Error::new(Code::NotFound, "the channel aired nothing then: nobody watched")),
-    }
-}
-
-fn session(call: &Call) -> Result<Option<&str>> {
-    let Some(session) = call.query("watchSession")? else { return Ok(None) };
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    match (1..=64).contains(&session.len()) && session.bytes().all(fits) {
-        true => Ok(Some(session)),
-        false => Err(Error::field("watchSession", "must be 1 to 64 letters, digits, _ or -")),
-    }
-}
-
-/// An instant: ISO 8601, or unix seconds. Milliseconds.
-fn moment(field: &str, text: &str) -> Result<i64> {
-    let unix = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
-    let unix = unix.map(|seconds| (seconds * 1000.0).round() as i64);
-    let iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    unix.or_else(iso).ok_or_else(|| Error::field(field, "must be an instant: ISO 8601, or unix seconds"))
-}
-
-/// Unix milliseconds, written as seconds.
-pub struct Unix(pub i64);
-
-impl std::fmt::Display for Unix {
-    fn fmt(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(text, "{}.{:03}", self.0.div_euclid(1000), self.0.rem_euclid(1000))
-    }
 }
 
 /// Seconds a request may be held.

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { demo, NAME, PASSWORD, until } from "./program.mjs";
 import { chromium } from "./chromium.mjs";
+import { firefox } from "./firefox.mjs";
 import { ffmpeg, gstreamer, mpv, vlc } from "./players.mjs";
 import { kodi } from "./kodi.mjs";
 
@@ -29,7 +30,7 @@ const FILMS = [
   ["F.flac", null, "sine=700:r=44100", "-ac 2"],
 ];
 
-const PLAYERS = { ffmpeg, mpv, vlc, gstreamer, kodi, chromium };
+const PLAYERS = { ffmpeg, mpv, vlc, gstreamer, kodi, chromium, firefox };
 
 const [binary, boundaries = "10", ...named] = process.argv.slice(2);
 const chosen = named.length > 0 ? named : Object.keys(PLAYERS);

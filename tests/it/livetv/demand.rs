@@ -216,7 +216,9 @@ async fn what_is_skipped_is_no_hole_for_players() {
         assert_eq!((skipped.1, skipped.2), (0.0, false));
         titles.push(skipped.0);
         let at = List::of(list(&server, &target(&server, id)).await);
-        assert!(at.names.ends_with(&before.names[before.names.len() - 6..]), "what was listed stays: {at:?}");
+        // On a busy machine some more may have aired before it was skipped.
+        assert!(at.names.contains(before.names.last().unwrap()), "what was listed stays: {before:?} {at:?}");
+        at.follows(&before);
         for _ in 0..3 {
             let after = stay(&server, id, 5).await;
             after.follows(&before);

@@ -66,14 +66,6 @@ impl Tables {
         }
     }
 
-    /// Before which packet of `count` the next are due: `put` has none to write before it.
-    pub(super) fn due(&self, count: usize) -> usize {
-        if self.written == Self::TIMES {
-            return usize::MAX;
-        }
-        (usize::from(self.written) * count).div_ceil(usize::from(Self::TIMES))
-    }
-
     /// Writes what is left.
     pub(super) fn close(mut self, out: &mut Vec<u8>) {
         while self.written < Self::TIMES {
@@ -136,16 +128,6 @@ impl Splits {
     /// How many packets there will be more.
     pub(super) fn extra(&self) -> usize {
         self.planned.iter().flatten().map(|(_, pieces)| pieces - 1).sum()
-    }
-
-    /// How many packets of a track there are before the next that is split.
-    pub(super) fn unsplit(&self, track: Track) -> usize {
-        self.planned[track as usize].last().map_or(usize::MAX, |(at, _)| at - self.passed[track as usize])
-    }
-
-    /// Passes over packets that are not split.
-    pub(super) fn pass(&mut self, track: Track, count: usize) {
-        self.passed[track as usize] += count;
     }
 
     /// How many the next packet with payload of a track becomes.

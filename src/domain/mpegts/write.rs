@@ -89,19 +89,9 @@ impl<'a> Writer<'a> {
         for held in &self.units {
             let mut rest = Rest { parts: &self.parts[held.parts.clone()], at: 0 };
             let counter = &mut counters[held.track as usize];
-            let mut n = 0;
-            while n < held.packets() {
+            for n in 0..held.packets() {
                 tables.put(index, count, &mut out);
-                // Nearly every packet is payload out of one part, between two tables, and is not split.
-                let plain = if n == 0 { 0 } else { (tables.due(count) - index).min(splits.unsplit(held.track)) };
-                let passed = rest.plain(held.track, plain, counter, &mut out);
-                if passed > 0 {
-                    splits.pass(held.track, passed);
-                    (n, index) = (n + passed, index + passed);
-                    continue;
-                }
                 held.packet(n, *counter, &mut rest, &mut out);
-                n += 1;
                 match splits.pieces(held.track) {
                     1 => *counter = counter.wrapping_add(1),
                     pieces => {
@@ -190,25 +180,6 @@ struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    /// Writes packets that are all payload, `most` of them at most, as far as the part at hand goes; how many there are.
-    fn plain(&mut self, track: Track, most: usize, counter: &mut u8, out: &mut Vec<u8>) -> usize {
-        let Some(part) = self.parts.first() else { return 0 };
-        let payloads = part[self.at..].as_chunks::<ROOM>().0;
-        let payloads = &payloads[..most.min(payloads.len())];
-        let pid = track.pid().to_be_bytes();
-        for payload in payloads {
-            let mut packet = [0; LEN];
-            packet[..4].copy_from_slice(&[SYNC, pid[0], pid[1], 0x10 | *counter & 0x0f]);
-            // In halves: so short, a copy is a few moves rather than a call.
-            packet[4..4 + ROOM / 2].copy_from_slice(&payload[..ROOM / 2]);
-            packet[4 + ROOM / 2..].copy_from_slice(&payload[ROOM / 2..]);
-            out.extend_from_slice(&packet);
-            *counter = counter.wrapping_add(1);
-        }
-        self.at += payloads.len() * ROOM;
-        payloads.len()
-    }
-
     fn take(&mut self, mut count: usize, out: &mut Vec<u8>) {
         while let Some((part, behind)) = self.parts.split_first() {
             let left = &part[self.at..];

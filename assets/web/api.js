@@ -156,6 +156,10 @@ export const epg = (query, signal) => json("GET", "/api/livetv/epg", { query, si
 export const addChannel = (body) => json("POST", "/api/livetv/channels?skipInvalid=true", { body });
 export const changeChannel = (id, body) => json("PATCH", `/api/livetv/channels/${id}?skipInvalid=true`, { body });
 export const removeChannel = (id) => json("DELETE", `/api/livetv/channels/${id}`);
+/** What is on a channel now, and what comes next. */
+export const onNow = (channelId) => json("GET", "/api/livetv/now", { query: { channelId } });
+/** Goes on with the next programme of a channel that is on demand; gives what is on then. */
+export const skipProgramme = (id) => json("POST", `/api/livetv/channels/${id}/skip`);
 /** Lists and guides elsewhere. */
 export const sources = () => json("GET", "/api/livetv/sources");
 export const addSource = (body) => json("POST", "/api/livetv/sources", { body });

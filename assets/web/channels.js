@@ -35,13 +35,18 @@ function editor(known) {
   const mode = h("select", {}, ...MODES.map((value) => h("option", { value, selected: value === (known?.scheduleMode ?? "shuffle") }, TEXT.modes[value])));
   const enabled = h("input", { type: "checkbox", checked: known?.enabled ?? true });
   const alwaysOn = h("input", { type: "checkbox", checked: known?.alwaysOn ?? false });
+  const onDemand = h("input", { type: "checkbox", checked: known?.onDemand ?? false });
+  // A channel is kept ready or airs only while somebody watches, not both: the one chosen last.
+  for (const [one, other] of [[alwaysOn, onDemand], [onDemand, alwaysOn]]) {
+    one.addEventListener("change", () => { other.checked &&= !one.checked; });
+  }
   // A day by the clock is more than is asked here: it stays as it is.
   const clocked = known?.scheduleMode === "blocks";
   const wanted = () => ({
     name: name.value.trim(), category: category.value.trim(), enabled: enabled.checked, alwaysOn: alwaysOn.checked,
     ...(number.value && { number: Number(number.value) }),
     ...(!clocked && {
-      scheduleMode: mode.value,
+      scheduleMode: mode.value, onDemand: onDemand.checked,
       items: [...paths].map((path) => known?.items?.find((item) => item.path === path) ?? { path, recursive: true }),
     }),
   });
@@ -67,7 +72,8 @@ function editor(known) {
   });
   return h("form", { class: "editor", onsubmit: save },
     h("div", { class: "fields" }, field(TEXT.channelName, name), field(TEXT.number, number), field(TEXT.category, category), !clocked && field(TEXT.order, mode),
-      h("label", { class: "check" }, enabled, TEXT.onTheAir), h("label", { class: "check" }, alwaysOn, TEXT.alwaysOn)),
+      h("label", { class: "check" }, enabled, TEXT.onTheAir), h("label", { class: "check" }, alwaysOn, TEXT.alwaysOn),
+      !clocked && h("label", { class: "check" }, onDemand, TEXT.onDemand)),
     ...(clocked ? [h("p", { class: "quiet" }, TEXT.byTheClock)] : [h("h2", {}, TEXT.whatItShows), picker(paths)]),
     notice,
     h("div", { class: "actions" }, h("button", { class: "primary" }, TEXT.save),

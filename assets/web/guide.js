@@ -226,7 +226,7 @@ class Grid {
         : entry.description ? h("p", {}, entry.description) : ""),
     h("div", { class: "actions" },
       live ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
-      this.records && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
+      this.records && !channel.onDemand && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
   }
 
   /** Puts the focus on what is chosen; on its channel at once when the programme has still to come. */

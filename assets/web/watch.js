@@ -11,6 +11,12 @@ import { TEXT, explain, since, time, waiting } from "./strings.js";
 
 const HIDE_AFTER_MS = 4000;
 
+/** How long a player may show what was skipped: it plays so far behind the newest. */
+const SKIPPED_MS = 8000;
+
+/** How often it is asked what is on a channel on demand: its programmes end as people watch, and others skip, too. */
+const ON_DEMAND_MS = 10_000;
+
 /** So long one may take between two digits of a number. */
 const DIGITS_MS = 1500;
 
@@ -68,8 +74,9 @@ class Television {
     this.list = h("ol", { class: "panel chapters", "aria-label": TEXT.channels, hidden: true });
     this.lines = h("dl", { class: "panel stats", hidden: true });
     this.recording = h("span", {});
+    this.skipButton = h("button", { type: "button", hidden: true, onclick: () => this.skip() }, TEXT.skipProgramme);
     api.me().then(({ user }) => {
-      this.records = user.role === "admin";
+      this.admin = user.role === "admin";
       this.show();
     }).catch(() => {});
     this.liveButton = h("button", { type: "button", hidden: true, onclick: () => this.tune(this.index) }, TEXT.live);
@@ -82,7 +89,7 @@ class Television {
           iconButton("down", TEXT.channelDown, () => this.step(-1)),
           iconButton("up", TEXT.channelUp, () => this.step(1), { "data-first": true }),
           iconButton("undo", TEXT.lastChannel, () => this.last()),
-          iconButton("start", TEXT.startOver, () => this.tune(this.index, { fromStart: true })), this.liveButton),
+          iconButton("start", TEXT.startOver, () => this.tune(this.index, { fromStart: true })), this.liveButton, this.skipButton),
         h("div", { class: "buttons" },
           this.recording, iconButton("list", TEXT.channels, () => this.panel(this.list)),
           iconButton("gauge", TEXT.stats, () => this.panel(this.lines)),
@@ -160,14 +167,17 @@ class Television {
   }
 
   show() {
-    const { number, name, now, next } = this.channels[this.index];
+    const { id, number, name, now, next, onDemand } = this.channels[this.index];
     document.title = `${name} – Hearthcast`;
     this.title.textContent = `${number} ${name}`;
     this.what.textContent = now ? `${now.title} · ${time(now.start)}–${time(now.end)}` : TEXT.nothingOn;
     this.then.textContent = next ? `${time(next.start)} ${TEXT.then(next.title)}` : "";
-    if (this.records && this.recordable !== now?.id) {
-      this.recordable = now?.id;
-      this.recording.replaceChildren(...(now ? [recordButton(this.channels[this.index].id, now)] : []));
+    this.skipButton.hidden = !this.admin || !onDemand || !now;
+    // When something is on again is known of no channel on demand: nothing of it is recorded.
+    const recordable = this.admin && !onDemand ? now : null;
+    if (this.recordable !== recordable?.id) {
+      this.recordable = recordable?.id;
+      this.recording.replaceChildren(...(recordable ? [recordButton(id, recordable)] : []));
     }
     const share = now ? (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start)) : 0;
     this.share.style.setProperty("width", `${Math.min(100, Math.max(0, share * 100))}%`);
@@ -177,14 +187,48 @@ class Television {
   async tick() {
     this.show();
     if (!this.lines.hidden) this.lines.replaceChildren(...figures(this.figures()));
-    const { now } = this.channels[this.index];
-    const due = now ? Date.now() > Date.parse(now.end) : Date.now() - (this.asked ?? 0) > 30_000;
-    if (!due || Date.now() - (this.asked ?? 0) < 5000) return;
+    const { id, now, onDemand } = this.channels[this.index];
+    const waited = Date.now() - (this.asked ?? 0);
+    const due = onDemand ? waited > ON_DEMAND_MS : now ? Date.now() > Date.parse(now.end) : waited > 30_000;
+    if (!due || waited < 5000) return;
     this.asked = Date.now();
+    if (onDemand) {
+      await api.onNow(id).then((on) => this.note(id, on), () => {});
+      return;
+    }
     const { channels } = await api.channels({}).catch(() => ({ channels: [] }));
-    const id = this.channels[this.index].id;
-    const index = channels.findIndex((channel) => channel.id === id);
+    const index = channels.findIndex((channel) => channel.id === this.channels[this.index].id);
     if (index >= 0) [this.channels, this.index] = [channels, index];
+  }
+
+  /** Notes what is on a channel now. */
+  note(id, { current, next }) {
+    Object.assign(this.channels.find((channel) => channel.id === id) ?? {}, { now: current?.entry ?? null, next });
+    this.show();
+  }
+
+  /** Goes on with what comes next, for everybody who watches. */
+  async skip() {
+    const mine = this.turn;
+    const { id } = this.channels[this.index];
+    this.notice.hidden = true;
+    try {
+      const on = await api.skipProgramme(id);
+      this.note(id, on);
+      if (mine !== this.turn || !on.current) return;
+      if (this.behind) {
+        await this.tune(this.index);
+        return;
+      }
+      const text = TEXT.skippedTo(on.current.entry.title);
+      this.status.textContent = text;
+      this.wake();
+      setTimeout(() => {
+        if (this.status.textContent === text) this.status.textContent = "";
+      }, SKIPPED_MS);
+    } catch (error) {
+      if (mine === this.turn) this.fail(explain(error));
+    }
   }
 
   figures() {

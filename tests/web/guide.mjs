@@ -16,6 +16,9 @@ export async function guide(kit, another) {
     await page.getByRole("button", { name: "+ Films" }).click();
     await page.getByRole("button", { name: "Preview 24 hours" }).click();
     await page.getByRole("cell", { name: /Ember/ }).first().waitFor();
+    await page.getByLabel("Ready at all times").check();
+    await page.getByLabel("Only while somebody watches").check();
+    assert.ok(!(await page.getByLabel("Ready at all times").isChecked()), "one of them");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("cell", { name: "Fireside" }).waitFor();
   });
@@ -25,12 +28,15 @@ export async function guide(kit, another) {
     await page.getByRole("button", { name: "Remove: Films" }).waitFor();
     await page.getByLabel("Name").fill("By the Fireside");
     await page.getByLabel("Order").selectOption({ label: "In order" });
+    assert.ok(await page.getByLabel("Only while somebody watches").isChecked(), "as it was saved");
+    await page.getByLabel("Only while somebody watches").uncheck();
     await page.getByRole("button", { name: "Preview 24 hours" }).click();
     await page.getByRole("cell", { name: /Night Train/ }).first().waitFor();
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("cell", { name: "By the Fireside" }).waitFor();
     const { body } = await kit.api("GET", "/api/livetv/channels");
-    assert.equal(body.channels.find(({ name }) => name === "By the Fireside").scheduleMode, "sequential");
+    const { scheduleMode, onDemand, alwaysOn } = body.channels.find(({ name }) => name === "By the Fireside");
+    assert.deepEqual([scheduleMode, onDemand, alwaysOn], ["sequential", false, false]);
   });
 
   await step("guide", async () => {

@@ -50,10 +50,10 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
     /** Keeps a picture. */
     picture: (what) => page.screenshot({ path: join(shots, `${name}${what}.png`) }).catch(() => {}),
 
-    async signIn() {
+    async signIn(who = NAME, password = PASSWORD) {
       await page.goto(server.base);
-      await page.getByLabel("Name").fill(NAME);
-      await page.getByLabel("Password").fill(PASSWORD);
+      await page.getByLabel("Name").fill(who);
+      await page.getByLabel("Password").fill(password);
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.locator("#menu").waitFor();
     },

@@ -6,7 +6,7 @@ import { until } from "./program.mjs";
 /** From home to a channel that plays. */
 const MOST_PRESSES = 6;
 
-export async function live(kit) {
+export async function live(kit, another) {
   const { page, server, step, press, playing, faults } = kit;
   const films = [`${server.media}/Films/Ember (2026).mp4`, `${server.media}/Films/Tides (2026).mkv`];
   for (const [n, film] of films.entries()) {
@@ -110,6 +110,41 @@ export async function live(kit) {
     await until("another channel is shown", async () => (await name()) !== shown);
     await playing("video");
   });
-  await press("Escape");
-  await page.locator("[data-row=on-now] .tile").first().waitFor();
+
+  await step("live-skip", async () => {
+    const { body } = await kit.api("POST", "/api/livetv/channels", { name: "Mine", number: 903, scheduleMode: "sequential", onDemand: true, items: films.map((path) => ({ path })) });
+    const { id } = body.channel;
+    await kit.screen(`watch?channel=${id}`);
+    await on("903 Mine");
+    await playing("video");
+    const told = page.locator(".tv .what");
+    await until("the first film is on", async () => /^Ember/.test(await told.textContent()));
+    assert.equal(await page.getByRole("button", { name: "Record" }).count(), 0, "nothing of it can be recorded");
+    await kit.pressOver("Skip");
+    await until("the next is on", async () => /^Tides/.test(await told.textContent()));
+    await page.getByText(/^Tides.* comes in a few seconds/).waitFor({ state: "attached" });
+    await kit.picture("live-skipped");
+    await playing("video", (await kit.position("video")) + 10);
+
+    // Who may not skip is not asked to.
+    assert.equal((await kit.api("POST", "/api/users", { username: "bea", password: "another long evening" })).status, 201);
+    const guest = await another("");
+    await guest.signIn("bea", "another long evening");
+    await guest.screen(`watch?channel=${id}`);
+    await guest.playing("video");
+    await until("the guest is told what is on", async () => /^(Ember|Tides)/.test(await guest.page.locator(".tv .what").textContent()));
+    assert.ok(!(await guest.page.locator("button", { hasText: /^Skip$/ }).isVisible()));
+    guest.clean();
+    await guest.page.close();
+
+    // What is refused is said.
+    kit.clean();
+    assert.equal((await kit.api("PATCH", `/api/livetv/channels/${id}`, { onDemand: false })).status, 200);
+    await kit.pressOver("Skip");
+    await page.getByRole("alert").filter({ hasText: "Mine is not onDemand" }).waitFor();
+    faults.splice(0, faults.length, ...faults.filter((fault) => !(/409/.test(fault) && fault.includes("/skip"))));
+    await kit.screen("");
+    await page.locator("[data-row=on-now] .tile").first().waitFor();
+    assert.equal((await kit.api("DELETE", `/api/livetv/channels/${id}`)).status, 200);
+  });
 }

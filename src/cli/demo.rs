@@ -104,7 +104,7 @@ async fn put_on_air(service: &Arc<Service>, media: &Path) -> crate::error::Resul
         name: Some("Hearth".to_owned()),
         number: Some(NUMBER),
         mode: Some(Mode::Sequential),
-        asks: Some(vec![Ask { path, recursive: true, title: None, weight: 1 }]),
+        asks: Some(vec![Ask { path: path.into(), recursive: true, title: None, weight: 1 }]),
         skip_invalid: true,
         ..Change::default()
     };

@@ -33,20 +33,20 @@ pub const LONGEST_TARGET: u64 = 6;
 /// What of a channel changes nothing of what it airs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Face {
-    pub name: String,
+    pub name: Box<str>,
     pub number: u32,
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub enabled: bool,
     /// Kept ready although nobody watches.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always_on: bool,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub category: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub description: String,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub category: Box<str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub description: Box<str>,
     /// None for a drawn one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logo_url: Option<String>,
+    pub logo_url: Option<Box<str>>,
     /// An IANA name.
     pub timezone: Arc<str>,
     /// Whether guides name what stands between programmes.
@@ -57,10 +57,10 @@ pub struct Face {
     pub least_seconds: u32,
     /// What a slate says; None for a picture alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offline: Option<String>,
+    pub offline: Option<Box<str>>,
     /// The path of a picture that a slate shows; None for the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offline_picture: Option<String>,
+    pub offline_picture: Option<Box<str>>,
 }
 
 fn yes() -> bool {
@@ -149,14 +149,14 @@ impl Default for Output {
 }
 
 /// Items as they were asked for: what a folder holds is looked up when a revision is made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ask {
-    pub path: String,
+    pub path: Box<str>,
     /// Of a folder: with the folders in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
+    pub title: Option<Box<str>>,
     /// 1 to 100.
     pub weight: u32,
 }
@@ -196,9 +196,9 @@ pub struct Channel {
     /// Never used twice.
     pub id: u32,
     /// What players know it by, whatever becomes of its name and number.
-    pub tvg_id: String,
+    pub tvg_id: Box<str>,
     pub face: Face,
-    pub asks: Vec<Ask>,
+    pub asks: Arc<[Ask]>,
     pub output: Arc<Output>,
     /// Of a channel by the clock.
     pub plan: Option<Box<Plan>>,
@@ -243,7 +243,7 @@ impl Face {
         if characters == 0 || characters > MAX_NAME || self.name.trim().is_empty() {
             return Err(Error::field("name", format!("must have 1 to {MAX_NAME} characters")));
         }
-        let texts = [("name", &self.name), ("category", &self.category)];
+        let texts = [("name", &*self.name), ("category", &*self.category)];
         for (field, text) in texts {
             if text.chars().any(char::is_control) {
                 return Err(Error::field(field, "must not hold control characters"));
@@ -251,7 +251,7 @@ impl Face {
         }
         let logo = self.logo_url.as_deref().unwrap_or("/");
         for (field, text) in
-            [("category", self.category.as_str()), ("description", &self.description), ("logoUrl", logo)]
+            [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)]
         {
             if text.len() > MAX_TEXT {
                 return Err(Error::field(field, format!("must not be longer than {MAX_TEXT} bytes")));
@@ -304,10 +304,10 @@ pub mod tests {
         let items = itemize(items);
         Channel {
             id,
-            tvg_id: format!("ch-{id}.home"),
-            face: Face { name: format!("Channel {id}"), number: id, ..face() },
+            tvg_id: format!("ch-{id}.home").into(),
+            face: Face { name: format!("Channel {id}").into(), number: id, ..face() },
             output: Arc::default(),
-            asks: Vec::new(),
+            asks: Arc::default(),
             plan: None,
             filler: FillerAsk::none(),
             external: None,
@@ -329,8 +329,8 @@ pub mod tests {
             number: 12,
             enabled: true,
             always_on: false,
-            category: String::new(),
-            description: String::new(),
+            category: Box::default(),
+            description: Box::default(),
             logo_url: None,
             timezone: "Europe/Berlin".into(),
             show_filler: false,
@@ -343,23 +343,24 @@ pub mod tests {
     /// Thousands are held whole: what few have must not cost all.
     #[test]
     fn a_channel_that_has_nothing_special_is_small() {
-        assert!(size_of::<Channel>() <= 320, "{} bytes", size_of::<Channel>());
+        let sizes = [size_of::<Channel>(), size_of::<crate::domain::schedule::Revision>(), size_of::<Ask>()];
+        assert!(sizes.iter().zip([248, 120, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
         assert!(Arc::ptr_eq(&FillerAsk::none(), &FillerAsk::none()));
     }
 
     #[test]
     fn what_cannot_stand_is_named() {
         assert!(face().check().is_ok());
-        assert!(Face { name: "ö".repeat(100), logo_url: Some("/assets/12.png".into()), ..face() }.check().is_ok());
+        assert!(Face { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..face() }.check().is_ok());
         let wrong = [
-            ("name", Face { name: String::new(), ..face() }),
+            ("name", Face { name: "".into(), ..face() }),
             ("name", Face { name: " ".into(), ..face() }),
             ("name", Face { name: "a\nb".into(), ..face() }),
-            ("name", Face { name: "ö".repeat(101), ..face() }),
+            ("name", Face { name: "ö".repeat(101).into(), ..face() }),
             ("number", Face { number: 0, ..face() }),
             ("number", Face { number: 100_000, ..face() }),
             ("category", Face { category: "a\u{7}".into(), ..face() }),
-            ("description", Face { description: "a".repeat(2049), ..face() }),
+            ("description", Face { description: "a".repeat(2049).into(), ..face() }),
             ("logoUrl", Face { logo_url: Some("javascript:alert(1)".into()), ..face() }),
             ("logoUrl", Face { logo_url: Some("/a b".into()), ..face() }),
             ("offline.message", Face { offline: Some("a\nb".into()), ..face() }),

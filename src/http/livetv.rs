@@ -129,7 +129,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
     listed.retain(|channel| {
         (admin || channel.face.enabled)
             && enabled.is_none_or(|enabled| channel.face.enabled == enabled)
-            && category.is_none_or(|category| channel.face.category == category)
+            && category.is_none_or(|category| *channel.face.category == *category)
     });
     let views = listed.iter().map(|channel| {
         let view = ChannelView::new(channel, now).with_state(&service, channel);

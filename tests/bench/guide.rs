@@ -93,9 +93,11 @@ async fn lineup(folder: &Path) -> Arc<Service> {
     let began = Instant::now();
     for n in 0..CHANNELS {
         let ask = |item: usize| Ask {
-            path: path.to_str().expect("plain text").to_owned(),
+            path: path.to_str().expect("plain text").into(),
             recursive: false,
-            title: Some(format!("The Show of {n} S{:02}E{:02} What happened & why", 1 + item / 10, 1 + item % 10)),
+            title: Some(
+                format!("The Show of {n} S{:02}E{:02} What happened & why", 1 + item / 10, 1 + item % 10).into(),
+            ),
             weight: 1,
         };
         let change = Change {
@@ -162,11 +164,11 @@ fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
         let entries = channel.guide(from, to, from).map(|entry| Spoken {
             start_ms: entry.programme.start_ms,
             end_ms: entry.programme.end_ms,
-            channel: channel.tvg_id.clone(),
+            channel: channel.tvg_id.to_string(),
             title: entry.name.title.to_owned(),
             subtitle: entry.name.subtitle.map(str::to_owned),
-            description: channel.face.description.clone(),
-            category: channel.face.category.clone(),
+            description: channel.face.description.to_string(),
+            category: channel.face.category.to_string(),
             seconds: (entry.item.map_or(0, |item| item.duration_ms) + 500) / 1000,
             episode: entry.name.season.zip(entry.name.episode),
         });

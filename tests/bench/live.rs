@@ -107,7 +107,7 @@ impl Server {
         let service = Service::open(config).expect("the service opens");
         let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
         tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
-        let path = folder.join(file).to_string_lossy().into_owned();
+        let path = folder.join(file).to_string_lossy().into();
         let change = Change {
             name: Some("Zap".into()),
             start_at: Some(Timestamp::now() - Duration::from_secs(85)),

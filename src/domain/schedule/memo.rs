@@ -5,21 +5,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Revision;
 
-/// One order, remembered. It is worked out of the revision alone, so copies need none and all are alike.
+/// One order, remembered. It is worked out of the revision alone, so copies need none and all are alike. Boxed, for of
+/// most channels of a long lineup nobody asks.
 #[derive(Default)]
-pub struct Memo(Mutex<Option<(u64, Arc<[u32]>)>>);
+pub struct Memo(Mutex<Option<Box<Known>>>);
+
+struct Known {
+    cycle: u64,
+    order: Arc<[u32]>,
+}
 
 impl Revision {
     /// As [`Revision::order`], remembered until another cycle is asked for.
     pub(super) fn order_known(&self, cycle: u64) -> Arc<[u32]> {
         let mut known = self.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((number, order)) = &*known
-            && *number == cycle
-        {
-            return order.clone();
+        if let Some(known) = known.as_ref().filter(|known| known.cycle == cycle) {
+            return known.order.clone();
         }
         let order: Arc<[u32]> = self.order(cycle).into();
-        *known = Some((cycle, order.clone()));
+        *known = Some(Box::new(Known { cycle, order: order.clone() }));
         order
     }
 }

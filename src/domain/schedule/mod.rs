@@ -89,8 +89,8 @@ pub struct Revision {
     #[serde(default, skip_serializing_if = "is_shuffle")]
     pub mode: Mode,
     /// What was left of the cycle that ran when this began, as indices of items; aired first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub head: Vec<u32>,
+    #[serde(default, skip_serializing_if = "<[u32]>::is_empty")]
+    pub head: Box<[u32]>,
     /// The number of the first whole cycle behind the head.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cycle: u64,
@@ -109,7 +109,7 @@ pub struct Revision {
 /// All revisions, by their start; no two start together, and each has items.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Definition {
-    pub revisions: Vec<Revision>,
+    pub revisions: Box<[Revision]>,
 }
 
 impl Definition {

@@ -31,7 +31,7 @@ impl Definition {
     pub fn new(start_ms: i64, wanted: Wanted) -> Self {
         let Wanted { seed, mode, items, mid, blocks } = wanted.fresh();
         let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
-        let head = Vec::new();
+        let head = Box::default();
         let first = Revision {
             number: 1,
             start_ms,
@@ -47,7 +47,7 @@ impl Definition {
             blocks,
             memo: Memo::default(),
         };
-        Self { revisions: vec![first] }
+        Self { revisions: Box::new([first]) }
     }
 
     /// Whether this is what is aired, or will be.
@@ -64,8 +64,7 @@ impl Definition {
     /// holds is aired first where the order stays of one kind.
     #[must_use]
     pub fn revised(&self, at_ms: i64, wanted: Wanted) -> Self {
-        let mut revisions = self.revisions.clone();
-        let number = revisions.last().map_or(0, |last| last.number) + 1;
+        let number = self.revisions.last().map_or(0, |last| last.number) + 1;
         let Some(in_force) = self.in_force(at_ms - 1) else {
             // Not on air yet: it begins when it was to begin.
             let start_ms = self.revisions.first().map_or(at_ms, |first| first.start_ms);
@@ -90,7 +89,7 @@ impl Definition {
             first_change,
             seed,
             mode,
-            head: Vec::new(),
+            head: Box::default(),
             cycle: cycle.wrapping_add(1),
             items,
             mid,
@@ -98,22 +97,20 @@ impl Definition {
             memo: Memo::default(),
         };
         if before.mode == mode && before.seed == seed {
-            next.head = head(before, rest, cycle, &next);
+            next.head = head(before, rest, cycle, &next).into();
         }
         let begin = next.blocks.as_ref().map(|_| before.carried(at_ms, &next));
         if let (Some(blocks), Some(begin)) = (&mut next.blocks, begin) {
             Arc::make_mut(blocks).begin = begin;
         }
-        revisions.truncate(in_force + 1);
-        revisions.push(next);
-        Self { revisions }
+        Self { revisions: self.revisions[..=in_force].iter().cloned().chain([next]).collect() }
     }
 
     /// Without what ended before an instant.
     #[must_use]
     pub fn without_before(mut self, at_ms: i64) -> Self {
         if let Some(first) = self.in_force(at_ms) {
-            self.revisions.drain(..first);
+            self.revisions = self.revisions.into_iter().skip(first).collect();
         }
         self
     }

@@ -119,7 +119,7 @@ proptest! {
     /// Taking an item out, or putting one in, leaves all others in the order they were shuffled into.
     #[test]
     fn the_ranks_of_others_stay(seed: u64, cycle: u64, count in 2usize..60, out in 0usize..60) {
-        let whole = Revision { mode: Mode::ShuffleInOrder, ..Definition::new(0, wanted(Mode::Shuffle, seed, count)).revisions.remove(0) };
+        let whole = Revision { mode: Mode::ShuffleInOrder, ..Definition::new(0, wanted(Mode::Shuffle, seed, count)).revisions[0].clone() };
         let mut fewer = whole.clone();
         let gone = fewer.items[out % count].clone();
         fewer.items = fewer.items.iter().filter(|item| item.id != gone.id).cloned().collect();

@@ -97,7 +97,7 @@ impl Cursor {
         self.revision = revision;
         self.mixed = it.mixed();
         let mut left = if into < cycles.start_ms(0) {
-            (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, it.head.as_slice().into());
+            (self.cycle, self.ordinal, self.order) = (None, it.first_ordinal, (*it.head).into());
             self.sequence = it.first_sequence;
             into
         } else {

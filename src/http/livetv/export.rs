@@ -335,7 +335,7 @@ fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
         channel.face.enabled
             && user.may_watch(channel.id)
             && ids.as_ref().is_none_or(|ids| ids.contains(&channel.id))
-            && category.is_none_or(|category| channel.face.category == category)
+            && category.is_none_or(|category| *channel.face.category == *category)
             && service.may_show(channel).is_ok()
     });
     Ok(channels)

@@ -52,7 +52,8 @@ pub struct GuideEntry<'a> {
     season: Option<u32>,
     episode: Option<u32>,
     year: Option<u32>,
-    categories: &'a [String],
+    #[schema(value_type = Vec<String>)]
+    categories: Categories<'a>,
     rating: Option<&'a str>,
     duration_seconds: f64,
     media_path: &'a str,
@@ -76,9 +77,26 @@ struct At(i64);
 #[derive(Clone, Copy)]
 struct Icon<'a>(Option<&'a str>, u32);
 
+/// What a listing says, or what its channel is, where that is anything.
+#[derive(Clone, Copy)]
+enum Categories<'a> {
+    Listed(&'a [String]),
+    Own(&'a str),
+}
+
 /// A channel, and the seconds its programme begins and ends at.
 #[derive(Clone, Copy)]
 struct Catchup(u32, i64, i64);
+
+impl Serialize for Categories<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Listed(all) => all.serialize(to),
+            Self::Own("") => <[&str]>::serialize(&[], to),
+            Self::Own(one) => [one].serialize(to),
+        }
+    }
+}
 
 impl Serialize for Id {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
@@ -324,9 +342,8 @@ impl<'a> GuideEntry<'a> {
             episode: name.episode,
             year: name.year,
             categories: match entry.listing {
-                Some(listing) if !listing.categories.is_empty() => &listing.categories,
-                _ if face.category.is_empty() => &[],
-                _ => std::slice::from_ref(&face.category),
+                Some(listing) if !listing.categories.is_empty() => Categories::Listed(&listing.categories),
+                _ => Categories::Own(&face.category),
             },
             rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
             duration_seconds: seconds(programme.end_ms - programme.start_ms),

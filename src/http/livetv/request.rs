@@ -226,8 +226,8 @@ pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<Ask>> {
 impl ItemRequest {
     pub fn of(ask: &Ask) -> Self {
         Self {
-            path: ask.path.clone(),
-            title: ask.title.clone(),
+            path: ask.path.to_string(),
+            title: ask.title.as_deref().map(str::to_owned),
             weight: Some(ask.weight),
             recursive: Some(ask.recursive),
             order: None,
@@ -248,7 +248,8 @@ impl ItemRequest {
         if self.order.is_some_and(|order| order != "name") {
             return wrong("order", "must be name".to_owned());
         }
-        Ok(Ask { path: self.path, recursive: self.recursive.unwrap_or(false), title: self.title, weight })
+        let (path, title) = (self.path.into(), self.title.map(Into::into));
+        Ok(Ask { path, recursive: self.recursive.unwrap_or(false), title, weight })
     }
 }
 

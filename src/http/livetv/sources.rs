@@ -188,11 +188,11 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
     let change = body::read(&mut call).await?;
     let Preview { counts, channels, skipped, guides } = service.preview_source(change).await?;
     let import = |PreviewChannel { channel, tvg_id, groups }| ImportView {
-        name: channel.face.name,
+        name: channel.face.name.into(),
         number: channel.face.number,
         tvg_id,
         groups,
-        logo_url: channel.face.logo_url,
+        logo_url: channel.face.logo_url.map(Into::into),
     };
     Ok(reply::json(&SourcePreview {
         counts: CountsView::of(counts),

@@ -125,7 +125,7 @@ pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
         let number = channel.face.number;
         TunerChannel {
             guide_number: number.to_string(),
-            guide_name: channel.face.name.clone(),
+            guide_name: channel.face.name.to_string(),
             url: format!("{base}/auto/v{number}"),
             video_codec: "H264",
             audio_codec: "AAC",

@@ -108,17 +108,17 @@ impl<'a> ChannelView<'a> {
         let epoch = first.and_then(|first| Timestamp::from_millisecond(first.start_ms).ok()).map(instant);
         Self {
             id: channel.id,
-            name: face.name,
+            name: face.name.into(),
             number: face.number,
             source_type: channel.external.as_deref().map_or("virtual", External::source_type),
             schedule_mode: request::mode_name(channel.mode),
             always_on: face.always_on,
             on_demand: channel.on_demand(),
-            category: face.category,
+            category: face.category.into(),
             logo_url: logo_url(channel),
             enabled: face.enabled,
-            tvg_id: channel.tvg_id.clone(),
-            description: face.description,
+            tvg_id: channel.tvg_id.to_string(),
+            description: face.description.into(),
             timezone: face.timezone.to_string(),
             epoch,
             revision: channel.definition.revisions.last().map_or(0, |last| last.number),
@@ -175,9 +175,9 @@ impl<'a> ChannelView<'a> {
             return self.with_rights(service, channel);
         }
         let item = |ask: &Ask| ItemView {
-            path: ask.path.clone(),
+            path: ask.path.to_string(),
             recursive: ask.recursive,
-            title: ask.title.clone(),
+            title: ask.title.as_deref().map(str::to_owned),
             weight: ask.weight,
         };
         self.seed = Some(channel.seed);

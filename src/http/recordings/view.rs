@@ -103,7 +103,7 @@ impl RecordingView {
         Self {
             id: of.id.clone(),
             channel_id: of.channel_id,
-            channel_name: service.channels.get(of.channel_id).ok().map(|channel| channel.face.name.clone()),
+            channel_name: service.channels.get(of.channel_id).ok().map(|channel| channel.face.name.to_string()),
             user_id: of.user_id.clone(),
             title: of.title.clone(),
             subtitle: of.subtitle.clone(),

@@ -89,7 +89,7 @@ impl Service {
         let number = self.channels.free_number(change.number, None)?;
         let instance = given.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random::<4>()));
         let id = given.id + 1;
-        let tvg_id = format!("ch-{id}.{instance}");
+        let tvg_id = format!("ch-{id}.{instance}").into();
         let face = Face { number, ..drafted.face.clone() };
         self.note_clearance(id, None, &drafted, &change).await?;
         let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
@@ -133,12 +133,12 @@ impl Service {
         let face = match before {
             Some(before) => before.face.clone(),
             None => Face {
-                name: String::new(),
+                name: Box::default(),
                 number: self.channels.free_number(None, None)?,
                 enabled: true,
                 always_on: false,
-                category: String::new(),
-                description: String::new(),
+                category: Box::default(),
+                description: Box::default(),
                 logo_url: None,
                 timezone: TimeZone::system().iana_name().unwrap_or("UTC").into(),
                 show_filler: false,
@@ -147,19 +147,20 @@ impl Service {
                 offline_picture: None,
             },
         };
+        let text = |text: Option<String>| text.map(String::into_boxed_str);
         let face = Face {
-            name: change.name.unwrap_or(face.name),
+            name: change.name.map_or(face.name, Into::into),
             number: change.number.unwrap_or(face.number),
             enabled: change.enabled.unwrap_or(face.enabled),
             always_on: change.always_on.unwrap_or(face.always_on),
-            category: change.category.unwrap_or(face.category),
-            description: change.description.unwrap_or(face.description),
-            logo_url: change.logo_url.unwrap_or(face.logo_url),
+            category: change.category.map_or(face.category, Into::into),
+            description: change.description.map_or(face.description, Into::into),
+            logo_url: change.logo_url.map_or(face.logo_url, text),
             timezone: change.timezone.map_or(face.timezone, Into::into),
             show_filler: change.show_filler.unwrap_or(face.show_filler),
             least_seconds: change.least_seconds.unwrap_or(face.least_seconds),
-            offline: change.offline.unwrap_or(face.offline),
-            offline_picture: change.offline_picture.unwrap_or(face.offline_picture),
+            offline: change.offline.map_or(face.offline, text),
+            offline_picture: change.offline_picture.map_or(face.offline_picture, text),
         };
         face.check()?;
         if let Some(Some(path)) = &asked.offline_picture {
@@ -181,7 +182,8 @@ impl Service {
         // 53 bits: what every JSON reader keeps whole.
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
-        let asks = change.asks.clone().or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
+        let asks = change.asks.as_deref().map(Arc::from);
+        let asks: Arc<[Ask]> = asks.or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
         let mut output = before.map_or_else(Output::default, |before| (*before.output).clone());
         change.output.clone().apply(&mut output);
         let cut_by = |output: &Output| {
@@ -253,7 +255,7 @@ impl Service {
             };
         }
         let (id, tvg_id, version) =
-            before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
+            before.map_or((0, Box::default(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
         let external = None;
         let listings = None;
         let channel = Channel {

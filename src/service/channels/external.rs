@@ -139,12 +139,12 @@ fn moved(before: &Feed, after: &Feed) -> bool {
 /// A channel from elsewhere. It has nothing to air, so nothing is looked into.
 pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) -> Channel {
     let (id, tvg_id, version) =
-        before.map_or((0, String::new(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
+        before.map_or((0, Box::default(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
     Channel {
         id,
         tvg_id,
         face,
-        asks: Vec::new(),
+        asks: Arc::default(),
         output: Arc::default(),
         plan: None,
         filler: FillerAsk::none(),

@@ -79,13 +79,13 @@ impl Channels {
                 continue;
             };
             let face = Face {
-                name: entry.name.clone(),
+                name: entry.name.as_str().into(),
                 number,
                 enabled: true,
                 always_on: false,
-                category: entry.groups.first().cloned().unwrap_or_default(),
-                description: String::new(),
-                logo_url: entry.logo.clone(),
+                category: category(entry).into(),
+                description: Box::default(),
+                logo_url: entry.logo.as_deref().map(Into::into),
                 timezone: zone.clone(),
                 show_filler: false,
                 least_seconds: LEAST_SECONDS,
@@ -127,7 +127,7 @@ impl Channels {
             if channel.id == 0 {
                 given.id += 1;
                 channel.id = given.id;
-                channel.tvg_id = format!("ch-{}.{instance}", channel.id);
+                channel.tvg_id = format!("ch-{}.{instance}", channel.id).into();
             }
             changed.push(channel);
         }
@@ -180,6 +180,11 @@ impl Channels {
     }
 }
 
+/// The first group a list names is what its channel is.
+fn category(entry: &Entry) -> &str {
+    entry.groups.first().map_or("", String::as_str)
+}
+
 fn external_of(entry: &Entry, source: u32) -> External {
     External {
         feed: Feed { url: entry.url.clone(), failover: Vec::new(), user_agent: entry.user_agent.clone() },
@@ -189,7 +194,7 @@ fn external_of(entry: &Entry, source: u32) -> External {
             entry: Imported {
                 tvg_id: entry.tvg_id.clone(),
                 name: entry.name.clone(),
-                category: entry.groups.first().cloned().unwrap_or_default(),
+                category: category(entry).to_owned(),
                 logo: entry.logo.clone(),
                 shift_ms: entry.shift_ms,
                 gone: false,
@@ -203,14 +208,14 @@ fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Plan
     let mut external = external_of(entry, source);
     external.guide = channel.external.as_deref().and_then(|external| external.guide.clone());
     let mut face = channel.face.clone();
-    if face.name == said.name {
-        face.name.clone_from(&entry.name);
+    if *face.name == *said.name {
+        face.name = entry.name.as_str().into();
     }
-    if face.category == said.category {
-        face.category = entry.groups.first().cloned().unwrap_or_default();
+    if *face.category == *said.category {
+        face.category = category(entry).into();
     }
-    if face.logo_url == said.logo {
-        face.logo_url.clone_from(&entry.logo);
+    if face.logo_url.as_deref() == said.logo.as_deref() {
+        face.logo_url = entry.logo.as_deref().map(Into::into);
     }
     face.enabled |= said.gone;
     let face = if face.check().is_ok() { face } else { channel.face.clone() };

@@ -88,7 +88,7 @@ impl Service {
         if duration_ms < SHORTEST_MS {
             return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
         }
-        let title = ask.title.clone().unwrap_or_else(|| stem(&path).to_owned());
+        let title = ask.title.as_deref().unwrap_or_else(|| stem(&path)).to_owned();
         Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look, breaks })
     }
 

@@ -1,6 +1,6 @@
 //! The channels there are: kept in memory, changed one at a time, on disk before anybody hears of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -60,7 +60,7 @@ struct Given {
 /// A channel's record; its revisions are records of their own, for they never change.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    tvg_id: String,
+    tvg_id: Box<str>,
     /// None once it is gone: an id is never used again.
     channel: Option<KeptChannel>,
 }
@@ -68,7 +68,7 @@ struct Kept {
 #[derive(Serialize, Deserialize)]
 struct KeptChannel {
     face: Face,
-    asks: Vec<Ask>,
+    asks: Arc<[Ask]>,
     #[serde(default, skip_serializing_if = "is_default")]
     output: Arc<Output>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,17 +106,23 @@ impl Channels {
     /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut given = Given { id: 0, instance: None };
-        let mut by_id = BTreeMap::new();
+        let mut by_id = Vec::new();
         let shelf = Shelf::default();
         let mut runs = pace::read(&store)?;
+        // What many are made of, for as long as they are read: a table kept for good would cost those that differ.
+        let mut asked: HashSet<Arc<[Ask]>> = HashSet::new();
         // One after the other: of what is parsed much is shared at once, and the next finds room where it was.
         let mut take = |key: &str, kept: Kept| -> Result<()> {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
             given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            if let Some(channel) = kept.channel {
+            if let Some(mut channel) = kept.channel {
+                match asked.get(&channel.asks) {
+                    Some(asks) => channel.asks = asks.clone(),
+                    None => drop(asked.insert(channel.asks.clone())),
+                }
                 let channel = read(&store, &shelf, (id, kept.tvg_id), channel, runs.remove(&id))?;
-                by_id.insert(id, Arc::new(channel));
+                by_id.push((id, Arc::new(channel)));
             }
             Ok(())
         };
@@ -128,7 +134,8 @@ impl Channels {
         })?;
         taken?;
         let changed_ms = clock.now().as_millisecond().into();
-        let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(given));
+        // All at once, which leaves no node of the tree half empty.
+        let (by_id, editing) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(given));
         let (present, past, paces) = Default::default();
         Ok(Self { store, clock, by_id, changed_ms, shelf, present, past, paces, editing })
     }
@@ -217,6 +224,9 @@ impl Channels {
         }
         channel.output = self.shelf.share_output(channel.output);
         self.shelf.share_face(&mut channel.face);
+        let alike = |other: &Arc<Channel>| (other.asks == channel.asks).then(|| other.asks.clone());
+        let shared = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(alike);
+        channel.asks = shared.unwrap_or(channel.asks);
         // Viewers change its clock meanwhile.
         let lock = match before {
             Some(_) => Some(self.paces.lock(channel.id).await),
@@ -265,13 +275,11 @@ impl Channels {
 fn read(
     store: &Store,
     shelf: &Shelf,
-    (id, tvg_id): (u32, String),
+    (id, tvg_id): (u32, Box<str>),
     kept: KeptChannel,
     runs: Option<Vec<Run>>,
 ) -> Result<Channel> {
-    let KeptChannel { mut face, mut asks, output, plan, filler, external, seed, mode, version, turns, revisions } =
-        kept;
-    asks.shrink_to_fit();
+    let KeptChannel { mut face, asks, output, plan, filler, external, seed, mode, version, turns, revisions } = kept;
     shelf.share_face(&mut face);
     let revision = |number: &u32| {
         let key = revision_key(id, *number);
@@ -285,10 +293,7 @@ fn read(
         marks::resume(store, &key, &revision);
         Ok(revision)
     };
-    let mut definition = Definition { revisions: Vec::with_capacity(revisions.len()) };
-    for number in &revisions {
-        definition.revisions.push(revision(number)?);
-    }
+    let definition = Definition { revisions: revisions.iter().map(revision).collect::<Result<_>>()? };
     Ok(Channel {
         id,
         tvg_id,

@@ -37,7 +37,7 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
 
     let channels = Channels::open(store.clone(), Clock::default()).unwrap();
     let old = channels.get(7).unwrap();
-    assert_eq!((old.face.name.as_str(), old.face.number, old.output.target), ("Old", 3, 4));
+    assert_eq!((&*old.face.name, old.face.number, old.output.target), ("Old", 3, 4));
     let items = &old.definition.revisions[0].items;
     assert_eq!((items.len(), bounds(&items[0])), (2, vec![0, 100_000, 360_000]));
     let start = 1_767_225_600_000;
@@ -75,4 +75,28 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
     for tree in [Tree::Revisions, Tree::Lists, Tree::Items, Tree::Cuts] {
         assert_eq!(store.scan::<serde::de::IgnoredAny>(tree).unwrap().len(), 0, "{tree:?}");
     }
+}
+
+#[tokio::test]
+async fn what_many_channels_are_made_of_is_held_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
+    for (id, asked) in [(7, "/lib"), (8, "/lib"), (9, "/other")] {
+        let channel = CHANNEL.replace("/lib", asked);
+        store.put(Tree::Revisions, &revision_key(id, 1), &json(REVISION)).await.unwrap();
+        store.put(Tree::Channels, &channel_key(id), &json(&channel)).await.unwrap();
+    }
+    let channels = Channels::open(store, Clock::default()).unwrap();
+    let [one, two, other] = [7, 8, 9].map(|id| channels.get(id).unwrap());
+    assert!(Arc::ptr_eq(&one.asks, &two.asks) && one.asks != other.asks);
+
+    // What comes later, too; and what is changed is changed for one.
+    let asks: Arc<[Ask]> = one.asks.to_vec().into();
+    let moved = Channel { asks, version: 2, ..(*other).clone() };
+    assert!(Arc::ptr_eq(&channels.keep(moved, Some(&other)).await.unwrap().asks, &one.asks));
+    let left = Channel { asks: other.asks.clone(), version: 2, ..(*two).clone() };
+    channels.keep(left, Some(&two)).await.unwrap();
+    assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().asks[0].path == "/lib"), [true, false, true]);
 }

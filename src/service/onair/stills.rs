@@ -21,9 +21,9 @@ pub(super) struct Stills(Mutex<HashMap<Shape, Made>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Says {
     /// A line of text.
-    pub line: Option<String>,
+    pub line: Option<Box<str>>,
     /// The path of a picture in its place, and the version of the channel that named it.
-    pub picture: Option<(String, u32)>,
+    pub picture: Option<(Box<str>, u32)>,
 }
 
 /// Size, and what is shown.

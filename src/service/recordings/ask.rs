@@ -131,7 +131,7 @@ impl Service {
                 }
                 let on = airings::mostly(channel, start_ms, end_ms);
                 let on = on.filter(|on| on.start_ms < end_ms && on.end_ms > start_ms);
-                let title = on.as_ref().map_or_else(|| channel.face.name.clone(), |on| on.title.clone());
+                let title = on.as_ref().map_or_else(|| channel.face.name.to_string(), |on| on.title.clone());
                 let (subtitle, season, episode) =
                     on.map_or((None, None, None), |on| (on.subtitle, on.season, on.episode));
                 let item = format!("{start_ms}");

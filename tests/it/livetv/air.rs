@@ -51,7 +51,7 @@ async fn neither_a_kill_nor_a_second_server_changes_what_is_said() {
     let mut config = Config::new(program.state(), folder.path().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.path().to_path_buf() }];
     let service = Service::open(config).unwrap();
-    let path = folder.path().to_str().unwrap().to_owned();
+    let path = folder.path().to_str().unwrap().into();
     let change = Change {
         name: Some("One".into()),
         mode: Some(Mode::Shuffle),

@@ -117,7 +117,7 @@ fn places_and_records_are_small() {
     }
     let whole = Item { breaks: Box::default(), ..film };
     assert!(!serde_json::to_string(&whole).unwrap().contains("breaks"));
-    let revision = Definition::new(START, wanted(Mode::Shuffle, 1, (3, 0))).revisions.remove(0);
+    let revision = Definition::new(START, wanted(Mode::Shuffle, 1, (3, 0))).revisions[0].clone();
     assert!(!serde_json::to_string(&revision).unwrap().contains("mid"));
 }
 

@@ -250,9 +250,7 @@ impl Face {
             }
         }
         let logo = self.logo_url.as_deref().unwrap_or("/");
-        for (field, text) in
-            [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)]
-        {
+        for (field, text) in [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)] {
             if text.len() > MAX_TEXT {
                 return Err(Error::field(field, format!("must not be longer than {MAX_TEXT} bytes")));
             }
@@ -351,7 +349,9 @@ pub mod tests {
     #[test]
     fn what_cannot_stand_is_named() {
         assert!(face().check().is_ok());
-        assert!(Face { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..face() }.check().is_ok());
+        assert!(
+            Face { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..face() }.check().is_ok()
+        );
         let wrong = [
             ("name", Face { name: "".into(), ..face() }),
             ("name", Face { name: " ".into(), ..face() }),

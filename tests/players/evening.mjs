@@ -1,6 +1,7 @@
 // A channel of films as different as a household's, and players that stay with it: each from cold, all at once.
 // `evening.mjs PROGRAM [BOUNDARIES [PLAYER…]]`; with SKIPS=SECONDS in the environment the films are twice as long and the channel airs
-// only while somebody watches: every so many seconds it goes on with the next film.
+// only while somebody watches: every so many seconds it goes on with the next film. With BREAKS=1 they are one film of half an hour, joined
+// half a minute before the first break in it.
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,6 +14,10 @@ import { kodi } from "./kodi.mjs";
 
 /** Seconds between skips; 0 for none. */
 const SKIPS = Number(process.env.SKIPS ?? 0);
+
+/** Whether there is a film that is broken by fillers, and where it is first, seconds. */
+const BREAKS = process.env.BREAKS === "1";
+const BREAK = 600;
 
 /** Length of a film, and of what is seen of it, seconds. */
 const FILM = SKIPS > 0 ? 2 * SKIPS : 6;
@@ -65,18 +70,41 @@ async function channel() {
   };
   const code = new URLSearchParams(new URL(server.link).hash.split("?")[1]).get("code");
   const { token } = await send("/api/auth/setup", { code, username: NAME, password: PASSWORD });
-  for (const [name, picture, sound, how] of FILMS) {
-    const inputs = [picture, sound].filter(Boolean).flatMap((source) => ["-f", "lavfi", "-t", String(FILM), "-i", source]);
-    server.make(join("Mixed", name), [...inputs, ...how.split(" ")]);
-  }
-  // It has been on for a while: players find a whole window.
-  const startAt = new Date(Date.now() - 3_600_000).toISOString();
-  const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", onDemand: SKIPS > 0, startAt, items: [{ path: join(server.media, "Mixed") }] };
+  const wanted = BREAKS ? broken() : mixed();
+  const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", ...wanted };
   const { channel: { id } } = await send("/api/livetv/channels", body, token);
   const { secret } = await send("/api/livetv/tokens", { name: "players", channelIds: [id] }, token);
   const of = (path) => `${server.base}${path}?token=${secret}`;
   const skip = () => send(`/api/livetv/channels/${id}/skip`, {}, token);
   return { skip, base: server.base, m3u: of("/api/livetv/m3u"), xmltv: of("/api/livetv/xmltv"), live: of(`/api/livetv/watch/${id}/live.m3u8`) };
+}
+
+/** The films, one after the other; it has been on for a while: players find a whole window. */
+function mixed() {
+  for (const [name, picture, sound, how] of FILMS) {
+    const inputs = [picture, sound].filter(Boolean).flatMap((source) => ["-f", "lavfi", "-t", String(FILM), "-i", source]);
+    server.make(join("Mixed", name), [...inputs, ...how.split(" ")]);
+  }
+  return { onDemand: SKIPS > 0, startAt: ago(3600), items: [{ path: join(server.media, "Mixed") }] };
+}
+
+/** A film with a chapter where it is broken, and the others, of which one is shown there. */
+function broken() {
+  const chapters = [[0, BREAK], [BREAK, 1800]].map(([from, to]) => `[CHAPTER]\nTIMEBASE=1/1\nSTART=${from}\nEND=${to}\n`);
+  server.write("chapters.txt", `;FFMETADATA1\n${chapters.join("")}`);
+  const inputs = ["-f", "lavfi", "-t", "1800", "-i", "testsrc2=s=320x180:r=10", "-f", "lavfi", "-t", "1800", "-i", "sine=300:r=48000"];
+  const how = "-map 0:v -map 1:a -map_chapters 2 -c:v libx264 -preset ultrafast -g 20 -pix_fmt yuv420p -c:a aac".split(" ");
+  server.make(join("Film", "film.mp4"), [...inputs, "-f", "ffmetadata", "-i", join(server.media, "chapters.txt"), ...how]);
+  mixed();
+  return {
+    startAt: ago(BREAK - 30),
+    items: [{ path: join(server.media, "Film") }],
+    filler: { mid: [{ path: join(server.media, "Mixed"), recursive: true }] },
+  };
+}
+
+function ago(seconds) {
+  return new Date(Date.now() - seconds * 1000).toISOString();
 }
 
 /** Stays with a player for so long; it must go on all the time. */

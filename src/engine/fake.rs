@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Job, Run, RunError, Segment, Transcoder};
+use super::{Content, Job, Run, RunError, Segment, Transcoder};
 use crate::domain::plan::Rendition;
 
 /// A scripted producer. Clones share the script and the log.
@@ -107,7 +107,7 @@ impl Transcoder for Fake {
                     }
                     fake.shared.made.fetch_add(1, Ordering::SeqCst);
                     let bytes = Fake::bytes(&job.rendition, index);
-                    if segments.send(Ok(Segment { index, bytes })).await.is_err() {
+                    if segments.send(Ok(Segment { index, content: Content::Whole(bytes) })).await.is_err() {
                         return;
                     }
                 }

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use crate::domain::grid::Grid;
@@ -12,6 +11,7 @@ use crate::domain::plan::Rendition;
 
 mod captions;
 pub mod changes;
+pub mod content;
 #[cfg(test)]
 mod damaged;
 pub mod elements;
@@ -37,6 +37,7 @@ mod tables;
 pub mod tape;
 pub mod versions;
 
+use content::Content;
 use packager::Package;
 use source::Source;
 
@@ -66,7 +67,7 @@ pub struct Job {
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub index: usize,
-    pub bytes: Bytes,
+    pub content: Content,
 }
 
 /// Why a run ended early.

@@ -12,6 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::content::Content;
+
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +35,7 @@ pub struct Budget {
 /// A segment as served.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    pub bytes: Bytes,
+    pub content: Content,
     /// Strong validator of these very bytes: encoders do not promise to make the same ones twice.
     pub etag: Arc<str>,
 }
@@ -80,7 +82,7 @@ struct Shelf {
 #[derive(Debug)]
 struct Entry {
     /// None when it lies on disk.
-    memory: Option<Bytes>,
+    memory: Option<Content>,
     spilling: bool,
     len: u64,
     /// Of its bytes; None for what is made again at once, and so dropped where others go to disk.
@@ -154,8 +156,8 @@ impl Segments {
             let used = state.uses;
             let entry = state.shelves.get_mut(rendition)?.entries.get_mut(&index)?;
             entry.used = used;
-            if let Some(bytes) = &entry.memory {
-                return Some(Stored { bytes: bytes.clone(), etag: entry.etag.clone() });
+            if let Some(content) = &entry.memory {
+                return Some(Stored { content: content.clone(), etag: entry.etag.clone() });
             }
             (entry.etag.clone(), entry.len, entry.digest)
         };
@@ -164,7 +166,7 @@ impl Segments {
         let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
         match read {
             Ok(Ok(bytes)) if bytes.len() as u64 == len && Some(blake3::hash(&bytes)) == digest => {
-                Some(Stored { bytes: bytes.into(), etag })
+                Some(Stored { content: bytes.into(), etag })
             }
             _ => {
                 tracing::warn!(rendition = &**rendition, index, "a spilled segment did not read back");
@@ -178,30 +180,30 @@ impl Segments {
     pub async fn put(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) -> Stored {
         let digest = blake3::hash(&bytes);
         let etag = quoted(&digest);
-        self.insert(rendition, index, bytes, (etag, Some(digest))).await
+        self.insert(rendition, index, Content::Whole(bytes), (etag, Some(digest))).await
     }
 
     /// The same for a segment that is always made again in the same bytes, out of what `made_of` says, and sooner than a
     /// disk gives it back: it is neither read through for its validator nor ever written.
-    pub async fn put_light(&self, rendition: &Arc<str>, index: usize, bytes: Bytes, made_of: &str) -> Stored {
+    pub async fn put_light(&self, rendition: &Arc<str>, index: usize, content: Content, made_of: &str) -> Stored {
         let etag = quoted(&blake3::hash(format!("{rendition} {index} {made_of}").as_bytes()));
-        self.insert(rendition, index, bytes, (etag, None)).await
+        self.insert(rendition, index, content, (etag, None)).await
     }
 
     async fn insert(
         &self,
         rendition: &Arc<str>,
         index: usize,
-        bytes: Bytes,
+        content: Content,
         (etag, digest): (Arc<str>, Option<blake3::Hash>),
     ) -> Stored {
-        let len = bytes.len() as u64;
-        let stored = Stored { bytes: bytes.clone(), etag: etag.clone() };
+        let len = content.weight();
+        let stored = Stored { content: content.clone(), etag: etag.clone() };
         let (victims, to_disk) = {
             let mut state = self.lock();
             self.forget(&mut state, rendition, index);
             state.uses += 1;
-            let entry = Entry { memory: Some(bytes), spilling: false, len, digest, etag, used: state.uses };
+            let entry = Entry { memory: Some(content), spilling: false, len, digest, etag, used: state.uses };
             state.memory += len;
             let shelf = state.shelves.entry(rendition.clone()).or_default();
             shelf.memory += len;
@@ -210,11 +212,10 @@ impl Segments {
                 self.inner.budget.disk > 0 && state.disk_rests_until.is_none_or(|until| Instant::now() >= until);
             (self.victims(&mut state, rendition, index), to_disk)
         };
-        for (rendition, index, bytes, light) in victims {
-            if to_disk && !light {
-                self.spill(&rendition, index, bytes).await;
-            } else {
-                self.forget(&mut self.lock(), &rendition, index);
+        for (rendition, index, bytes) in victims {
+            match bytes.filter(|_| to_disk) {
+                Some(bytes) => self.spill(&rendition, index, bytes).await,
+                None => self.forget(&mut self.lock(), &rendition, index),
             }
         }
         stored
@@ -244,8 +245,11 @@ impl Segments {
             if name == newest {
                 shelf_memory -= entry.len;
             }
-            let bytes = entry.memory.clone().expect("filtered above");
-            victims.push((name.clone(), index, bytes, entry.digest.is_none()));
+            let bytes = match &entry.memory {
+                Some(Content::Whole(bytes)) if entry.digest.is_some() => Some(bytes.clone()),
+                _ => None,
+            };
+            victims.push((name.clone(), index, bytes));
         }
     }
 
@@ -324,8 +328,8 @@ impl Segments {
     }
 }
 
-/// What must leave memory: rendition, segment, bytes, and whether it is light.
-type Victim = (Arc<str>, usize, Bytes, bool);
+/// What must leave memory: rendition, segment, and the bytes of what is written down.
+type Victim = (Arc<str>, usize, Option<Bytes>);
 
 fn quoted(digest: &blake3::Hash) -> Arc<str> {
     format!("\"{}\"", &digest.to_hex()[..32]).into()

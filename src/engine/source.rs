@@ -284,8 +284,7 @@ impl Source {
     /// # Errors
     /// What reading gives.
     pub fn warm_blocking(&self, offset: u64, len: u64) -> io::Result<u64> {
-        const AHEAD: NonZeroU64 = NonZeroU64::new(4 << 20).expect("not zero");
-        let _ = rustix::fs::fadvise(&self.file, offset, Some(AHEAD), rustix::fs::Advice::WillNeed);
+        self.announce(offset);
         let mut scratch = [0; 32 * 1024];
         let mut warm = 0;
         while warm < len {
@@ -304,6 +303,21 @@ impl Source {
     /// What reading gives.
     pub fn read_blocking(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_full(&self.file, buffer, offset)
+    }
+
+    /// The same, and asks for what follows.
+    ///
+    /// # Errors
+    /// What reading gives.
+    pub fn read_ahead(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.announce(offset);
+        read_full(&self.file, buffer, offset)
+    }
+
+    /// Asks the kernel to bring what lies from an offset on into memory.
+    fn announce(&self, offset: u64) {
+        const AHEAD: NonZeroU64 = NonZeroU64::new(4 << 20).expect("not zero");
+        let _ = rustix::fs::fadvise(&self.file, offset, Some(AHEAD), rustix::fs::Advice::WillNeed);
     }
 
     /// The name without folders.

@@ -1,4 +1,4 @@
-//! The body of an answer: what warp made, or a run of a file's bytes.
+//! The body of an answer: what warp made, a run of a file's bytes, or a segment that is packed out of a file.
 
 use std::future::Future;
 use std::io;
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::wire::{Piece, RUN_BYTES, Run, Runs};
+use crate::engine::packager::{Packing, Parcel};
 use crate::engine::source::Source;
 use crate::error::Error;
 use crate::service::library::Library;
@@ -42,6 +43,29 @@ impl FileBody {
     }
 }
 
+/// A segment that is packed while it is sent. A route puts it into its answer's extensions, as it does a file.
+#[derive(Clone)]
+pub struct ParcelBody {
+    library: Arc<Library>,
+    parcel: Arc<Parcel>,
+    source: Arc<Source>,
+}
+
+impl ParcelBody {
+    pub fn new(library: Arc<Library>, parcel: Arc<Parcel>, source: Arc<Source>) -> Self {
+        Self { library, parcel, source }
+    }
+}
+
+type Packed = Pin<Box<dyn Future<Output = Result<(Packing, Bytes), Error>> + Send>>;
+
+/// A parcel on its way; elsewhere while a piece of it waits for the disk.
+pub enum Way {
+    Here(Box<Packing>),
+    Waiting { packed: Packed, left: u64 },
+    Over,
+}
+
 /// Every body the accept loop sends.
 pub enum Outgoing<B> {
     /// What warp made.
@@ -51,15 +75,22 @@ pub enum Outgoing<B> {
         runs: Runs,
         fetch: Option<Fetch>,
     },
+    Parcel {
+        library: Arc<Library>,
+        way: Way,
+    },
 }
 
 impl<B> Outgoing<B> {
     /// Takes the file out of an answer that carries one.
     pub fn of(response: http::Response<B>, runs: Runs) -> http::Response<Self> {
         let (mut head, body) = response.into_parts();
-        let body = match head.extensions.remove::<FileBody>() {
-            Some(file) => Self::File { file, runs, fetch: None },
-            None => Self::Plain(body),
+        let body = if let Some(file) = head.extensions.remove::<FileBody>() {
+            Self::File { file, runs, fetch: None }
+        } else if let Some(ParcelBody { library, parcel, source }) = head.extensions.remove() {
+            Self::Parcel { library, way: Way::Here(Box::new(parcel.pack(source))) }
+        } else {
+            Self::Plain(body)
         };
         http::Response::from_parts(head, body)
     }
@@ -86,6 +117,11 @@ where
                 let piece = ready!(file.poll_piece(runs, fetch, context));
                 Poll::Ready(Some(piece.map(Frame::data).map_err(Into::into)))
             }
+            Self::Parcel { way, .. } if way.left() == 0 => Poll::Ready(None),
+            Self::Parcel { library, way } => {
+                let piece = ready!(way.poll_piece(library, context));
+                Poll::Ready(Some(piece.map(|bytes| Frame::data(Piece::Bytes(bytes))).map_err(Into::into)))
+            }
         }
     }
 
@@ -93,6 +129,7 @@ where
         match self {
             Self::Plain(body) => body.is_end_stream(),
             Self::File { file, .. } => file.left == 0,
+            Self::Parcel { way, .. } => way.left() == 0,
         }
     }
 
@@ -100,6 +137,7 @@ where
         match self {
             Self::Plain(body) => body.size_hint(),
             Self::File { file, .. } => SizeHint::with_exact(file.left),
+            Self::Parcel { way, .. } => SizeHint::with_exact(way.left()),
         }
     }
 }
@@ -155,5 +193,55 @@ impl FileBody {
                 library.read(&source, offset, len as usize).await.map(Fetched::Bytes)
             }
         })
+    }
+}
+
+impl Way {
+    /// Bytes still to come.
+    fn left(&self) -> u64 {
+        match self {
+            Self::Here(packing) => packing.left(),
+            Self::Waiting { left, .. } => *left,
+            Self::Over => 0,
+        }
+    }
+
+    /// The next piece: packed on this thread where its bytes are in memory, so that it is sent out of a warm cache. An error
+    /// ends the connection, so that the client sees a cut and never wrong bytes.
+    fn poll_piece(&mut self, library: &Arc<Library>, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        loop {
+            match std::mem::replace(self, Self::Over) {
+                Self::Here(mut packing) => match packing.next_cached().map_err(io::Error::other)? {
+                    Some(bytes) => {
+                        *self = Self::Here(packing);
+                        return Poll::Ready(Ok(bytes));
+                    }
+                    None => {
+                        let (library, left) = (library.clone(), packing.left());
+                        let packed = async move {
+                            let root = packing.source().root;
+                            let next = move || match packing.next_blocking() {
+                                Ok(bytes) => Ok((*packing, bytes)),
+                                Err(error) => Err(Error::internal(error)),
+                            };
+                            library.within_deadline(root, next).await
+                        };
+                        *self = Self::Waiting { packed: Box::pin(packed), left };
+                    }
+                },
+                Self::Waiting { mut packed, left } => match packed.as_mut().poll(context) {
+                    Poll::Pending => {
+                        *self = Self::Waiting { packed, left };
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(packed) => {
+                        let (packing, bytes) = packed.map_err(io::Error::other)?;
+                        *self = Self::Here(Box::new(packing));
+                        return Poll::Ready(Ok(bytes));
+                    }
+                },
+                Self::Over => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
     }
 }

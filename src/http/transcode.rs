@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::body::ParcelBody;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playlist::{Asset, Track, asset};
+use crate::engine::content::Content;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::onair;
@@ -163,7 +167,18 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
         Asset::Segment(track @ (Track::Video(_) | Track::Audio), index) => {
             let none = || Error::new(Code::AssetNotFound, "the session has no such track");
             let stored = session.segment(session.rung(track).ok_or_else(none)?, index).await?;
-            Ok(segment("video/mp2t", stored.bytes, &stored.etag, &call.headers))
+            Ok(match stored.content {
+                Content::Whole(bytes) => segment("video/mp2t", bytes, &stored.etag, &call.headers),
+                Content::Parcel(parcel) => {
+                    let mut response = segment("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
+                    if response.status() == StatusCode::OK {
+                        response.headers_mut().insert(CONTENT_LENGTH, parcel.size().into());
+                        let body = ParcelBody::new(service.library.clone(), parcel, session.source().clone());
+                        response.extensions_mut().insert(body);
+                    }
+                    response
+                }
+            })
         }
         Asset::Segment(Track::Subtitles, index) => {
             let text = session.subtitle_segment(&service.subtitles, index).await?;

@@ -299,7 +299,11 @@ impl Drop for Line {
 /// What the segments of a work are kept under: the same for all that want the very same bytes.
 pub fn name(transcoder: &dyn Transcoder, work: &Work) -> Arc<str> {
     let cut = data_encoding::HEXLOWER.encode(&work.grid.digest());
-    let version = format!("{}/{}/{cut}", transcoder.name(), transcoder.version());
+    let mut version = format!("{}/{}/{cut}", transcoder.name(), transcoder.version());
+    if transcoder.starts_at_once() {
+        // What is read out of the file again belongs to one state of it.
+        version += &work.source.etag();
+    }
     format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into()
 }
 

@@ -199,7 +199,7 @@ mod tests {
     fn stream(seconds: i64, start: i64, every: i64) -> Vec<u8> {
         let mut writer = Writer::new(Track::Video);
         let mut put = |track, pts, random_access| {
-            writer.put(&Unit { track, pts, dts: Some(pts), random_access, parts: &[&[7; 400]] });
+            writer.put(&Unit { track, pts, dts: Some(pts), random_access, parts: &[&[7; 400][..]] });
         };
         for n in 0..seconds * 25 {
             put(Track::Video, start + n * 3600, n % every == 0);

@@ -82,7 +82,7 @@ mod tests {
         let mut writer = Writer::new(Track::Video);
         for n in 0..20 {
             let unit =
-                Unit { track: Track::Video, pts: n * 3600, dts: None, random_access: n == 0, parts: &[&[9; 300]] };
+                Unit { track: Track::Video, pts: n * 3600, dts: None, random_access: n == 0, parts: &[&[9; 300][..]] };
             writer.put(&unit);
         }
         let entry = |(track, stream_type): &(Track, u8)| Entry {

@@ -139,7 +139,7 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
 }
 
-fn put_sound<'a>(writer: &mut Writer<'a>, pts: i64, bytes: &'a [u8]) {
+fn put_sound<'a>(writer: &mut Writer<&'a [u8]>, pts: i64, bytes: &'a [u8]) {
     writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
 }
 

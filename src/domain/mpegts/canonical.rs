@@ -43,6 +43,7 @@ pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
 }
 
 /// PAT and PMT, sixteen times over a segment: their counters close as well.
+#[derive(Clone, Debug)]
 pub(super) struct Tables {
     pat: [u8; LEN],
     pmt: [u8; LEN],
@@ -66,8 +67,16 @@ impl Tables {
         }
     }
 
+    /// Before which packet of `count` the next are due: `put` has none to write before it.
+    pub(super) fn due(&self, count: usize) -> usize {
+        if self.written == Self::TIMES {
+            return usize::MAX;
+        }
+        (usize::from(self.written) * count).div_ceil(usize::from(Self::TIMES))
+    }
+
     /// Writes what is left.
-    pub(super) fn close(mut self, out: &mut Vec<u8>) {
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         while self.written < Self::TIMES {
             self.once(out);
         }
@@ -83,6 +92,7 @@ impl Tables {
 }
 
 /// Which packets with payload are to be split into how many, per track, the last first.
+#[derive(Clone, Debug)]
 pub(super) struct Splits {
     planned: [Vec<(usize, usize)>; 2],
     passed: [usize; 2],
@@ -128,6 +138,16 @@ impl Splits {
     /// How many packets there will be more.
     pub(super) fn extra(&self) -> usize {
         self.planned.iter().flatten().map(|(_, pieces)| pieces - 1).sum()
+    }
+
+    /// How many packets of a track there are before the next that is split.
+    pub(super) fn unsplit(&self, track: Track) -> usize {
+        self.planned[track as usize].last().map_or(usize::MAX, |(at, _)| at - self.passed[track as usize])
+    }
+
+    /// Passes over packets that are not split.
+    pub(super) fn pass(&mut self, track: Track, count: usize) {
+        self.passed[track as usize] += count;
     }
 
     /// How many the next packet with payload of a track becomes.

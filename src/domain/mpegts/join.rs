@@ -137,7 +137,13 @@ impl Joiner {
         let clock = if self.forms[Track::Video as usize].is_some() { Track::Video } else { Track::Audio };
         let mut writer = Writer::new(clock);
         let Frame { track, at, random_access, bytes } = frame;
-        writer.put(&Unit { track: *track, pts: *at, dts: None, random_access: *random_access, parts: &[bytes] });
+        writer.put(&Unit {
+            track: *track,
+            pts: *at,
+            dts: None,
+            random_access: *random_access,
+            parts: &[bytes.as_slice()],
+        });
         out.extend(writer.numbered(&mut self.counters));
         out
     }

@@ -8,6 +8,7 @@ pub mod air;
 pub mod canonical;
 pub mod cut;
 pub mod join;
+pub mod layout;
 pub mod packet;
 pub mod pes;
 pub mod shift;

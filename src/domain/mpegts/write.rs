@@ -1,24 +1,17 @@
 //! Writes pictures and sound as the packets of one segment: PES headers, the clock, stuffing.
 //!
-//! Nothing is copied before all is known: where a packet lies, and which are split to close the counters, follows from the
-//! lengths alone. So every byte of a film is moved once, from where it was read to where it is sent from.
-
-use std::ops::Range;
+//! Nothing is copied before all is known; then it is written at once, or piece by piece ([`super::layout`]).
 
 use super::WRAP;
-use super::canonical::{self, Splits, Tables};
-use super::packet::{LEN, Packet, SYNC};
+use super::layout::{self, Held, Layout, Part};
 use super::tables::{Entry, Track};
-
-/// Bytes of a packet behind its header.
-const ROOM: usize = LEN - 4;
 
 /// Most bytes a PES packet can say that it has.
 const MOST_STATED: usize = 65_535;
 
 /// One picture, or one frame of sound.
 #[derive(Clone, Copy, Debug)]
-pub struct Unit<'a, 'p> {
+pub struct Unit<'p, P> {
     pub track: Track,
     /// Ticks of the stream's own clock, 90 kHz; wrapped to 33 bits here.
     pub pts: i64,
@@ -27,39 +20,26 @@ pub struct Unit<'a, 'p> {
     /// A player can begin here.
     pub random_access: bool,
     /// Its bytes, one part behind the other.
-    pub parts: &'p [&'a [u8]],
+    pub parts: &'p [P],
 }
 
-/// A segment in the making.
+/// A segment in the making; its parts are bytes, or where they are to be had.
 #[derive(Debug)]
-pub struct Writer<'a> {
-    parts: Vec<&'a [u8]>,
+pub struct Writer<P> {
+    parts: Vec<P>,
     units: Vec<Held>,
     /// The stream that carries the clock (PCR), at the decoding time of every unit.
     clock: Track,
 }
 
-/// A unit that waits to be written.
-#[derive(Debug)]
-struct Held {
-    track: Track,
-    /// PES header, and how much of it counts.
-    header: ([u8; 19], usize),
-    /// The adaptation field of the first packet without its length; nothing where there is nothing to say.
-    field: ([u8; 7], usize),
-    parts: Range<usize>,
-    /// Bytes of header and parts.
-    len: usize,
-}
-
-impl<'a> Writer<'a> {
+impl<P: Part> Writer<P> {
     pub fn new(clock: Track) -> Self {
         Self { parts: Vec::new(), units: Vec::new(), clock }
     }
 
     /// Adds a unit; units come in the order of their decoding times.
-    pub fn put(&mut self, unit: &Unit<'a, '_>) {
-        let size = unit.parts.iter().map(|part| part.len()).sum();
+    pub fn put(&mut self, unit: &Unit<'_, P>) {
+        let size = unit.parts.iter().map(Part::size).sum();
         let header = head(unit, size);
         let from = self.parts.len();
         self.parts.extend_from_slice(unit.parts);
@@ -68,66 +48,22 @@ impl<'a> Writer<'a> {
             header,
             field: self.field(unit),
             parts: from..self.parts.len(),
-            len: header.1 + size,
+            len: usize::from(header.1) + size,
         });
     }
 
-    /// The whole segment in canonical form.
-    pub fn finish(self, entries: &[Entry]) -> Vec<u8> {
-        let mut counts = [0; 2];
-        for held in &self.units {
-            counts[held.track as usize] += held.packets();
-        }
-        let count = counts[0] + counts[1];
-        let mut splits = Splits::plan(counts, |track| {
-            let units = self.units.iter().rev().filter(move |held| held.track == track);
-            units.flat_map(|held| (0..held.packets()).rev().map(|n| (held.payload(n), n == 0)))
-        });
-        let mut tables = Tables::new(entries);
-        let mut out = Vec::with_capacity((count + splits.extra() + Tables::PACKETS) * LEN);
-        let (mut counters, mut index) = ([0u8; 2], 0);
-        for held in &self.units {
-            let mut rest = Rest { parts: &self.parts[held.parts.clone()], at: 0 };
-            let counter = &mut counters[held.track as usize];
-            for n in 0..held.packets() {
-                tables.put(index, count, &mut out);
-                held.packet(n, *counter, &mut rest, &mut out);
-                match splits.pieces(held.track) {
-                    1 => *counter = counter.wrapping_add(1),
-                    pieces => {
-                        let Some(&packet) = out.last_chunk::<LEN>() else { continue };
-                        out.truncate(out.len() - LEN);
-                        if let Some(whole) = Packet::new(&packet) {
-                            canonical::split(whole, &packet, pieces, counter, &mut out);
-                        }
-                    }
-                }
-                index += 1;
-            }
-        }
-        tables.close(&mut out);
-        out
+    /// The segment in canonical form, to be written when its bytes are wanted.
+    pub fn lay_out(mut self, entries: &[Entry]) -> Layout<P> {
+        self.parts.shrink_to_fit();
+        self.units.shrink_to_fit();
+        Layout::new(self.parts, self.units, entries)
     }
 
-    /// The packets as they are, each with the next number of its stream: those of a stream without segments.
-    pub fn numbered(self, counters: &mut [u8; 2]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.units.iter().map(Held::packets).sum::<usize>() * LEN);
-        for held in &self.units {
-            let mut rest = Rest { parts: &self.parts[held.parts.clone()], at: 0 };
-            let counter = &mut counters[held.track as usize];
-            for n in 0..held.packets() {
-                held.packet(n, *counter, &mut rest, &mut out);
-                *counter = counter.wrapping_add(1);
-            }
-        }
-        out
-    }
-
-    fn field(&self, unit: &Unit) -> ([u8; 7], usize) {
+    fn field(&self, unit: &Unit<'_, P>) -> ([u8; 7], u8) {
         let mut field = [0; 7];
         field[0] = if unit.random_access { 0x40 } else { 0 };
         if unit.track != self.clock {
-            return (field, usize::from(unit.random_access));
+            return (field, u8::from(unit.random_access));
         }
         let pcr = unit.dts.unwrap_or(unit.pts).rem_euclid(WRAP) as u64;
         field[0] |= 0x10;
@@ -137,82 +73,24 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Held {
-    /// Room for payload in packet `n`.
-    fn room(&self, n: usize) -> usize {
-        if n == 0 && self.field.1 > 0 { ROOM - 1 - self.field.1 } else { ROOM }
+impl Writer<&[u8]> {
+    /// The whole segment in canonical form.
+    pub fn finish(self, entries: &[Entry]) -> Vec<u8> {
+        let layout = Layout::new(self.parts, self.units, entries);
+        let (mut pen, mut out) = (layout.pen(), Vec::with_capacity(layout.size()));
+        let all = layout.next(&pen, usize::MAX);
+        layout.write(&mut pen, all, |part| part, &mut out);
+        out
     }
 
-    fn packets(&self) -> usize {
-        1 + self.len.saturating_sub(self.room(0)).div_ceil(ROOM)
-    }
-
-    /// Bytes of payload in packet `n`, which there is.
-    fn payload(&self, n: usize) -> usize {
-        let before = if n == 0 { 0 } else { self.room(0) + (n - 1) * ROOM };
-        (self.len - before).min(self.room(n))
-    }
-
-    /// Writes packet `n`.
-    fn packet(&self, n: usize, counter: u8, rest: &mut Rest, out: &mut Vec<u8>) {
-        let (start, header, field) = match n {
-            0 => (0x40, &self.header.0[..self.header.1], &self.field.0[..self.field.1]),
-            _ => (0, &[][..], &[][..]),
-        };
-        let payload = self.payload(n);
-        let stuffing = self.room(n) - payload;
-        let flags = if field.is_empty() && stuffing == 0 { 0x10 } else { 0x30 };
-        let pid = self.track.pid().to_be_bytes();
-        out.extend_from_slice(&[SYNC, start | pid[0], pid[1], flags | counter & 0x0f]);
-        if flags == 0x30 {
-            stuff(field, stuffing, out);
-        }
-        out.extend_from_slice(header);
-        rest.take(payload - header.len(), out);
-    }
-}
-
-/// What is left of a unit's parts.
-struct Rest<'a> {
-    parts: &'a [&'a [u8]],
-    /// Taken of the first.
-    at: usize,
-}
-
-impl Rest<'_> {
-    fn take(&mut self, mut count: usize, out: &mut Vec<u8>) {
-        while let Some((part, behind)) = self.parts.split_first() {
-            let left = &part[self.at..];
-            if count < left.len() {
-                out.extend_from_slice(&left[..count]);
-                self.at += count;
-                return;
-            }
-            out.extend_from_slice(left);
-            count -= left.len();
-            (self.parts, self.at) = (behind, 0);
-        }
-    }
-}
-
-/// An adaptation field that takes `stuffing` bytes more than it needs.
-fn stuff(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
-    // Without content of its own the length, and then the flags, are the first bytes of stuffing.
-    if field.is_empty() {
-        out.push((stuffing - 1) as u8);
-        if stuffing > 1 {
-            out.push(0);
-            out.resize(out.len() + stuffing - 2, 0xff);
-        }
-    } else {
-        out.push((field.len() + stuffing) as u8);
-        out.extend_from_slice(field);
-        out.resize(out.len() + stuffing, 0xff);
+    /// The packets as they are, each with the next number of its stream: those of a stream without segments.
+    pub fn numbered(self, counters: &mut [u8; 2]) -> Vec<u8> {
+        layout::numbered(&self.parts, &self.units, counters)
     }
 }
 
 /// The PES header (ISO/IEC 13818-1 section 2.4.3.6) of a unit of `size` bytes, and its length.
-fn head(unit: &Unit, size: usize) -> ([u8; 19], usize) {
+fn head<P>(unit: &Unit<'_, P>, size: usize) -> ([u8; 19], u8) {
     let mut into = [0; 19];
     let (id, stamps) = match unit.track {
         Track::Video => (0xe0, 5 + unit.dts.map_or(0, |_| 5)),
@@ -229,7 +107,7 @@ fn head(unit: &Unit, size: usize) -> ([u8; 19], usize) {
             into[14..19].copy_from_slice(&stamp(1, dts));
         }
     }
-    (into, 9 + stamps)
+    (into, 9 + stamps as u8)
 }
 
 fn stamp(mark: u8, time: i64) -> [u8; 5] {
@@ -247,7 +125,8 @@ fn stamp(mark: u8, time: i64) -> [u8; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::mpegts::packet::Packet;
+    use crate::domain::mpegts::canonical;
+    use crate::domain::mpegts::packet::{LEN, Packet};
     use crate::domain::mpegts::pes;
     use proptest::prelude::*;
 
@@ -290,7 +169,7 @@ mod tests {
                 let track = if video { Track::Video } else { Track::Audio };
                 let dts = video.then_some(pts - 7200);
                 let (head, tail) = bytes.split_at(usize::from(cut).min(bytes.len()));
-                writer.put(&Unit { track, pts, dts, random_access, parts: &[head, &[], tail] });
+                writer.put(&Unit { track, pts, dts, random_access, parts: &[head, &[][..], tail] });
                 want[usize::from(video)].push((pts.rem_euclid(WRAP), dts.unwrap_or(pts).rem_euclid(WRAP), random_access, bytes));
             }
             let segment = writer.finish(&[]);

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -217,7 +217,7 @@ impl Work {
             self.check_unchanged().await?;
         }
         for piece in pieces {
-            let segment = Segment { index: piece.index, bytes: Bytes::from(piece.bytes) };
+            let segment = Segment { index: piece.index, content: piece.bytes.into() };
             // Nobody listens: the loop finds out by itself.
             let _ = self.segments.send(Ok(segment)).await;
         }

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use gstreamer as gst;
 use tokio::sync::mpsc;
 
@@ -319,7 +318,7 @@ impl<'a> Line<'a> {
                 return Err(RunError::SourceChanged);
             }
             self.work.mark.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let segment = Segment { index, bytes: Bytes::from(bytes) };
+            let segment = Segment { index, content: bytes.into() };
             if self.work.segments.blocking_send(Ok(segment)).is_err() {
                 self.work.orders.stop.store(true, Ordering::SeqCst);
             }

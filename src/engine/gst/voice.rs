@@ -28,7 +28,7 @@ pub(super) fn segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
     let mut writer = Writer::new(Track::Audio);
     for (at, bytes) in frames {
         let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + at;
-        writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
+        writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes.as_slice()] });
     }
     writer.finish(&[Entry { pid: AUDIO_PID, stream_type: ADTS, descriptors: Vec::new() }])
 }

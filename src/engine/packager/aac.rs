@@ -3,7 +3,7 @@
 use crate::engine::tables::Refusal;
 
 /// Bytes of a header.
-pub(super) const HEADER: usize = 7;
+const HEADER: usize = 7;
 
 /// What every frame's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

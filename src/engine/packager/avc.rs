@@ -1,14 +1,22 @@
 //! H.264 samples as a byte stream (ITU-T H.264 annex B), in the form ffmpeg gives them.
 
+use super::parcel::Stretch;
 use super::sps::reorder_depth;
+use crate::domain::mpegts::layout::Part as _;
 use crate::engine::tables::Refusal;
-use crate::engine::tables::bytes::{Cursor, Short};
+use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
 
 const SLICE: u8 = 1;
 const IDR: u8 = 5;
 const SPS: u8 = 7;
 const PPS: u8 = 8;
 const DELIMITER: u8 = 9;
+
+/// Bytes read at once to find units: of most samples the first few tell all.
+const WINDOW: usize = 64;
+
+/// Most units of one picture.
+const MOST_UNITS: usize = 20_000;
 
 /// A delimiter that allows every kind of slice.
 const ANY_PICTURE: [u8; 6] = [0, 0, 0, 1, DELIMITER, 0xf0];
@@ -21,6 +29,14 @@ pub(super) struct Avc {
     /// Parameter sets with start codes.
     sps: Vec<u8>,
     pps: Vec<u8>,
+}
+
+/// One unit of a sample, and where it lies in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nal {
+    kind: u8,
+    offset: u64,
+    len: u32,
 }
 
 impl Avc {
@@ -47,52 +63,109 @@ impl Avc {
         reorder_depth(self.sps.get(4..).filter(|_| only)?)
     }
 
-    /// The parts of one sample, put behind `out`: a delimiter where it has none, parameter sets before an IDR picture that comes without. False
-    /// when its units do not fill it exactly; ffmpeg leaves such pictures out as well.
-    pub(super) fn parts<'a>(&'a self, sample: &'a [u8], out: &mut Vec<&'a [u8]>) -> bool {
-        let units = Units { rest: sample, length: self.length };
-        let mut delimited = false;
-        let mut in_front = true;
+    /// What is written into pictures and stands in no sample; [`Self::parts`] refers to it.
+    pub(super) fn own(&self) -> Vec<u8> {
+        [&ANY_PICTURE[..], &self.sps, &self.pps].concat()
+    }
+
+    /// Finds the units of a sample, reading little but their first bytes. False when they do not fill it exactly, or are
+    /// more than a picture has; ffmpeg leaves such pictures out as well.
+    ///
+    /// # Errors
+    /// When the file ends before the sample.
+    pub(super) fn units(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        (offset, size): (u64, u32),
+        out: &mut Vec<Nal>,
+    ) -> Result<bool, Short> {
+        out.clear();
+        let end = offset.checked_add(u64::from(size)).ok_or(Short)?;
+        let (mut at, mut window) = (offset, Window { file, end, from: 0, bytes: [0; WINDOW], filled: 0 });
+        while at < end {
+            if end - at < self.length as u64 {
+                return Ok(false);
+            }
+            let length = window.get(at, self.length)?.iter().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
+            at += self.length as u64;
+            if u64::from(length) > end - at || out.len() >= MOST_UNITS {
+                return Ok(false);
+            }
+            if length > 0 {
+                let kind = window.get(at, 1)?[0] & 0x1f;
+                out.push(Nal { kind, offset: at, len: length });
+            }
+            at += u64::from(length);
+        }
+        Ok(true)
+    }
+
+    /// The parts of one sample with these units, put behind `out`: a delimiter where it has none, parameter sets before an
+    /// IDR picture that comes without. False when there is nothing in it.
+    pub(super) fn parts(&self, units: &[Nal], out: &mut Vec<Stretch>) -> bool {
+        const LONG: Stretch = Stretch::Own { from: 0, len: 4 };
+        const SHORT: Stretch = Stretch::Own { from: 1, len: 3 };
+        let delimiter = ANY_PICTURE.len() as u32;
+        let sps = Stretch::Own { from: delimiter, len: self.sps.len() as u32 };
+        let pps = Stretch::Own { from: delimiter + self.sps.len() as u32, len: self.pps.len() as u32 };
+        let in_front = units.iter().take_while(|unit| !matches!(unit.kind, SLICE | IDR));
+        if !in_front.into_iter().any(|unit| unit.kind == DELIMITER) {
+            out.push(Stretch::Own { from: 0, len: delimiter });
+        }
+        let (mut first, mut has_sps, mut has_pps, mut begun) = (true, false, false, false);
         for unit in units {
-            let Ok(unit) = unit else { return false };
-            let kind = kind(unit);
-            in_front &= kind != SLICE && kind != IDR;
-            delimited |= in_front && kind == DELIMITER;
-        }
-        if !delimited {
-            out.push(&ANY_PICTURE);
-        }
-        let (mut first, mut sps, mut pps, mut begun) = (true, false, false, false);
-        for unit in units.flatten() {
-            match kind(unit) {
-                SPS => sps = true,
+            let mut set = |set: Stretch| {
+                out.push(set);
+                first &= set.size() == 0;
+            };
+            match unit.kind {
+                SPS => has_sps = true,
                 PPS => {
-                    if !sps {
-                        out.push(&self.sps);
-                        first &= self.sps.is_empty();
+                    if !has_sps {
+                        set(sps);
                     }
-                    (sps, pps) = (true, true);
+                    (has_sps, has_pps) = (true, true);
                 }
                 IDR if !begun => {
                     begun = true;
-                    let sets: [&[u8]; 2] = match (sps, pps) {
-                        (false, false) => [&self.sps, &self.pps],
-                        (true, false) => [&[], &self.pps],
-                        _ => [&[], &[]],
-                    };
-                    for set in sets {
-                        out.push(set);
-                        first &= set.is_empty();
+                    if !has_sps && !has_pps {
+                        set(sps);
+                    }
+                    if !has_pps {
+                        set(pps);
                     }
                 }
                 _ => {}
             }
-            let long = first || matches!(kind(unit), SPS | PPS);
-            out.push(if long { &[0, 0, 0, 1] } else { &[0, 0, 1] });
-            out.push(unit);
+            let long = first || matches!(unit.kind, SPS | PPS);
+            out.push(if long { LONG } else { SHORT });
+            out.push(Stretch::File { offset: unit.offset, len: unit.len });
             first = false;
         }
         !first
+    }
+}
+
+/// The head of a file's stretch, read a little ahead.
+struct Window<'f, F: ?Sized> {
+    file: &'f F,
+    /// Nothing is read behind it.
+    end: u64,
+    from: u64,
+    bytes: [u8; WINDOW],
+    filled: usize,
+}
+
+impl<F: ReadAt + ?Sized> Window<'_, F> {
+    /// A few bytes that lie before the end.
+    fn get(&mut self, at: u64, count: usize) -> Result<&[u8], Short> {
+        if at < self.from || at + count as u64 > self.from + self.filled as u64 {
+            let most = (self.end - at).min(WINDOW as u64) as usize;
+            self.filled = self.file.read_at(&mut self.bytes[..most], at);
+            self.from = at;
+        }
+        let from = (at - self.from) as usize;
+        self.bytes[..self.filled].get(from..from + count).ok_or(Short)
     }
 }
 
@@ -105,43 +178,6 @@ fn units(cursor: &mut Cursor, count: u8) -> Result<Vec<u8>, Short> {
         sets.extend_from_slice(cursor.take(length)?);
     }
     Ok(sets)
-}
-
-fn kind(unit: &[u8]) -> u8 {
-    unit.first().map_or(0, |head| head & 0x1f)
-}
-
-/// The units of a sample; empty ones are passed over, and one that is longer than what is left is an error.
-#[derive(Clone, Copy)]
-struct Units<'a> {
-    rest: &'a [u8],
-    length: usize,
-}
-
-impl<'a> Iterator for Units<'a> {
-    type Item = Result<&'a [u8], Short>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.rest.is_empty() {
-                return None;
-            }
-            let mut cursor = Cursor(self.rest);
-            let unit = cursor.take(self.length).and_then(|length| {
-                let length = length.iter().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte));
-                cursor.take(length)
-            });
-            self.rest = cursor.0;
-            match unit {
-                Ok([]) => {}
-                Ok(unit) => return Some(Ok(unit)),
-                Err(short) => {
-                    self.rest = &[];
-                    return Some(Err(short));
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -165,9 +201,21 @@ mod tests {
 
     fn written(length: usize, units: &[&[u8]]) -> Vec<u8> {
         let (avc, sample) = (avc(length), sample(length, units));
-        let mut out = Vec::new();
-        assert!(avc.parts(&sample, &mut out));
-        out.concat()
+        assert!(whole(&avc, &sample));
+        let (mut found, mut out) = (Vec::new(), Vec::new());
+        avc.units(&sample[..], (0, sample.len() as u32), &mut found).unwrap();
+        avc.parts(&found, &mut out);
+        let own = avc.own();
+        let bytes = |part: &Stretch| match *part {
+            Stretch::Own { from, len } => own[from as usize..][..len as usize].to_vec(),
+            Stretch::File { offset, len } => sample[offset as usize..][..len as usize].to_vec(),
+        };
+        out.iter().flat_map(bytes).collect()
+    }
+
+    fn whole(avc: &Avc, sample: &[u8]) -> bool {
+        let mut found = Vec::new();
+        avc.units(sample, (0, sample.len() as u32), &mut found).unwrap() && avc.parts(&found, &mut Vec::new())
     }
 
     #[test]
@@ -189,11 +237,12 @@ mod tests {
 
     #[test]
     fn a_unit_longer_than_its_sample_spoils_the_picture() {
-        let whole = |sample: &[u8]| avc(4).parts(sample, &mut Vec::new());
+        let whole = |sample: &[u8]| whole(&avc(4), sample);
         assert!(whole(&[0, 0, 0, 2, 0x41, 2]));
         assert!(!whole(&[0, 0, 0, 9, 0x41, 2]));
         assert!(!whole(&[0, 0, 0, 1, 0x41, 2]), "a length cut short");
         assert!(!whole(&[0, 0, 0, 0]), "nothing in it");
+        assert!(avc(4).units(&[0, 0, 0, 1, 0x41][..], (0, 9), &mut Vec::new()).is_err(), "the file ends before it");
     }
 
     proptest! {
@@ -204,7 +253,7 @@ mod tests {
             length in prop_oneof![Just(1usize), Just(2), Just(4)],
         ) {
             let _ = Avc::read(&record);
-            let _ = avc(length).parts(&bytes, &mut Vec::new());
+            let _ = whole(&avc(length), &bytes);
         }
     }
 }

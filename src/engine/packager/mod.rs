@@ -1,18 +1,17 @@
 //! Copied H.264 and AAC of mp4 and Matroska files as segments, without a pipeline and without a process.
 //!
-//! The tables are read when a session is planned (of Matroska the cues, for it has no others), and any segment is built from byte ranges of the open file in a few
-//! milliseconds, on its own: the run only waits for its gate. Times and bytes of every packet are those of
+//! The tables are read when a session is planned (of Matroska the cues, for it has no others), and any segment is laid out within a
+//! millisecond, on its own, and packed out of byte ranges of the open file while it is sent: the run only waits for its gate. Times and bytes of every packet are those of
 //! `ffmpeg -c copy` (held by tests); what this cannot do exactly so is left to ffmpeg, with the reason.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use super::source::Source;
 use super::tables::bytes::Disk;
-use super::{Job, Run, RunError, Segment, Transcoder};
+use super::{Content, Job, Run, RunError, Segment, Transcoder};
 use crate::domain::media::{Container, Media};
 
 mod aac;
@@ -20,13 +19,16 @@ mod avc;
 mod matroska;
 mod mp4;
 mod package;
+mod parcel;
 mod pieces;
+mod sheet;
 mod shelf;
 mod sps;
 #[cfg(test)]
 mod tests;
 
 pub use package::Package;
+pub use parcel::{Packing, Parcel};
 pub use shelf::Shelf;
 
 /// Longest wait for the tables.
@@ -113,7 +115,7 @@ async fn work(
         });
         let made = making.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));
         let failed = made.is_err();
-        let made = made.map(|bytes| Segment { index, bytes: Bytes::from(bytes) });
+        let made = made.map(|parcel| Segment { index, content: Content::Parcel(Arc::new(parcel)) });
         if segments.send(made).await.is_err() || failed {
             return;
         }

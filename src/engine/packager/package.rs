@@ -1,10 +1,10 @@
 //! What is to be packaged: where the samples of the chosen tracks lie, and any segment out of them.
 
-use super::aac::{Adts, HEADER};
+use super::aac::Adts;
 use super::avc::Avc;
 use super::matroska::Film;
 use super::mp4::{Picture, Sound};
-use super::pieces::Pieces;
+use super::parcel::{Parcel, Stretch};
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::tables::{Entry, Track as Lane};
 use crate::domain::mpegts::write::{Unit, Writer};
@@ -15,9 +15,10 @@ use crate::engine::tables::bytes::ReadAt;
 use crate::engine::tables::mp4::Movie;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
-/// Most bytes and samples of one segment: 10 s at 200 Mbit/s.
+/// Most bytes, samples and pieces of one segment: 10 s at 200 Mbit/s.
 const MOST_BYTES: u64 = 256 << 20;
 const MOST_SAMPLES: usize = 200_000;
+const MOST_PARTS: usize = 400_000;
 
 /// The tracks of one rendition, held for as long as segments of it are wanted.
 #[derive(Debug)]
@@ -99,24 +100,28 @@ impl Package {
         size_of::<Self>() + tracks + self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<i64>())
     }
 
-    /// Segment `number` of a grid that was made from this index.
+    /// Segment `number` of a grid that was made from this index, to be packed when it is sent.
+    ///
+    /// # Errors
+    /// `SourceRead` when its samples are not there, or too many.
     pub(super) fn segment(
         &self,
         file: &(impl ReadAt + ?Sized),
         grid: &Grid,
         number: usize,
-    ) -> Result<Vec<u8>, RunError> {
+    ) -> Result<Parcel, RunError> {
         let mut items = self.items(file, grid, number)?;
         let bytes: u64 = items.iter().map(|item| u64::from(item.size)).sum();
         if items.len() > MOST_SAMPLES || bytes > MOST_BYTES {
             return Err(RunError::SourceRead(format!("segment {number} is too large")));
         }
+        let end = |item: &Item| item.offset.saturating_add(u64::from(item.size));
+        if items.iter().any(|item| end(item) > file.len()) {
+            return Err(missing(number));
+        }
         // Pictures first where both are due: a stable sort.
         items.sort_by_key(|item| item.dts);
-        let wanted = items.iter().map(|item| (item.offset, item.size)).collect();
-        let pieces = Pieces::read(file, wanted)
-            .map_err(|_| RunError::SourceRead(format!("the bytes of segment {number} are not there")))?;
-        Ok(self.write(&items, &pieces))
+        self.lay_out(file, &items, number)
     }
 
     fn items(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<Vec<Item>, RunError> {
@@ -139,27 +144,31 @@ impl Package {
         Ok(items)
     }
 
-    fn write(&self, items: &[Item], pieces: &Pieces) -> Vec<u8> {
+    fn lay_out(&self, file: &(impl ReadAt + ?Sized), items: &[Item], number: usize) -> Result<Parcel, RunError> {
         let clock = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
         let base = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
-        let header = |item: &Item| match item.lane {
-            Lane::Audio => self.adts?.header(item.size as usize),
-            Lane::Video => None,
-        };
-        let headers: Vec<Option<[u8; HEADER]>> = items.iter().map(header).collect();
+        let mut own = self.avc.as_ref().map(Avc::own).unwrap_or_default();
         let mut writer = Writer::new(clock);
-        let mut parts = Vec::new();
-        for (item, header) in items.iter().zip(&headers) {
-            let Some(sample) = pieces.get(item.offset, item.size) else { continue };
+        let (mut units, mut parts, mut many) = (Vec::new(), Vec::new(), 0);
+        for item in items {
             parts.clear();
-            let whole = match (item.lane, &self.avc, header) {
-                (Lane::Video, Some(avc), _) => avc.parts(sample, &mut parts),
-                (Lane::Audio, _, Some(header)) => {
-                    parts.extend([&header[..], sample]);
-                    true
+            let whole = match (item.lane, &self.avc, &self.adts) {
+                (Lane::Video, Some(avc), _) => {
+                    let found = avc.units(file, (item.offset, item.size), &mut units);
+                    found.map_err(|_| missing(number))? && avc.parts(&units, &mut parts)
                 }
+                (Lane::Audio, _, Some(adts)) => adts.header(item.size as usize).is_some_and(|header| {
+                    parts.push(Stretch::Own { from: own.len() as u32, len: header.len() as u32 });
+                    parts.push(Stretch::File { offset: item.offset, len: item.size });
+                    own.extend_from_slice(&header);
+                    true
+                }),
                 _ => false,
             };
+            many += parts.len();
+            if many > MOST_PARTS {
+                return Err(RunError::SourceRead(format!("segment {number} has too many pieces")));
+            }
             if whole {
                 writer.put(&Unit {
                     track: item.lane,
@@ -173,6 +182,12 @@ impl Package {
         let entry = |lane: Lane, stream_type| Entry { pid: lane.pid(), stream_type, descriptors: Vec::new() };
         let video = self.avc.as_ref().map(|_| entry(Lane::Video, 0x1b));
         let audio = self.adts.map(|_| entry(Lane::Audio, 0x0f));
-        writer.finish(&video.into_iter().chain(audio).collect::<Vec<_>>())
+        let entries: Vec<Entry> = video.into_iter().chain(audio).collect();
+        own.shrink_to_fit();
+        Ok(Parcel::new(writer.lay_out(&entries), own))
     }
+}
+
+fn missing(number: usize) -> RunError {
+    RunError::SourceRead(format!("the bytes of segment {number} are not there"))
 }

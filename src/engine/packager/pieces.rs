@@ -2,17 +2,16 @@
 
 use std::cell::Cell;
 
-use crate::engine::tables::bytes::{ReadAt, Short};
+use crate::engine::tables::bytes::Short;
 
 /// Bytes between two samples that are read along rather than read around.
 const GAP: u64 = 16 << 10;
 
 /// Most bytes read along in all.
-const MOST_WASTE: u64 = 8 << 20;
+const MOST_WASTE: u64 = 1 << 20;
 
-/// Most bytes of memory a thread keeps for the next segment, as long as it lives: 2 s at 16 Mbit/s. There may be hundreds of
-/// such threads.
-const KEPT: usize = 4 << 20;
+/// Most bytes of memory a thread keeps for the next pieces, as long as it lives. There may be hundreds of such threads.
+const KEPT: usize = 512 << 10;
 
 thread_local! {
     /// Fresh memory costs more than what is read into it: the kernel clears every page first.
@@ -37,13 +36,20 @@ impl Drop for Pieces {
 }
 
 impl Pieces {
-    /// Reads these (offset, size); every one must lie in the file.
-    pub(super) fn read(file: &(impl ReadAt + ?Sized), mut wanted: Vec<(u64, u32)>) -> Result<Self, Short> {
+    /// Reads these (offset, size) by `read`, which fills a buffer from an offset on and says how much there was; None when
+    /// it says None, for what cannot be had at once.
+    ///
+    /// # Errors
+    /// When there is less than that.
+    pub(super) fn read(
+        mut wanted: Vec<(u64, u32)>,
+        mut read: impl FnMut(&mut [u8], u64) -> Option<usize>,
+    ) -> Result<Option<Self>, Short> {
         wanted.sort_unstable();
         let mut stretches: Vec<(u64, u64)> = Vec::new();
         let mut waste = 0;
         for (offset, size) in wanted {
-            let end = offset.checked_add(u64::from(size)).filter(|end| *end <= file.len()).ok_or(Short)?;
+            let end = offset.checked_add(u64::from(size)).ok_or(Short)?;
             match stretches.last_mut() {
                 Some((_, last)) if offset <= last.saturating_add(GAP) && waste <= MOST_WASTE => {
                     waste += offset.saturating_sub(*last);
@@ -63,11 +69,13 @@ impl Pieces {
             pieces.bytes.resize(at, 0);
         }
         for &(offset, at, count) in &pieces.runs {
-            if file.read_at(&mut pieces.bytes[at..at + count], offset) < count {
-                return Err(Short);
+            match read(&mut pieces.bytes[at..at + count], offset) {
+                Some(filled) if filled == count => {}
+                Some(_) => return Err(Short),
+                None => return Ok(None),
             }
         }
-        Ok(pieces)
+        Ok(Some(pieces))
     }
 
     /// The bytes of one of them.
@@ -82,13 +90,18 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::tables::bytes::ReadAt;
     use proptest::prelude::*;
+
+    fn read(file: &[u8], wanted: Vec<(u64, u32)>) -> Result<Option<Pieces>, Short> {
+        Pieces::read(wanted, |into, offset| Some(file.read_at(into, offset)))
+    }
 
     proptest! {
         #[test]
         fn every_sample_is_found_again(wanted in proptest::collection::vec((0u64..90_000, 0u32..9_000), 0..30)) {
             let file: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
-            let pieces = Pieces::read(&file[..], wanted.clone()).unwrap();
+            let pieces = read(&file, wanted.clone()).unwrap().unwrap();
             for (offset, size) in wanted {
                 let (from, to) = (offset as usize, offset as usize + size as usize);
                 prop_assert_eq!(pieces.get(offset, size), Some(&file[from..to]));
@@ -98,7 +111,8 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_file_is_an_error() {
-        assert!(Pieces::read(&[0; 9][..], vec![(3, 7)]).is_err());
-        assert!(Pieces::read(&[0; 9][..], vec![(u64::MAX, 7)]).is_err());
+        assert!(read(&[0; 9], vec![(3, 7)]).is_err());
+        assert!(read(&[0; 9], vec![(u64::MAX, 7)]).is_err());
+        assert!(matches!(Pieces::read(vec![(3, 7)], |_, _| None), Ok(None)), "not at once");
     }
 }

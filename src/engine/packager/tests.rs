@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::engine::damaged::{Dice, damage, film};
+use crate::engine::tables::bytes::ReadAt;
 
 const SOUND: &str = "-f lavfi -i sine=r=48000:d=3";
 
@@ -27,7 +28,13 @@ fn segments(bytes: &[u8]) -> Result<usize, String> {
     let index = package.index().unwrap();
     let grid = Grid::keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end as f64 / 90_000.0);
     let many = grid.len().min(20);
-    (0..many).try_for_each(|segment| package.segment(bytes, &grid, segment).map(drop)).map_err(|e| e.to_string())?;
+    let pack = |segment| {
+        let parcel = package.segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
+        let packed = parcel.read(|into, offset| Some(bytes.read_at(into, offset))).map_err(|_| "the file ends")?;
+        assert_eq!(packed.len() as u64, parcel.size());
+        Ok::<_, String>(())
+    };
+    (0..many).try_for_each(pack)?;
     Ok(many)
 }
 

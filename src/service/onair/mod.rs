@@ -238,7 +238,7 @@ pub async fn segment(
         sounded: None,
     };
     let (source, digest) = match made {
-        Some(stored) => (stored.bytes, stored.etag.trim_matches('"').to_owned()),
+        Some((bytes, etag)) => (bytes, etag.trim_matches('"').to_owned()),
         None => (Bytes::new(), "slate".to_owned()),
     };
     let says = if source.is_empty() { says(channel) } else { Says::default() };

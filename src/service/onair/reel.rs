@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
 use crate::domain::schedule::{Item, Programme};
 use crate::engine::segments::Stored;
+use crate::engine::source::Source;
 use crate::engine::{RunError, Transcoder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -111,30 +113,33 @@ impl Reel {
         name.is_some_and(|name| service.sessions.runs().holds(&name, index))
     }
 
-    /// A segment of the programme; None when it cannot be shown.
+    /// A segment of the programme and its validator; None when it cannot be shown.
     pub(super) async fn segment(
         &self,
         service: &Service,
         channel: &Channel,
         programme: &Programme,
         index: usize,
-    ) -> Result<Option<Stored>> {
+    ) -> Result<Option<(Bytes, Arc<str>)>> {
         self.touch();
         let item = channel.definition.item(programme);
         let first = item.part(programme.part).first;
         let own = channel.definition.spans(programme).own();
         self.last.store((first + own).saturating_sub(1), Ordering::Relaxed);
         let index = first + index;
-        let lease = match self.lease(service, channel, item, index).await? {
-            Way::Kept(stored) => return Ok(Some(stored)),
-            Way::Make(lease) => lease,
-            Way::None => return Ok(None),
+        let Some((way, source)) = self.way(service, channel, item, index).await? else { return Ok(None) };
+        let make = async {
+            let Stored { content, etag } = match way {
+                Way::Kept(stored) => stored,
+                Way::Make(lease) => lease.segment(index).await?,
+            };
+            Ok((content.whole(&source).await?, etag))
         };
         let wait = service.config.limits.segment_wait;
-        let made = tokio::time::timeout(wait, lease.segment(index)).await;
+        let made = tokio::time::timeout(wait, make).await;
         self.touch();
         match made {
-            Ok(Ok(stored)) => Ok(Some(stored)),
+            Ok(Ok(made)) => Ok(Some(made)),
             // It is shorter than it was said to be; what lies before still plays.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             Ok(Err(error)) => {
@@ -147,14 +152,20 @@ impl Reel {
         }
     }
 
-    /// How to come by a segment. Even one that is there is asked for by the lease, while there is one: that is how a run
+    /// How to come by a segment, and out of which file; None when it cannot be shown. Even one that is there is asked for by the lease, while there is one: that is how a run
     /// knows how far its readers are.
-    async fn lease(&self, service: &Service, channel: &Channel, item: &Item, index: usize) -> Result<Way> {
+    async fn way(
+        &self,
+        service: &Service,
+        channel: &Channel,
+        item: &Item,
+        index: usize,
+    ) -> Result<Option<(Way, Arc<Source>)>> {
         let mut cast = self.cast.lock().await;
         if let Cast::Broken { until } = &*cast
             && *until > Instant::now()
         {
-            return Ok(Way::None);
+            return Ok(None);
         }
         if !matches!(&*cast, Cast::Ready { .. }) {
             *cast = match open(service, channel, item).await {
@@ -169,18 +180,19 @@ impl Reel {
                 }
             };
         }
-        let Cast::Ready { work, transcoder, name, lease } = &mut *cast else { return Ok(Way::None) };
+        let Cast::Ready { work, transcoder, name, lease } = &mut *cast else { return Ok(None) };
+        let source = work.source.clone();
         *lock(&self.name) = Some(name.clone());
         if let Some(lease) = lease {
-            return Ok(Way::Make(lease.clone()));
+            return Ok(Some((Way::Make(lease.clone()), source)));
         }
         let runs = service.sessions.runs();
         if let Some(stored) = runs.kept(name, index).await {
-            return Ok(Way::Kept(stored));
+            return Ok(Some((Way::Kept(stored), source)));
         }
         let fresh = Arc::new(runs.lease(transcoder.clone(), (**work).clone())?);
         *lease = Some(fresh.clone());
-        Ok(Way::Make(fresh))
+        Ok(Some((Way::Make(fresh), source)))
     }
 
     /// Gives the right to encode up; whoever asks next gets it anew. False when there was none.
@@ -207,8 +219,6 @@ impl Reel {
 enum Way {
     Kept(Stored),
     Make(Arc<Lease>),
-    /// It cannot be shown.
-    None,
 }
 
 async fn open(service: &Service, channel: &Channel, item: &Item) -> Result<Cast> {

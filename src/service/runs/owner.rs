@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::{Activity, Progress, Reader, Standing, Work, lock};
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::seconds;
+use crate::engine::content::Content;
 use crate::engine::segments::{Segments, Stored};
 use crate::engine::{Run, RunError, Segment, Transcoder};
 
@@ -142,12 +143,17 @@ impl Owner {
 
     async fn ask(&mut self, command: Command) {
         self.readers.insert(command.reader.as_ptr() as usize, (command.reader.clone(), command.index));
-        match self.segments.get(&self.name, command.index).await {
+        match self.segments.get(&self.name, command.index).await.filter(|stored| self.can_be_read(stored)) {
             Some(stored) => {
                 let _ = command.reply.send(Ok(stored));
             }
             None => self.waiting.push(Waiting { command, since: Instant::now() }),
         }
+    }
+
+    /// Bytes can; a parcel as long as the file is what it was.
+    fn can_be_read(&self, stored: &Stored) -> bool {
+        matches!(stored.content, Content::Whole(_)) || self.work.source.holds_the_same()
     }
 
     async fn outcome(&mut self, at: usize, outcome: Option<Result<Segment, RunError>>) {
@@ -160,11 +166,14 @@ impl Owner {
                 active.delivered += 1;
                 self.faults = 0;
                 self.measure(segment.index, spent);
-                let stored = if self.transcoder.starts_at_once() {
-                    let made_of = self.work.source.etag();
-                    self.segments.put_light(&self.name, segment.index, segment.bytes, &made_of).await
-                } else {
-                    self.segments.put(&self.name, segment.index, segment.bytes).await
+                let stored = match segment.content {
+                    Content::Whole(bytes) if !self.transcoder.starts_at_once() => {
+                        self.segments.put(&self.name, segment.index, bytes).await
+                    }
+                    content => {
+                        let made_of = self.work.source.etag();
+                        self.segments.put_light(&self.name, segment.index, content, &made_of).await
+                    }
                 };
                 for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index == segment.index) {
                     let _ = waiting.command.reply.send(Ok(stored.clone()));

@@ -17,6 +17,7 @@ use crate::domain::session::{Action, Event, State};
 use crate::domain::subtitles::webvtt_segment;
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::segments::Stored;
+use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random;
@@ -106,7 +107,9 @@ impl Session {
     pub(super) async fn own(&self) {
         let first = first_wanted(&self.plan);
         let lease = self.rungs.pull(0);
-        let mut make_first = lease.map(|lease| Box::pin(async move { lease.segment(first).await }));
+        let source = self.source();
+        let mut make_first =
+            lease.map(|lease| Box::pin(async move { lease.segment(first).await?.content.head(source).await }));
         let mut current = self.rungs.current();
         let mut progress = current.borrow_and_update().progress.clone();
         // Its rung gave its place to another, which will be the current one as soon as it is pulled.
@@ -128,8 +131,8 @@ impl Session {
                 first = async { make_first.as_mut().expect("guarded").await }, if make_first.is_some() => {
                     make_first = None;
                     match first {
-                        Ok(stored) => {
-                            let video_codec = playlist::avc_codec(&stored.bytes);
+                        Ok(head) => {
+                            let video_codec = playlist::avc_codec(&head);
                             self.view.send_modify(|view| view.video_codec = video_codec);
                             Event::Ready
                         }
@@ -216,6 +219,11 @@ impl Session {
         self.stop.notify_one();
         let _ = view.wait_for(|view| view.state == State::Stopped).await;
         true
+    }
+
+    /// The file its segments are made of.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.plan.work().source
     }
 
     /// A segment of a rung.

@@ -116,7 +116,7 @@ impl Drawn {
     async fn by(bench: &Bench, beside: Option<&Arc<Source>>, index: usize) -> Self {
         let job = Job { sidecar: beside.cloned(), ..bench.job(index) };
         let mut run = bench.producer.start(job, index).unwrap();
-        let segment = next(&mut run).await.unwrap().unwrap();
+        let segment = Made::of(next(&mut run).await.unwrap().unwrap(), &bench.source).await;
         let path = bench.write("one.ts", [&segment]);
         let Some(VideoPlan::Encode(plan)) = &bench.rendition.video else { panic!("a picture") };
         let (width, height) = (plan.width as usize, plan.height as usize);

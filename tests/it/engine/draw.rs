@@ -41,7 +41,7 @@ fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Opti
 async fn drawn(bench: &Bench, sidecar: Option<&Arc<Source>>, index: usize, name: &str) -> PathBuf {
     let job = Job { sidecar: sidecar.cloned(), ..bench.job(index) };
     let mut run = bench.producer.start(job, index).unwrap();
-    let segment = next(&mut run).await.unwrap().unwrap();
+    let segment = Made::of(next(&mut run).await.unwrap().unwrap(), &bench.source).await;
     bench.write(name, [&segment])
 }
 

@@ -115,7 +115,7 @@ async fn sound_that_ends_before_the_picture_becomes_silence_wherever_a_run_start
     assert_eq!(through.len(), 7);
     for index in [4, 5] {
         let jumped = bench.one(index).await;
-        let times = |name: &str, segment: &Segment| {
+        let times = |name: &str, segment: &Made| {
             let seen = film::packets(&bench.write(name, [segment]));
             let of =
                 |stream| seen.iter().filter(move |seen| seen.stream == stream).map(|seen| seen.pts).collect::<Vec<_>>();

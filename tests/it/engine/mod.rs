@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hearthcast::domain::grid::Grid;
 use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
@@ -105,32 +106,44 @@ impl Bench {
     }
 
     /// All segments, one run.
-    async fn all(&self) -> Vec<Segment> {
+    async fn all(&self) -> Vec<Made> {
         self.made(0, usize::MAX).await
     }
 
     /// One segment from a run of its own.
-    async fn one(&self, index: usize) -> Segment {
+    async fn one(&self, index: usize) -> Made {
         self.made(index, index).await.swap_remove(0)
     }
 
     /// What a run makes.
-    async fn made(&self, first: usize, through: usize) -> Vec<Segment> {
+    async fn made(&self, first: usize, through: usize) -> Vec<Made> {
         let mut run = self.start(first, through);
         let mut segments = Vec::new();
         while first + segments.len() <= through
             && let Some(segment) = next(&mut run).await
         {
-            segments.push(segment.unwrap());
+            segments.push(Made::of(segment.unwrap(), &self.source).await);
         }
         segments
     }
 
-    fn write<'a>(&self, name: &str, segments: impl IntoIterator<Item = &'a Segment>) -> PathBuf {
+    fn write<'a>(&self, name: &str, segments: impl IntoIterator<Item = &'a Made>) -> PathBuf {
         let path = self.folder.path().join(name);
         let bytes: Vec<u8> = segments.into_iter().flat_map(|segment| segment.bytes.iter().copied()).collect();
         std::fs::write(&path, bytes).unwrap();
         path
+    }
+}
+
+/// A segment with its bytes.
+struct Made {
+    index: usize,
+    bytes: Bytes,
+}
+
+impl Made {
+    async fn of(segment: Segment, source: &Arc<Source>) -> Self {
+        Self { index: segment.index, bytes: segment.content.whole(source).await.unwrap() }
     }
 }
 

@@ -93,11 +93,12 @@ impl Bench {
         Ok(bench)
     }
 
-    async fn packaged(&self, first: usize, through: usize) -> Vec<Segment> {
+    async fn packaged(&self, first: usize, through: usize) -> Vec<Made> {
         let mut run = Packager.start(self.job(first), through).unwrap();
         let mut segments = Vec::new();
         for _ in first..=through.min(self.grid.len() - 1) {
-            segments.push(next(&mut run).await.expect("a segment").unwrap());
+            let segment = next(&mut run).await.expect("a segment").unwrap();
+            segments.push(Made::of(segment, &self.source).await);
         }
         segments
     }

@@ -37,3 +37,30 @@ async fn a_copied_film_is_packaged_and_plays_the_same_in_any_order() {
     }
     assert!(fetched[0] == fetched[1], "the same bytes in any order");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_packaged_segment_says_its_length_and_is_not_sent_out_of_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    film::flash_and_beep(&film, 6, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
+    let server = kit::server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film.to_str().unwrap(), "forceTranscode": true})).await;
+    let segment = format!("{}/v0-00001.ts", folder_of(&session));
+    let first = server.get(&segment).send().await.unwrap();
+    let (length, etag) = (first.content_length(), first.headers()["etag"].clone());
+    let bytes = first.bytes().await.unwrap();
+    assert!(!bytes.is_empty() && length == Some(bytes.len() as u64));
+    let known = server.get(&segment).header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!((known.status().as_u16(), known.bytes().await.unwrap().len()), (304, 0));
+    assert_eq!(server.get(&segment).send().await.unwrap().bytes().await.unwrap(), bytes);
+
+    let status = status(&server, &session).await;
+    let kept = status["diagnostics"]["bufferedBytes"].as_u64().unwrap();
+    assert!((1..bytes.len() as u64 / 2).contains(&kept), "no copy of it is kept: {kept} of {}", bytes.len());
+
+    let file = std::fs::File::options().write(true).open(&film).unwrap();
+    file.set_len(film.metadata().unwrap().len() / 2).unwrap();
+    let changed = server.get(&segment).send().await.unwrap();
+    assert!(!changed.status().is_success());
+    assert_eq!(changed.json::<Value>().await.unwrap()["code"], "SOURCE_CHANGED");
+}

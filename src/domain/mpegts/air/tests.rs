@@ -20,7 +20,7 @@ fn segment(pictures: &[i64], sounds: &[i64]) -> Vec<u8> {
             pts: BASE + pts,
             dts: Some(BASE + pts - 1),
             random_access: n == 0,
-            parts: &[&bytes[n]],
+            parts: &[&bytes[n][..]],
         };
         writer.put(&unit);
     }

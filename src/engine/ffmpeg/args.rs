@@ -36,6 +36,8 @@ pub struct Ask<'a> {
     /// `/proc/self/fd/…` of the sound as a bare AMR stream, where it had to be taken out of the item.
     pub sound: Option<&'a str>,
     pub abilities: Abilities,
+    /// Pictures decoded at once; None leaves it to ffmpeg.
+    pub decoders: Option<usize>,
 }
 
 /// What this build of ffmpeg can do beyond the everyday.
@@ -45,6 +47,8 @@ pub struct Abilities {
     pub tone_map: bool,
     /// Filter `ass`: text drawn into the picture.
     pub text: bool,
+    /// Filter `zscale`: another size in less time.
+    pub resize: bool,
 }
 
 /// The whole argument vector, without the program's name.
@@ -129,6 +133,9 @@ fn burn<'a>(ask: &Ask<'a>) -> Option<&'a Burn> {
 }
 
 fn input(args: &mut Args, ask: &Ask) {
+    if let (Some(decoders), Some(VideoPlan::Encode(_))) = (ask.decoders, &ask.rendition.video) {
+        args.pair("-threads", decoders);
+    }
     seek(args, ask);
     file(args, ask.media, ask.input);
 }

@@ -36,12 +36,13 @@ fn emblem(rendition: &Rendition) -> bool {
 /// The arguments, one option with its values a line.
 fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, grid: &Grid, first: usize) -> String {
     let rendition = Rendition { video, audio };
-    let abilities = Abilities { tone_map: true, text: true };
+    let abilities = Abilities { tone_map: true, text: true, resize: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
     // A sound that has to be taken out of the item first, and lies in memory.
     let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
     let picture = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| emblem(&rendition));
-    let ask = Ask { media, rendition: &rendition, grid, first, input, burn, picture, sound, abilities };
+    let ask =
+        Ask { media, rendition: &rendition, grid, first, input, burn, picture, sound, abilities, decoders: Some(4) };
     let mut lines = String::new();
     for word in arguments(&ask).unwrap() {
         let option = word.starts_with('-') && word.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
@@ -140,10 +141,40 @@ fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
             picture: None,
             sound: None,
             abilities,
+            decoders: None,
         };
         arguments(&ask).unwrap_err().to_string()
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));
     assert!(refused(|plan| plan.encoder = "h263".into()).contains("no settings for encoder h263"));
     assert!(refused(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false })).contains("libass"));
+}
+
+#[test]
+fn a_size_is_changed_by_what_takes_every_picture_there_may_be() {
+    let film = media(Container::Matroska, 0.0, Color::default());
+    let size = |media: &Media, resize| {
+        let rendition = Rendition { video: encode(|_| ()), audio: None };
+        let (grid, input) = (frames(), "/proc/self/fd/9");
+        let abilities = Abilities { resize, ..Abilities::default() };
+        let (first, burn, picture, sound, decoders) = (1, None, None, None, None);
+        let ask =
+            Ask { media, rendition: &rendition, grid: &grid, first, input, burn, picture, sound, abilities, decoders };
+        let words = arguments(&ask).unwrap().join(" ");
+        assert!(!words.contains("-threads"), "{words}");
+        [words.contains(",zscale=w=1280:h=720:f=bilinear:r=limited,"), words.contains(",scale=w=1280:h=720:")]
+    };
+    let (quick, usual) = ([true, false], [false, true]);
+    assert_eq!([size(&film, true), size(&film, false)], [quick, usual]);
+    let other = |change: fn(&mut Stream, &mut Video)| {
+        let mut stream = film.streams[0].clone();
+        let StreamKind::Video(mut video) = stream.kind.clone() else { panic!("a video") };
+        change(&mut stream, &mut video);
+        size(&Media { streams: vec![Stream { kind: StreamKind::Video(video), ..stream }], ..film.clone() }, true)
+    };
+    assert_eq!(other(|stream, _| stream.codec = "hevc".into()), quick);
+    assert_eq!(other(|stream, _| stream.codec = "vp9".into()), usual);
+    assert_eq!(other(|_, video| video.width = 1919), usual);
+    assert_eq!(other(|_, video| video.bit_depth = 10), usual);
+    assert_eq!(other(|_, video| video.chroma = "4:4:4".into()), usual);
 }

@@ -96,23 +96,27 @@ pub(super) async fn cycle(bench: &Bench, number: u64) {
     }
 }
 
-/// A few by default; `HEARTHCAST_CYCLES` sets how many.
 #[tokio::test]
 async fn starting_and_stopping_at_any_moment_leaves_nothing() {
-    let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(8u64);
-    let bench = Bench::encoding("a.mkv", Container::Matroska, 12, X264).natively();
+    cycles(&Bench::encoding("a.mkv", Container::Matroska, 12, X264).natively(), 8).await;
+}
+
+/// Starts and stops over one film, so many unless `HEARTHCAST_CYCLES` sets how many.
+pub(super) async fn cycles(bench: &Bench, few: u64) {
+    let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(few);
+    let name = bench.source.file_name();
     drop(next(&mut bench.start(0, 0)).await);
-    until_closed(&bench).await;
+    until_closed(bench).await;
     let before = size();
-    for cycle in 0..cycles {
-        self::cycle(&bench, cycle).await;
-        if cycle % 100 == 99 {
-            eprintln!("{} cycles: (threads, MiB) {:?}", cycle + 1, size());
+    for number in 0..cycles {
+        cycle(bench, number).await;
+        if number % 100 == 99 {
+            eprintln!("{name}, {} cycles: (threads, MiB) {:?}", number + 1, size());
         }
     }
-    until_closed(&bench).await;
+    until_closed(bench).await;
     let (threads, memory) = size();
-    eprintln!("before {before:?}, after {cycles} cycles ({threads}, {memory})");
+    eprintln!("{name}: before {before:?}, after {cycles} cycles ({threads}, {memory})");
     // Only a long form has the process to itself. GLib's pools keep some threads.
     if cycles >= 100 {
         assert!(threads <= before.0 + 8, "{threads} threads, {} before", before.0);

@@ -29,10 +29,8 @@ pub const DECODE_PICTURE_MATROSKA: Text =
     text!("decode-picture-matroska", "Pictures out of a Matroska file that holds subtitles.");
 pub const DECODE_SOUND_MATROSKA: Text =
     text!("decode-sound-matroska", "Samples out of a Matroska file that holds subtitles.");
-pub const DECODE_PICTURE_MP4: Text =
-    text!("decode-picture-mp4", "Pictures out of an mp4 file that holds subtitles.");
-pub const DECODE_SOUND_MP4: Text =
-    text!("decode-sound-mp4", "Samples out of an mp4 file that holds subtitles.");
+pub const DECODE_PICTURE_MP4: Text = text!("decode-picture-mp4", "Pictures out of an mp4 file that holds subtitles.");
+pub const DECODE_SOUND_MP4: Text = text!("decode-sound-mp4", "Samples out of an mp4 file that holds subtitles.");
 pub const ENCODE_SOUND: Text = text!("encode-sound", "AAC frames for a whole run, on their grid of 1,024 samples.");
 pub const SEGMENT: Text = text!("segment", "One segment: its pictures encoded, muxed with its AAC frames.");
 pub const SEGMENT_MUTE: Text = text!("segment-mute", "One segment of an item without sound.");

@@ -287,7 +287,8 @@ async fn captions_of_real_files_lie_where_ffmpeg_lays_them() {
             let [bare, ours, their_bare, theirs] = &made[..] else { panic!("four of them") };
             // White letters differ from a bright wall by about as much as is asked for: where the one encode lies above
             // that, the other may lie below. So only what both show dark is looked at.
-            let dark: Vec<Vec<bool>> = bare.pictures.iter().zip(&their_bare.pictures).map(|(a, b)| dark(a, b)).collect();
+            let dark: Vec<Vec<bool>> =
+                bare.pictures.iter().zip(&their_bare.pictures).map(|(a, b)| dark(a, b)).collect();
             let apart = |drawn: &Drawn, bare: &Drawn| -> Vec<_> {
                 let pictures = drawn.pictures.iter().zip(&bare.pictures).zip(&dark);
                 pictures.map(|((drawn, bare), dark)| ours.apart(drawn, bare, dark)).collect()

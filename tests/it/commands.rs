@@ -37,7 +37,7 @@ fn pipelines_are_listed_checked_and_drawn() {
     let home = TempDir::new().unwrap();
     let run = |args: &[&str]| hearthcast(home.path(), args).output().unwrap();
     let listed = text(&run(&["pipelines", "list"]));
-    assert!(listed.contains("decode-picture ") && listed.contains("x264enc "), "{listed}");
+    assert!(listed.contains("decode-picture-mp4 ") && listed.contains("x264enc "), "{listed}");
     let checked = run(&["pipelines", "check"]);
     assert!(checked.status.success(), "{}", text(&checked));
     assert!(text(&checked).contains("ok      segment with x264enc"), "{}", text(&checked));

@@ -64,15 +64,17 @@ impl Form {
         }
     }
 
-    fn text(self, way: Way) -> Text {
-        match (self, way) {
-            (Self::Picture { .. }, Way::Itself) => text::DECODE_PICTURE,
+    fn text(self, way: Way) -> Result<Text, RunError> {
+        Ok(match (self, way) {
+            (Self::Picture { .. }, Way::Itself) => {
+                return Err(RunError::Internal("no demuxer is named for pictures of this container".into()));
+            }
             (Self::Picture { .. }, Way::Matroska) => text::DECODE_PICTURE_MATROSKA,
             (Self::Picture { .. }, Way::Mp4) => text::DECODE_PICTURE_MP4,
             (Self::Sound { .. }, Way::Itself) => text::DECODE_SOUND,
             (Self::Sound { .. }, Way::Matroska) => text::DECODE_SOUND_MATROSKA,
             (Self::Sound { .. }, Way::Mp4) => text::DECODE_SOUND_MP4,
-        }
+        })
     }
 
     fn set(self, live: &Live) -> Result<(), RunError> {
@@ -200,7 +202,7 @@ fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunErr
     let missing = || RunError::Internal(format!("the file has no stream {}", wish.stream));
     let wanted = Wanted::of(&wish.media, wish.stream).ok_or_else(missing)?;
     let way = Way::of(&wish.media);
-    let mut live = Live::new(wish.form.text(way), ("", ""), &wish.stream.to_string(), wake)?;
+    let mut live = Live::new(wish.form.text(way)?, ("", ""), &wish.stream.to_string(), wake)?;
     live.set_opening(true);
     way.open(&live, &wish.source, wanted, wake)?;
     let out: app::AppSink = live.typed("out")?;

@@ -33,8 +33,8 @@ pub fn page() -> Result<String, RunError> {
          What GStreamer does in this server, as text. A text holds topology, names and constant properties; paths, sizes\n\
          and rates are set on the named elements afterwards. `{video_encoder}` and `{audio_encoder}` are slots, filled from\n\
          `encoders/` only. This page is written by `hearthcast pipelines draw`, and a test holds it to the texts.\n\n\
-         A run of encoded segments is one `decode-picture`, one `decode-sound`, one `encode-sound`, and a `segment` for each\n\
-         of its segments, two at a time.\n",
+         A run of encoded segments is one `decode-picture-…`, one `decode-sound-…`, one `encode-sound`, and a\n\
+         `segment` for each of its segments, two at a time.\n",
     );
     for text in text::ALL {
         let _ = write!(out, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch());

@@ -1,8 +1,8 @@
 //! How a file is opened, and one stream of it chosen.
 //!
-//! decodebin3 finds out by itself what a file holds. Over one with subtitles, of text or of pictures, it may end the
-//! process when it is stopped, though they are never chosen (GStreamer 1.22, measured): there the demuxer stands in the
-//! text, and the one stream wanted is linked to a decodebin of its own, the others to nothing.
+//! decodebin3 finds out by itself what a file holds. While it is stopped over a file of several streams it may end the
+//! process, those that were never chosen included (GStreamer 1.22, seen twice): where a file is mp4 or Matroska the demuxer
+//! stands in the text, and the one stream wanted is linked to a decodebin of its own, the others to nothing.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -16,7 +16,7 @@ use crate::engine::source::Source;
 /// What opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// decodebin3, whatever it is.
+    /// decodebin3, whatever it is: a file of sound alone.
     Itself,
     Matroska,
     Mp4,
@@ -46,7 +46,6 @@ impl Wanted {
 impl Way {
     pub(super) fn of(media: &Media) -> Self {
         match media.container {
-            _ if media.subtitles().next().is_none() => Self::Itself,
             Container::Matroska | Container::Webm => Self::Matroska,
             Container::Mp4 => Self::Mp4,
             _ => Self::Itself,

@@ -56,12 +56,22 @@ fn job(folder: &Path) -> Job {
     }
 }
 
-/// The same with subtitles of pictures, so that it is opened without decodebin3.
-fn holding(media: &Media) -> Media {
-    let mut media = media.clone();
-    let kind = StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: false });
-    media.streams.push(Stream::new(2, "dvd_subtitle", kind));
-    media
+/// Sound alone, which is opened by decodebin3.
+fn sung(job: &Job, folder: &Path) -> Job {
+    let path = folder.join("a.flac");
+    let mut command = Command::new("ffmpeg");
+    command.args("-nostdin -v error -y -f lavfi -i sine=d=5:r=48000".split(' ')).arg(&path);
+    assert!(command.status().unwrap().success());
+    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
+    let streams = vec![Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)))];
+    let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain: None });
+    Job {
+        source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
+        media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
+        rendition: Arc::new(Rendition { video: None, audio }),
+        grid: Arc::new(Grid::steps(2.0, 5.0)),
+        ..job.clone()
+    }
 }
 
 /// The same with a caption of one line to be laid over all of it, out of a file beside it.
@@ -94,7 +104,7 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         "bus",
         "sample",
         "preroll",
-        "select-stream",
+        "no-more-pads",
         "seek",
         "need-data",
         "taken",
@@ -103,10 +113,9 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         "fragment",
         "playlist",
     ];
-    let holding = Job { media: Arc::new(holding(&job.media)), ..job.clone() };
-    let captioned = captioned(&job, folder.path());
+    let (sung, captioned) = (sung(&job, folder.path()), captioned(&job, folder.path()));
     let ways = kinds.map(|kind| (kind, &job)).into_iter();
-    let ways = ways.chain([("no-more-pads", &holding), ("draw", &captioned)]);
+    let ways = ways.chain([("select-stream", &sung), ("draw", &captioned)]);
     let mut newest = 0;
     for (kind, job) in ways {
         let native = Native::find().unwrap();
@@ -136,8 +145,8 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
 async fn a_decoder_that_brings_nothing_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path());
-    let holding = Job { media: Arc::new(holding(&job.media)), ..job.clone() };
-    for (fault, job) in [("standing", &job), ("lost", &job), ("standing", &holding), ("lost", &holding)] {
+    let sung = sung(&job, folder.path());
+    for (fault, job) in [("standing", &job), ("lost", &job), ("standing", &sung), ("lost", &sung)] {
         let native = Native::find().unwrap();
         *native.injected.lock().unwrap() = Some(fault);
         let mut run = native.start(job.clone(), usize::MAX).unwrap();
@@ -162,7 +171,9 @@ fn what_is_left_to_ffmpeg_says_why() {
     assert_eq!(refused(|_| (), Container::Matroska, 0.0), "made here");
     assert_eq!(refused(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
     let mut rendition = Rendition::clone(&job.rendition);
-    let mut media = holding(&job.media);
+    let mut media = Media::clone(&job.media);
+    let bitmap = StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: false });
+    media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
     let only = Some("subtitles of pictures are read out of Matroska files only");
     for (container, burn, why) in [
         (Container::Mp4, Burn::Embedded { stream: 2, bitmap: true }, only),

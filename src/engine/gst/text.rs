@@ -22,15 +22,13 @@ macro_rules! text {
     };
 }
 
-pub const DECODE_PICTURE: Text =
-    text!("decode-picture", "The pictures of one stream of a file, in order, as they were decoded.");
-pub const DECODE_SOUND: Text = text!("decode-sound", "The samples of one stream of a file at 48 kHz, down-mixed.");
+pub const DECODE_SOUND: Text =
+    text!("decode-sound", "The samples of one stream of a file of sound at 48 kHz, down-mixed.");
 pub const DECODE_PICTURE_MATROSKA: Text =
-    text!("decode-picture-matroska", "Pictures out of a Matroska file that holds subtitles.");
-pub const DECODE_SOUND_MATROSKA: Text =
-    text!("decode-sound-matroska", "Samples out of a Matroska file that holds subtitles.");
-pub const DECODE_PICTURE_MP4: Text = text!("decode-picture-mp4", "Pictures out of an mp4 file that holds subtitles.");
-pub const DECODE_SOUND_MP4: Text = text!("decode-sound-mp4", "Samples out of an mp4 file that holds subtitles.");
+    text!("decode-picture-matroska", "The pictures of one stream of a Matroska file, in order.");
+pub const DECODE_SOUND_MATROSKA: Text = text!("decode-sound-matroska", "The same of a Matroska file.");
+pub const DECODE_PICTURE_MP4: Text = text!("decode-picture-mp4", "The same of an mp4 file.");
+pub const DECODE_SOUND_MP4: Text = text!("decode-sound-mp4", "The same of an mp4 file.");
 pub const ENCODE_SOUND: Text = text!("encode-sound", "AAC frames for a whole run, on their grid of 1,024 samples.");
 pub const SEGMENT: Text = text!("segment", "One segment: its pictures encoded, muxed with its AAC frames.");
 pub const SEGMENT_MUTE: Text = text!("segment-mute", "One segment of an item without sound.");
@@ -43,8 +41,7 @@ pub const SEGMENT_LAID_MUTE: Text =
 pub const TRIAL: Text = text!("trial", "Two pictures through an encoder, to see whether it works on this machine.");
 
 /// All of them, in the order of the gallery.
-pub const ALL: [Text; 14] = [
-    DECODE_PICTURE,
+pub const ALL: [Text; 13] = [
     DECODE_PICTURE_MATROSKA,
     DECODE_PICTURE_MP4,
     DECODE_SOUND,

@@ -55,9 +55,9 @@ async fn an_admin_sees_the_pipelines_and_nobody_else_does() {
     let id = decoder["id"].as_str().unwrap().to_owned();
     for (ending, holds) in [
         ("mmd", "flowchart LR"),
-        ("txt", "uridecodebin3"),
+        ("txt", "matroskademux"),
         ("dot", "digraph pipeline"),
-        ("svg", ">uridecodebin3</text>"),
+        ("svg", ">matroskademux</text>"),
     ] {
         let drawn = look(format!("/api/debug/pipelines/{id}.{ending}"), &server.admin).await.unwrap();
         assert_eq!(drawn.status(), 200);

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::parcel::{ParcelBody, Sending};
 use super::wire::{Piece, RUN_BYTES, Run, Runs};
-use crate::engine::packager::{Packing, Parcel};
 use crate::engine::source::Source;
 use crate::error::Error;
 use crate::service::library::Library;
@@ -43,29 +43,6 @@ impl FileBody {
     }
 }
 
-/// A segment that is packed while it is sent. A route puts it into its answer's extensions, as it does a file.
-#[derive(Clone)]
-pub struct ParcelBody {
-    library: Arc<Library>,
-    parcel: Arc<Parcel>,
-    source: Arc<Source>,
-}
-
-impl ParcelBody {
-    pub fn new(library: Arc<Library>, parcel: Arc<Parcel>, source: Arc<Source>) -> Self {
-        Self { library, parcel, source }
-    }
-}
-
-type Packed = Pin<Box<dyn Future<Output = Result<(Packing, Bytes), Error>> + Send>>;
-
-/// A parcel on its way; elsewhere while a piece of it waits for the disk.
-pub enum Way {
-    Here(Box<Packing>),
-    Waiting { packed: Packed, left: u64 },
-    Over,
-}
-
 /// Every body the accept loop sends.
 pub enum Outgoing<B> {
     /// What warp made.
@@ -75,10 +52,7 @@ pub enum Outgoing<B> {
         runs: Runs,
         fetch: Option<Fetch>,
     },
-    Parcel {
-        library: Arc<Library>,
-        way: Way,
-    },
+    Parcel(Sending),
 }
 
 impl<B> Outgoing<B> {
@@ -87,8 +61,8 @@ impl<B> Outgoing<B> {
         let (mut head, body) = response.into_parts();
         let body = if let Some(file) = head.extensions.remove::<FileBody>() {
             Self::File { file, runs, fetch: None }
-        } else if let Some(ParcelBody { library, parcel, source }) = head.extensions.remove() {
-            Self::Parcel { library, way: Way::Here(Box::new(parcel.pack(source))) }
+        } else if let Some(parcel) = head.extensions.remove::<ParcelBody>() {
+            Self::Parcel(parcel.send())
         } else {
             Self::Plain(body)
         };
@@ -117,9 +91,9 @@ where
                 let piece = ready!(file.poll_piece(runs, fetch, context));
                 Poll::Ready(Some(piece.map(Frame::data).map_err(Into::into)))
             }
-            Self::Parcel { way, .. } if way.left() == 0 => Poll::Ready(None),
-            Self::Parcel { library, way } => {
-                let piece = ready!(way.poll_piece(library, context));
+            Self::Parcel(parcel) if parcel.left() == 0 => Poll::Ready(None),
+            Self::Parcel(parcel) => {
+                let piece = ready!(parcel.poll_piece(context));
                 Poll::Ready(Some(piece.map(|bytes| Frame::data(Piece::Bytes(bytes))).map_err(Into::into)))
             }
         }
@@ -129,7 +103,7 @@ where
         match self {
             Self::Plain(body) => body.is_end_stream(),
             Self::File { file, .. } => file.left == 0,
-            Self::Parcel { way, .. } => way.left() == 0,
+            Self::Parcel(parcel) => parcel.left() == 0,
         }
     }
 
@@ -137,7 +111,7 @@ where
         match self {
             Self::Plain(body) => body.size_hint(),
             Self::File { file, .. } => SizeHint::with_exact(file.left),
-            Self::Parcel { way, .. } => SizeHint::with_exact(way.left()),
+            Self::Parcel(parcel) => SizeHint::with_exact(parcel.left()),
         }
     }
 }
@@ -193,55 +167,5 @@ impl FileBody {
                 library.read(&source, offset, len as usize).await.map(Fetched::Bytes)
             }
         })
-    }
-}
-
-impl Way {
-    /// Bytes still to come.
-    fn left(&self) -> u64 {
-        match self {
-            Self::Here(packing) => packing.left(),
-            Self::Waiting { left, .. } => *left,
-            Self::Over => 0,
-        }
-    }
-
-    /// The next piece: packed on this thread where its bytes are in memory, so that it is sent out of a warm cache. An error
-    /// ends the connection, so that the client sees a cut and never wrong bytes.
-    fn poll_piece(&mut self, library: &Arc<Library>, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        loop {
-            match std::mem::replace(self, Self::Over) {
-                Self::Here(mut packing) => match packing.next_cached().map_err(io::Error::other)? {
-                    Some(bytes) => {
-                        *self = Self::Here(packing);
-                        return Poll::Ready(Ok(bytes));
-                    }
-                    None => {
-                        let (library, left) = (library.clone(), packing.left());
-                        let packed = async move {
-                            let root = packing.source().root;
-                            let next = move || match packing.next_blocking() {
-                                Ok(bytes) => Ok((*packing, bytes)),
-                                Err(error) => Err(Error::internal(error)),
-                            };
-                            library.within_deadline(root, next).await
-                        };
-                        *self = Self::Waiting { packed: Box::pin(packed), left };
-                    }
-                },
-                Self::Waiting { mut packed, left } => match packed.as_mut().poll(context) {
-                    Poll::Pending => {
-                        *self = Self::Waiting { packed, left };
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(packed) => {
-                        let (packing, bytes) = packed.map_err(io::Error::other)?;
-                        *self = Self::Here(Box::new(packing));
-                        return Poll::Ready(Ok(bytes));
-                    }
-                },
-                Self::Over => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            }
-        }
     }
 }

@@ -28,6 +28,7 @@ mod lane;
 mod library;
 mod livetv;
 pub mod openapi;
+mod parcel;
 mod pieces;
 pub mod progress;
 mod recordings;

@@ -13,9 +13,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::body::ParcelBody;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
+use super::parcel::ParcelBody;
 use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playlist::{Asset, Track, asset};

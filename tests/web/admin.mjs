@@ -68,7 +68,7 @@ export async function admin(kit, another) {
     }
     const m3u = execFileSync("curl", ["-sf", links["Playlist (M3U)"]], { encoding: "utf8" });
     assert.ok(m3u.startsWith("#EXTM3U") && m3u.includes("For players"), m3u);
-    assert.match(execFileSync("curl", ["-sf", links["Guide (XMLTV)"]], { encoding: "utf8", maxBuffer: 64e6 }), /<tv [^]*<programme [^]*<title[^>]*>Ember/);
+    assert.match(execFileSync("curl", ["-sf", links["Guide (XMLTV)"]], { encoding: "utf8", maxBuffer: 512e6 }), /<tv [^]*<programme [^]*<title[^>]*>Ember/);
     const channel = m3u.split("\n").find((line, n, all) => all[n - 1]?.includes("For players"));
     const played = execFileSync("ffmpeg", ["-nostdin", "-v", "error", "-i", channel, "-t", "2", "-map", "0:v", "-f", "framemd5", "-"], { encoding: "utf8", timeout: 60_000 });
     assert.ok(played.split("\n").filter((line) => /^0,/.test(line)).length > 20, "ffmpeg plays the channel of the playlist");

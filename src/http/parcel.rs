@@ -1,0 +1,100 @@
+//! The body of an answer that is packed out of a file while it is sent.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::engine::packager::{Packing, Parcel};
+use crate::engine::source::Source;
+use crate::error::Error;
+use crate::service::library::Library;
+
+/// A segment to be packed. A route puts it into its answer's extensions; the accept loop makes it the body.
+#[derive(Clone)]
+pub struct ParcelBody {
+    library: Arc<Library>,
+    parcel: Arc<Parcel>,
+    source: Arc<Source>,
+}
+
+impl ParcelBody {
+    pub fn new(library: Arc<Library>, parcel: Arc<Parcel>, source: Arc<Source>) -> Self {
+        Self { library, parcel, source }
+    }
+
+    pub(super) fn send(self) -> Sending {
+        Sending { library: self.library, way: Way::Here(Box::new(self.parcel.pack(self.source))) }
+    }
+}
+
+/// A segment on its way.
+pub struct Sending {
+    library: Arc<Library>,
+    way: Way,
+}
+
+type Packed = Pin<Box<dyn Future<Output = Result<(Packing, Bytes), Error>> + Send>>;
+
+enum Way {
+    Here(Box<Packing>),
+    /// A piece of it waits for the disk.
+    Waiting {
+        packed: Packed,
+        left: u64,
+    },
+    Over,
+}
+
+impl Sending {
+    /// Bytes still to come.
+    pub(super) fn left(&self) -> u64 {
+        match &self.way {
+            Way::Here(packing) => packing.left(),
+            Way::Waiting { left, .. } => *left,
+            Way::Over => 0,
+        }
+    }
+
+    /// The next piece: packed on this thread where its bytes are in memory, so that it is sent out of a warm cache. An error
+    /// ends the connection, so that the client sees a cut and never wrong bytes.
+    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        loop {
+            match std::mem::replace(&mut self.way, Way::Over) {
+                Way::Here(mut packing) => match packing.next_cached().map_err(io::Error::other)? {
+                    Some(bytes) => {
+                        self.way = Way::Here(packing);
+                        return Poll::Ready(Ok(bytes));
+                    }
+                    None => {
+                        let (library, left) = (self.library.clone(), packing.left());
+                        let packed = async move {
+                            let root = packing.source().root;
+                            let next = move || match packing.next_blocking() {
+                                Ok(bytes) => Ok((*packing, bytes)),
+                                Err(error) => Err(Error::internal(error)),
+                            };
+                            library.within_deadline(root, next).await
+                        };
+                        self.way = Way::Waiting { packed: Box::pin(packed), left };
+                    }
+                },
+                Way::Waiting { mut packed, left } => match packed.as_mut().poll(context) {
+                    Poll::Pending => {
+                        self.way = Way::Waiting { packed, left };
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(packed) => {
+                        let (packing, bytes) = packed.map_err(io::Error::other)?;
+                        self.way = Way::Here(Box::new(packing));
+                        return Poll::Ready(Ok(bytes));
+                    }
+                },
+                Way::Over => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+    }
+}

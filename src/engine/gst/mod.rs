@@ -64,9 +64,18 @@ impl Native {
     pub fn find() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
         crate::engine::elements::restrict();
-        for element in
-            ["uridecodebin3", "videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"]
-        {
+        for element in [
+            "qtdemux",
+            "matroskademux",
+            "decodebin",
+            "uridecodebin3",
+            "videoconvertscale",
+            "deinterlace",
+            "avenc_aac",
+            "aacparse",
+            "h264parse",
+            "hlssink2",
+        ] {
             if gstreamer::ElementFactory::find(element).is_none() {
                 return Err(format!("GStreamer has no {element}"));
             }

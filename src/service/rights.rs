@@ -147,6 +147,15 @@ impl Service {
                 format!("{} goes by a clock of its own: nothing of it is on at a known time", channel.face.name);
             return Err(Error::new(Code::Conflict, message));
         }
+        self.permits_recording(channel)
+    }
+
+    /// Checks that the rights of a channel permit a recording, by this server or by another program's recorder.
+    ///
+    /// # Errors
+    /// `RIGHTS_WITHDRAWN`; `RIGHTS_BASIS_REQUIRED` for an external channel without a basis for recordings.
+    pub fn permits_recording(&self, channel: &Channel) -> Result<()> {
+        self.may_show(channel)?;
         match self.clearance(channel)? {
             Some(clearance) if clearance.rights.recording_basis.is_none() => Err(required(&["rights.recordingBasis"])),
             _ => Ok(()),

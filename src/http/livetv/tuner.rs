@@ -3,6 +3,9 @@
 //!
 //! Field names are those of SiliconDust's HTTP interface ("HDHomeRun HTTP Development Guide"). A stream token stands in
 //! the path, for such programs know a tuner by its address alone. Each token is a device of its own.
+//!
+//! These programs are recorders. An external channel is offered to them only if its rights permit a recording
+//! (`rights.recordingBasis`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,12 +117,12 @@ pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// The tuner's channels
 #[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "Enabled channels the token is for that may be shown, by number", body = Vec<TunerChannel>)))]
+    responses((status = 200, description = "Enabled channels the token is for, by number; external ones only if their rights permit a recording", body = Vec<TunerChannel>)))]
 pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     let (base, user) = (own(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
     let listed = |channel: &Arc<Channel>| {
-        channel.face.enabled && user.may_watch(channel.id) && service.may_show(channel).is_ok()
+        channel.face.enabled && user.may_watch(channel.id) && service.permits_recording(channel).is_ok()
     };
     let lineup = channels.filter(listed).map(|channel| {
         let number = channel.face.number;
@@ -194,6 +197,7 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: an external channel without `rights.recordingBasis`"),
         (status = 503, description = "`SERVER_BUSY`: all tuners are in use; `CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = numbered(&service, &call)?;
@@ -234,7 +238,7 @@ fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let found = service.channels.all().into_iter().find(|channel| Some(channel.face.number) == number);
     let found = found.filter(|channel| channel.face.enabled && user.may_watch(channel.id));
     let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel of this number"))?;
-    service.may_show(&channel)?;
+    service.permits_recording(&channel)?;
     Ok(channel)
 }
 

@@ -92,7 +92,7 @@ impl Tuner {
     ///
     /// # Errors
     /// What ends the stream: `UNAUTHORIZED` for a token that was revoked, `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`,
-    /// `SERVER_BUSY` when too many channels from elsewhere are taken in, `STORAGE_FULL`, `CHANNEL_UNAVAILABLE` when the server stops, and that of a segment that could not be made time and again.
+    /// `RIGHTS_BASIS_REQUIRED` when the basis for recordings is gone, `SERVER_BUSY` when too many channels from elsewhere are taken in, `STORAGE_FULL`, `CHANNEL_UNAVAILABLE` when the server stops, and that of a segment that could not be made time and again.
     pub async fn next(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
@@ -133,7 +133,7 @@ impl Tuner {
         let user = self.service.accounts.authenticate_stream(&self.secret)?;
         let channel = self.service.channels.get(self.channel)?;
         match channel.face.enabled && user.may_watch(channel.id) {
-            true => self.service.may_show(&channel).map(|()| channel),
+            true => self.service.permits_recording(&channel).map(|()| channel),
             false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {}", self.channel))),
         }
     }

@@ -110,7 +110,7 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     let path = folder.path().join("a.ts");
     antenna::film(&path, 180);
     let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
-    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let id = channel(&server, json!({"url": antenna.url()}), Some("My own pictures.")).await;
     let warm = json!({"channelIds": [id], "ttlSeconds": 600});
     let made = success(server.post("/api/livetv/warm", &warm).send().await.unwrap(), 202).await;
     assert_eq!((&made["accepted"], &made["channels"][0]["reason"]), (&json!(1), &Value::Null), "{made}");

@@ -199,3 +199,29 @@ async fn a_withdrawal_stops_it_at_once_and_is_written_down() {
         refused(send(&server, method, "/api/livetv/audit", &json!({})).await, 405, "METHOD_NOT_ALLOWED").await;
     }
 }
+
+/// A tuner's clients are recorders (Plex, Emby, Jellyfin); M3U and XMLTV are read by players too, so both keep the channel.
+#[tokio::test]
+async fn recorders_are_offered_an_external_channel_only_with_a_recording_basis() {
+    let server = kit::server_with(&[], |config| config.hdhomerun = true).await;
+    let (target, made) = external(&server).await;
+    let token = send(&server, Method::POST, "/api/livetv/tokens", &json!({"name": "Recorder"})).await;
+    let secret = success(token, 201).await["secret"].as_str().unwrap().to_owned();
+    let (lineup, stream) = (format!("/hdhr/{secret}/lineup.json"), format!("/hdhr/{secret}/auto/v{}", made["number"]));
+    let text = async |target: &str| server.ask(Method::GET, target).send().await.unwrap().text().await.unwrap();
+
+    assert_eq!(text(&lineup).await, "[]");
+    let refusal = refused(server.ask(Method::GET, &stream).send().await.unwrap(), 422, "RIGHTS_BASIS_REQUIRED").await;
+    assert_eq!(refusal["details"], json!({"missing": ["rights.recordingBasis"]}));
+    assert_eq!(server.ask(Method::HEAD, &stream).send().await.unwrap().status(), 422);
+    assert!(text(&format!("/api/livetv/m3u?token={secret}")).await.contains("Elsewhere"));
+    assert!(text(&format!("/api/livetv/xmltv?token={secret}")).await.contains("Elsewhere"));
+
+    for (basis, listed) in [(json!("The statute permits it."), true), (Value::Null, false)] {
+        let body = json!({"rights": {"recordingBasis": basis}, "attestation": {"authorized": true}});
+        success(send(&server, Method::PATCH, &target, &body).await, 200).await;
+        assert_eq!(text(&lineup).await.contains(&stream), listed, "{basis}");
+        let head = server.ask(Method::HEAD, &stream).send().await.unwrap().status();
+        assert_eq!(head, if listed { 200 } else { 422 });
+    }
+}

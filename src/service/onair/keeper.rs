@@ -96,6 +96,7 @@ fn look_after(service: &Arc<Service>) -> bool {
         }
         onair.herald.tell(service, channel, state(service, channel), onair.viewers.count(channel.id));
     }
+    onair.drop_outdated(service);
     let mut reels = onair.reels();
     reels.retain(|_, reel| {
         reel.let_go(service);
@@ -123,10 +124,7 @@ fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
 /// take the one place to encode that the first picture needs.
 fn has_begun(service: &Service, channel: &Channel) -> bool {
     let listed = listed(service, channel, View::Live).0;
-    let is_broken = |slot: &Slot| {
-        let reel = service.onair.known(&Key::shared(channel.id, slot.programme_ms));
-        reel.is_some_and(|reel| reel.is_broken())
-    };
+    let is_broken = |slot: &Slot| service.onair.shared(channel, slot.programme_ms).is_some_and(|reel| reel.is_broken());
     let begins = first_wanted(&listed, channel.output.target);
     begins.is_none_or(|slot| is_made(service, channel, &slot) || is_broken(&slot))
 }
@@ -143,7 +141,7 @@ fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
     let stock = stock(service, channel);
     let Some(first) = stock.first() else { return };
     for slots in stock.chunk_by(|one, next| one.programme_ms == next.programme_ms) {
-        let reel = service.onair.known(&Key::shared(channel.id, slots[0].programme_ms));
+        let reel = service.onair.shared(channel, slots[0].programme_ms);
         let missing = slots.iter().find(|slot| !is_made(service, channel, slot));
         let reached = slots.iter().rfind(|slot| slot.start <= first.start + STOCK_MS * 90);
         match (missing, reached, reel) {
@@ -181,16 +179,15 @@ pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
     if !shows_item(channel, &slot) {
         return;
     }
-    let Ok(reel) = service.onair.reel(Key::shared(channel.id, slot.programme_ms)) else { return };
+    let Ok((programme, _)) = programme(channel, slot.programme_ms) else { return };
+    let Ok(reel) = service.onair.reel(Key::new(channel, &programme, String::new())) else { return };
     reel.touch();
     if reel.is_made(service, slot.place) || !reel.begin() {
         return;
     }
     let (service, channel) = (service.clone(), channel.clone());
     tokio::spawn(async move {
-        if let Ok((programme, _)) = self::programme(&channel, slot.programme_ms)
-            && let Err(error) = reel.segment(&service, &channel, &programme, slot.index).await
-        {
+        if let Err(error) = reel.segment(&service, &channel, &programme, slot.index).await {
             tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
         }
         reel.ended();

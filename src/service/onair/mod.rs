@@ -67,14 +67,16 @@ const MOST_REELS: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     channel: u32,
+    /// The number of the programme's revision: after an edit another one may begin at the same instant with another item.
+    revision: u32,
     programme_ms: i64,
     reader: String,
 }
 
 impl Key {
-    /// Of all that watch a programme live together.
-    fn shared(channel: u32, programme_ms: i64) -> Self {
-        Self { channel, programme_ms, reader: String::new() }
+    fn new(channel: &Channel, programme: &Programme, reader: String) -> Self {
+        let revision = channel.definition.revisions[programme.revision].number;
+        Self { channel: channel.id, revision, programme_ms: programme.start_ms, reader }
     }
 }
 
@@ -134,8 +136,28 @@ impl OnAir {
         *self.gave_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, key: &Key) -> Option<Arc<Reel>> {
-        self.reels().get(key).cloned()
+    /// The reel of the live viewers of the programme that starts at an instant; None while nothing of it was requested.
+    fn shared(&self, channel: &Channel, programme_ms: i64) -> Option<Arc<Reel>> {
+        let (programme, _) = programme(channel, programme_ms).ok()?;
+        self.reels().get(&Key::new(channel, &programme, String::new())).cloned()
+    }
+
+    /// Drops what was prepared of programmes that an edit took off their channel, with its place among the encodes.
+    fn drop_outdated(&self, service: &Service) {
+        let known: Vec<(Key, Arc<Reel>)> = self.reels().iter().map(|(key, reel)| (key.clone(), reel.clone())).collect();
+        let now_ms = service.clock.now().as_millisecond();
+        for (key, reel) in known {
+            let is_current = service.channels.get(key.channel).is_ok_and(|channel| {
+                programme(&channel, key.programme_ms).is_ok_and(|(programme, _)| {
+                    let has_begun = programme.start_ms <= channel.time(now_ms);
+                    key == Key::new(&channel, &programme, key.reader.clone())
+                        && (has_begun || reel.is_made_for(&channel.output))
+                })
+            });
+            if !is_current {
+                self.reels().remove(&key);
+            }
+        }
     }
 
     fn reels(&self) -> MutexGuard<'_, HashMap<Key, Arc<Reel>>> {
@@ -220,7 +242,7 @@ pub async fn segment(
     let made = if spans.is_own(index) && !channel.definition.is_slate(&programme) {
         let recent = (origin + spans.end(index)) / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
         let reader = if recent { String::new() } else { reader.to_owned() };
-        let reel = service.onair.reel(Key { channel: channel.id, programme_ms, reader })?;
+        let reel = service.onair.reel(Key::new(channel, &programme, reader))?;
         wake(service);
         patiently(service, || reel.segment(service, channel, &programme, index)).await?
     } else {
@@ -333,7 +355,7 @@ pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
     if !shows_item(channel, slot) {
         return true;
     }
-    let reel = service.onair.known(&Key::shared(channel.id, slot.programme_ms));
+    let reel = service.onair.shared(channel, slot.programme_ms);
     reel.is_some_and(|reel| reel.is_made(service, slot.place))
 }
 
@@ -351,7 +373,7 @@ pub fn is_open(service: &Service, channel: &Channel) -> bool {
 /// Whether a slate stands for what is on now, for it cannot be shown.
 fn is_broken(service: &Service, channel: &Channel) -> bool {
     let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
-    on.is_some_and(|on| service.onair.known(&Key::shared(channel.id, on.start_ms)).is_some_and(|reel| reel.is_broken()))
+    on.is_some_and(|on| service.onair.shared(channel, on.start_ms).is_some_and(|reel| reel.is_broken()))
 }
 
 /// Whether whoever joins a channel now begins at once, watched or not.

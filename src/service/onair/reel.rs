@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::domain::channel::Channel;
+use crate::domain::channel::{Channel, Output};
 use crate::domain::schedule::{Item, Programme};
 use crate::engine::segments::Stored;
 use crate::engine::source::Source;
@@ -44,11 +44,18 @@ enum Cast {
         transcoder: Arc<dyn Transcoder>,
         name: Arc<str>,
         lease: Option<Arc<Lease>>,
+        /// How the channel was to be aired when it was opened.
+        output: Arc<Output>,
     },
     /// It cannot be shown before then.
-    Broken {
-        until: Instant,
-    },
+    Broken { until: Instant },
+}
+
+impl Cast {
+    /// Whether it was opened for another output than this. A programme that is on air stays as it began.
+    fn is_outdated(&self, wanted: &Output) -> bool {
+        matches!(self, Self::Ready { output, .. } if **output != *wanted)
+    }
 }
 
 impl Default for Reel {
@@ -97,6 +104,11 @@ impl Reel {
         self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Ready { lease: Some(_), .. }))
     }
 
+    /// Whether it is made as a channel is to be aired now; what is not opened yet will be.
+    pub(super) fn is_made_for(&self, output: &Output) -> bool {
+        self.cast.try_lock().map_or(true, |cast| !cast.is_outdated(output))
+    }
+
     /// Tells its run that a segment which is there is as far as the clock has come: it goes on ahead of that. Begins none.
     pub(super) fn follow(&self, index: usize) {
         let lease = match self.cast.try_lock().as_deref() {
@@ -127,7 +139,8 @@ impl Reel {
         let own = channel.definition.spans(programme).own();
         self.last.store((first + own).saturating_sub(1), Ordering::Relaxed);
         let index = first + index;
-        let Some((way, source)) = self.way(service, channel, item, index).await? else { return Ok(None) };
+        let has_begun = programme.start_ms <= channel.time(service.clock.now().as_millisecond());
+        let Some((way, source)) = self.way(service, channel, item, index, has_begun).await? else { return Ok(None) };
         let make = async {
             let Stored { content, etag } = match way {
                 Way::Kept(stored) => stored,
@@ -160,8 +173,12 @@ impl Reel {
         channel: &Channel,
         item: &Item,
         index: usize,
+        has_begun: bool,
     ) -> Result<Option<(Way, Arc<Source>)>> {
         let mut cast = self.cast.lock().await;
+        if !has_begun && cast.is_outdated(&channel.output) {
+            *cast = Cast::Unopened;
+        }
         if let Cast::Broken { until } = &*cast
             && *until > Instant::now()
         {
@@ -180,7 +197,7 @@ impl Reel {
                 }
             };
         }
-        let Cast::Ready { work, transcoder, name, lease } = &mut *cast else { return Ok(None) };
+        let Cast::Ready { work, transcoder, name, lease, .. } = &mut *cast else { return Ok(None) };
         let source = work.source.clone();
         *lock(&self.name) = Some(name.clone());
         if let Some(lease) = lease {
@@ -225,7 +242,7 @@ async fn open(service: &Service, channel: &Channel, item: &Item) -> Result<Cast>
     let work = air::ready(service, item, &channel.output).await?;
     let transcoder = service.sessions.producer(&work).await?.transcoder;
     let name = runs::name(&*transcoder, &work);
-    Ok(Cast::Ready { work: Box::new(work), transcoder, name, lease: None })
+    Ok(Cast::Ready { work: Box::new(work), transcoder, name, lease: None, output: channel.output.clone() })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

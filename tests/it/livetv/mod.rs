@@ -15,6 +15,7 @@ mod breaks;
 mod channels;
 mod demand;
 mod drawn;
+mod edits;
 mod events;
 mod export;
 mod guide;

@@ -21,9 +21,17 @@ pub struct Principal {
     pub login_id: String,
     /// The channels a stream token is for; None for all, and for everybody who signed in.
     pub channels: Option<Arc<[u32]>>,
+    /// Unix seconds: the end of the signature or stream token that let this request in. No signature made for this
+    /// principal outlives it. None for a bearer token, and for a stream token without an end.
+    pub until: Option<i64>,
 }
 
 impl Principal {
+    /// The same principal, let in until `end` (unix seconds) at the latest.
+    pub fn limited_to(&self, end: i64) -> Self {
+        Self { until: Some(self.until.map_or(end, |until| until.min(end))), ..self.clone() }
+    }
+
     /// Whether this channel may be watched.
     pub fn may_watch(&self, channel: u32) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.contains(&channel))

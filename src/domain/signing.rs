@@ -13,6 +13,9 @@ pub type Key = [u8; 32];
 /// Grace for clocks that differ, seconds.
 pub const LEEWAY_SECONDS: i64 = 30;
 
+/// Longest life of a grant or a signed address, seconds: seven days (contract section 15).
+pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
+
 /// Longest grant accepted, bytes.
 pub const MAX_GRANT_BYTES: usize = 256;
 
@@ -35,8 +38,9 @@ pub fn sign(key: &Key, resource: &str, subject: &str, exp: i64) -> String {
     format!("{exp}.{subject}.{sig}")
 }
 
-/// Checks a grant against any of the live keys; returns its subject. The signature is checked before the expiry.
-pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Result<&'a str, Refusal> {
+/// Checks a grant against any of the live keys; returns its subject and its expiry (unix seconds). The signature is
+/// checked before the expiry.
+pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Result<(&'a str, i64), Refusal> {
     if grant.len() > MAX_GRANT_BYTES {
         return Err(Refusal::Invalid);
     }
@@ -51,11 +55,18 @@ pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Res
     if !keys.iter().any(|key| mac(key, resource, subject, exp).verify_slice(&sig).is_ok()) {
         return Err(Refusal::Invalid);
     }
+    Ok((subject, current(exp, now)?))
+}
+
+/// Checks an expiry whose signature was verified; returns it in unix seconds. One further away than any signature may
+/// last comes from an older version or from a clock that was ahead.
+fn current(exp: &str, now: i64) -> Result<i64, Refusal> {
     let exp: i64 = exp.parse().map_err(|_| Refusal::Invalid)?;
-    if now > exp + LEEWAY_SECONDS {
-        return Err(Refusal::Expired);
+    match exp - now {
+        left if left < -LEEWAY_SECONDS => Err(Refusal::Expired),
+        left if left > MAX_LIFE_SECONDS + LEEWAY_SECONDS => Err(Refusal::Invalid),
+        _ => Ok(exp),
     }
-    Ok(subject)
 }
 
 /// A signed address's parameters.
@@ -84,14 +95,14 @@ pub fn sign_link(key: &Key, resource: &str, subject: &str, exp: i64) -> Link {
     Link { token, exp, sig }
 }
 
-/// Checks a signed address (token, exp, sig) against the live keys; returns its subject. The signature is checked before
-/// the expiry.
+/// Checks a signed address (token, exp, sig) against the live keys; returns its subject and its expiry (unix seconds). The
+/// signature is checked before the expiry.
 pub fn verify_link<'a>(
     keys: &[Key],
     resource: &str,
     (token, exp, sig): (&'a str, &str, &str),
     now: i64,
-) -> Result<&'a str, Refusal> {
+) -> Result<(&'a str, i64), Refusal> {
     let long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
     if long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Refusal::Invalid);
@@ -100,8 +111,7 @@ pub fn verify_link<'a>(
     let key = keys.iter().find(|key| key_name(key) == name).ok_or(Refusal::Invalid)?;
     let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| Refusal::Invalid)?;
     mac(key, resource, token, exp).verify_slice(&sig).map_err(|_| Refusal::Invalid)?;
-    let exp: i64 = exp.parse().map_err(|_| Refusal::Invalid)?;
-    if now > exp + LEEWAY_SECONDS { Err(Refusal::Expired) } else { Ok(subject) }
+    Ok((subject, current(exp, now)?))
 }
 
 #[cfg(test)]
@@ -114,9 +124,13 @@ mod tests {
         let Link { token, exp, sig } = sign_link(&keys[1], "livetv/watch/12", "s_1", 1_800_000_000);
         assert_eq!((exp.as_str(), sig.len()), ("1800000000", 43));
         let check = |resource, token: &str, exp: &str, sig: &str, now| {
-            verify_link(&keys, resource, (token, exp, sig), now).map(str::to_owned)
+            verify_link(&keys, resource, (token, exp, sig), now).map(|(subject, exp)| (subject.to_owned(), exp))
         };
-        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_030), Ok("s_1".to_owned()));
+        let good = Ok(("s_1".to_owned(), 1_800_000_000));
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_030), good);
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_000 - MAX_LIFE_SECONDS), good);
+        let early = 1_800_000_000 - MAX_LIFE_SECONDS - LEEWAY_SECONDS - 1;
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, early), Err(Refusal::Invalid), "more than seven days");
         assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_031), Err(Refusal::Expired));
         let other = token.replace("s_1", "s_2");
         let unknown = sign_link(&[9; 32], "livetv/watch/12", "s_1", 1_800_000_000);
@@ -131,7 +145,11 @@ mod tests {
             ("livetv/watch/12", &unknown.token, &unknown.exp, &unknown.sig),
             ("livetv/watch/12", &"k".repeat(129), &exp, &sig),
         ] {
-            assert_eq!(check(resource, token, exp, sig, 0), Err(Refusal::Invalid), "{resource} {token} {exp} {sig}");
+            assert_eq!(
+                check(resource, token, exp, sig, 1_799_999_999),
+                Err(Refusal::Invalid),
+                "{resource} {token} {exp} {sig}"
+            );
         }
     }
 
@@ -139,8 +157,8 @@ mod tests {
     fn a_grant_covers_one_resource_until_it_expires() {
         let grant = sign(&[7; 32], "stream/transcode/ts_1", "l_1", 1_800_000_000);
         let check = |keys: &[Key], resource, now| verify(keys, resource, &grant, now);
-        assert_eq!(check(&[[7; 32]], "stream/transcode/ts_1", 1_799_999_999), Ok("l_1"));
-        assert_eq!(check(&[[8; 32], [7; 32]], "stream/transcode/ts_1", 1_800_000_030), Ok("l_1"));
+        assert_eq!(check(&[[7; 32]], "stream/transcode/ts_1", 1_799_999_999), Ok(("l_1", 1_800_000_000)));
+        assert_eq!(check(&[[8; 32], [7; 32]], "stream/transcode/ts_1", 1_800_000_030), Ok(("l_1", 1_800_000_000)));
         assert_eq!(check(&[[7; 32]], "stream/transcode/ts_2", 1_799_999_999), Err(Refusal::Invalid));
         assert_eq!(check(&[[8; 32]], "stream/transcode/ts_1", 1_799_999_999), Err(Refusal::Invalid));
         assert_eq!(check(&[[7; 32]], "stream/transcode/ts_1", 1_800_000_031), Err(Refusal::Expired));

@@ -2,13 +2,14 @@
 
 use http::header::HOST;
 
-use crate::domain::signing::Link;
+use crate::domain::access::Principal;
+use crate::domain::signing::{Link, MAX_LIFE_SECONDS};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
 
-/// The longest a signed address may live, whole days.
-const MOST_DAYS: i64 = 7;
+/// Life of the signed addresses in a list, whole days: the longest that is signed at all.
+const LINK_DAYS: i64 = MAX_LIFE_SECONDS / DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 3600;
 
@@ -28,27 +29,28 @@ impl Pass {
     /// # Errors
     /// `VALIDATION_ERROR` for a kind there is none of, or a token that nobody gave.
     pub fn read(service: &Service, call: &Call) -> Result<Self> {
-        let (token, exp) = (call.query("token")?, call.query("exp")?);
-        let given = token.filter(|_| exp.is_none());
+        // Of a signed address `token` is no stream token.
+        let by_signature = call.query("st")?.is_some() || call.query("exp")?.is_some();
+        let given = call.query("token")?.filter(|_| !by_signature);
+        let signed = || Ok(Self::Signed(Self::until(service, call.user()?)));
         match call.query("auth")? {
             Some("none") => Ok(Self::None),
             Some("token") => given
                 .map(|token| Self::Token(token.to_owned()))
                 .ok_or_else(|| Error::field("auth", "can be token only where a stream token came along")),
-            Some("signed") => Ok(Self::Signed(Self::until(service, exp))),
+            Some("signed") => signed(),
             Some(_) => Err(Error::field("auth", "must be token, signed or none")),
-            None => Ok(match (given, exp) {
-                (Some(token), _) => Self::Token(token.to_owned()),
-                (None, Some(_)) => Self::Signed(Self::until(service, exp)),
-                (None, None) => Self::None,
-            }),
+            None if by_signature => signed(),
+            None => Ok(given.map_or(Self::None, |token| Self::Token(token.to_owned()))),
         }
     }
 
-    /// As long as the address it came by, or to a midnight, so that all of a day are alike.
-    fn until(service: &Service, exp: Option<&str>) -> i64 {
+    /// To a midnight, so that all lists of a day are alike, but no longer than what let the request in. An `exp` of the
+    /// query counts only as part of a signature that was verified: `Principal::until`.
+    fn until(service: &Service, user: &Principal) -> i64 {
         let day = service.clock.now().as_second().div_euclid(DAY_SECONDS);
-        exp.and_then(|exp| exp.parse().ok()).unwrap_or((day + MOST_DAYS) * DAY_SECONDS)
+        let midnight = (day + LINK_DAYS) * DAY_SECONDS;
+        user.until.map_or(midnight, |until| until.min(midnight))
     }
 
     /// The query of an address of `resource`, without a question mark; empty when it needs none.

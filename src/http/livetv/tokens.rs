@@ -3,21 +3,23 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, HOST, HeaderValue, REFERRER_POLICY};
+use http::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::links::base;
 use crate::domain::account::StreamToken;
-use crate::domain::signing::Link;
+use crate::domain::signing::{Link, MAX_LIFE_SECONDS};
 use crate::domain::time::instant;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::service::Service;
 
+/// Life of a signed address, seconds: unless requested otherwise, and at least.
 const TTL_SECONDS: i64 = 43_200;
-const MOST_TTL_SECONDS: i64 = 604_800;
+const MIN_TTL_SECONDS: i64 = 60;
 
 /// A device that is to watch.
 #[derive(Deserialize, ToSchema)]
@@ -68,15 +70,25 @@ pub struct TokenGone {
     deleted: bool,
 }
 
-/// A channel to sign an address for.
+/// What to sign an address for: either `channelId` or `resource`.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignRequest {
     channel_id: Option<u32>,
+    /// The whole lineup: `m3u`, whose links are signed too and end with it, or its guide, `xmltv`.
+    resource: Option<ListName>,
     /// 60 to 604800; 43200 when absent.
     ttl_seconds: Option<i64>,
-    /// From the start of what is on.
+    /// Of a channel: from the start of what is on.
     from_start: Option<bool>,
+}
+
+/// What of the lineup is signed.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ListName {
+    M3u,
+    Xmltv,
 }
 
 /// A signed address, and what it was made of.
@@ -124,29 +136,38 @@ pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&TokenGone { id, deleted: true }))
 }
 
-/// Sign the address of a channel
+/// Sign the address of a channel, of the playlist of all channels, or of their guide
 #[utoipa::path(post, path = "/api/livetv/sign", request_body = SignRequest,
     responses(
         (status = 200, description = "It works without a token, until it ends or the login it was made with does", body = SignedAnswer),
         (status = 400, description = "`VALIDATION_ERROR`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: SignRequest = call.json().await?;
-    let id = asked.channel_id.ok_or_else(|| Error::field("channelId", "is missing"))?;
-    super::seen(&service, &call, id)?;
-    let ttl = asked.ttl_seconds.unwrap_or(TTL_SECONDS);
-    if !(60..=MOST_TTL_SECONDS).contains(&ttl) {
-        return Err(Error::field("ttlSeconds", format!("must be an integer from 60 to {MOST_TTL_SECONDS}")));
-    }
-    let exp = service.clock.now().as_second() + ttl;
-    let Link { token, exp, sig } = service.accounts.sign_link(call.user()?, &format!("livetv/watch/{id}"), exp);
-    let base = match (&service.config.public_base_url, call.header(HOST)) {
-        (Some(base), _) => base.trim_end_matches('/').to_owned(),
-        (None, Some(host)) => format!("http://{host}"),
-        (None, None) => String::new(),
+    let request: SignRequest = call.json().await?;
+    let (resource, file) = match (request.channel_id, request.resource) {
+        (Some(id), None) => {
+            super::seen(&service, &call, id)?;
+            (format!("livetv/watch/{id}"), "/live.m3u8")
+        }
+        (None, Some(ListName::M3u)) => ("livetv/m3u".to_owned(), ""),
+        (None, Some(ListName::Xmltv)) => ("livetv/xmltv".to_owned(), ""),
+        (None, None) => return Err(Error::field("channelId", "is missing, and so is resource")),
+        (Some(_), Some(_)) => return Err(Error::field("resource", "must be absent where channelId is given")),
     };
-    let start = if asked.from_start == Some(true) { "&fromStart=1" } else { "" };
-    let url = format!("{base}/api/livetv/watch/{id}/live.m3u8?token={token}&exp={exp}&sig={sig}{start}");
+    let ttl = request.ttl_seconds.unwrap_or(TTL_SECONDS);
+    if !(MIN_TTL_SECONDS..=MAX_LIFE_SECONDS).contains(&ttl) {
+        let message = format!("must be an integer from {MIN_TTL_SECONDS} to {MAX_LIFE_SECONDS}");
+        return Err(Error::field("ttlSeconds", message));
+    }
+    let start = match request.from_start {
+        Some(true) if request.resource.is_some() => return Err(Error::field("fromStart", "is only for a channel")),
+        Some(true) => "&fromStart=1",
+        _ => "",
+    };
+    let exp = service.clock.now().as_second() + ttl;
+    let Link { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
+    let base = base(&service, &call)?;
+    let url = format!("{base}/api/{resource}{file}?token={token}&exp={exp}&sig={sig}{start}");
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
 }
 

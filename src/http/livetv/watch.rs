@@ -22,7 +22,7 @@ use crate::service::Service;
 use crate::service::accounts::random;
 use crate::service::{ingest, onair};
 
-/// A child address works for at least so long, and is the same for a whole such stretch: twelve hours.
+/// Life of a child address after the hour it was made in, seconds: twelve hours.
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// How long a watch request is held anyway: what is copied is there by then.
@@ -293,7 +293,8 @@ fn wait(call: &Call) -> Result<Option<Duration>> {
     Ok(asked.map(Duration::from_secs_f64))
 }
 
-/// What every child address carries: a grant of its own, and who watches.
+/// What every child address carries: a grant of its own, which ends no later than what let this request in, and who
+/// watches.
 fn tail(service: &Service, call: &Call, channel: &Channel, session: Option<&str>) -> Result<String> {
     // The same for hours, so that an address stays the same from one reading of the list to the next.
     let hour = service.clock.now().as_second() / 3600 * 3600;

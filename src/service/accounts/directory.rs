@@ -54,6 +54,7 @@ impl Device {
             role: user.role,
             login_id: login.id.clone(),
             channels: None,
+            until: None,
         };
         Arc::new(Self { login, principal: Arc::new(principal), last_seen: seen.into(), stored_seen: seen.into() })
     }

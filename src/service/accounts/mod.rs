@@ -134,9 +134,16 @@ impl Accounts {
         Ok(device.principal.clone())
     }
 
-    /// Signs a grant for one resource, living as long as the principal's login but at most until `exp` (unix seconds).
+    /// Signs a grant for one resource until `exp` (unix seconds). It ends earlier with the principal's login, with what
+    /// let the principal in, and after seven days.
     pub fn grant(&self, principal: &Principal, resource: &str, exp: i64) -> String {
-        signing::sign(&self.keys[0], resource, &principal.login_id, exp)
+        signing::sign(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
+    }
+
+    /// The latest end of a signature for this principal, at most `exp` (unix seconds).
+    fn latest(&self, principal: &Principal, exp: i64) -> i64 {
+        let longest = self.clock.now().as_second() + signing::MAX_LIFE_SECONDS;
+        exp.min(longest).min(principal.until.unwrap_or(i64::MAX))
     }
 
     /// Who a grant was signed for, if it covers `resource` now and its login still lives.
@@ -145,13 +152,13 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem(&self, resource: &str, grant: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let subject = signing::verify(&self.keys, resource, grant, now).map_err(refused)?;
-        self.subject(subject)
+        let (subject, exp) = signing::verify(&self.keys, resource, grant, now).map_err(refused)?;
+        self.subject(subject, exp)
     }
 
-    /// A signed address of a resource, as contract section 15 lays it out.
+    /// A signed address of a resource, as contract section 15 lays it out. It ends as a grant does.
     pub fn sign_link(&self, principal: &Principal, resource: &str, exp: i64) -> Link {
-        signing::sign_link(&self.keys[0], resource, &principal.login_id, exp)
+        signing::sign_link(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
     }
 
     /// Who an address was signed for, if it covers `resource` now and its subject still lives.
@@ -160,23 +167,23 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem_link(&self, resource: &str, token: &str, exp: &str, sig: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let subject = signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(refused)?;
-        self.subject(subject)
+        let (subject, exp) = signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(refused)?;
+        self.subject(subject, exp)
     }
 
-    /// Who a signature was made for: a device that is signed in, or a stream token.
-    fn subject(&self, subject: &str) -> Result<Arc<Principal>> {
+    /// Who a signature that lasts until `exp` was made for: a device that is signed in, or a stream token. Using it is no
+    /// activity of the device: a login would otherwise live as long as players hold links made with it.
+    fn subject(&self, subject: &str, exp: i64) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let directory = self.read();
-        let Some(device) = directory.by_login(subject) else {
-            drop(directory);
-            return self.stream_subject(subject).ok_or_else(|| refused(Refusal::Invalid));
+        let device = self.read().by_login(subject).cloned();
+        let principal = match device {
+            Some(device) if device.expired(now, self.login_life_seconds) => {
+                return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
+            }
+            Some(device) => device.principal.clone(),
+            None => self.stream_subject(subject).ok_or_else(|| refused(Refusal::Invalid))?,
         };
-        if device.expired(now, self.login_life_seconds) {
-            return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
-        }
-        device.seen(now);
-        Ok(device.principal.clone())
+        Ok(Arc::new(principal.limited_to(exp)))
     }
 
     fn streams(&self) -> RwLockReadGuard<'_, Streams> {

@@ -169,6 +169,7 @@ impl Accounts {
                 role: Role::User,
                 login_id: stream.token.id.clone(),
                 channels: stream.channels.clone(),
+                until: stream.token.expires_at.map(Timestamp::as_second),
             })
         }))
     }

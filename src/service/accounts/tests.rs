@@ -73,7 +73,7 @@ async fn a_grant_dies_with_its_login_and_covers_one_resource() {
     let principal = accounts.authenticate(&token).unwrap();
     let exp = clock.now().as_second() + 3600;
     let grant = accounts.grant(&principal, "stream/file:/a", exp);
-    assert_eq!(accounts.redeem("stream/file:/a", &grant).unwrap(), principal);
+    assert_eq!(*accounts.redeem("stream/file:/a", &grant).unwrap(), principal.limited_to(exp));
     assert_eq!(code(accounts.redeem("stream/file:/b", &grant)), Code::SignatureInvalid);
     drop(accounts);
 
@@ -89,6 +89,51 @@ async fn a_grant_dies_with_its_login_and_covers_one_resource() {
     drop(accounts);
     let accounts = reopen(dir.path(), &clock, |_| ());
     assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "revoked for good");
+}
+
+#[tokio::test]
+async fn a_signature_ends_with_what_let_its_principal_in() {
+    let Kept { accounts, clock, .. } = open();
+    let token = accounts.issue("ada", Role::User).await.unwrap();
+    let principal = accounts.authenticate(&token).unwrap();
+    let now = clock.now().as_second();
+    let (minute, week, far) = (now + 60, now + 7 * 86_400, now + 400 * 86_400);
+    assert_eq!(accounts.sign_link(&principal, "livetv/m3u", far).exp, week.to_string());
+    assert!(accounts.grant(&principal, "livetv/watch/1", far).starts_with(&week.to_string()));
+
+    let link = accounts.sign_link(&principal, "livetv/watch/1", minute);
+    let mut by = accounts.redeem_link("livetv/watch/1", &link.token, &link.exp, &link.sig).unwrap();
+    for generation in 0..3 {
+        assert_eq!(by.until, Some(minute), "{generation}");
+        assert_eq!(accounts.sign_link(&by, "livetv/m3u", far).exp, minute.to_string());
+        by = accounts.redeem("livetv/watch/1", &accounts.grant(&by, "livetv/watch/1", far)).unwrap();
+    }
+
+    let end = Timestamp::from_second(minute).unwrap();
+    let (_, secret) = accounts.add_stream_token(&principal.user_id, "TV", None, Some(end)).await.unwrap();
+    let by = accounts.authenticate_stream(&secret).unwrap();
+    assert_eq!(accounts.sign_link(&by, "livetv/m3u", far).exp, minute.to_string());
+}
+
+#[tokio::test]
+async fn a_link_in_use_does_not_keep_its_login_alive() {
+    let Kept { accounts, clock, .. } = open();
+    let token = accounts.issue("ada", Role::User).await.unwrap();
+    let principal = accounts.authenticate(&token).unwrap();
+    clock.advance(25 * DAY);
+    let week = clock.now().as_second() + 7 * 86_400;
+    let grant = accounts.grant(&principal, "livetv/watch/1", week);
+    let link = accounts.sign_link(&principal, "livetv/m3u", week);
+    let open = || {
+        let linked = accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig);
+        (accounts.redeem("livetv/watch/1", &grant), linked)
+    };
+    clock.advance(4 * DAY);
+    assert!(matches!(open(), (Ok(_), Ok(_))));
+    clock.advance(2 * DAY);
+    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+    let (granted, linked) = open();
+    assert_eq!((code(granted), code(linked)), (Code::SignatureExpired, Code::SignatureExpired));
 }
 
 #[tokio::test]

@@ -34,7 +34,14 @@ fn bench(change: impl FnOnce(&mut Config)) -> Bench {
 }
 
 fn viewer(name: &str) -> Principal {
-    Principal { user_id: name.into(), username: name.into(), role: Role::User, login_id: "l".into(), channels: None }
+    Principal {
+        user_id: name.into(),
+        username: name.into(),
+        role: Role::User,
+        login_id: "l".into(),
+        channels: None,
+        until: None,
+    }
 }
 
 impl Bench {

@@ -232,14 +232,33 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     let signed = success(server.post("/api/livetv/sign", &asked).send().await.unwrap(), 200).await;
     let url = signed["url"].as_str().unwrap();
     let target = url.strip_prefix(&server.base).expect("an address of this server").to_owned();
-    assert!(!fetch(&server, &list(&server, &target).await).await.is_empty());
+    let first = list(&server, &target).await;
+    assert!(!fetch(&server, &first).await.is_empty());
+    // No child address outlives the signature that let the request in, nor do those of a list a child opens.
+    let one_watch = format!("/api/livetv/watch/{}", one["id"]);
+    let child = |text: &str| text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned();
+    let grant = |address: &str| address.split_once("?st=").unwrap().1.split('&').next().unwrap().to_owned();
+    let second = list(&server, &format!("{one_watch}/live.m3u8?st={}", grant(&child(&first.0)))).await;
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let watched = client.get(format!("{}{one_watch}?wait=15&{}", server.base, target.split_once('?').unwrap().1));
+    let location = watched.send().await.unwrap().headers()["location"].to_str().unwrap().to_owned();
+    let third = list(&server, &location).await;
+    let mut addresses = vec![target.clone(), location];
+    for (text, base) in [&first, &second, &third] {
+        addresses.extend(text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{base}/{line}")));
+    }
+    for address in &addresses[1..] {
+        assert_eq!(grant(address).split('.').next().unwrap(), signed["exp"], "{address}");
+    }
     let watch = |id: &serde_json::Value| format!("/watch/{id}/");
     let moved = target.replace(&watch(&one["id"]), &watch(&other["id"]));
     refused(server.ask(Method::GET, &moved).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
     let alone = target.split("&exp").next().unwrap();
     refused(server.ask(Method::GET, alone).send().await.unwrap(), 401, "UNAUTHORIZED").await;
     server.service.clock.advance(Duration::from_secs(120));
-    refused(server.ask(Method::GET, &target).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;
+    for address in addresses {
+        refused(server.ask(Method::GET, &address).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;
+    }
 }
 
 #[tokio::test]

@@ -172,6 +172,57 @@ async fn the_guide_of_players_is_valid_and_says_what_the_other_says() {
     assert_eq!(changed.status(), 200);
 }
 
+/// The `exp` of every address of a playlist, unix seconds.
+fn ends(playlist: &str) -> Vec<i64> {
+    playlist.split("&exp=").skip(1).map(|rest| rest[..10].parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn signed_lists_are_issued_and_their_links_end_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sounds(folder.path(), &[1800]);
+    let server = kit::server(&[folder.path()]).await;
+    let made = lineup(&server, &files).await;
+    let sign = async |body: Value| server.post("/api/livetv/sign", &body).send().await.unwrap();
+    let ask = async |url: &str| server.client.get(url).send().await.unwrap();
+    let m3u = success(sign(json!({"resource": "m3u", "ttlSeconds": 60})).await, 200).await;
+    let guide = success(sign(json!({"resource": "xmltv", "ttlSeconds": 60})).await, 200).await;
+    let (m3u, exp, guide) = (m3u["url"].as_str().unwrap(), &m3u["exp"], guide["url"].as_str().unwrap());
+    assert!(m3u.starts_with(&format!("{}/api/livetv/m3u?token=k", server.base)), "{m3u}");
+    let playlist = ask(m3u).await.text().await.unwrap();
+    let lines: Vec<&str> = playlist.lines().collect();
+    assert_eq!(lines.len(), 5, "{playlist}");
+    let exp: i64 = exp.as_str().unwrap().parse().unwrap();
+    assert!(ends(&playlist).len() >= 3 && ends(&playlist).iter().all(|end| *end == exp), "{exp}: {playlist}");
+    let links = [m3u, guide, lines[0].split('"').nth(1).unwrap(), lines[2], lines[4]];
+    for link in links {
+        assert_eq!(ask(link).await.status(), 200, "{link}");
+    }
+    assert_eq!(ask(&guide.replace("/xmltv?", "/xmltv.gz?")).await.status(), 200, "the same guide as a file");
+    refused(ask(&guide.replace("/xmltv?", "/m3u?")).await, 403, "SIGNATURE_INVALID").await;
+    let query = m3u.split_once('?').unwrap().1;
+    refused(
+        ask(&format!("{}/api/livetv/watch/{}?{query}", server.base, made[0]["id"])).await,
+        403,
+        "SIGNATURE_INVALID",
+    )
+    .await;
+    for (wrong, field) in [
+        (json!({}), "channelId"),
+        (json!({"resource": "epg"}), "resource"),
+        (json!({"resource": "m3u", "channelId": made[0]["id"]}), "resource"),
+        (json!({"resource": "m3u", "fromStart": true}), "fromStart"),
+        (json!({"resource": "m3u", "ttlSeconds": 604_801}), "ttlSeconds"),
+    ] {
+        let refusal = refused(sign(wrong).await, 400, "VALIDATION_ERROR").await;
+        assert_eq!(refusal["details"]["fields"][0]["field"], field);
+    }
+    server.service.clock.advance(Duration::from_secs(120));
+    for link in links {
+        refused(ask(link).await, 403, "SIGNATURE_EXPIRED").await;
+    }
+}
+
 #[tokio::test]
 async fn players_that_cannot_sign_in_come_with_a_token_or_a_signed_address() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,6 +264,13 @@ async fn players_that_cannot_sign_in_come_with_a_token_or_a_signed_address() {
     assert_eq!(channel.status(), 200);
     let stolen = lines[2].replace(&format!("watch/{}/", made[1]["id"]), &format!("watch/{}/", made[0]["id"]));
     refused(server.client.get(stolen).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
+    // An `exp` that no signature covers decides nothing.
+    let week = server.service.clock.now().as_second() + 7 * 86_400;
+    for query in ["auth=signed&exp=9999999999", "exp=9999999999"] {
+        let far = server.get(&format!("/api/livetv/m3u?{query}")).send().await.unwrap().text().await.unwrap();
+        assert!(ends(&far).len() >= 3, "{far}");
+        assert!(ends(&far).iter().all(|exp| *exp <= week), "{far}");
+    }
     assert!(!server.get("/api/livetv/m3u?auth=none").send().await.unwrap().text().await.unwrap().contains("token"));
     for target in ["m3u", "xmltv", "xmltv.gz"] {
         refused(ask(&format!("/api/livetv/{target}")).await, 401, "UNAUTHORIZED").await;

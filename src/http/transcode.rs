@@ -24,7 +24,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::onair;
 use crate::service::planner::{self, Planned};
-use crate::service::sessions::Session;
+use crate::service::sessions::{Found, Session};
 
 pub(super) mod list;
 mod request;
@@ -71,8 +71,8 @@ fn instant(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
-fn find(service: &Service, call: &Call) -> Result<Arc<Session>> {
-    service.sessions.find(call.user()?, &call.params[0])
+fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
+    service.sessions.find_live(call.user()?, &call.params[0])
 }
 
 /// Starts a session, or says that the file plays as it is.
@@ -124,7 +124,7 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
             wait.ok_or_else(|| Error::field("wait", "must be a number from 0 to 20"))?
         }
     };
-    let session = find(&service, &call)?;
+    let session = find_live(&service, &call)?;
     if session.ready(Duration::from_secs_f64(wait)).await? {
         return Ok(playlist(session.multivariant(&grant(&service, call.user()?, &session))));
     }
@@ -157,7 +157,7 @@ pub(super) fn playlist(text: Bytes) -> Response {
     )
 )]
 pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
-    let session = find(&service, &call)?;
+    let session = find_live(&service, &call)?;
     session.serves()?;
     let name = &call.params[1];
     match asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset of this name"))? {
@@ -217,8 +217,10 @@ pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, head
     responses((status = 200, body = StatusBody), (status = 404))
 )]
 pub(super) async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
-    let session = find(&service, &call)?;
-    Ok(reply::json(&StatusBody::new(&session)))
+    Ok(reply::json(&match service.sessions.find(call.user()?, &call.params[0])? {
+        Found::Live(session) => StatusBody::new(&session),
+        Found::Ended(ended) => StatusBody::ended(&ended),
+    }))
 }
 
 /// Stops a session.

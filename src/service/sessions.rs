@@ -4,8 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::planner::Plan;
 use super::producers::{Chosen, Producers};
 use super::quarantine::Quarantine;
@@ -16,12 +14,15 @@ use crate::engine::Transcoder;
 use crate::engine::segments::{Budget, Segments};
 use crate::error::{Code, Error, Result};
 
+mod ended;
 mod failure;
 mod rungs;
 mod session;
 #[cfg(test)]
 mod tests;
 
+pub use ended::Ended;
+use ended::session_ended;
 pub use failure::{Failure, told};
 use rungs::Producer;
 use session::Patience;
@@ -39,6 +40,13 @@ const RENDITION_MEMORY: u64 = 64 << 20;
 
 /// How often what nobody needs is freed.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
+
+/// A session looked up by its id.
+pub enum Found {
+    Live(Arc<Session>),
+    /// It ended at most ten minutes ago.
+    Ended(Arc<Ended>),
+}
 
 /// All sessions of the program. Clones share them.
 #[derive(Clone)]
@@ -73,7 +81,7 @@ impl Makers {
 #[derive(Default)]
 struct Book {
     live: HashMap<String, Arc<Session>>,
-    ended: VecDeque<(Instant, Arc<Session>)>,
+    ended: VecDeque<Arc<Ended>>,
     closed: bool,
 }
 
@@ -202,28 +210,39 @@ impl Sessions {
         Ok(session)
     }
 
-    /// A session of this user (or of anybody, for an admin), live or ended lately.
+    /// A session of this user (or of any user, for an admin), live or recently ended.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
-    pub fn find(&self, principal: &Principal, id: &str) -> Result<Arc<Session>> {
+    pub fn find(&self, principal: &Principal, id: &str) -> Result<Found> {
         let mut book = lock(&self.inner.book);
         book.forget();
-        let found =
-            book.live.get(id).or_else(|| book.ended.iter().map(|(_, ended)| ended).find(|ended| ended.id == id));
-        found
-            .filter(|session| session.user_id == principal.user_id || principal.role == Role::Admin)
-            .cloned()
-            .ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
+        let may = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
+        let live = book.live.get(id).filter(|session| may(&session.user_id)).cloned().map(Found::Live);
+        let ended = || book.ended.iter().find(|ended| ended.id == id && may(&ended.user_id)).cloned().map(Found::Ended);
+        live.or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
     }
 
-    /// Stops a session; false when it had ended before.
+    /// As [`Self::find`], for what only a live session can answer.
+    ///
+    /// # Errors
+    /// `SESSION_NOT_FOUND`, `SESSION_ENDED`.
+    pub fn find_live(&self, principal: &Principal, id: &str) -> Result<Arc<Session>> {
+        match self.find(principal, id)? {
+            Found::Live(session) => Ok(session),
+            Found::Ended(_) => Err(session_ended()),
+        }
+    }
+
+    /// Stops a session; false when it had ended before. Its file is closed as soon as the last answer under way is sent.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
     pub async fn stop(&self, principal: &Principal, id: &str) -> Result<bool> {
-        let session = self.find(principal, id)?;
-        Ok(session.stop().await)
+        match self.find(principal, id)? {
+            Found::Live(session) => Ok(session.stop().await),
+            Found::Ended(_) => Ok(false),
+        }
     }
 
     /// Ends everything: no child, no task, no file is left.
@@ -239,11 +258,15 @@ impl Sessions {
         self.inner.makers.runs.shutdown().await;
     }
 
-    fn end(&self, session: &Arc<Session>) {
+    /// Takes a session off the list of live ones and remembers that it ended, without its file.
+    fn end(&self, session: &Session) {
         let mut book = lock(&self.inner.book);
-        book.live.remove(&session.id);
-        book.ended.push_back((Instant::now(), session.clone()));
+        let live = book.live.remove(&session.id);
+        book.ended.push_back(Arc::new(Ended::new(session)));
         book.forget();
+        drop(book);
+        // Closes a file, which must not happen under the lock.
+        drop(live);
         tracing::info!(session.id = session.id, "session ended");
     }
 
@@ -266,7 +289,7 @@ impl Sessions {
 impl Book {
     fn forget(&mut self) {
         while self.ended.len() > MOST_REMEMBERED
-            || self.ended.front().is_some_and(|(ended, _)| ended.elapsed() >= REMEMBERED)
+            || self.ended.front().is_some_and(|ended| ended.at.elapsed() >= REMEMBERED)
         {
             self.ended.pop_front();
         }

@@ -1,17 +1,18 @@
 //! How a session stands, on the wire.
 
+use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::instant;
 use super::started::audio_action;
-use crate::domain::plan::{AudioPlan, VideoPlan};
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playlist::Track;
 use crate::domain::session::State;
 use crate::domain::time::round_ms;
 use crate::engine::RunError;
 use crate::service::planner::Rung;
-use crate::service::sessions::{Failure, Session, Status, told};
+use crate::service::sessions::{Ended, Failure, Session, Status, told};
 
 /// The answer while the first segment is being made.
 #[derive(Debug, Serialize, ToSchema)]
@@ -116,14 +117,24 @@ impl Preparing {
 impl StatusBody {
     pub(super) fn new(session: &Session) -> Self {
         let status = session.status();
+        Self::with(session.id.clone(), &status, Diagnostics::new(session, &status))
+    }
+
+    /// Of an ended session: its figures without what was read from its file.
+    pub(super) fn ended(ended: &Ended) -> Self {
+        let diagnostics = Diagnostics::figures(&ended.rendition, &ended.status, ended.started_at);
+        Self::with(ended.id.clone(), &ended.status, diagnostics)
+    }
+
+    fn with(session_id: String, status: &Status, diagnostics: Diagnostics) -> Self {
         Self {
-            session_id: session.id.clone(),
+            session_id,
             ready: status.state.is_ready(),
-            progress: readiness(&status),
+            progress: readiness(status),
             error: status.failure.as_ref().map(FailureBody::new),
             mode: "transcode",
             state: status.state.as_str(),
-            diagnostics: Diagnostics::new(session, &status),
+            diagnostics,
         }
     }
 }
@@ -147,25 +158,17 @@ impl Diagnostics {
     fn new(session: &Session, status: &Status) -> Self {
         let Rung { work, size, .. } = &session.plan.rungs[status.rung];
         let codec = |index: u32| work.media.stream(index).map(|stream| stream.codec.clone());
-        let (video, encoder, decoder) = match &work.rendition.video {
-            None => (None, None, None),
-            Some(VideoPlan::Copy { stream }) => (Some("copy"), None, codec(*stream)),
-            Some(VideoPlan::Encode(plan)) => (Some("encode"), Some(plan.encoder.clone()), codec(plan.stream)),
+        let (video, decoder) = match &work.rendition.video {
+            None => (None, None),
+            Some(VideoPlan::Copy { stream }) => (Some("copy"), codec(*stream)),
+            Some(VideoPlan::Encode(plan)) => (Some("encode"), codec(plan.stream)),
         };
         let sound = work.rendition.audio.as_ref().map(|plan| match plan {
             AudioPlan::Copy { stream } => (audio_action(plan), codec(*stream).unwrap_or_default(), *stream),
             AudioPlan::Encode { stream, .. } => (audio_action(plan), "aac".to_owned(), *stream),
         });
-        let sound_encoder =
-            sound.as_ref().filter(|(action, ..)| *action == "encode").map(|(_, codec, _)| codec.clone());
-        let fallen = status.progress.fallen.as_ref();
-        let encoder = status.progress.encoder.map(str::to_owned).or(encoder);
         Self {
-            encoder: encoder.or(sound_encoder).unwrap_or_else(|| "copy".into()),
             decoder: decoder.or_else(|| sound.as_ref().and_then(|(.., stream)| codec(*stream))),
-            pipeline: if fallen.is_some() { status.progress.producer } else { status.producer.0 },
-            pipeline_reason: fallen.map_or(status.producer.1, told),
-            fallback: fallen.is_some(),
             video: video.map(|action| VideoBody {
                 action,
                 width: size.map(|(width, _)| width),
@@ -174,13 +177,37 @@ impl Diagnostics {
             audio: sound.map(|(action, codec, _)| AudioBody { action, codec }),
             rungs: session.plan.request.abr.then(|| RungBody::all(session, status)),
             copy_left_out: session.plan.copy_left_out,
-            speed: status.progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
-            runs_started: status.progress.runs_started,
-            run_from_segment: status.progress.run_from,
-            segments_ready: status.progress.segments_ready,
-            produced_seconds: round_ms(status.progress.produced_seconds),
-            buffered_bytes: status.progress.buffered_bytes,
-            started_at: instant(session.started_at),
+            ..Self::figures(&work.rendition, status, session.started_at)
+        }
+    }
+
+    /// What is known without the plan and the probe of the file; the rest is null.
+    fn figures(rendition: &Rendition, status: &Status, started_at: Timestamp) -> Self {
+        let progress = &status.progress;
+        let fallen = progress.fallen.as_ref();
+        let planned = match &rendition.video {
+            Some(VideoPlan::Encode(plan)) => Some(plan.encoder.clone()),
+            _ => None,
+        };
+        let sound_encoder = || matches!(rendition.audio, Some(AudioPlan::Encode { .. })).then(|| "aac".to_owned());
+        let encoder = progress.encoder.map(str::to_owned).or(planned).or_else(sound_encoder);
+        Self {
+            encoder: encoder.unwrap_or_else(|| "copy".into()),
+            decoder: None,
+            pipeline: if fallen.is_some() { progress.producer } else { status.producer.0 },
+            pipeline_reason: fallen.map_or(status.producer.1, told),
+            fallback: fallen.is_some(),
+            video: None,
+            audio: None,
+            rungs: None,
+            copy_left_out: None,
+            speed: progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
+            runs_started: progress.runs_started,
+            run_from_segment: progress.run_from,
+            segments_ready: progress.segments_ready,
+            produced_seconds: round_ms(progress.produced_seconds),
+            buffered_bytes: progress.buffered_bytes,
+            started_at: instant(started_at),
             last_access_at: instant(status.last_access_at),
         }
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::ended::session_ended;
 use super::failure::{Failure, refusal};
 use super::rungs::{Current, Producer, Rungs};
 use super::{Makers, lock};
@@ -332,12 +333,17 @@ impl Session {
         let view = self.view.borrow();
         match (&view.failure, view.state) {
             (Some(failure), State::Failed) => refusal(&failure.error),
-            _ => Error::new(Code::SessionEnded, "the session has ended"),
+            _ => session_ended(),
         }
     }
 
     pub fn status(&self) -> Status {
         self.touch();
+        self.view()
+    }
+
+    /// As [`Self::status`], but the session ages on.
+    pub(super) fn view(&self) -> Status {
         let view = self.view.borrow().clone();
         let last_access_at = lock(&self.access).1;
         let Current { rung, producer, progress } = self.rungs.current().borrow().clone();

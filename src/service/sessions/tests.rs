@@ -139,6 +139,34 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
     assert_eq!(bench.sessions.find(&viewer("a"), &session.id).err().unwrap().code, Code::SessionNotFound);
 }
 
+/// Descriptors of this process that hold a file.
+fn descriptors(path: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let held = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    held.filter(|held| held.to_string_lossy().starts_with(&*path.to_string_lossy())).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
+    let bench = bench(|_| ());
+    let film = bench.folder.path().join("film.mp4");
+    let session = bench.start("a", 0.0).await.unwrap();
+    session.segment(0, 0).await.unwrap();
+    let id = session.id.clone();
+    drop(session);
+    std::fs::remove_file(&film).unwrap();
+    assert!(descriptors(&film) > 0, "it is read");
+    assert!(bench.sessions.stop(&viewer("a"), &id).await.unwrap());
+    // Long enough for the tasks of the session and of its run to return.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(descriptors(&film), 0, "a deleted film gives its space back");
+    let Ok(Found::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else { panic!("it is remembered") };
+    assert_eq!(ended.status.state, State::Stopped);
+    assert_eq!(bench.sessions.find_live(&viewer("a"), &id).err().unwrap().code, Code::SessionEnded);
+    assert_eq!(bench.sessions.find(&viewer("b"), &id).err().unwrap().code, Code::SessionNotFound);
+    assert!(!bench.sessions.stop(&viewer("a"), &id).await.unwrap());
+}
+
 #[tokio::test(start_paused = true)]
 async fn segments_are_freed_a_minute_after_the_last_session() {
     let bench = bench(|_| ());

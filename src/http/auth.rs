@@ -10,8 +10,8 @@ use warp::reply::Response;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
-use super::reply;
 use super::users::UserView;
+use super::{client, reply};
 use crate::domain::access::Access;
 use crate::domain::time::instant;
 use crate::error::{Code, Error, Result};
@@ -252,12 +252,6 @@ fn device_name(call: &Call, said: Option<String>) -> Option<String> {
     said.or_else(|| call.header(USER_AGENT).map(str::to_owned))
 }
 
-/// Where a request comes from: the peer, or whom a trusted proxy names last in `X-Forwarded-For`.
 fn client(service: &Service, call: &Call) -> IpAddr {
-    let peer = call.context.remote.to_canonical();
-    if !service.config.trusted_proxies.contains(&peer) {
-        return peer;
-    }
-    let named = call.header("x-forwarded-for").and_then(|list| list.rsplit(',').next()?.trim().parse().ok());
-    named.unwrap_or(peer)
+    client::address(&call.headers, call.context.remote, &service.config.trusted_proxies)
 }

@@ -15,6 +15,7 @@ mod audiobook;
 mod auth;
 mod body;
 pub mod call;
+mod client;
 mod conditional;
 mod cors;
 mod debug;

@@ -153,4 +153,14 @@ async fn guessing_is_slowed_and_ends_and_old_tokens_are_called_expired() {
     assert_eq!(as_holder(&server, Method::GET, "/api/auth/me", &token).await.status(), 200);
     server.service.clock.advance(Duration::from_secs(31 * 86_400));
     refused(as_holder(&server, Method::GET, "/api/auth/me", &token).await, 401, "TOKEN_EXPIRED").await;
+
+    // A proxy that appends a header line of its own: what the client wrote before is not believed.
+    let mut sprayed = Vec::new();
+    for number in 0..6 {
+        let request = server.ask(Method::POST, "/api/auth/login").header("x-forwarded-for", format!("10.9.8.{number}"));
+        let body = json!({"username": format!("nobody{number}"), "password": "guess"});
+        let answer = request.header("x-forwarded-for", "198.51.100.7").json(&body).send().await.unwrap();
+        sprayed.push(answer.status().as_u16());
+    }
+    assert_eq!(sprayed, [401, 401, 401, 401, 401, 429]);
 }

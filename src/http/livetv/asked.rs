@@ -10,6 +10,7 @@ use crate::domain::live::{CATCHUP_MS, View};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
+use crate::service::onair::Viewer;
 
 /// What of a channel is asked for.
 #[derive(IntoParams)]
@@ -64,7 +65,12 @@ impl Asked {
             },
             (None, None | Some("" | "0" | "false")) => View::Live,
             (None, Some(_)) => {
-                let kept = session.as_deref().and_then(|session| service.onair.viewers().start_of(channel.id, session));
+                let kept = match &session {
+                    Some(session) => {
+                        service.onair.viewers().start_of(channel.id, &Viewer::new(call.user()?, Some(session)))
+                    }
+                    None => None,
+                };
                 let on = || channel.definition.whole(channel.time(now_ms)).map(|(start, _)| start);
                 kept.or_else(on).map_or(View::Live, View::From)
             }

@@ -20,6 +20,7 @@ use crate::http::reply;
 use crate::http::transcode;
 use crate::service::Service;
 use crate::service::accounts::random;
+use crate::service::onair::Viewer;
 use crate::service::{ingest, onair};
 
 /// Life of a child address after the hour it was made in, seconds: twelve hours.
@@ -94,7 +95,8 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let asked = Asked::read(&service, &call, &channel)?;
     let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
-    service.onair.viewers().seen(channel.id, &session, asked.start());
+    let viewer = Viewer::new(call.user()?, Some(&session));
+    service.onair.viewers().seen(channel.id, &viewer, asked.start());
     let channel = asked.run(&service, channel).await?;
     onair::wake(&service);
 
@@ -116,7 +118,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         return Ok(starting(&channel, session, 0));
     };
     if !onair::is_made(&service, &channel, &slot) {
-        let (making, aired, reader) = (service.clone(), channel.clone(), session.clone());
+        let (making, aired, reader) = (service.clone(), channel.clone(), viewer.name());
         // Goes on when nobody waits any more: the next request finds it made.
         let making = tokio::spawn(async move {
             onair::segment(&making, &aired, (slot.programme_ms, slot.index), &reader).await.map(drop)
@@ -179,8 +181,7 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel)?;
-    let viewer =
-        asked.session.clone().unwrap_or_else(|| call.user().map(|user| user.login_id.clone()).unwrap_or_default());
+    let viewer = Viewer::new(call.user()?, asked.session.as_deref());
     service.onair.viewers().seen(channel.id, &viewer, asked.start());
     let channel = asked.run(&service, channel).await?;
     let target = channel.output.target;
@@ -245,17 +246,18 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let none = || Error::new(Code::AssetNotFound, "the channel has no segment of this name");
     let named = live::named(&call.params[1]).ok_or_else(none)?;
     let session = session(&call)?;
-    if let Some(session) = session {
-        service.onair.viewers().seen(channel.id, session, None);
+    let viewer = Viewer::new(call.user()?, session);
+    if session.is_some() {
+        service.onair.viewers().seen(channel.id, &viewer, None);
     }
     if named.0 < channel.time(service.clock.now().as_millisecond() - live::CATCHUP_MS) - live::LONGEST_MS {
         return Err(none());
     }
-    let sent = onair::segment(&service, &channel, named, session.unwrap_or(&call.user()?.login_id)).await?;
+    let sent = onair::segment(&service, &channel, named, &viewer.name()).await?;
     Ok(transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers))
 }
 
-/// Stop watching
+/// Stop watching: ends a view of one's own login
 #[utoipa::path(delete, path = "/api/livetv/watch/{id}",
     params(
         ("id" = u32, Path, description = "As listed"),
@@ -271,7 +273,7 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
     }
     let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
     let viewers = service.onair.viewers();
-    let ended = viewers.leave(id, session);
+    let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
     if ended {
         service.channels.halt(id, || viewers.count(id) > 0).await;
     }

@@ -39,8 +39,8 @@ use reel::Reel;
 use stills::{Says, Stills};
 pub use tuner::Tuner;
 use tuner::Tuners;
-pub use viewers::State;
 use viewers::Viewers;
+pub use viewers::{State, Viewer};
 
 /// A programme that is asked for nothing for so long, while somebody else wants its place, is not watched any more.
 const ABANDONED: Duration = Duration::from_secs(6);
@@ -63,6 +63,9 @@ const MOST_WINDOWS: usize = 2048;
 /// Programmes with a run or an open file at most.
 const MOST_REELS: usize = 512;
 
+/// Of these, the programmes that one login reads apart from the live viewers.
+const LOGIN_REELS: usize = 16;
+
 /// Who reads a programme: all that watch live together, everybody else alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
@@ -77,6 +80,11 @@ impl Key {
     fn new(channel: &Channel, programme: &Programme, reader: String) -> Self {
         let revision = channel.definition.revisions[programme.revision].number;
         Self { channel: channel.id, revision, programme_ms: programme.start_ms, reader }
+    }
+
+    /// The reader without the name of its view.
+    fn login(&self) -> &str {
+        self.reader.rsplit_once('/').map_or(&self.reader, |(login, _)| login)
     }
 }
 
@@ -166,7 +174,18 @@ impl OnAir {
 
     fn reel(&self, key: Key) -> Result<Arc<Reel>> {
         let mut reels = self.reels();
-        if reels.len() >= MOST_REELS && !reels.contains_key(&key) {
+        if let Some(known) = reels.get(&key) {
+            return Ok(known.clone());
+        }
+        // Names of views are the client's own: made-up ones displace what the same login read before.
+        let own = reels.iter().filter(|(other, _)| !key.reader.is_empty() && other.login() == key.login());
+        let own: Vec<(Instant, &Key)> = own.map(|(other, reel)| (reel.used(), other)).collect();
+        if own.len() >= LOGIN_REELS
+            && let Some(oldest) = own.iter().min_by_key(|(used, _)| *used).map(|(_, oldest)| (*oldest).clone())
+        {
+            reels.remove(&oldest);
+        }
+        if reels.len() >= MOST_REELS {
             return Err(Error::new(Code::ServerBusy, "too many programmes are watched at once").with_retry_after(10));
         }
         Ok(reels.entry(key).or_default().clone())
@@ -215,7 +234,8 @@ fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &Item)>
     Ok((found, channel.definition.item(&found)))
 }
 
-/// One segment of a channel, made now where it is not there. `reader` tells apart who watches something of their own.
+/// One segment of a channel, made now where it is not there. `reader` tells apart who watches something of their own: a
+/// [`Viewer::name`], or the name of a recording.
 ///
 /// # Errors
 /// `ASSET_NOT_FOUND` for what is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. What cannot be shown is no error: a

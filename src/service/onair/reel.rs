@@ -76,8 +76,13 @@ impl Reel {
         *lock(&self.used) = Instant::now();
     }
 
+    /// When a segment of it was last requested.
+    pub(super) fn used(&self) -> Instant {
+        *lock(&self.used)
+    }
+
     pub(super) fn is_idle(&self, linger: Duration) -> bool {
-        lock(&self.used).elapsed() >= linger
+        self.used().elapsed() >= linger
     }
 
     /// False when something is being made ahead already.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{BEHIND_MS, first_wanted, listed, segment};
+use super::{BEHIND_MS, Viewer, first_wanted, listed, segment};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::error::{Code, Error, Result};
@@ -96,7 +96,7 @@ impl Tuner {
     pub async fn next(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
-            self.service.onair.viewers().seen(channel.id, &self.session, None);
+            self.service.onair.viewers().seen(channel.id, &Viewer::internal(&self.session), None);
             let channel = self.service.channels.run(&channel).await?;
             ingest::keep(&self.service, &channel)?;
             let now_ms = channel.time(self.service.clock.now().as_millisecond());
@@ -157,6 +157,6 @@ impl Tuner {
 
 impl Drop for Tuner {
     fn drop(&mut self) {
-        self.service.onair.viewers().leave(self.channel, &self.session);
+        self.service.onair.viewers().leave(self.channel, &Viewer::internal(&self.session));
     }
 }

@@ -1,4 +1,4 @@
-//! Who watches which channel, and which are kept warm although nobody does.
+//! Who watches which channel, and which channels are kept warm without viewers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A viewer who asks for nothing for so long is gone.
+use crate::domain::access::Principal;
+
+/// A viewer without a request for so long is gone.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Viewers known at once at most: who comes later still watches, uncounted.
-const MOST: usize = 10_000;
+/// How often viewers who are gone are looked for, at most.
+const EXPIRE: Duration = Duration::from_secs(1);
+
+/// Views of one login, and of one user, at once. A new one replaces the one that was idle longest: names of views are the
+/// client's own, and made-up ones must not displace other people's.
+const LOGIN_VIEWS: usize = 16;
+const USER_VIEWS: usize = 128;
+
+/// Users and recordings with views at most. A viewer beyond that still watches, uncounted.
+const MOST_USERS: usize = 10_000;
 
 /// How a channel stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,50 +46,153 @@ impl State {
     }
 }
 
-struct Viewer {
+/// Who watches: one view of one login. Nobody else can name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    user: String,
+    login: String,
+    /// `watchSession`, as the client names its view; empty for the one without a name.
+    session: String,
+}
+
+impl Viewer {
+    /// A view of the principal's login.
+    pub fn new(principal: &Principal, session: Option<&str>) -> Self {
+        Self {
+            user: principal.user_id.clone(),
+            login: principal.login_id.clone(),
+            session: session.unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// The server itself: a recording, or a stream without end.
+    pub fn internal(name: &str) -> Self {
+        Self { user: name.to_owned(), login: String::new(), session: String::new() }
+    }
+
+    /// A name that tells it from every other viewer.
+    pub fn name(&self) -> String {
+        format!("{}/{}/{}", self.user, self.login, self.session)
+    }
+}
+
+struct View {
+    channel: u32,
+    login: String,
+    session: String,
     seen: Instant,
     /// Where a view that does not follow the clock began, ms.
     start_ms: Option<i64>,
 }
 
+impl View {
+    fn is(&self, channel: u32, viewer: &Viewer) -> bool {
+        self.channel == channel && self.session == viewer.session && self.login == viewer.login
+    }
+}
+
+#[derive(Default)]
+struct Book {
+    by_user: HashMap<String, Vec<View>>,
+    /// Views of each channel that has any.
+    counts: HashMap<u32, usize>,
+    expired: Option<Instant>,
+}
+
 /// All viewers.
 #[derive(Default)]
 pub struct Viewers {
-    by_session: Mutex<HashMap<(u32, String), Viewer>>,
+    book: Mutex<Book>,
     warm: Mutex<HashMap<u32, Instant>>,
 }
 
-impl Viewers {
-    /// Notes that somebody watches; a start that was said before is kept.
-    pub fn seen(&self, channel: u32, session: &str, start_ms: Option<i64>) -> Option<i64> {
-        let mut all = self.lock();
-        let key = (channel, session.to_owned());
-        if let Some(viewer) = all.get_mut(&key) {
-            viewer.seen = Instant::now();
-            if start_ms.is_some() && viewer.start_ms.is_none() {
-                viewer.start_ms = start_ms;
+impl Book {
+    /// Forgets viewers who are gone.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        self.expired = Some(now);
+        let counts = &mut self.counts;
+        self.by_user.retain(|_, views| {
+            views.retain(|view| {
+                let stays = now.saturating_duration_since(view.seen) < IDLE;
+                if !stays {
+                    uncount(counts, view.channel);
+                }
+                stays
+            });
+            !views.is_empty()
+        });
+    }
+
+    fn insert(&mut self, viewer: &Viewer, view: View) {
+        if self.by_user.len() >= MOST_USERS && !self.by_user.contains_key(&viewer.user) {
+            return;
+        }
+        let views = self.by_user.entry(viewer.user.clone()).or_default();
+        let of_login = views.iter().filter(|view| view.login == viewer.login).count();
+        if of_login >= LOGIN_VIEWS || views.len() >= USER_VIEWS {
+            let own = |view: &View| of_login < LOGIN_VIEWS || view.login == viewer.login;
+            let oldest = views.iter().enumerate().filter(|(_, view)| own(view)).min_by_key(|(_, view)| view.seen);
+            if let Some((place, _)) = oldest {
+                uncount(&mut self.counts, views.swap_remove(place).channel);
             }
-            return viewer.start_ms;
         }
-        if all.len() < MOST {
-            all.insert(key, Viewer { seen: Instant::now(), start_ms });
+        *self.counts.entry(view.channel).or_default() += 1;
+        views.push(view);
+    }
+}
+
+fn uncount(counts: &mut HashMap<u32, usize>, channel: u32) {
+    if let Some(count) = counts.get_mut(&channel) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&channel);
         }
+    }
+}
+
+impl Viewers {
+    /// Notes that a viewer watches; gives where the view began. A start that was noted before is kept.
+    pub fn seen(&self, channel: u32, viewer: &Viewer, start_ms: Option<i64>) -> Option<i64> {
+        let mut book = self.lock();
+        let known = book.by_user.get_mut(&viewer.user);
+        if let Some(view) = known.and_then(|views| views.iter_mut().find(|view| view.is(channel, viewer))) {
+            view.seen = Instant::now();
+            view.start_ms = view.start_ms.or(start_ms);
+            return view.start_ms;
+        }
+        let (login, session) = (viewer.login.clone(), viewer.session.clone());
+        book.insert(viewer, View { channel, login, session, seen: Instant::now(), start_ms });
         start_ms
     }
 
     /// Where a viewer's view began, when that was kept.
-    pub fn start_of(&self, channel: u32, session: &str) -> Option<i64> {
-        self.lock().get(&(channel, session.to_owned()))?.start_ms
+    pub fn start_of(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
+        let book = self.lock();
+        book.by_user.get(&viewer.user)?.iter().find(|view| view.is(channel, viewer))?.start_ms
     }
 
-    /// Somebody leaves; false when they were not there.
-    pub fn leave(&self, channel: u32, session: &str) -> bool {
-        self.lock().remove(&(channel, session.to_owned())).is_some()
+    /// A viewer leaves; false when they were not there.
+    pub fn leave(&self, channel: u32, viewer: &Viewer) -> bool {
+        let mut book = self.lock();
+        let Book { by_user, counts, .. } = &mut *book;
+        let Some(views) = by_user.get_mut(&viewer.user) else { return false };
+        let Some(place) = views.iter().position(|view| view.is(channel, viewer)) else { return false };
+        views.swap_remove(place);
+        uncount(counts, channel);
+        if views.is_empty() {
+            by_user.remove(&viewer.user);
+        }
+        true
     }
 
+    /// Viewers of a channel; one who left without a word counts for 31 s at most.
     pub fn count(&self, channel: u32) -> usize {
-        let live = |((of, _), viewer): &(&(u32, String), &Viewer)| *of == channel && viewer.seen.elapsed() < IDLE;
-        self.lock().iter().filter(live).count()
+        let mut book = self.lock();
+        if book.expired.is_none_or(|at| at.elapsed() >= EXPIRE) {
+            book.expire();
+        }
+        book.counts.get(&channel).copied().unwrap_or(0)
     }
 
     /// Keeps a channel ready for a while.
@@ -99,14 +212,62 @@ impl Viewers {
     }
 
     pub(super) fn watched(&self) -> HashSet<u32> {
-        self.lock().keys().map(|(channel, _)| *channel).collect()
+        self.lock().counts.keys().copied().collect()
     }
 
     pub(super) fn expire(&self) {
-        self.lock().retain(|_, viewer| viewer.seen.elapsed() < IDLE);
+        self.lock().expire();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(u32, String), Viewer>> {
-        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn viewer(user: &str, login: &str, session: &str) -> Viewer {
+        Viewer { user: user.into(), login: login.into(), session: session.into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn made_up_views_displace_their_own_login_and_nobody_else() {
+        let viewers = Viewers::default();
+        let ada = viewer("ada", "tv", "ws_1");
+        viewers.seen(7, &ada, Some(5));
+        viewers.seen(7, &viewer("mallory", "phone", "real"), None);
+        for number in 0..10_000 {
+            tokio::time::advance(Duration::from_micros(10)).await;
+            viewers.seen(number % 100, &viewer("mallory", "laptop", &format!("ws_{number}")), None);
+        }
+        let total = |viewers: &Viewers| (0..100).map(|channel| viewers.count(channel)).sum::<usize>();
+        assert_eq!(total(&viewers), 2 + LOGIN_VIEWS, "the oldest of that login are gone");
+        assert_eq!(viewers.start_of(7, &ada), Some(5));
+        for login in 0..100 {
+            for session in 0..2 {
+                let login = format!("l{login}");
+                viewers.seen(3, &viewer("mallory", &login, &session.to_string()), None);
+            }
+        }
+        assert_eq!(total(&viewers), 1 + USER_VIEWS);
+        assert_eq!((viewers.start_of(7, &ada), viewers.watched().contains(&7)), (Some(5), true));
+        tokio::time::advance(IDLE + EXPIRE).await;
+        assert_eq!((total(&viewers), viewers.watched().len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_view_is_ended_by_its_own_login_alone() {
+        let viewers = Viewers::default();
+        let own = viewer("ada", "tv", "ws_1");
+        viewers.seen(1, &own, None);
+        viewers.seen(2, &own, None);
+        for other in [viewer("bob", "tv", "ws_1"), viewer("ada", "phone", "ws_1"), viewer("ada", "tv", "ws_2")] {
+            assert!(!viewers.leave(1, &other), "{other:?}");
+        }
+        assert_eq!((viewers.count(1), viewers.count(2)), (1, 1));
+        assert!(viewers.leave(1, &own) && !viewers.leave(1, &own));
+        assert_eq!((viewers.count(1), viewers.count(2)), (0, 1));
     }
 }

@@ -17,6 +17,7 @@ use crate::domain::recording::{self, Event, Recording, Written};
 use crate::engine::tape::{Shelf, Tape};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::onair::Viewer;
 
 /// How often it is noted how far the file is.
 const NOTED: Duration = Duration::from_secs(10);
@@ -35,7 +36,7 @@ pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver
     let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
     work(&service, &id, stop).await;
     if let Ok(channel) = channel {
-        service.onair.viewers().leave(channel, &id);
+        service.onair.viewers().leave(channel, &Viewer::internal(&id));
     }
 }
 

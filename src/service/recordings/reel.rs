@@ -10,6 +10,7 @@ use crate::domain::live;
 use crate::domain::mpegts::shift::shift;
 use crate::domain::recording::Recording;
 use crate::error::Result;
+use crate::service::onair::Viewer;
 use crate::service::{Service, ingest, onair};
 
 /// The longest wait before a channel is looked at again.
@@ -63,7 +64,7 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
         return Ok(Next::Wait(Duration::from_millis(wait).min(LOOK)));
     }
     // Whoever records is one who watches: the channel keeps its place, and what comes next is made ready.
-    service.onair.viewers().seen(channel.id, &recording.id, None);
+    service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
     let sent = onair::segment(service, &channel, (slot.programme_ms, slot.index), &recording.id).await?;
     let zero = if begun { written.from } else { slot.start };
     let mut bytes = Vec::from(sent.bytes);
@@ -78,7 +79,7 @@ fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -
     let begun = written.bytes > 0;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
-        service.onair.viewers().seen(channel.id, &recording.id, None);
+        service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
         ingest::keep(service, channel)?;
         onair::wake(service);
     }

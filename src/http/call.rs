@@ -39,6 +39,10 @@ pub struct Arrival {
     pub headers: Arc<HeaderMap>,
 }
 
+/// Rides in an answer's extensions: the request was let in by credentials that are valid.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted;
+
 /// The name of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
 #[derive(Clone, Debug)]
 pub struct RequestId(HeaderValue);

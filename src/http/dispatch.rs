@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
 
-use super::call::{Call, Context};
+use super::call::{Admitted, Call, Context};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::upload::Upload;
@@ -119,7 +119,12 @@ impl Dispatch {
         if let Err(error) = admitted.await {
             return (endpoint.path, Err(error));
         }
-        (endpoint.path, self.run(&endpoint, call).await)
+        let (admitted, context) = (call.principal.is_some(), call.context.clone());
+        let mut response = self.run(&endpoint, call).await.unwrap_or_else(|error| reply::error(error, &context));
+        if admitted {
+            response.extensions_mut().insert(Admitted);
+        }
+        (endpoint.path, Ok(response))
     }
 
     fn find<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {

@@ -18,7 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tower_service::Service as _;
 use warp::filters::BoxedFilter;
@@ -26,9 +26,10 @@ use warp::reply::Response;
 
 use super::alarm::Alarm;
 use super::body::Outgoing;
-use super::call::{Arrival, Context, RequestId};
+use super::call::{Admitted, Arrival, Context, RequestId};
+use super::places::Place;
 use super::reply;
-use super::wire::{Runs, Wire};
+use super::wire::{Pace, Runs, Wire};
 use crate::error::{Code, Error};
 use crate::service::accounts::random;
 
@@ -69,7 +70,7 @@ pub struct Arrived {
     pub socket: std::net::TcpStream,
     pub remote: IpAddr,
     /// Its place among the connections that may be open.
-    pub place: OwnedSemaphorePermit,
+    pub place: Place,
 }
 
 /// All lanes.
@@ -127,9 +128,9 @@ fn serve(
         while let Some(Arrived { socket, remote, place }) = arrivals.recv().await {
             let (routes, phase, leaving) = (routes.clone(), phase.clone(), Leaving(open.clone()));
             connections.spawn(async move {
-                let (_place, _leaving) = (place, leaving);
+                let (place, _leaving) = (Arc::new(place), leaving);
                 match TcpStream::from_std(socket) {
-                    Ok(socket) => connection(socket, remote, routes, phase).await,
+                    Ok(socket) => connection(socket, remote, place, routes, phase).await,
                     Err(cause) => tracing::warn!(%cause, "a connection could not be served"),
                 }
             });
@@ -151,10 +152,17 @@ impl Drop for Leaving {
 }
 
 /// Answers what comes over one connection.
-async fn connection(socket: TcpStream, remote: IpAddr, routes: Routes, mut phase: watch::Receiver<Phase>) {
+async fn connection(
+    socket: TcpStream,
+    remote: IpAddr,
+    place: Arc<Place>,
+    routes: Routes,
+    mut phase: watch::Receiver<Phase>,
+) {
     let routes = warp::service(routes);
     let runs = Runs::default();
     let queue = runs.clone();
+    let wire = Wire::new(socket, runs, Pace::new(place.clone()));
     // One draw of random bytes a connection, and a count: a system call less for every range.
     let (connection_id, answered) = (random::<8>(), AtomicU32::new(0));
     let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -166,13 +174,16 @@ async fn connection(socket: TcpStream, remote: IpAddr, routes: Routes, mut phase
             request.extensions_mut().insert(Arrival { context, headers });
             routes.clone().call(request)
         });
-        let runs = queue.clone();
+        let (runs, place) = (queue.clone(), place.clone());
         async move {
             let mut response = match (refused, routed) {
                 (Some(refused), _) => refused,
                 (None, Some(routed)) => routed.await?,
                 (None, None) => unreachable!("a request is refused or routed"),
             };
+            if response.extensions().get::<Admitted>().is_some() {
+                place.admit();
+            }
             response.headers_mut().insert(X_REQUEST_ID, request_id.header().clone());
             Ok::<_, Infallible>(Outgoing::of(response, runs))
         }
@@ -182,7 +193,7 @@ async fn connection(socket: TcpStream, remote: IpAddr, routes: Routes, mut phase
             .timer(Alarm::default())
             .header_read_timeout(HEAD_DEADLINE)
             .max_header_size(MAX_HEAD_BYTES)
-            .serve_connection(Wire::new(socket, runs), answer)
+            .serve_connection(wire, answer)
     );
     loop {
         tokio::select! {

@@ -31,6 +31,7 @@ mod livetv;
 pub mod openapi;
 mod parcel;
 mod pieces;
+mod places;
 pub mod progress;
 mod recordings;
 pub mod reply;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::lane::{Arrived, Lanes, Phase};
+use super::places::{Full, Places};
 use crate::error::{Error, Result};
 use crate::service::Service;
 
@@ -22,8 +23,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// When the system gives no threads to serve with.
 pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     raise_file_limit();
-    let most = service.config.limits.connections;
-    let places = Arc::new(Semaphore::new(most));
+    let places = Places::new(service.config.limits.connections, &service.config.trusted_proxies);
     let (phase, watching) = watch::channel(Phase::Serving);
     let lanes = Lanes::start(&super::routes(&service), &watching).map_err(Error::internal)?;
     let mut stop = pin!(stop);
@@ -39,9 +39,12 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
                 }
             },
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            turn_away(&socket);
-            continue;
+        let place = match places.take(remote.ip()) {
+            Ok(place) => place,
+            Err(full) => {
+                turn_away(&socket, full);
+                continue;
+            }
         };
         let _ = socket.set_nodelay(true);
         match socket.into_std() {
@@ -51,17 +54,20 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
     }
     drop((listener, lanes));
     phase.send_replace(Phase::Draining);
-    let all = places.acquire_many(u32::try_from(most).unwrap_or(u32::MAX));
-    if tokio::time::timeout(DRAIN, all).await.is_err() {
-        tracing::warn!(left = most - places.available_permits(), "answers under way were cut off");
+    if tokio::time::timeout(DRAIN, places.drained()).await.is_err() {
+        tracing::warn!(left = places.taken(), "answers under way were cut off");
         phase.send_replace(Phase::Over);
     }
     Ok(())
 }
 
-/// Says that the server is full, as far as one write gets, and closes.
-fn turn_away(socket: &TcpStream) {
-    let body = r#"{"error":"the server has no free connection","code":"SERVER_BUSY","requestId":"-"}"#;
+/// Says that there is no place, as far as one write gets, and closes.
+fn turn_away(socket: &TcpStream, full: Full) {
+    let error = match full {
+        Full::Server => "the server has no free connection",
+        Full::Address => "this address has too many connections open",
+    };
+    let body = format!(r#"{{"error":"{error}","code":"SERVER_BUSY","requestId":"-"}}"#);
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
          retry-after: 5\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",

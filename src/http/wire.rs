@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use super::places::Place;
 use crate::engine::source::Source;
 use crate::error::Code;
 use crate::service::accounts::random;
@@ -31,6 +32,11 @@ pub const RUN_BYTES: u64 = 2 << 20;
 
 /// How long a client may take nothing before its connection is closed. A paused player asks again.
 const STALL: Duration = Duration::from_secs(120);
+
+/// What a client without credentials must take, bytes, in [`PACE_WINDOW`] of waiting for it: less than 600 bytes/s is no
+/// line anybody has, but a reader that holds a connection.
+const LEAST_TAKEN: u64 = 64 * 1024;
+const PACE_WINDOW: Duration = Duration::from_secs(120);
 
 static STAND_IN: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; RUN_BYTES as usize].into());
 
@@ -87,6 +93,43 @@ fn is_stand_in(slice: &IoSlice<'_>) -> bool {
     !slice.is_empty() && slice.as_ptr() == STAND_IN.as_ptr()
 }
 
+/// How fast a client takes its answers, measured over the time it is waited for.
+pub struct Pace {
+    place: Arc<Place>,
+    /// Since when the socket is full.
+    full_since: Option<Instant>,
+    waited: Duration,
+    taken: u64,
+}
+
+impl Pace {
+    /// Of the connection that holds `place`.
+    pub fn new(place: Arc<Place>) -> Self {
+        Self { place, full_since: None, waited: Duration::ZERO, taken: 0 }
+    }
+
+    fn full(&mut self, now: Instant) {
+        self.full_since.get_or_insert(now);
+    }
+
+    fn took(&mut self, bytes: usize) {
+        self.taken += bytes as u64;
+    }
+
+    /// The socket takes bytes again. False when the client was too slow in the window that ends here; who has shown
+    /// credentials may be slow.
+    fn ready(&mut self, now: Instant) -> bool {
+        let Some(since) = self.full_since.take() else { return true };
+        self.waited += now.saturating_duration_since(since);
+        if self.waited < PACE_WINDOW {
+            return true;
+        }
+        let taken = std::mem::take(&mut self.taken);
+        self.waited = Duration::ZERO;
+        taken >= LEAST_TAKEN || self.place.is_admitted()
+    }
+}
+
 /// The socket as hyper sees it.
 pub struct Wire {
     socket: TcpStream,
@@ -94,11 +137,12 @@ pub struct Wire {
     /// Set while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
     moved: Instant,
+    pace: Pace,
 }
 
 impl Wire {
-    pub fn new(socket: TcpStream, runs: Runs) -> Self {
-        Self { socket, runs, stalled: None, moved: Instant::now() }
+    pub fn new(socket: TcpStream, runs: Runs, pace: Pace) -> Self {
+        Self { socket, runs, stalled: None, moved: Instant::now(), pace }
     }
 
     /// Runs a system call that writes, when the socket can take more.
@@ -110,12 +154,19 @@ impl Wire {
         loop {
             match self.socket.poll_write_ready(context) {
                 Poll::Ready(ready) => ready?,
-                Poll::Pending => return self.poll_stall(context),
+                Poll::Pending => {
+                    self.pace.full(Instant::now());
+                    return self.poll_stall(context);
+                }
+            }
+            if self.pace.full_since.is_some() && !self.pace.ready(Instant::now()) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             match self.socket.try_io(Interest::WRITABLE, || write(&self.socket)) {
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
                 done => {
+                    self.pace.took(*done.as_ref().unwrap_or(&0));
                     if self.stalled.is_some() {
                         self.moved = Instant::now();
                     }
@@ -247,4 +298,34 @@ fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
         )
         .into_bytes(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::places::Places;
+    use super::*;
+
+    /// Whether a client that takes `bytes` each second of waiting is still served after ten minutes.
+    fn is_served(bytes: usize, admitted: bool) -> bool {
+        let place = Places::new(8, &[]).take([192, 0, 2, 1].into()).unwrap();
+        if admitted {
+            place.admit();
+        }
+        let (mut pace, mut now) = (Pace::new(Arc::new(place)), Instant::now());
+        (0..600).all(|_| {
+            pace.full(now);
+            now += Duration::from_secs(1);
+            let served = pace.ready(now);
+            pace.took(bytes);
+            // The next request comes later: only the time it is waited for counts.
+            now += Duration::from_secs(30);
+            served
+        })
+    }
+
+    #[test]
+    fn a_client_without_credentials_must_take_its_answers() {
+        assert!(!is_served(75, false) && !is_served(500, false));
+        assert!(is_served(600, false) && is_served(75, true));
+    }
 }

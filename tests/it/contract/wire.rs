@@ -7,7 +7,7 @@ use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 use crate::kit;
@@ -58,24 +58,50 @@ async fn heads_that_cannot_be_served_are_refused_in_the_one_shape() {
     assert_eq!(server.get("/api/health").send().await.unwrap().status(), 200);
 }
 
+/// A connection from an address of this machine.
+async fn connect(server: &kit::Server, from: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    socket.connect(server.base.trim_start_matches("http://").parse().unwrap()).await.unwrap()
+}
+
+/// The same, with a request for something large whose answer is not read.
+async fn unread(server: &kit::Server, from: &str) -> TcpStream {
+    let mut socket = connect(server, from).await;
+    let request = b"GET /web/vendor/subtitles-octopus-worker.wasm HTTP/1.1\r\nhost: x\r\n\r\n";
+    let _ = socket.write_all(request).await;
+    socket
+}
+
+/// The beginning of what comes over a connection.
+async fn begins(socket: &mut TcpStream) -> String {
+    let mut piece = [0; 512];
+    let got = tokio::time::timeout(Duration::from_secs(5), socket.read(&mut piece)).await.expect("no hang");
+    String::from_utf8_lossy(&piece[..got.unwrap_or(0)]).into_owned()
+}
+
 #[tokio::test]
-async fn a_full_server_says_so_and_recovers() {
-    let server = kit::server_with(&[], |config| config.limits.connections = 8).await;
-    let address = server.base.trim_start_matches("http://");
+async fn readers_who_do_not_read_shut_nobody_else_out() {
+    let server = kit::server_with(&[], |config| config.limits.connections = 16).await;
+    // One who is signed in is known from here on.
+    assert_eq!(server.get("/api/auth/me").send().await.unwrap().status(), 200);
     let mut held = Vec::new();
-    for _ in 0..8 {
-        let mut socket = TcpStream::connect(address).await.unwrap();
-        socket.write_all(b"GET /api/health HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
-        held.push(socket);
+    for _ in 0..16 {
+        held.push(unread(&server, "127.0.0.2").await);
     }
-    let mut turned_away = TcpStream::connect(address).await.unwrap();
-    let mut answer = String::new();
-    turned_away.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"code\":\"SERVER_BUSY\""), "{answer}");
+    let refused = begins(&mut connect(&server, "127.0.0.2").await).await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\"code\":\"SERVER_BUSY\""), "{refused}");
+    let health = || reqwest::get(format!("{}/api/health", server.base));
+    assert_eq!(health().await.unwrap().status(), 200, "sixteen readers from one address");
+    for _ in 0..16 {
+        held.push(unread(&server, "127.0.0.3").await);
+    }
+    // Three quarters are taken: there is a place for whoever signed in before, and for no stranger.
+    assert!(begins(&mut connect(&server, "127.0.0.4").await).await.starts_with("HTTP/1.1 503 "));
+    assert_eq!(health().await.unwrap().status(), 200, "readers from two addresses");
     drop(held);
     let deadline = Instant::now() + Duration::from_secs(5);
-    while !server.get("/api/health").send().await.is_ok_and(|answer| answer.status() == 200) {
+    while !begins(&mut unread(&server, "127.0.0.4").await).await.starts_with("HTTP/1.1 200 ") {
         assert!(Instant::now() < deadline, "places are given back");
         tokio::task::yield_now().await;
     }

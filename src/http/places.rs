@@ -1,0 +1,207 @@
+//! Who may hold how many of the connections that can be open at once.
+//!
+//! One client address holds a quarter at most, and the last quarter is kept for addresses that have shown credentials:
+//! without this, one machine that reads slowly shuts everybody out. IPv6 clients own a /64, so that counts as one
+//! address. A trusted proxy speaks for many clients and limits them itself: its connections have no share, and the last
+//! quarter is open to them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Connections of one address where a quarter would be fewer: as many as one browser opens.
+const LEAST_SHARE: usize = 6;
+
+/// For how long an address counts as one with credentials after its last connection that showed them.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// Addresses without a connection that are remembered at most.
+const MOST_REMEMBERED: usize = 4096;
+
+/// All places of a server.
+pub struct Places {
+    free: Arc<Semaphore>,
+    most: usize,
+    trusted: Vec<IpAddr>,
+    clients: Mutex<HashMap<IpAddr, Client>>,
+}
+
+/// One client address.
+#[derive(Default)]
+struct Client {
+    open: usize,
+    /// Open connections over which a request was let in by its credentials.
+    admitted: usize,
+    /// When the last of those closed.
+    left: Option<Instant>,
+}
+
+impl Client {
+    fn is_known(&self) -> bool {
+        self.admitted > 0 || self.left.is_some_and(|left| left.elapsed() < REMEMBERED)
+    }
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    Server,
+    /// The address holds its share.
+    Address,
+}
+
+/// The place of one open connection. Dropping it gives it back.
+pub struct Place {
+    places: Arc<Places>,
+    /// None for a trusted proxy.
+    client: Option<IpAddr>,
+    admitted: AtomicBool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    pub fn new(most: usize, trusted: &[IpAddr]) -> Arc<Self> {
+        let free = Arc::new(Semaphore::new(most));
+        Arc::new(Self { free, most, trusted: trusted.to_vec(), clients: Mutex::default() })
+    }
+
+    /// A place for a connection from `peer`.
+    ///
+    /// # Errors
+    /// When all are taken, or all that this address may have.
+    pub fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
+        let peer = peer.to_canonical();
+        let client = (!self.trusted.contains(&peer)).then(|| network(peer));
+        let mut clients = self.clients();
+        if let Some(client) = client {
+            let known = clients.get(&client);
+            if known.is_some_and(|known| known.open >= (self.most / 4).max(LEAST_SHARE)) {
+                return Err(Full::Address);
+            }
+            if self.taken() >= self.most - self.most / 4 && !known.is_some_and(Client::is_known) {
+                return Err(Full::Server);
+            }
+        }
+        let permit = self.free.clone().try_acquire_owned().map_err(|_| Full::Server)?;
+        if let Some(client) = client {
+            clients.entry(client).or_default().open += 1;
+        }
+        Ok(Place { places: self.clone(), client, admitted: AtomicBool::new(false), _permit: permit })
+    }
+
+    /// Connections that are open.
+    pub fn taken(&self) -> usize {
+        self.most - self.free.available_permits()
+    }
+
+    /// Waits until no connection is open; none is let in any more.
+    pub async fn drained(&self) {
+        let all = u32::try_from(self.most).unwrap_or(u32::MAX);
+        if let Ok(all) = self.free.acquire_many(all).await {
+            all.forget();
+        }
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Notes that a request over this connection was let in by its credentials.
+    pub fn admit(&self) {
+        if self.admitted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(client) = self.client {
+            self.places.clients().entry(client).or_default().admitted += 1;
+        }
+    }
+
+    /// Whether one was.
+    pub fn is_admitted(&self) -> bool {
+        self.admitted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(address) = self.client else { return };
+        let mut clients = self.places.clients();
+        let Some(client) = clients.get_mut(&address) else { return };
+        client.open -= 1;
+        if *self.admitted.get_mut() {
+            client.admitted -= 1;
+            client.left = Some(Instant::now());
+        }
+        if client.open == 0 && !client.is_known() {
+            clients.remove(&address);
+        }
+        // Those with a connection are bounded by the places.
+        if clients.len() > self.places.most + MOST_REMEMBERED {
+            forget(&mut clients);
+        }
+    }
+}
+
+/// Drops the older half of the addresses without a connection.
+fn forget(clients: &mut HashMap<IpAddr, Client>) {
+    let mut idle: Vec<Instant> =
+        clients.values().filter(|client| client.open == 0).filter_map(|client| client.left).collect();
+    idle.sort_unstable();
+    if let Some(oldest) = idle.get(idle.len() / 2).copied() {
+        clients.retain(|_, client| client.open > 0 || client.left.is_some_and(|left| left > oldest));
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /64 of an IPv6 one.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (!0 << 64)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_holds_a_quarter_and_the_last_quarter_is_for_those_with_credentials() {
+        let places = Places::new(40, &[ip("10.0.0.1")]);
+        let take = |from: &str, count: usize| (0..count).map_while(|_| places.take(ip(from)).ok()).collect::<Vec<_>>();
+        let signed_in = take("192.0.2.1", 1);
+        signed_in[0].admit();
+        let mut flood = vec![take("192.0.2.2", 99), take("2001:db8::1", 5), take("2001:db8::2", 99)];
+        assert_eq!(flood.iter().map(Vec::len).collect::<Vec<_>>(), [10, 5, 5], "a /64 is one client");
+        assert_eq!(places.take(ip("::ffff:192.0.2.2")).err(), Some(Full::Address), "however it is written");
+        flood.push(take("192.0.2.3", 99));
+        assert_eq!((flood[3].len(), places.taken()), (9, 30));
+        assert_eq!(places.take(ip("192.0.2.4")).err(), Some(Full::Server), "three quarters are taken");
+        drop(signed_in);
+        assert_eq!(take("192.0.2.1", 99).len(), 10, "one who showed credentials lately still comes in");
+        assert_eq!(take("10.0.0.1", 99).len(), 11, "a trusted proxy has no share");
+        flood.clear();
+        assert_eq!(take("192.0.2.4", 99).len(), 10);
+        assert_eq!((places.taken(), places.clients().len()), (0, 1), "only the one with credentials is remembered");
+    }
+
+    #[test]
+    fn what_is_remembered_of_addresses_is_bounded() {
+        let places = Places::new(8, &[]);
+        for number in 0..2 * MOST_REMEMBERED as u32 {
+            places.take(IpAddr::V4(number.into())).unwrap().admit();
+        }
+        let known = places.clients().len();
+        assert!((MOST_REMEMBERED / 2..=MOST_REMEMBERED + 8).contains(&known), "{known}");
+        assert!(places.clients().contains_key(&IpAddr::V4((2 * MOST_REMEMBERED as u32 - 1).into())));
+    }
+}

@@ -31,6 +31,7 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// Proxies in front of the server: their `X-Forwarded-For` is believed when logins are counted per address.
     pub trusted_proxies: Vec<IpAddr>,
+    /// How the server is reached from outside, with a path where a proxy puts it below one.
     pub public_base_url: Option<String>,
     /// Addresses, networks and hosts inside that sources may be fetched from.
     pub allowed_sources: Vec<String>,
@@ -167,6 +168,13 @@ impl Config {
         roots
     }
 
+    /// The path of `public_base_url`: empty, or e.g. `/tv`, without a slash at its end.
+    pub fn path_prefix(&self) -> &str {
+        let url = self.public_base_url.as_deref().unwrap_or_default().trim_end_matches('/');
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        rest.find('/').map_or("", |at| &rest[at..])
+    }
+
     /// Everything that is wrong with it, a sentence each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.limits.faults();
@@ -178,11 +186,8 @@ impl Config {
                 faults.push(format!("allowed_origins holds {origin:?}, it must look like https://tv.example"));
             }
         }
-        if let Some(url) = &self.public_base_url
-            && !url.starts_with("http://")
-            && !url.starts_with("https://")
-        {
-            faults.push(format!("public_base_url is {url:?}, it must begin with http:// or https://"));
+        if let Some(fault) = self.public_base_url.as_deref().and_then(base_fault) {
+            faults.push(fault);
         }
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             faults.push("hdhomerun_token_file is of use only with hdhomerun = true".to_owned());
@@ -227,6 +232,29 @@ impl Limits {
             .map(|(name, value, least, most)| format!("limits.{name} is {value}, it must be {least} to {most}"))
             .collect()
     }
+}
+
+/// Parts a path prefix cannot begin with, because they begin this server's own paths.
+const OWN_PATHS: [&str; 3] = ["api", "web", "hdhr"];
+
+/// What is wrong with a `public_base_url`.
+fn base_fault(url: &str) -> Option<String> {
+    let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
+        return Some(format!("public_base_url is {url:?}, it must begin with http:// or https://"));
+    };
+    let (host, path) = rest.trim_end_matches('/').split_once('/').unwrap_or((rest.trim_end_matches('/'), ""));
+    let plain = |text: &str, more: &[u8]| text.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b));
+    if host.is_empty() || !plain(host, b".-_:[]") {
+        return Some(format!("public_base_url is {url:?}, its host must be a name or an address, with a port or none"));
+    }
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && plain(part, b".-_~");
+    if !path.is_empty() && !path.split('/').all(is_part) {
+        return Some(format!(
+            "public_base_url is {url:?}, its path may hold letters, digits and - . _ ~ between slashes"
+        ));
+    }
+    let first = path.split('/').next().filter(|first| OWN_PATHS.contains(first))?;
+    Some(format!("public_base_url is {url:?}, its path must not begin with /{first}"))
 }
 
 /// `scheme://host[:port]` and nothing behind it, as browsers send it.

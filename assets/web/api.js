@@ -2,6 +2,12 @@
 
 const KEY = "hearthcast.token";
 
+/** Where the server is: behind a proxy the page may lie below a path, such as `/tv/`. */
+const ROOT = new URL("..", import.meta.url).pathname;
+
+/** A path of the server's, e.g. `/api/health`, as this page reaches it. One that the server has completed stays. */
+export const at = (path) => (!path.startsWith("/") || path.startsWith(ROOT) ? path : ROOT + path.slice(1));
+
 let token = read();
 
 function read() {
@@ -74,7 +80,7 @@ function pause(ms, signal) {
 }
 
 async function request(method, path, { body, query, keepalive, signal, extra } = {}) {
-  const url = query ? `${path}?${new URLSearchParams(query)}` : path;
+  const url = at(query ? `${path}?${new URLSearchParams(query)}` : path);
   const headers = { ...extra };
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -233,7 +239,7 @@ export function stop(session, { leaving = false } = {}) {
   const path = `/api/stream/transcode/${encodeURIComponent(session.sessionId)}`;
   if (!leaving) return done("DELETE", path, { keepalive: true }).catch(() => {});
   const grant = new URL(session.signedPlaylistUrl, location.href).searchParams.get("st");
-  navigator.sendBeacon(`${path}/stop?${new URLSearchParams({ st: grant ?? "" })}`);
+  navigator.sendBeacon(`${at(path)}/stop?${new URLSearchParams({ st: grant ?? "" })}`);
 }
 
 /** A name for this browser in the list of sign-ins. */

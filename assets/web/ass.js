@@ -1,7 +1,9 @@
 // ASS subtitles with all their styling: drawn over the picture by libass, in a worker, loaded when one is chosen.
 
-const WORKER = "/web/vendor/ass.worker.js"; // It looks for its program beside it: /web/vendor/subtitles-octopus-worker.wasm
-const FONT = "/web/vendor/ass.woff2";
+import { at } from "./api.js";
+
+const WORKER = at("/web/vendor/ass.worker.js"); // It looks for its program beside it: /web/vendor/subtitles-octopus-worker.wasm
+const FONT = at("/web/vendor/ass.woff2");
 
 let loading = null;
 
@@ -9,7 +11,7 @@ let loading = null;
 function library() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = "/web/vendor/ass.js";
+    script.src = at("/web/vendor/ass.js");
     script.onload = () => resolve(window.SubtitlesOctopus);
     script.onerror = () => reject(new Error("what draws subtitles cannot be loaded"));
     document.head.append(script);

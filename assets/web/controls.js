@@ -1,5 +1,6 @@
 // What lies over a picture that plays: it comes with any press and goes again while nothing is pressed.
 
+import { at } from "./api.js";
 import { h, icon, iconButton } from "./dom.js";
 import { focus, focusable, move } from "./keys.js";
 import { TEXT, clock } from "./strings.js";
@@ -60,7 +61,7 @@ export class Controls {
     if (title) this.title.textContent = title;
     const picture = media.tagName === "VIDEO";
     this.element.classList.toggle("sound", !picture);
-    this.frame.replaceChildren(...(picture ? [media] : [h("img", { src: "/web/logo.svg", alt: "" }), media]));
+    this.frame.replaceChildren(...(picture ? [media] : [h("img", { src: at("/web/logo.svg"), alt: "" }), media]));
     media.addEventListener("waiting", () => this.wait(true));
     for (const name of ["playing", "pause", "error", "seeked", "canplay"]) media.addEventListener(name, () => this.wait(false));
     for (const name of ["play", "pause", "ended"]) media.addEventListener(name, () => this.state());

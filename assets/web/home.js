@@ -52,7 +52,7 @@ export async function home(stage) {
 }
 
 const empty = () => h("div", { class: "card" },
-  h("img", { src: "/web/logo.svg", alt: "", width: 56, height: 56 }), h("p", {}, TEXT.fresh),
+  h("img", { src: api.at("/web/logo.svg"), alt: "", width: 56, height: 56 }), h("p", {}, TEXT.fresh),
   h("a", { class: "button primary", href: libraryLink(), "data-first": true }, TEXT.toLibrary));
 
 function row(key, title, cards) {
@@ -105,6 +105,6 @@ function channel({ id, name, number, logoUrl, now }) {
     title: now?.title ?? name,
     line: `${number} ${name}${now ? ` · ${TEXT.until(time(now.end))}` : ""}`,
     share: now ? begun * 100 : 0,
-    art: logoUrl?.startsWith("/") ? logoUrl : null,
+    art: logoUrl?.startsWith("/") ? api.at(logoUrl) : null,
   });
 }

@@ -26,7 +26,7 @@ export async function playerTab(place, { act }) {
 }
 
 async function links({ name, secret }) {
-  const link = (what) => `${location.origin}/api/livetv/${what}?${new URLSearchParams({ token: secret })}`;
+  const link = (what) => `${location.origin}${api.at(`/api/livetv/${what}`)}?${new URLSearchParams({ token: secret })}`;
   const lines = [[TEXT.m3u, link("m3u")], [TEXT.xmltv, link("xmltv")]];
   return h("div", { class: "secret", role: "status" },
     h("p", {}, TEXT.giveThese(name)),

@@ -70,6 +70,6 @@ function form({ step, title, intro, fields, button, submit, done }) {
     }
   };
   return h("form", { class: "card", onsubmit },
-    h("img", { src: "/web/logo.svg", alt: "", width: 56, height: 56 }),
+    h("img", { src: api.at("/web/logo.svg"), alt: "", width: 56, height: 56 }),
     step && h("p", { class: "quiet" }, step), h("h1", {}, title), h("p", { class: "quiet" }, intro), ...fields, notice, send);
 }

@@ -1,5 +1,7 @@
 // Getting an answer of `start` into a media element: the file itself, or its segments through hls.js.
 
+import { at } from "./api.js";
+
 /**
  * Plays `answer` in `media` from `position` seconds. `onfail({ kind, status, detail })` is called at most once, when
  * nothing more can be done here; `kind` is `unsupported`, `ended` (the session is gone) or `broken`.
@@ -20,7 +22,7 @@ export async function attach(media, answer, position, onfail) {
   };
   if (answer.playbackMode === "direct") {
     media.addEventListener("error", onerror);
-    media.src = answer.signedDirectUrl ?? answer.directUrl;
+    media.src = at(answer.signedDirectUrl ?? answer.directUrl);
     startAt(media, position);
   } else {
     letGo = await attachPlaylist(media, answer.signedPlaylistUrl, position, fail, onerror);
@@ -68,12 +70,12 @@ async function attachPlaylist(media, url, position, fail, onerror) {
   if (!Hls.isSupported()) {
     // Phones without Media Source Extensions read playlists themselves.
     media.addEventListener("error", onerror);
-    media.src = url;
+    media.src = at(url);
     startAt(media, position);
     return () => {};
   }
   const hls = new Hls({
-    workerPath: "/web/vendor/hls.worker.js",
+    workerPath: at("/web/vendor/hls.worker.js"),
     startPosition: position,
     ...ladder(Hls),
     backBufferLength: 60,
@@ -102,7 +104,7 @@ async function attachPlaylist(media, url, position, fail, onerror) {
     }
   });
   const rest = follow(hls, Hls);
-  hls.loadSource(url);
+  hls.loadSource(at(url));
   hls.attachMedia(media);
   return () => {
     rest();

@@ -94,7 +94,7 @@ export async function showSubtitle(media, subtitle, attachments, signal) {
 
 /** Addresses of the fonts that can be had: one that cannot would keep the others from being used. */
 async function there(attachments, signal) {
-  const urls = attachments.map(({ signedUrl }) => signedUrl).filter(Boolean).slice(0, MOST_FONTS);
+  const urls = attachments.map(({ signedUrl }) => signedUrl).filter(Boolean).slice(0, MOST_FONTS).map(api.at);
   const had = await Promise.all(urls.map((url) => api.exists(url, signal)));
   return urls.filter((_, n) => had[n]);
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use percent_encoding::utf8_percent_encode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
-use super::info::QUERY;
 use super::progress::{PastPosition, filter, if_match, judge, limit, request, tag};
 use super::reply;
 use crate::domain::access::Access;
@@ -161,7 +160,7 @@ pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> 
     let path = call.media_path()?;
     let book = service.book(path).await?;
     let progress = service.book_progress(&call.user()?.user_id, path).await?;
-    Ok(reply::json(&BookAnswer::new(book, progress)))
+    Ok(reply::json(&BookAnswer::new(book, progress, Addresses::of(&service.config))))
 }
 
 /// Save how far one is in a book
@@ -285,7 +284,7 @@ impl BookProgress {
 }
 
 impl BookAnswer {
-    fn new(book: Book, progress: Option<Record>) -> Self {
+    fn new(book: Book, progress: Option<Record>, addresses: Addresses) -> Self {
         let chapter = |(index, chapter): (usize, &crate::service::audiobook::Chapter)| BookChapter {
             index,
             title: chapter.title.clone(),
@@ -296,7 +295,7 @@ impl BookAnswer {
         };
         let chapters = book.chapters.iter().enumerate().map(chapter).collect();
         let file = |part: crate::service::audiobook::Part| BookFile {
-            direct_url: format!("/api/stream/file?path={}", utf8_percent_encode(&part.path, QUERY)),
+            direct_url: addresses.file(&part.path),
             path: part.path,
             mime_type: part.mime_type,
             start_seconds: round_ms(part.start_seconds),

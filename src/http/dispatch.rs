@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::call::{Admitted, Call, Context};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::upload::Upload;
-use super::{reply, target};
+use super::{address, reply, target};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -86,6 +87,13 @@ impl Dispatch {
 
     async fn route(&self, request: Request) -> (&'static str, Result<Response>) {
         let Request { method, path, query, headers, context, body } = request;
+        let prefix = Addresses::of(&self.service.config).prefix();
+        let path = match path.len() - address::without_prefix(&path, prefix).len() {
+            0 => path,
+            // Addresses in the page are relative to its folder.
+            all if all == path.len() => return ("/", redirect(&format!("{prefix}/"))),
+            some => path[some..].to_owned(),
+        };
         let Some((endpoint, params)) = self.find(&method, &path) else {
             let allow = self.allow(&path);
             let answer = match allow {
@@ -199,6 +207,14 @@ impl Dispatch {
         work.spawn_on(bounded, &self.runtime);
         work.join_next().await.expect("one was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
     }
+}
+
+/// To the same resource by its right address.
+fn redirect(address: &str) -> Result<Response> {
+    let mut response = reply::empty();
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_str(address).map_err(Error::internal)?);
+    Ok(response)
 }
 
 /// What came out of a handler's panic.

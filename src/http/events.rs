@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use warp::Reply;
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::audiobook::BookProgress;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
@@ -67,7 +68,7 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
                 return;
             }
             text = tokio::select! {
-                next = next(&mut listener, &run) => match next {
+                next = next(&service, &mut listener, &run) => match next {
                     Some(next) => next,
                     None => return,
                 },
@@ -85,9 +86,9 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 /// The next piece of the stream; None when the server stops.
-async fn next(listener: &mut Listener, run: &str) -> Option<String> {
+async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<String> {
     if let Some(event) = listener.missed.pop_front() {
-        return Some(text(&event, run));
+        return Some(text(service, &event, run));
     }
     let deadline = tokio::time::sleep(PING);
     tokio::pin!(deadline);
@@ -97,7 +98,7 @@ async fn next(listener: &mut Listener, run: &str) -> Option<String> {
             () = &mut deadline => return Some(": still here\n\n".to_owned()),
         };
         match told {
-            Ok(event) if event.is_for(&listener.user_id) => return Some(text(&event, run)),
+            Ok(event) if event.is_for(&listener.user_id) => return Some(text(service, &event, run)),
             Ok(_) => {}
             Err(RecvError::Lagged(_)) => return Some("event: resync\ndata: {}\n\n".to_owned()),
             Err(RecvError::Closed) => return None,
@@ -105,7 +106,7 @@ async fn next(listener: &mut Listener, run: &str) -> Option<String> {
     }
 }
 
-fn text(event: &Event, run: &str) -> String {
+fn text(service: &Service, event: &Event, run: &str) -> String {
     let user = event.user_id.as_deref().unwrap_or_default();
     let (name, data) = match &event.what {
         What::Progress(record) if record.reset => (
@@ -124,7 +125,7 @@ fn text(event: &Event, run: &str) -> String {
         What::Programme { channel, entry } => {
             let began = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
             let shown = channel.entry(*entry);
-            let entry = GuideEntry::new(channel, &shown, began);
+            let entry = GuideEntry::new(channel, &shown, began, Addresses::of(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         What::Library { folders } => ("library.changed", json!({"folders": folders})),

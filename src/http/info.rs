@@ -8,6 +8,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::call::Call;
 use super::endpoint::{Endpoint, get, post};
 use super::progress::WatchProgress;
@@ -100,33 +101,36 @@ pub fn document(source: &Source, probed: &Probed, beside: &[Sidecar], available:
 }
 
 /// Addresses of the file's own bytes and subtitles.
-struct Links {
+struct Links<'a> {
+    addresses: Addresses<'a>,
     path: String,
     /// None where nobody is signed in: on the command line.
     grant: Option<String>,
 }
 
-impl Links {
+impl<'a> Links<'a> {
     fn plain(source: &Source) -> Self {
-        Self { path: utf8_percent_encode(&source.path, QUERY).to_string(), grant: None }
+        Self { addresses: Addresses::default(), path: source.path.clone(), grant: None }
     }
 
-    fn signed(service: &Service, principal: &Principal, source: &Source) -> Self {
+    fn signed(service: &'a Service, principal: &Principal, source: &Source) -> Self {
         let exp = Timestamp::now().as_second() + GRANT_SECONDS;
         let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), exp);
-        Self { grant: Some(grant), ..Self::plain(source) }
+        Self { addresses: Addresses::of(&service.config), grant: Some(grant), ..Self::plain(source) }
     }
 
     fn file(&self) -> String {
-        format!("/api/stream/file?path={}", self.path)
+        self.addresses.file(&self.path)
     }
 
     fn subtitle(&self, id: &str) -> String {
-        format!("/api/stream/subtitle?path={}&id={id}&format=vtt", self.path)
+        let path = utf8_percent_encode(&self.path, QUERY);
+        self.addresses.at(format_args!("/api/stream/subtitle?path={path}&id={id}&format=vtt"))
     }
 
     fn attachment(&self, index: usize) -> String {
-        format!("/api/stream/attachment?path={}&index={index}", self.path)
+        let path = utf8_percent_encode(&self.path, QUERY);
+        self.addresses.at(format_args!("/api/stream/attachment?path={path}&index={index}"))
     }
 
     fn with_grant(&self, url: &str) -> Option<String> {

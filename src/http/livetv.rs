@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, patch, post};
 use super::reply;
@@ -132,7 +133,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
             && category.is_none_or(|category| *channel.face.category == *category)
     });
     let views = listed.iter().map(|channel| {
-        let view = ChannelView::new(channel, now).with_state(&service, channel);
+        let view = ChannelView::new(channel, now, Addresses::of(&service.config)).with_state(&service, channel);
         if admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
@@ -145,7 +146,8 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = seen(&service, &call, id(&call)?)?;
-    let mut view = ChannelView::new(&channel, service.clock.now()).with_state(&service, &channel);
+    let mut view =
+        ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config)).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
         view = view.with_items(&service, &channel);
     }
@@ -169,9 +171,12 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     if channel.face.always_on {
         onair::wake(&service);
     }
-    let view = ChannelView::new(&channel, service.clock.now()).with_items(&service, &channel);
+    let view =
+        ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config)).with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
-    let location = HeaderValue::try_from(format!("/api/livetv/channels/{}", channel.id)).map_err(Error::internal)?;
+    let location =
+        HeaderValue::try_from(Addresses::of(&service.config).at(format_args!("/api/livetv/channels/{}", channel.id)))
+            .map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
 }
@@ -199,7 +204,8 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
         onair::wake(&service);
     }
     Ok(reply::json(&ChannelAnswer {
-        channel: ChannelView::new(&channel, service.clock.now()).with_items(&service, &channel),
+        channel: ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config))
+            .with_items(&service, &channel),
     }))
 }
 
@@ -268,8 +274,11 @@ fn previewed(service: &Service, channel: &Channel) -> Response {
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
     let entries = channel.guide(from, from + PREVIEW_MS, now.as_millisecond()).take(PREVIEW_ENTRIES);
-    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now)).collect();
-    reply::json(&PreviewAnswer { channel: ChannelView::new(channel, now).with_items(service, channel), entries })
+    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, Addresses::of(&service.config))).collect();
+    reply::json(&PreviewAnswer {
+        channel: ChannelView::new(channel, now, Addresses::of(&service.config)).with_items(service, channel),
+        entries,
+    })
 }
 
 /// The channel of the path.

@@ -9,6 +9,7 @@ use warp::reply::Response;
 
 use crate::service::Service;
 
+mod address;
 mod alarm;
 mod attachment;
 mod audiobook;

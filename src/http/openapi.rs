@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::{
@@ -18,7 +19,7 @@ use super::{
     subtitle, transcode, users, workers,
 };
 use crate::domain::access::Access;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 /// Everything anybody may ask. There is no media byte among it.
@@ -173,8 +174,15 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 /// This document
 #[utoipa::path(get, path = "/api/openapi.json",
     responses((status = 200, description = "OpenAPI 3.1", body = Value, content_type = "application/json")))]
-async fn openapi(_: Arc<Service>, _: Call) -> Result<Response> {
-    Ok(reply::bytes("application/json", Bytes::from_static(text().as_bytes())))
+async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
+    let prefix = Addresses::of(&service.config).prefix();
+    if prefix.is_empty() {
+        return Ok(reply::bytes("application/json", Bytes::from_static(text().as_bytes())));
+    }
+    let mut document = document().clone();
+    document["servers"] = json!([{"url": prefix}]);
+    let text = serde_json::to_vec_pretty(&document).map_err(Error::internal)?;
+    Ok(reply::bytes("application/json", text.into()))
 }
 
 /// The document.

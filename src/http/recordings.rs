@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::address::Addresses;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
@@ -125,7 +126,10 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     let user_id = call.user()?.user_id.clone();
     let asked: RecordingRequest = call.json().await?;
     let made = service.record(asked.checked(user_id)?).await?;
-    let location = made.recording.as_ref().map(|one| format!("/api/livetv/recordings/{}", one.id));
+    let location = made
+        .recording
+        .as_ref()
+        .map(|one| Addresses::of(&service.config).at(format_args!("/api/livetv/recordings/{}", one.id)));
     let view = |one: Recording| RecordingView::new(&service, &one);
     let answer =
         RecordingMade { recording: made.recording.map(view), series: made.rule.map(|rule| SeriesView::new(&rule)) };

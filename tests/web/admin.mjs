@@ -148,7 +148,9 @@ export async function admin(kit, another) {
   // GStreamer's own decoders and a container it can seek in.
   const reel = server.make("Other/Reel.mkv", ["-f", "lavfi", "-i", "testsrc=s=320x180:r=25:d=60", "-f", "lavfi", "-i",
     "sine=440:d=60", "-c:v", "mpeg2video", "-q:v", "4", "-g", "25", "-c:a", "ac3"]);
-  const native = await server.second(["--backend", "gstreamer"], { HEARTHCAST_RECORDINGS: `${server.media}-recorded` });
+  // It lies below a path, as behind a proxy.
+  const native = await server.second(["--backend", "gstreamer"],
+    { HEARTHCAST_RECORDINGS: `${server.media}-recorded`, HEARTHCAST_PUBLIC_BASE_URL: "https://home.example/tv" });
   try {
     const other = await another("", undefined, native);
     await other.signIn();

@@ -51,7 +51,7 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
     picture: (what) => page.screenshot({ path: join(shots, `${name}${what}.png`) }).catch(() => {}),
 
     async signIn(who = NAME, password = PASSWORD) {
-      await page.goto(server.base);
+      await page.goto(`${server.base}/`);
       await page.getByLabel("Name").fill(who);
       await page.getByLabel("Password").fill(password);
       await page.getByRole("button", { name: "Sign in" }).click();
@@ -66,14 +66,14 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
     /** A request with the token the page has. */
     api: (method, path, body) => page.evaluate(async ([method, path, body]) => {
       const headers = { Authorization: `Bearer ${localStorage.getItem("hearthcast.token")}`, "Content-Type": "application/json" };
-      const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+      const answer = await fetch(new URL(`.${path}`, document.baseURI), { method, headers, body: body && JSON.stringify(body) });
       return { status: answer.status, body: await answer.json().catch(() => null) };
     }, [method, path, body]),
 
     /** What the page must be without, so far. */
     clean() {
       assert.deepEqual(faults, [], "the page must run without an error");
-      const foreign = asked.filter((line) => !line.includes(` ${server.base}/`) && !line.includes(` blob:${server.base}/`));
+      const foreign = asked.filter((line) => !line.includes(` ${server.base}/`) && !line.includes(` blob:${new URL(server.base).origin}/`));
       assert.deepEqual(foreign, [], "nothing may be asked of anybody else");
       assert.ok(!asked.some((line) => line.includes("hc_")), "no token may stand in an address");
     },

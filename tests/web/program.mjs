@@ -65,7 +65,8 @@ export async function demo(binary) {
       const other = launch(binary, ["serve", "--listen", "127.0.0.1:0", "--state", state, "--root", media, ...args],
         { ...environment, HEARTHCAST_CACHE: join(home, "second-cache"), ...settings });
       const base = (await other.says(/listening on (http:\S+)/)).slice("listening on ".length);
-      return { base, media, said: other.said, stop: other.stop };
+      const path = new URL(settings.HEARTHCAST_PUBLIC_BASE_URL ?? base).pathname.replace(/\/$/, "");
+      return { base: base + path, media, said: other.said, stop: other.stop };
     },
     /** Ends it as systemd would; gives its exit code. */
     async stop() {

@@ -65,6 +65,21 @@ fn faults_are_named_all_at_once_and_unknown_keys_with_their_line() {
         assert!(fault.contains(named), "{named} in {fault}");
     }
     let (_dir, flags) = file("state = \"/s\"");
+    for (url, prefix) in [
+        ("https://home.example", Some("")),
+        ("https://home.example/", Some("")),
+        ("http://10.0.0.2:8470/tv", Some("/tv")),
+        ("https://[fd00::1]/a/tv-1/", Some("/a/tv-1")),
+        ("https:///tv", None),
+        ("https://user@home.example/tv", None),
+        ("https://home.example/tv?x", None),
+        ("https://home.example/a//b", None),
+        ("https://home.example/../tv", None),
+        ("https://home.example/api", None),
+    ] {
+        let loaded = load_with(&flags, &[("HEARTHCAST_PUBLIC_BASE_URL", url)]);
+        assert_eq!(loaded.ok().as_ref().map(|config| config.path_prefix()), prefix, "{url}");
+    }
     assert!(load_with(&flags, &[("HEARTHCAST_LIMITS_NOPE", "1")]).unwrap_err().contains("nope"));
     assert!(load_with(&flags, &[("HEARTHCAST_SEGMENT_SECONDS", "NaN")]).unwrap_err().contains("segment_seconds"));
     assert!(load_with(&flags, &[("HEARTHCAST_LIMITS_LOGIN_DAYS", "-1")]).is_err());

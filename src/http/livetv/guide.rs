@@ -7,7 +7,6 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
 use jiff::civil::Date;
-use percent_encoding::utf8_percent_encode;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -16,13 +15,12 @@ use super::asked::Unix;
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{Entries, Entry};
-use crate::domain::lineup::DRAWN;
 use crate::domain::live::CATCHUP_MS;
 use crate::domain::time::{instant, instant_of, instant_text, round_ms};
 use crate::error::{Error, Result};
+use crate::http::address::{Addresses, Picture};
 use crate::http::call::Call;
 use crate::http::conditional::{Outcome, Validators};
-use crate::http::info::QUERY;
 use crate::http::pieces::{self, PIECE_BYTES};
 use crate::http::reply;
 use crate::service::Service;
@@ -62,7 +60,7 @@ pub struct GuideEntry<'a> {
     is_live: bool,
     /// Where it can be watched from its beginning; null for what is to come, and for what is longer ago than is kept.
     #[schema(value_type = Option<String>)]
-    catchup_url: Option<Catchup>,
+    catchup_url: Option<Catchup<'a>>,
 }
 
 /// Of a channel, and of its programme.
@@ -73,9 +71,9 @@ struct Id(u32, u64);
 #[derive(Clone, Copy)]
 struct At(i64);
 
-/// A channel's own picture, or the drawn one of its id.
+/// The address of a channel's picture.
 #[derive(Clone, Copy)]
-struct Icon<'a>(Option<&'a str>, u32);
+struct Icon<'a>(Picture<'a>);
 
 /// What a listing says, or what its channel is, where that is anything.
 #[derive(Clone, Copy)]
@@ -86,7 +84,7 @@ enum Categories<'a> {
 
 /// A channel, and the seconds its programme begins and ends at.
 #[derive(Clone, Copy)]
-struct Catchup(u32, i64, i64);
+struct Catchup<'a>(Addresses<'a>, u32, i64, i64);
 
 impl Serialize for Categories<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
@@ -112,18 +110,15 @@ impl Serialize for At {
 
 impl Serialize for Icon<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        match self.0 {
-            Some(url) => to.serialize_str(url),
-            None => to.collect_str(&format_args!("{DRAWN}{}", self.1)),
-        }
+        to.collect_str(&self.0)
     }
 }
 
-impl Serialize for Catchup {
+impl Serialize for Catchup<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        let Self(channel, from, to_ms) = *self;
+        let Self(addresses, channel, from, to_ms) = *self;
         let (from, end) = (Unix(from), Unix(to_ms));
-        to.collect_str(&format_args!("/api/livetv/watch/{channel}/live.m3u8?at={from}&end={end}"))
+        to.collect_str(&format_args!("{}?at={from}&end={end}", addresses.live(channel)))
     }
 }
 
@@ -201,7 +196,8 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
             response
         }
         Outcome::Proceed | Outcome::Failed => {
-            let pieces = Pieces { channels: channels.into_iter(), current: None, from, to, now, state: State::Head };
+            let pieces =
+                Pieces { service, channels: channels.into_iter(), current: None, from, to, now, state: State::Head };
             let mut response = pieces::stream(pieces);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -231,7 +227,8 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
     let at = now.as_millisecond();
     let mut guide = channel.guide(at, i64::MAX, at).peekable();
     let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
-    let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now));
+    let addresses = Addresses::of(&service.config);
+    let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
     let time = channel.time(at);
     // What is seen may be filler that belongs to the entry.
     let seen = match channel.external {
@@ -239,8 +236,8 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
         None => channel.definition.programme(time).map(|programme| channel.entry(programme)),
     };
     let direct_url = |path: &str| match channel.external {
-        Some(_) => format!("/api/livetv/watch/{}/live.m3u8", channel.id),
-        None => format!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY)),
+        Some(_) => addresses.live(channel.id),
+        None => addresses.file(path),
     };
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
         media_path: on.path,
@@ -248,7 +245,7 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
         remaining_seconds: seconds(on.programme.end_ms - time),
         stands: channel.pace.as_ref().is_some_and(|pace| pace.stands(at)),
         direct_url: direct_url(on.path),
-        entry: GuideEntry::new(channel, &entry, now),
+        entry: GuideEntry::new(channel, &entry, now, addresses),
     });
     reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next })
 }
@@ -325,7 +322,7 @@ fn at(ms: i64) -> String {
 }
 
 impl<'a> GuideEntry<'a> {
-    pub fn new(channel: &'a Channel, entry: &Entry<'a>, now: Timestamp) -> Self {
+    pub fn new(channel: &'a Channel, entry: &Entry<'a>, now: Timestamp, addresses: Addresses<'a>) -> Self {
         let (programme, name) = (&entry.programme, &entry.name);
         let (face, now_ms) = (&channel.face, now.as_millisecond());
         let kept = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
@@ -336,7 +333,7 @@ impl<'a> GuideEntry<'a> {
             description: entry.listing.map_or(&face.description, |listing| &listing.description),
             start: At(programme.start_ms),
             end: At(programme.end_ms),
-            icon_url: Icon(face.logo_url.as_deref(), channel.id),
+            icon_url: Icon(addresses.picture(face.logo_url.as_deref(), channel.id)),
             subtitle: name.subtitle,
             season: name.season,
             episode: name.episode,
@@ -350,7 +347,7 @@ impl<'a> GuideEntry<'a> {
             media_path: entry.path,
             is_filler: channel.is_filler(programme),
             is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
-            catchup_url: kept.then_some(Catchup(channel.id, programme.start_ms, programme.end_ms)),
+            catchup_url: kept.then_some(Catchup(addresses, channel.id, programme.start_ms, programme.end_ms)),
         }
     }
 
@@ -361,6 +358,7 @@ impl<'a> GuideEntry<'a> {
 
 /// A guide as text, piece by piece.
 struct Pieces {
+    service: Arc<Service>,
     channels: std::vec::IntoIter<Arc<Channel>>,
     /// The channel that is written, and what is left of it.
     current: Option<(Arc<Channel>, Entries)>,
@@ -384,6 +382,8 @@ impl Iterator for Pieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
+        let service = self.service.clone();
+        let addresses = Addresses::of(&service.config);
         let mut text = Vec::with_capacity(PIECE_BYTES + 4096);
         if self.state == State::Head {
             let (from, to, made) = (at(self.from), at(self.to), instant(self.now));
@@ -413,7 +413,7 @@ impl Iterator for Pieces {
                 text.push(b',');
             }
             self.state = State::Entries { first: false };
-            serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry(programme), self.now))
+            serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry(programme), self.now, addresses))
                 .expect("an entry is plain data, and memory takes it");
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())

@@ -15,6 +15,7 @@ use crate::domain::m3u::read::Skip;
 use crate::domain::source::{Counts, Select, Source, State};
 use crate::domain::time::instant_of;
 use crate::error::{Code, Error, Result};
+use crate::http::address::Addresses;
 use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, delete, get, patch, post};
 use crate::http::reply;
@@ -174,7 +175,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read(&mut call).await?;
     let source = service.add_source(change).await?;
     let mut response = answer(StatusCode::CREATED, &service, &source);
-    let location = HeaderValue::try_from(format!("/api/livetv/sources/{}", source.id)).map_err(Error::internal)?;
+    let location =
+        HeaderValue::try_from(Addresses::of(&service.config).at(format_args!("/api/livetv/sources/{}", source.id)))
+            .map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
 }

@@ -10,9 +10,9 @@ use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
 use crate::domain::channel::{Ask, Channel, FillerAsk};
 use crate::domain::external::External;
-use crate::domain::lineup;
 use crate::domain::live::CATCHUP_DAYS;
 use crate::domain::time::instant;
+use crate::http::address::Addresses;
 use crate::service::{Service, onair};
 
 /// A channel.
@@ -97,9 +97,10 @@ pub struct ItemView {
 }
 
 impl<'a> ChannelView<'a> {
-    pub fn new(channel: &'a Channel, now: Timestamp) -> Self {
+    pub fn new(channel: &'a Channel, now: Timestamp, addresses: Addresses<'a>) -> Self {
         let at = now.as_millisecond();
-        let mut guide = channel.guide(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now)).peekable();
+        let mut guide =
+            channel.guide(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
         // Before the first programme nothing is on, but something comes.
         let on = guide.next_if(GuideEntry::is_live);
         let next = guide.next();
@@ -115,7 +116,7 @@ impl<'a> ChannelView<'a> {
             always_on: face.always_on,
             on_demand: channel.on_demand(),
             category: face.category.into(),
-            logo_url: logo_url(channel),
+            logo_url: addresses.logo(channel),
             enabled: face.enabled,
             tvg_id: channel.tvg_id.to_string(),
             description: face.description.into(),
@@ -125,7 +126,7 @@ impl<'a> ChannelView<'a> {
             version: channel.version,
             state: "idle",
             viewers: 0,
-            watch_url: format!("/api/livetv/watch/{}", channel.id),
+            watch_url: addresses.watch(channel.id),
             catchup_days: if channel.external.is_some() { 0 } else { CATCHUP_DAYS },
             now: on,
             next,
@@ -188,8 +189,4 @@ impl<'a> ChannelView<'a> {
         self.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         self
     }
-}
-
-pub fn logo_url(channel: &Channel) -> String {
-    lineup::logo(channel).into_owned()
 }

@@ -15,6 +15,7 @@ use super::asked::{Asked, Unix, ViewParams, session};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::error::{Code, Error, Result};
+use crate::http::address::Addresses;
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::http::transcode;
@@ -129,7 +130,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         }
     }
     let mut location =
-        format!("/api/livetv/watch/{}/live.m3u8?{}", channel.id, tail(&service, &call, &channel, Some(&session))?);
+        Addresses::of(&service.config).live(channel.id) + "?" + &tail(&service, &call, &channel, Some(&session))?;
     if let Some((from, to)) = asked.span {
         location += &format!("&at={}", Unix(from));
         if let Some(to) = to {

@@ -1,13 +1,12 @@
 //! Recordings and series as they are sent.
 
 use jiff::Timestamp;
-use percent_encoding::utf8_percent_encode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::recording::{Keep, Padding, Recording, Rule};
 use crate::domain::time::{instant, round_ms, seconds};
-use crate::http::info::QUERY;
+use crate::http::address::Addresses;
 use crate::service::Service;
 
 /// A recording.
@@ -98,7 +97,7 @@ pub struct SeriesView {
 
 impl RecordingView {
     pub fn new(service: &Service, of: &Recording) -> Self {
-        let direct = |path: &String| format!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY));
+        let direct = |path: &String| Addresses::of(&service.config).file(path);
         let failure = of.failure.as_ref();
         Self {
             id: of.id.clone(),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,10 +12,9 @@ use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::Reason;
 use crate::domain::time::round_ms;
 use crate::engine::source::Source;
+use crate::http::address::Addresses;
 use crate::service::Service;
 use crate::service::sessions::Session;
-
-const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A started session, or the address of the file itself.
 #[derive(Debug, Serialize, ToSchema)]
@@ -63,7 +61,7 @@ impl Started {
         reasons: &[Reason],
     ) -> Self {
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
-        let url = format!("/api/stream/file?path={}", utf8_percent_encode(&source.path, QUERY));
+        let url = Addresses::of(&service.config).file(&source.path);
         let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
         Self {
             session_id: None,
@@ -90,7 +88,7 @@ impl Started {
     /// A session makes it playable.
     pub(super) fn transcoded(service: &Service, principal: &Principal, session: &Session) -> Self {
         let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
-        let url = format!("/api/stream/transcode/{}/index.m3u8", session.id);
+        let url = Addresses::of(&service.config).session(&session.id);
         let video = rendition.video.as_ref();
         let burns = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());
         Self {

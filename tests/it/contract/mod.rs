@@ -5,6 +5,7 @@ mod errors;
 mod fuzz;
 mod headers;
 mod openapi;
+mod prefix;
 mod web;
 mod wire;
 mod workers;

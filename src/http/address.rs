@@ -1,0 +1,136 @@
+//! Addresses of this server's own resources. Every one in an answer is made here, because all of them begin with the path
+//! of `public_base_url`: behind a proxy the server may be reached below one, such as `https://home.example/tv`.
+//!
+//! Only addresses within HLS playlists are not: they are relative to the playlist.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+
+use percent_encoding::utf8_percent_encode;
+
+use super::info::QUERY;
+use crate::config::Config;
+use crate::domain::channel::Channel;
+use crate::domain::lineup::DRAWN;
+
+/// Makes addresses: absolute paths as of RFC 3986, with the prefix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Addresses<'a> {
+    prefix: &'a str,
+}
+
+impl<'a> Addresses<'a> {
+    pub fn of(config: &'a Config) -> Self {
+        Self { prefix: config.path_prefix() }
+    }
+
+    /// The prefix alone: empty, or a path without a slash at its end.
+    pub fn prefix(self) -> &'a str {
+        self.prefix
+    }
+
+    /// A path of the interface, e.g. `/api/health`, as it is reached from outside.
+    pub fn at(self, path: impl Display) -> String {
+        format!("{}{path}", self.prefix)
+    }
+
+    /// A media file's bytes.
+    pub fn file(self, path: &str) -> String {
+        self.at(format_args!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY)))
+    }
+
+    /// The multivariant playlist of a session.
+    pub fn session(self, id: &str) -> String {
+        self.at(format_args!("/api/stream/transcode/{id}/index.m3u8"))
+    }
+
+    /// Where a channel is watched.
+    pub fn watch(self, channel: u32) -> String {
+        self.at(format_args!("/api/livetv/watch/{channel}"))
+    }
+
+    /// A channel's playlist.
+    pub fn live(self, channel: u32) -> String {
+        self.at(format_args!("/api/livetv/watch/{channel}/live.m3u8"))
+    }
+
+    /// A channel's picture: its own, or the one this server draws.
+    pub fn logo(self, channel: &Channel) -> String {
+        self.picture(channel.face.logo_url.as_deref(), channel.id).to_string()
+    }
+
+    /// As [`Self::logo`], written without a copy.
+    pub fn picture(self, given: Option<&'a str>, channel: u32) -> Picture<'a> {
+        Picture { addresses: self, given, channel }
+    }
+
+    /// An address that is whole, or a path of the interface.
+    fn given(self, address: &'a str) -> Cow<'a, str> {
+        if address.starts_with('/') { Cow::Owned(self.at(address)) } else { Cow::Borrowed(address) }
+    }
+}
+
+/// The address of a channel's picture.
+#[derive(Clone, Copy)]
+pub struct Picture<'a> {
+    addresses: Addresses<'a>,
+    given: Option<&'a str>,
+    channel: u32,
+}
+
+impl Display for Picture<'_> {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.given {
+            Some(address) => text.write_str(&self.addresses.given(address)),
+            None => write!(text, "{}{DRAWN}{}", self.addresses.prefix, self.channel),
+        }
+    }
+}
+
+/// A request's path without the prefix, where it has it. A proxy may strip the prefix, or pass it on; a client that puts
+/// the base address before an address that begins with the prefix already sends it twice.
+pub fn without_prefix<'a>(path: &'a str, prefix: &str) -> &'a str {
+    let mut path = path;
+    for _ in 0..2 {
+        match path.strip_prefix(prefix) {
+            Some(rest) if !prefix.is_empty() && (rest.is_empty() || rest.starts_with('/')) => path = rest,
+            _ => break,
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_begins_with_the_prefix() {
+        let mut config = Config::new("/s".into(), "/c".into());
+        assert_eq!(Addresses::of(&config).live(7), "/api/livetv/watch/7/live.m3u8");
+        for base in ["https://home.example/a/tv", "https://home.example/a/tv/"] {
+            config.public_base_url = Some(base.into());
+            let addresses = Addresses::of(&config);
+            assert_eq!(addresses.file("/films/a b.mp4"), "/a/tv/api/stream/file?path=/films/a%20b.mp4");
+            assert_eq!(addresses.picture(None, 3).to_string(), "/a/tv/api/livetv/logos/3");
+            assert_eq!(addresses.picture(Some("/api/x.png"), 3).to_string(), "/a/tv/api/x.png");
+            assert_eq!(addresses.picture(Some("https://art.example/x"), 3).to_string(), "https://art.example/x");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_taken_off_where_a_proxy_passes_it_on() {
+        for (path, prefix, without) in [
+            ("/api/health", "", "/api/health"),
+            ("/api/health", "/tv", "/api/health"),
+            ("/tv/api/health", "/tv", "/api/health"),
+            ("/tv/tv/api/health", "/tv", "/api/health"),
+            ("/tv/", "/tv", "/"),
+            ("/tv", "/tv", ""),
+            ("/tvs/api", "/tv", "/tvs/api"),
+            ("/tv/tv/tv/x", "/tv", "/tv/x"),
+        ] {
+            assert_eq!(without_prefix(path, prefix), without, "{path} {prefix}");
+        }
+    }
+}

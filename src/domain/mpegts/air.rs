@@ -21,8 +21,14 @@ const STILL_STEP: i64 = 3_600;
 /// A first picture that comes later than this was meant to come late, ticks.
 pub const LATE: i64 = 90_000;
 
-/// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros.
-const SILENCE: [u8; 13] = [0xff, 0xf1, 0x4c, 0x80, 0x01, 0xbf, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
+/// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros, and behind it a fill
+/// element. So long, its PES packet can be split into sixteen packets, and a segment of one frame closes its counter.
+const SILENCE: [u8; 16] =
+    [0xff, 0xf1, 0x4c, 0x80, 0x02, 0x1f, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x18, 0x80, 0x00, 0x38];
+
+/// Time between two PCRs where no picture carries one, ticks; and the most there may be (ISO/IEC 13818-1 section 2.7.2).
+const PCR_STEP: i64 = 7_200;
+const PCR_MOST: i64 = 9_000;
 
 /// Where a segment lies.
 #[derive(Clone, Copy, Debug)]
@@ -120,10 +126,14 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
 
     let mut writer = Writer::new(Track::Video);
     let mut sounds = sounds.into_iter().peekable();
+    let mut clock = Clock::new(span);
     for (picture, dts) in pictures.iter().zip(&decoded) {
         while let Some((pts, bytes)) = sounds.next_if(|(pts, _)| pts - LEAD < *dts) {
+            clock.reach(&mut writer, pts - LEAD);
             put_sound(&mut writer, pts + span.origin, bytes);
         }
+        clock.reach(&mut writer, *dts);
+        clock.last = *dts;
         writer.put(&Unit {
             track: Track::Video,
             pts: picture.pts + span.origin,
@@ -133,10 +143,41 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
         });
     }
     for (pts, bytes) in sounds {
+        clock.reach(&mut writer, pts - LEAD);
         put_sound(&mut writer, pts + span.origin, bytes);
     }
+    clock.close(&mut writer);
     let entry = |track: Track, stream_type| Entry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
+}
+
+/// Sees to it that a PCR comes often enough where pictures are far apart or missing. Times of the item.
+struct Clock {
+    span: Span,
+    last: i64,
+}
+
+impl Clock {
+    /// The segment before has a PCR in the last `PCR_STEP` before its end.
+    fn new(span: Span) -> Self {
+        Self { span, last: span.from - LEAD - PCR_STEP }
+    }
+
+    /// Writes the PCRs that are due before a unit of this decoding time.
+    fn reach(&mut self, writer: &mut Writer<&[u8]>, time: i64) {
+        while time - self.last > PCR_MOST {
+            self.last += PCR_STEP;
+            writer.put_clock(self.last + self.span.origin);
+        }
+    }
+
+    /// Writes those due before the segment's end.
+    fn close(&mut self, writer: &mut Writer<&[u8]>) {
+        while self.span.to - LEAD - self.last > PCR_STEP {
+            self.last += PCR_STEP;
+            writer.put_clock(self.last + self.span.origin);
+        }
+    }
 }
 
 fn put_sound<'a>(writer: &mut Writer<&'a [u8]>, pts: i64, bytes: &'a [u8]) {

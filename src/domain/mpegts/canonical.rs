@@ -6,7 +6,7 @@
 use super::packet::{LEN, Packet, SYNC};
 use super::tables::{self, Entry, Track};
 
-/// Payload bytes a packet that starts a PES keeps when it is split, so that the PES header stays whole.
+/// Payload bytes that a packet keeps when it is split and its PES header cannot be read.
 const HEADER_ROOM: usize = 32;
 
 /// Joins `packets` (a multiple of 188 bytes, only video and audio PIDs) to one canonical segment.
@@ -99,17 +99,16 @@ pub(super) struct Splits {
 }
 
 impl Splits {
-    /// By how many packets with payload each track has, and these from the last one backwards: bytes of payload, and
-    /// whether a PES begins there.
-    pub(super) fn plan<I: Iterator<Item = (usize, bool)>>(
+    /// By how many packets with payload each track has, and these from the last one backwards: bytes of payload, and how
+    /// many of them are a PES header, which stays whole.
+    pub(super) fn plan<I: Iterator<Item = (usize, usize)>>(
         counts: [usize; 2],
         mut back: impl FnMut(Track) -> I,
     ) -> Self {
         let planned = [Track::Video, Track::Audio].map(|track| {
             let count = counts[track as usize];
             let mut missing = (16 - count % 16) % 16;
-            let spare =
-                |(payload, starts): (usize, bool)| payload.saturating_sub(if starts { 1 + HEADER_ROOM } else { 1 });
+            let spare = |(payload, header): (usize, usize)| payload.saturating_sub(1 + header);
             // Fifteen extra packets at most are wanted, so fifteen candidates are enough.
             let candidates = (0..count).rev().zip(back(track).map(spare)).filter(|(_, spare)| *spare > 0).take(15);
             let mut planned = Vec::new();
@@ -130,7 +129,7 @@ impl Splits {
         let payloads = |track: Track| {
             let all = packets.as_chunks::<LEN>().0.iter().rev().filter_map(Packet::new);
             let own = all.filter(move |packet| Track::of_pid(packet.pid()) == Some(track));
-            own.filter_map(|packet| Some((LEN - packet.payload_at()?, packet.starts_unit())))
+            own.filter(|packet| packet.payload_at().is_some()).map(|packet| (packet.payload().len(), header_of(packet)))
         };
         Self::plan([Track::Video, Track::Audio].map(|track| payloads(track).count()), payloads)
     }
@@ -158,11 +157,20 @@ impl Splits {
     }
 }
 
+/// Bytes of the PES header that begins in a packet (ISO/IEC 13818-1 section 2.4.3.6); 0 where none does.
+fn header_of(packet: Packet) -> usize {
+    match packet.payload() {
+        _ if !packet.starts_unit() => 0,
+        [0, 0, 1, _, _, _, flags, _, length, ..] if flags & 0xc0 == 0x80 => 9 + usize::from(*length),
+        _ => HEADER_ROOM,
+    }
+}
+
 /// Writes one packet's payload as `pieces` packets; the first keeps the adaptation field and the PES header.
 pub(super) fn split(packet: Packet, bytes: &[u8; LEN], pieces: usize, counter: &mut u8, out: &mut Vec<u8>) {
     let Some(at) = packet.payload_at() else { return };
     let payload = &bytes[at..];
-    let keep = if packet.starts_unit() { HEADER_ROOM.min(payload.len() - 1) } else { 0 };
+    let keep = header_of(packet).min(payload.len() - 1);
     let share = (payload.len() - keep) / pieces;
     // The adaptation field as it was, without its own stuffing taken apart: only more stuffing is added.
     let field: &[u8] = if at > 4 { &bytes[5..at] } else { &[] };
@@ -243,7 +251,7 @@ mod tests {
                         next = (next + 1) % 16;
                     }
                 }
-                // Closed unless there was too little payload to spread.
+                // Closed unless there was too little payload to spread (those headers cannot be read).
                 let bytes = payloads(&joined, pid).len();
                 if bytes > 15 * (HEADER_ROOM + 2) || pid == 0 || pid == PMT_PID {
                     prop_assert!(next == 0 || bytes < 16 * 184, "pid {} ends at {}", pid, next);

@@ -61,14 +61,16 @@ pub(super) struct Held {
 impl<P: Part> Layout<P> {
     pub(super) fn new(parts: Vec<P>, units: Vec<Held>, entries: &[Entry]) -> Self {
         let mut counts = [0; 2];
-        for held in &units {
+        for held in units.iter().filter(|held| !held.is_bare()) {
             counts[held.track as usize] += held.packets();
         }
         let splits = Splits::plan(counts, |track| {
-            let units = units.iter().rev().filter(move |held| held.track == track);
-            units.flat_map(|held| (0..held.packets()).rev().map(|n| (held.payload(n), n == 0)))
+            let units = units.iter().rev().filter(move |held| held.track == track && !held.is_bare());
+            let header = |held: &Held, n| if n == 0 { usize::from(held.header.1) } else { 0 };
+            units.flat_map(move |held| (0..held.packets()).rev().map(move |n| (held.payload(n), header(held, n))))
         });
-        Self { parts, units, count: counts[0] + counts[1], splits, tables: Tables::new(entries) }
+        let count = units.iter().map(Held::packets).sum();
+        Self { parts, units, count, splits, tables: Tables::new(entries) }
     }
 
     /// Bytes of the whole segment.
@@ -123,6 +125,11 @@ impl<P: Part> Layout<P> {
             let mut n = 0;
             while n < held.packets() {
                 pen.tables.put(pen.packet, self.count, out);
+                if held.is_bare() {
+                    out.extend_from_slice(&held.bare(*counter));
+                    (n, pen.packet) = (n + 1, pen.packet + 1);
+                    continue;
+                }
                 // Nearly every packet is payload out of one part, between two tables, and is not split.
                 let most = (pen.tables.due(self.count) - pen.packet).min(pen.splits.unsplit(held.track));
                 let plain = if n == 0 { 0 } else { rest.plain(held.track, most, counter, out) };
@@ -165,6 +172,10 @@ pub(super) fn numbered<'a>(parts: &[&'a [u8]], units: &[Held], counters: &mut [u
     for held in units {
         let mut rest = Rest { parts: &parts[held.parts.clone()], bytes: &|part: &'a [u8]| part, left: &[] };
         let counter = &mut counters[held.track as usize];
+        if held.is_bare() {
+            out.extend_from_slice(&held.bare(*counter));
+            continue;
+        }
         for n in 0..held.packets() {
             held.packet(n, *counter, &mut rest, &mut out);
             *counter = counter.wrapping_add(1);
@@ -177,6 +188,21 @@ impl Held {
     /// Room for payload in packet `n`.
     fn room(&self, n: usize) -> usize {
         if n == 0 && self.field.1 > 0 { ROOM - 1 - usize::from(self.field.1) } else { ROOM }
+    }
+
+    /// Whether it is an adaptation field alone, without payload.
+    fn is_bare(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The packet of a unit without payload; its counter is that of the packet before (section 2.4.3.3).
+    fn bare(&self, counter: u8) -> [u8; LEN] {
+        let mut packet = [0xff; LEN];
+        let pid = self.track.pid().to_be_bytes();
+        packet[..5].copy_from_slice(&[SYNC, pid[0], pid[1], 0x20 | counter.wrapping_sub(1) & 0x0f, (LEN - 5) as u8]);
+        let field = &self.field.0[..usize::from(self.field.1)];
+        packet[5..5 + field.len()].copy_from_slice(field);
+        packet
     }
 
     fn packets(&self) -> usize {

@@ -52,6 +52,18 @@ impl<P: Part> Writer<P> {
         });
     }
 
+    /// Adds the clock (PCR, ticks) alone, in a packet without payload.
+    pub fn put_clock(&mut self, pcr: i64) {
+        let at = self.parts.len();
+        self.units.push(Held {
+            track: self.clock,
+            header: ([0; 19], 0),
+            field: (clock_field(pcr, false), 7),
+            parts: at..at,
+            len: 0,
+        });
+    }
+
     /// The segment in canonical form, to be written when its bytes are wanted.
     pub fn lay_out(mut self, entries: &[Entry]) -> Layout<P> {
         self.parts.shrink_to_fit();
@@ -60,17 +72,18 @@ impl<P: Part> Writer<P> {
     }
 
     fn field(&self, unit: &Unit<'_, P>) -> ([u8; 7], u8) {
-        let mut field = [0; 7];
-        field[0] = if unit.random_access { 0x40 } else { 0 };
-        if unit.track != self.clock {
-            return (field, u8::from(unit.random_access));
+        match unit.track == self.clock {
+            true => (clock_field(unit.dts.unwrap_or(unit.pts), unit.random_access), 7),
+            false => ([if unit.random_access { 0x40 } else { 0 }, 0, 0, 0, 0, 0, 0], u8::from(unit.random_access)),
         }
-        let pcr = unit.dts.unwrap_or(unit.pts).rem_euclid(WRAP) as u64;
-        field[0] |= 0x10;
-        field[1..5].copy_from_slice(&((pcr >> 1) as u32).to_be_bytes());
-        field[5] = ((pcr & 1) << 7) as u8 | 0x7e;
-        (field, 7)
     }
+}
+
+/// An adaptation field with the clock (section 2.4.3.4), without its length.
+fn clock_field(pcr: i64, random_access: bool) -> [u8; 7] {
+    let pcr = pcr.rem_euclid(WRAP) as u64;
+    let [a, b, c, d] = ((pcr >> 1) as u32).to_be_bytes();
+    [if random_access { 0x50 } else { 0x10 }, a, b, c, d, ((pcr & 1) << 7) as u8 | 0x7e, 0]
 }
 
 impl Writer<&[u8]> {

@@ -78,7 +78,7 @@ impl Transcoder for Packager {
     }
 
     fn version(&self) -> &str {
-        "1"
+        "2"
     }
 
     fn starts_at_once(&self) -> bool {

@@ -11,6 +11,7 @@ pub mod kill;
 pub mod play;
 pub mod program;
 pub mod schema;
+pub mod ts;
 pub mod xmltv;
 
 use std::path::Path;

@@ -17,7 +17,7 @@ use super::play::{fetch, list};
 use super::{CHANNELS, add, get, send};
 use crate::kit::answer::{refused, success};
 use crate::kit::program::Program;
-use crate::kit::{self, film, play};
+use crate::kit::{self, film, play, ts};
 
 fn film(folder: &Path, name: &str, more: &str) {
     film::flash_and_beep(&folder.join(name), 6, &format!("-c:v libx264 -preset ultrafast -g 50 {more}"));
@@ -120,7 +120,9 @@ async fn what_cannot_be_shown_gives_way_to_a_slate_and_the_rest_stays_on_time() 
     let url = answer.url().clone();
     let listed = list(&server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
     let path = folder.path().join("aired.ts");
-    std::fs::write(&path, fetch(&server, &listed).await).unwrap();
+    let bytes = fetch(&server, &listed).await;
+    ts::check(&bytes);
+    std::fs::write(&path, bytes).unwrap();
     let decoded = play::decode(&path).await;
     assert!((decoded.video_seconds() - 25.0).abs() < 2.5, "{}", decoded.video_seconds());
     for pair in decoded.video.windows(2) {

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::add;
-use crate::kit::{self, Server, film, play};
+use crate::kit::{self, Server, film, play, ts};
 
 /// Films that differ in everything a player takes amiss: size, rate, reordering, sound, silence, container.
 fn films(folder: &Path) -> Vec<PathBuf> {
@@ -98,7 +98,9 @@ async fn whatever_follows_what_plays_without_a_step() {
     assert_eq!(told.trim_end(), unchanged, "VLC is told of no change");
 
     let path = folder.path().join("aired.ts");
-    std::fs::write(&path, fetch(&server, &listed).await).unwrap();
+    let bytes = fetch(&server, &listed).await;
+    ts::check(&bytes);
+    std::fs::write(&path, bytes).unwrap();
     // Sound of two items may overlap by less than a frame where they meet.
     let mut warnings = play::decode(&path).await.warnings;
     warnings.retain(|warning| !warning.contains("non monotonically increasing"));

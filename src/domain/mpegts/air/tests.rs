@@ -6,13 +6,14 @@ use crate::domain::mpegts::WRAP;
 const BASE: i64 = 3600 * 90_000;
 
 fn still() -> Still {
-    let unit = |n: u8| vec![0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65 - n, n];
+    let unit = |n: u8| [&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65 - n, n][..], &[n; 20]].concat();
     Still { pictures: (0..3).map(unit).collect() }
 }
 
 /// Pictures in decoding order and sounds, as (time, byte).
 fn segment(pictures: &[i64], sounds: &[i64]) -> Vec<u8> {
-    let bytes: Vec<[u8; 7]> = (0..pictures.len()).map(|n| [0, 0, 0, 1, 9, 0xf0, n as u8]).collect();
+    let bytes = |n: usize| [&[0, 0, 0, 1, 9, 0xf0][..], &[n as u8; 20]].concat();
+    let bytes: Vec<Vec<u8>> = (0..pictures.len()).map(bytes).collect();
     let mut writer = Writer::new(Track::Video);
     for (n, pts) in pictures.iter().enumerate() {
         let unit = Unit {
@@ -45,7 +46,52 @@ fn seen(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
     (pictures, sounds)
 }
 
+/// What a receiver checks in a stream (ISO/IEC 13818-1 sections 2.4.3.3 and 2.7.2): counters go on, and the clock goes forward
+/// and comes at least each 100 ms.
+fn check_received(stream: &[u8]) -> Result<(), TestCaseError> {
+    let (mut counters, mut clock) = (std::collections::HashMap::new(), None);
+    for bytes in stream.as_chunks::<LEN>().0 {
+        let packet = Packet::new(bytes).unwrap();
+        let step = u8::from(packet.payload_at().is_some());
+        if let Some(before) = counters.insert(packet.pid(), packet.counter()) {
+            prop_assert_eq!((before + step) % 16, packet.counter(), "of PID {}", packet.pid());
+        }
+        if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
+            let base = i64::from(u32::from_be_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]));
+            let at = base << 1 | i64::from(bytes[10] >> 7);
+            let step = clock.map_or(1, |clock| unwrap(at - clock, 0));
+            prop_assert!((1..=PCR_MOST).contains(&step), "PCR steps by {}", step);
+            clock = Some(at);
+        }
+    }
+    prop_assert!(clock.is_some());
+    Ok(())
+}
+
 proptest! {
+    /// Whatever follows what: items with and without sound, with and without pictures, slates, of any length.
+    #[test]
+    fn a_receiver_finds_no_break_between_segments(
+        start in 0i64..4 * WRAP,
+        segments in prop::collection::vec((1800i64..500_000, 0u8..5, 1200i64..40_000, any::<bool>()), 1..12),
+    ) {
+        let (mut stream, mut at, mut sounded) = (Vec::new(), start, None);
+        for (length, kind, step, closes) in segments {
+            let (has_pictures, has_sound) = (kind & 1 == 0, kind & 2 == 0);
+            let steps = |step: i64| (0..).map(move |n| n * step).take_while(|at| *at < length).collect::<Vec<_>>();
+            // Pictures may end early, as those of a damaged file do.
+            let mut pictures = if has_pictures { steps(step) } else { Vec::new() };
+            pictures.truncate(if kind == 4 { 2 } else { usize::MAX });
+            let sounds = if has_sound { steps(AAC_FRAME) } else { Vec::new() };
+            let bytes = if pictures.is_empty() && sounds.is_empty() { Vec::new() } else { segment(&pictures, &sounds) };
+            let span = Span { from: 0, to: length, opens: true, closes, base: BASE, lead: 0, origin: at, sounded };
+            stream.extend(aired(&bytes, span, &still()));
+            sounded = Some(span.sounds_until());
+            at += length;
+        }
+        check_received(&stream)?;
+    }
+
     /// Whatever comes in, sound covers the span without a hole, and nothing is decoded after it should be shown.
     #[test]
     fn a_picture_and_a_sound_at_every_instant(

@@ -1,0 +1,45 @@
+//! A transport stream as a receiver sees it, packet by packet (ISO/IEC 13818-1).
+
+use std::collections::HashMap;
+
+use hearthcast::domain::mpegts::packet::{LEN, Packet};
+use hearthcast::domain::mpegts::{AUDIO_PID, VIDEO_PID, pes, unwrap};
+
+/// The most there may be between two PCRs, ticks: 100 ms.
+const PCR_MOST: i64 = 9_000;
+
+/// Asserts that counters go on, that PCR and decoding times go forward, that a PCR comes at least each 100 ms and lies before
+/// the times that come behind it. Gives the first PCR, ticks.
+pub fn check(stream: &[u8]) -> i64 {
+    let (mut counters, mut decoded) = (HashMap::new(), HashMap::new());
+    let (mut clock, mut first) = (None, None);
+    assert_eq!(stream.len() % LEN, 0);
+    for (n, bytes) in stream.as_chunks::<LEN>().0.iter().enumerate() {
+        let packet = Packet::new(bytes).expect("a sync byte");
+        let (pid, counter) = (packet.pid(), packet.counter());
+        let step = u8::from(packet.payload_at().is_some());
+        if let Some(before) = counters.insert(pid, counter) {
+            assert_eq!((before + step) % 16, counter, "the counter of PID {pid} at packet {n}");
+        }
+        if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
+            let base = i64::from(u32::from_be_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]));
+            let pcr = unwrap(base << 1 | i64::from(bytes[10] >> 7), clock.unwrap_or(0));
+            let step = clock.map_or(1, |clock| pcr - clock);
+            assert!((1..=PCR_MOST).contains(&step), "PCR steps by {step} at packet {n}");
+            first.get_or_insert(pcr);
+            clock = Some(pcr);
+        }
+        if packet.starts_unit() && [VIDEO_PID, AUDIO_PID].contains(&pid) {
+            let header = pes::parse(packet.payload()).expect("a PES header");
+            let (pts, dts) = (header.pts.expect("a PTS"), header.dts.expect("a DTS"));
+            let clock = clock.expect("a PCR comes first");
+            let (pts, dts) = (unwrap(pts, clock), unwrap(dts, clock));
+            assert!(pts >= dts, "PTS {pts} before DTS {dts} at packet {n}");
+            assert!((0..10 * 90_000).contains(&(dts - clock)), "DTS {dts}, PCR {clock} at packet {n}");
+            if let Some(before) = decoded.insert(pid, dts) {
+                assert!(dts > before, "DTS {dts} behind {before} of PID {pid} at packet {n}");
+            }
+        }
+    }
+    first.expect("a PCR")
+}

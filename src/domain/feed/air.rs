@@ -27,8 +27,24 @@ const KEPT: i64 = 60 * 90_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     Slate,
-    /// The so-manieth connection.
-    Source(u64),
+    Source {
+        /// The so-manieth connection.
+        connection: u64,
+        /// The video format, 0 where it is not known. Players must be told when it changes, within one connection, too.
+        format: u64,
+    },
+}
+
+impl From {
+    /// Whether players take the one for the continuation of the other.
+    fn goes_on_as(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Source { connection, format }, Self::Source { connection: other, format: new }) => {
+                connection == other && (format == new || format == 0 || new == 0)
+            }
+            _ => self == next,
+        }
+    }
 }
 
 /// The timeline.
@@ -65,14 +81,14 @@ impl Air {
 
     /// Whether what was added last came from the source.
     pub fn shows_source(&self) -> bool {
-        matches!(self.last, Some(From::Source(_)))
+        matches!(self.last, Some(From::Source { .. }))
     }
 
     /// Adds what lasts so long, ticks.
     pub fn put(&mut self, from: From, length: i64, now: i64) -> Slot {
         // After a pause nobody saw, it goes on where the clock is.
         let start = self.cursor.filter(|cursor| now - cursor < KEPT).unwrap_or(now - length);
-        if self.last.is_some_and(|last| last != from) || self.cursor.is_some_and(|cursor| cursor != start) {
+        if self.last.is_some_and(|last| !last.goes_on_as(from)) || self.cursor.is_some_and(|cursor| cursor != start) {
             self.changes += 1;
         }
         self.last = Some(from);
@@ -120,20 +136,33 @@ mod tests {
 
     const NOW: i64 = 1_767_225_600 * 90_000;
 
+    fn source(connection: u64, format: u64) -> From {
+        From::Source { connection, format }
+    }
+
     #[test]
     fn a_slate_fills_in_where_nothing_comes_and_players_are_told() {
         let mut air = Air::new(NOW);
         assert!(!air.needs_slate(NOW + FIRST - 1, true) && air.needs_slate(NOW + FIRST, false));
-        let first = air.put(From::Source(1), 180_000, NOW + 180_000);
+        let first = air.put(source(1, 7), 180_000, NOW + 180_000);
         assert_eq!((first.start, first.sequence), (NOW, 1_767_225_600));
         assert!(air.is_due(NOW + 180_000) && !air.is_due(NOW + 179_999));
-        let second = air.put(From::Source(1), 180_000, NOW + 180_000);
+        let second = air.put(source(1, 7), 180_000, NOW + 180_000);
         assert_eq!((second.start, second.changes), (first.end, first.changes));
         assert!(!air.needs_slate(second.end + SLATE, false) && air.needs_slate(second.end + SLATE, true));
         let slate = air.put(From::Slate, SLATE, second.end + SLATE);
-        let again = air.put(From::Source(2), 180_000, slate.end);
+        let again = air.put(source(2, 7), 180_000, slate.end);
         assert_eq!((slate.changes, again.changes), (first.changes + 1, first.changes + 2));
         assert_eq!((again.start, again.sequence), (slate.end, first.sequence + 3));
+    }
+
+    #[test]
+    fn players_are_told_of_another_format_within_one_connection() {
+        let mut air = Air::new(NOW);
+        let changes: Vec<u64> =
+            [7, 7, 8, 8, 7, 0].map(|format| air.put(source(1, format), 180_000, NOW + 180_000).changes).into();
+        let first = changes[0];
+        assert_eq!(changes, [first, first, first + 1, first + 1, first + 2, first + 2]);
     }
 
     proptest! {
@@ -144,7 +173,7 @@ mod tests {
             let mut last: Option<Slot> = None;
             for (length, tag) in pieces {
                 now += length;
-                let from = if tag == 0 { From::Slate } else { From::Source(tag) };
+                let from = if tag == 0 { From::Slate } else { source(tag, 7) };
                 let slot = air.put(from, length, now);
                 if let Some(last) = last {
                     prop_assert_eq!((slot.sequence, slot.start), (last.sequence + 1, last.end));

@@ -10,6 +10,9 @@ const PATIENCE: i64 = 90_000;
 /// A jump of the clock that no stream makes by itself, ticks: it is another one from there.
 const JUMP: i64 = 10 * 90_000;
 
+/// A piece that ends where the video format changes is so long at least, ticks: segments are numbered one a second at most.
+const LEAST_OF_A_FORMAT: i64 = 90_000;
+
 /// A piece of a stream: its packets on the fixed PIDs, and its span by the stream's own clock, ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -20,6 +23,8 @@ pub struct Piece {
     pub bytes: Vec<u8>,
     /// The first of its stream: what is shown before its first keyframe cannot be decoded.
     pub first: bool,
+    /// The video format: a digest of its H.264 sequence parameter set. 0 where none was seen.
+    pub format: u64,
 }
 
 impl Piece {
@@ -74,12 +79,15 @@ pub struct LiveCutter {
     /// Where the sound of the packet in progress goes.
     sound_into_closing: bool,
     first: bool,
+    /// The video format of the keyframe seen last.
+    format: u64,
     failed: Option<CutError>,
 }
 
 #[derive(Debug)]
 struct Open {
     from: i64,
+    format: u64,
     bytes: Vec<u8>,
 }
 
@@ -96,6 +104,7 @@ impl LiveCutter {
             beat: None,
             sound_into_closing: false,
             first: true,
+            format: 0,
             failed: None,
         }
     }
@@ -124,7 +133,9 @@ impl LiveCutter {
             }
             let leads = track == if self.video { Track::Video } else { Track::Audio };
             if leads {
-                done = self.lead(at, packet.random_access() || !self.video);
+                let key = packet.random_access() || !self.video;
+                let format = if track == Track::Video && key { format_of(packet.payload()) } else { None };
+                done = self.lead(at, key, format);
             } else if let Some(to) = self.open.as_ref().map(|open| open.from) {
                 self.sound_into_closing = self.closing.is_some() && at < to;
                 if !self.sound_into_closing && self.closing.is_some() {
@@ -146,18 +157,23 @@ impl LiveCutter {
     }
 
     /// A unit of the track that decides.
-    fn lead(&mut self, at: i64, key: bool) -> Option<Piece> {
+    fn lead(&mut self, at: i64, key: bool, format: Option<u64>) -> Option<Piece> {
         let mut done = None;
+        let format = format.unwrap_or(self.format);
+        let changes = self.format != 0 && self.format != format;
+        self.format = format;
+        // What cannot be in one segment with what was before does not wait for its usual length.
+        let least = if changes { self.bounds.least.min(LEAST_OF_A_FORMAT) } else { self.bounds.least };
         // Nothing more is waited for.
         if self.closing.is_some() && self.open.as_ref().is_some_and(|open| at > open.from + PATIENCE) {
             done = self.close();
         }
         match &self.open {
-            None if key => self.open = Some(Open { from: at, bytes: Vec::new() }),
-            Some(open) if key && at - open.from >= self.bounds.least => {
+            None if key => self.open = Some(Open { from: at, format, bytes: Vec::new() }),
+            Some(open) if key && at - open.from >= least => {
                 // Two at once would need a stream that sends no sound for a whole piece.
                 done = done.or_else(|| self.close());
-                self.closing = self.open.replace(Open { from: at, bytes: Vec::new() });
+                self.closing = self.open.replace(Open { from: at, format, bytes: Vec::new() });
             }
             Some(open) if at - open.from > self.bounds.most => {
                 self.failed.get_or_insert(CutError::NoKeyframe(self.bounds.most / 90_000));
@@ -172,7 +188,8 @@ impl LiveCutter {
         let to = self.open.as_ref()?.from;
         self.sound_into_closing = false;
         let first = std::mem::replace(&mut self.first, false);
-        Some(Piece { from: closing.from, to, beat: self.beat.unwrap_or(0), bytes: closing.bytes, first })
+        let Open { from, format, bytes } = closing;
+        Some(Piece { from, to, beat: self.beat.unwrap_or(0), bytes, first, format })
     }
 
     /// A time of the stream's clock, which wraps.
@@ -184,6 +201,15 @@ impl LiveCutter {
         self.clock = Some(at);
         at
     }
+}
+
+/// A digest of the H.264 sequence parameter set (ITU-T H.264 section 7.3.2.1) that lies whole in the first packet of an access
+/// unit, as it does behind a delimiter; None where there is none.
+fn format_of(payload: &[u8]) -> Option<u64> {
+    let start = payload.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)? + 3;
+    let set = &payload[start..];
+    let end = set.windows(3).position(|three| three[..2] == [0, 0] && three[2] <= 1)?;
+    Some(u64::from_le_bytes(blake3::hash(&set[..end]).as_bytes()[..8].try_into().expect("eight of thirty-two")).max(1))
 }
 
 #[cfg(test)]
@@ -238,6 +264,37 @@ mod tests {
         let mut cutter = LiveCutter::new(true, BOUNDS);
         cutter.push(&stream(3, 0, 25)).unwrap();
         assert_eq!(cutter.push(&stream(3, 90_000_000, 25)), Err(CutError::Jump));
+    }
+
+    /// An access unit: a delimiter, a sequence parameter set that names a format, a slice.
+    fn unit(format: u8) -> Vec<u8> {
+        let set = [0, 0, 0, 1, 9, 0xf0, 0, 0, 0, 1, 0x67, 0x64, format, 0x1e, 0, 0, 0, 1, 0x68, 1, 0, 0, 1, 0x65];
+        [&set[..], &[7; 400]].concat()
+    }
+
+    #[test]
+    fn a_piece_ends_where_the_video_format_changes() {
+        let mut writer = Writer::new(Track::Video);
+        let units = [unit(1), unit(2), vec![7; 400]];
+        // A keyframe each second; the format changes after 5 s, and once more a picture later.
+        for n in 0..12 * 25i64 {
+            let random_access = n % 25 == 0 || n == 126;
+            let bytes = match n {
+                125 => &units[1],
+                _ if random_access => &units[0],
+                _ => &units[2],
+            };
+            let pts = n * 3600;
+            writer.put(&Unit { track: Track::Video, pts, dts: Some(pts), random_access, parts: &[&bytes[..]] });
+        }
+        let mut cutter = LiveCutter::new(true, BOUNDS);
+        let pieces = cutter.push(&writer.finish(&[])).unwrap();
+        let format = |n: u8| format_of(&unit(n)).unwrap();
+        let seen: Vec<(i64, u64)> = pieces.iter().map(|piece| (piece.from / 3600, piece.format)).collect();
+        let (one, two) = (format(1), format(2));
+        assert_eq!(seen[..4], [(0, one), (50, one), (100, one), (125, two)], "at the keyframe, after 1 s instead of 2");
+        assert_eq!(seen[4], (175, one), "no piece is shorter than a second");
+        assert_eq!(format_of(&[0, 0, 1, 0x67, 1, 2, 3]), None, "it may not be whole");
     }
 
     proptest! {

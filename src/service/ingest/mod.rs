@@ -239,7 +239,8 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Inges
         match waiting.take() {
             Some(Fed::Piece(connection, piece)) if due => {
                 away = false;
-                show(&service, &channel, ingest, From::Source(connection), Some(piece), at).await;
+                let from = From::Source { connection, format: piece.format };
+                show(&service, &channel, ingest, from, Some(piece), at).await;
                 continue;
             }
             Some(Fed::Gone) => away = true,

@@ -94,12 +94,46 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     pub bytes: u64,
-    /// Ticks since 1970: the first instant that is recorded, which is the file's 0, and the one it is recorded through.
+    /// Ticks since 1970: the first instant that is recorded, and the one it is recorded through.
     pub from: i64,
     pub through: i64,
-    /// Ticks within that nothing is recorded of.
+    /// Ticks within that nothing is recorded of, or a slate instead of the programme.
     #[serde(default)]
     pub missing: i64,
+    /// Ticks: the presentation time of the first instant in the file. 0 in files that older versions began.
+    #[serde(default)]
+    pub base: i64,
+}
+
+/// The presentation time that a recording begins at, ticks. Its first decoding time and PCR are a little earlier, and must
+/// not be negative: they would wrap to 26.5 h, and players would take that for the length or the position.
+pub const BASE: i64 = 90_000;
+
+impl Written {
+    /// How far the timestamps of a segment that begins at `start` (ticks since 1970) are moved for the file.
+    pub fn shift(&self, start: i64) -> i64 {
+        if self.bytes > 0 { self.base - self.from } else { BASE - start }
+    }
+
+    /// Notes a segment of so many bytes that is appended. `due` is where the recording was to begin, ticks since 1970.
+    pub fn add(&mut self, bytes: u64, (from, through): (i64, i64), is_slate: bool, due: i64) {
+        if self.bytes == 0 {
+            (self.from, self.base) = (from, BASE);
+            self.missing += (from - due).max(0);
+        } else {
+            self.missing += (from - self.through).max(0);
+        }
+        if is_slate {
+            self.missing += through - from;
+        }
+        self.bytes += bytes;
+        self.through = through;
+    }
+
+    /// Whether nothing of the programme is in it.
+    pub fn is_void(&self) -> bool {
+        self.bytes == 0 || self.missing >= self.through - self.from
+    }
 }
 
 /// One recording.
@@ -236,6 +270,33 @@ pub mod tests {
             created_ms: 0,
             ended_ms: None,
         }
+    }
+
+    #[test]
+    fn a_file_begins_after_its_zero_and_goes_on_as_it_was_begun() {
+        let mut new = Written::default();
+        let start = 1_767_225_600 * 90_000;
+        assert_eq!(new.shift(start), BASE - start);
+        new.add(100, (start, start + 180_000), false, start - 90_000);
+        assert_eq!((new.from, new.base, new.missing), (start, BASE, 90_000));
+        assert_eq!(new.shift(start + 180_000), BASE - start);
+        // One that an older version began has its 0 at its first instant.
+        let old: Written =
+            serde_json::from_value(serde_json::json!({"bytes": 1, "from": start, "through": start + 1})).unwrap();
+        assert_eq!(old.shift(start + 1), -start);
+    }
+
+    #[test]
+    fn a_slate_is_not_recorded_programme() {
+        let mut written = Written::default();
+        assert!(written.is_void());
+        written.add(100, (0, 180_000), true, 0);
+        assert!(written.is_void() && written.missing == 180_000);
+        written.add(100, (180_000, 360_000), false, 0);
+        // A hole, then a slate.
+        written.add(100, (450_000, 540_000), true, 0);
+        assert_eq!((written.missing, written.through, written.bytes), (360_000, 540_000, 300));
+        assert!(!written.is_void());
     }
 
     #[test]

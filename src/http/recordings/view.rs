@@ -45,7 +45,7 @@ pub struct RecordingView {
     size_bytes: u64,
     /// From the first picture to the last.
     recorded_seconds: f64,
-    /// What lies before the end of the file and is not in it: the channel or the server was away.
+    /// What lies before the end of the file and is not in it, or only as a slate: the channel or the server was away.
     missing_seconds: f64,
     #[schema(format = DateTime)]
     created_at: String,

@@ -61,12 +61,20 @@ struct State {
     air: Air,
     /// The end of the last slot, and where its sound ends; ticks since 1970.
     sounded: Option<(i64, i64)>,
-    /// Segments by the start of their slot, ms; the oldest first.
-    segments: VecDeque<(i64, Bytes)>,
+    /// The oldest first.
+    segments: VecDeque<Segment>,
     size: usize,
     /// Connections outward so far, and why the last one ended.
     connections: u64,
     fault: Option<String>,
+}
+
+struct Segment {
+    /// The start of its slot, ms.
+    start_ms: i64,
+    bytes: Bytes,
+    /// A slate stands for the source.
+    is_slate: bool,
 }
 
 /// How an ingest fares.
@@ -119,16 +127,20 @@ impl Ingest {
     }
 
     /// Keeps a segment, and forgets those that nobody asks for any more or that are too many. `channels` share the memory.
-    fn store(&self, slot: Slot, bytes: Bytes, channels: usize) {
+    fn store(&self, segment: Segment, channels: usize) {
         let mut state = self.lock();
-        state.size += bytes.len();
-        let mut in_all = self.bytes.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
-        state.segments.push_back((slot.programme_ms, bytes));
+        let size = segment.bytes.len();
+        state.size += size;
+        let mut in_all = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
+        state.segments.push_back(segment);
         let gone = state.air.forget(6).last().map_or(i64::MIN, |last| last.programme_ms);
-        while state.segments.front().is_some_and(|(of, _)| *of <= gone) || is_too_much(state.size, in_all, channels) {
-            let Some((_, bytes)) = state.segments.pop_front() else { break };
-            state.size -= bytes.len();
-            in_all = self.bytes.fetch_sub(bytes.len(), Ordering::Relaxed) - bytes.len();
+        while state.segments.front().is_some_and(|oldest| oldest.start_ms <= gone)
+            || is_too_much(state.size, in_all, channels)
+        {
+            let Some(oldest) = state.segments.pop_front() else { break };
+            let size = oldest.bytes.len();
+            state.size -= size;
+            in_all = self.bytes.fetch_sub(size, Ordering::Relaxed) - size;
         }
     }
 }
@@ -188,7 +200,7 @@ pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
     let state = ingest.lock();
     let mut slots = state.air.window(channel.output.target);
     // Where memory was short less is kept than is usual; one whose segment is being made is listed all the same.
-    let oldest = state.segments.front().map_or(i64::MIN, |(of, _)| *of);
+    let oldest = state.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms);
     slots.retain(|slot| slot.programme_ms >= oldest);
     slots.into()
 }
@@ -197,16 +209,16 @@ pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
 pub fn segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<Bytes> {
     let ingest = service.ingests.get(channel.id)?;
     let state = ingest.lock();
-    state.segments.iter().rev().find(|(of, _)| *of == start_ms).map(|(_, bytes)| bytes.clone())
+    state.segments.iter().rev().find(|segment| segment.start_ms == start_ms).map(|segment| segment.bytes.clone())
 }
 
-/// The first segment that `wanted` takes, for whoever follows the timeline.
-pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes)> {
+/// The first segment that `wanted` takes, for whoever follows the timeline, and whether it is a slate.
+pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
     let ingest = service.ingests.get(channel.id)?;
     let state = ingest.lock();
     let slot = state.air.next(wanted)?;
-    let bytes = state.segments.iter().find(|(of, _)| *of == slot.programme_ms)?.1.clone();
-    Some((slot, bytes))
+    let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
+    Some((slot, segment.bytes.clone(), segment.is_slate))
 }
 
 /// Ticks since 1970.
@@ -281,5 +293,6 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From,
         aired(&bytes, span, &still)
     });
     let Ok(bytes) = made.await else { return };
-    ingest.store(slot, bytes.into(), service.ingests.lock().len());
+    let segment = Segment { start_ms: slot.programme_ms, bytes: bytes.into(), is_slate: from == From::Slate };
+    ingest.store(segment, service.ingests.lock().len());
 }

@@ -116,6 +116,8 @@ struct Window {
 pub struct Sent {
     pub bytes: Bytes,
     pub etag: String,
+    /// A slate stands for a programme that cannot be shown.
+    pub is_slate: bool,
 }
 
 impl OnAir {
@@ -250,7 +252,7 @@ pub async fn segment(
     if channel.external.is_some() {
         let none = || Error::new(Code::AssetNotFound, "this segment is not on air");
         let bytes = ingest::segment(service, channel, programme_ms).filter(|_| index == 0).ok_or_else(none)?;
-        return Ok(Sent { etag: format!("\"e-{programme_ms}-{}\"", bytes.len()), bytes });
+        return Ok(Sent { etag: format!("\"e-{programme_ms}-{}\"", bytes.len()), bytes, is_slate: false });
     }
     let (programme, item) = programme(channel, programme_ms)?;
     let spans = channel.definition.spans(&programme);
@@ -259,7 +261,8 @@ pub async fn segment(
     if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
         return Err(Error::new(Code::AssetNotFound, "this segment is not on air"));
     }
-    let made = if spans.is_own(index) && !channel.definition.is_slate(&programme) {
+    let is_wanted = spans.is_own(index) && !channel.definition.is_slate(&programme);
+    let made = if is_wanted {
         let recent = (origin + spans.end(index)) / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
         let reader = if recent { String::new() } else { reader.to_owned() };
         let reel = service.onair.reel(Key::new(channel, &programme, reader))?;
@@ -279,6 +282,7 @@ pub async fn segment(
         origin: origin - spans.zero() - channel.pace.as_ref().map_or(0, |pace| pace.leg(programme_ms).ticks),
         sounded: None,
     };
+    let is_slate = is_wanted && made.is_none();
     let (source, digest) = match made {
         Some((bytes, etag)) => (bytes, etag.trim_matches('"').to_owned()),
         None => (Bytes::new(), "slate".to_owned()),
@@ -295,7 +299,7 @@ pub async fn segment(
         }
     };
     let etag = format!("\"{digest}-{programme_ms}-{index}-{said:x}\"");
-    Ok(Sent { bytes: bytes.into(), etag })
+    Ok(Sent { bytes: bytes.into(), etag, is_slate })
 }
 
 /// Asks again for a while when every place to encode is taken: what nobody watches any more gives its place up.

@@ -143,7 +143,7 @@ impl Tuner {
     fn slot(&self, channel: &Channel, now_ms: i64) -> Option<Slot> {
         let until = self.until.filter(|until| *until >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0) * 90);
         if let (Some(until), true) = (until, channel.external.is_some()) {
-            return ingest::next(&self.service, channel, |slot| slot.start >= until).map(|(slot, _)| slot);
+            return ingest::next(&self.service, channel, |slot| slot.start >= until).map(|(slot, ..)| slot);
         }
         match until {
             Some(until) => {

@@ -137,7 +137,8 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
                     () = told(stop) => {}
                 }
             }
-            Ok(Next::Over) if recording.written.bytes == 0 => {
+            Ok(Next::Over) if recording.written.is_void() => {
+                note(service, &mut deck, &recording).await?;
                 return Err(Error::new(Code::ChannelUnavailable, "nothing of it was on air"));
             }
             Ok(Next::Over) => return note(service, &mut deck, &recording).await.map(|()| End::Whole),
@@ -211,18 +212,11 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
 }
 
 async fn append(deck: &mut Deck, recording: &mut Recording, piece: Piece) -> Result<()> {
-    let Piece { bytes, from, through } = piece;
+    let Piece { bytes, from, through, is_slate } = piece;
     let len = bytes.len() as u64;
     deck.with(move |tape| tape.append(&bytes)).await?;
-    let begun = recording.written.bytes > 0;
-    let due = if begun { recording.written.through } else { recording.span().0 * 90 };
-    let written = &mut recording.written;
-    if !begun {
-        written.from = from;
-    }
-    written.missing += (from - due).max(0);
-    written.bytes += len;
-    written.through = through;
+    let due = recording.span().0 * 90;
+    recording.written.add(len, (from, through), is_slate, due);
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Piece {
     pub(super) bytes: Bytes,
     pub(super) from: i64,
     pub(super) through: i64,
+    /// A slate stands for the programme.
+    pub(super) is_slate: bool,
 }
 
 /// The next piece of a recording. A channel out of the library is a function of its schedule, so that what was missed
@@ -66,10 +68,10 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     // Whoever records is one who watches: the channel keeps its place, and what comes next is made ready.
     service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
     let sent = onair::segment(service, &channel, (slot.programme_ms, slot.index), &recording.id).await?;
-    let zero = if begun { written.from } else { slot.start };
     let mut bytes = Vec::from(sent.bytes);
-    shift(&mut bytes, -zero);
-    Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end }))
+    shift(&mut bytes, written.shift(slot.start));
+    let is_slate = sent.is_slate;
+    Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
 }
 
 /// The same of a channel from elsewhere: what of it is on its timeline now. What is missed stays missing.
@@ -86,12 +88,11 @@ fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -
     let from = if begun { written.through } else { from_ms * 90 };
     let wanted = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
     match ingest::next(service, channel, wanted) {
-        Some((slot, _)) if slot.start >= to_ms * 90 => Ok(Next::Over),
-        Some((slot, bytes)) => {
-            let zero = if begun { written.from } else { slot.start };
+        Some((slot, ..)) if slot.start >= to_ms * 90 => Ok(Next::Over),
+        Some((slot, bytes, is_slate)) => {
             let mut bytes = Vec::from(bytes);
-            shift(&mut bytes, -zero);
-            Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end }))
+            shift(&mut bytes, written.shift(slot.start));
+            Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
         }
         None if now_ms > to_ms + LATE_MS => Ok(Next::Over),
         None => Ok(Next::Wait(OFTEN)),

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::kit::answer::{refused, success};
-use crate::kit::{self, Server, film, play};
+use crate::kit::{self, Server, film, play, ts};
 
 /// Of channels from elsewhere.
 mod elsewhere;
@@ -73,11 +73,16 @@ async fn send(server: &Server, method: Method, target: &str, body: &Value) -> re
     server.ask(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()
 }
 
-/// Decodes a recording: no complaint, times that go forward, and about so many seconds long.
+/// Decodes a recording: no complaint, times that go forward from a second on, and about so many seconds long.
 async fn plays(path: &Path, seconds: f64) {
     let (begins, long) = play::decodes_through(path, 2 * 3600).await;
-    assert!(begins < 1.0, "the file begins at its 0: {begins}");
+    assert!((0.9..1.1).contains(&begins), "the file begins at its first second: {begins}");
     assert!((long - seconds).abs() < 4.1, "{long} s instead of {seconds}");
+    let first = ts::check(&std::fs::read(path).unwrap());
+    assert!((0..90_000).contains(&first), "the first PCR is not wrapped: {first}");
+    let known = film::ffprobe(path, &["-show_format"]);
+    let known: f64 = known["format"]["duration"].as_str().unwrap().parse().unwrap();
+    assert!((known - long).abs() < 0.2, "{known} s of {long}");
 }
 
 #[tokio::test]
@@ -94,6 +99,13 @@ async fn what_was_on_air_is_recorded_and_lies_in_the_library() {
         (&json!(0.0), &json!([]), &Value::Null)
     );
     plays(path, 34.0).await;
+    // GStreamer reckons a length by the first and the last PCR.
+    gstreamer::init().unwrap();
+    let discoverer = gstreamer_pbutils::Discoverer::new(gstreamer::ClockTime::from_seconds(30)).unwrap();
+    let uri = gstreamer::glib::filename_to_uri(path, None).unwrap();
+    let info = tokio::task::spawn_blocking(move || discoverer.discover_uri(&uri).unwrap()).await.unwrap();
+    let long = info.duration().expect("a length").mseconds() as f64 / 1000.0;
+    assert!((30.0..=40.0).contains(&long), "{long} s");
 
     // A library item like any other: listed, probed, with progress.
     let server = &studio.server;

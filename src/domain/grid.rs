@@ -120,9 +120,14 @@ impl Grid {
         same.then_some(Self::Frames(frames))
     }
 
-    /// A fixed step over an item without video.
+    /// A fixed step over an item without video. A last piece under 0.3 s is shared out among the others: it may be shorter
+    /// than a frame of copied audio, and then no frame begins in it.
     pub fn steps(segment_seconds: f64, duration_seconds: f64) -> Self {
-        Self::Steps { step: ticks(segment_seconds).max(1), end: ticks(duration_seconds).max(1) }
+        let (step, end) = (ticks(segment_seconds).max(1), ticks(duration_seconds).max(1));
+        let (whole, rest) = (end / step, end % step);
+        let step =
+            if whole > 0 && rest < ticks(0.3) { end.div_euclid(whole) + i64::from(end % whole > 0) } else { step };
+        Self::Steps { step, end }
     }
 
     /// How many segments there are; at least one.
@@ -245,6 +250,25 @@ mod tests {
     fn a_short_last_piece_joins_the_one_before() {
         let grid = Grid::keyframes(&[0, 180_000, 360_000], 2.0, 4.2);
         assert_eq!(grid, Grid::Keyframes { bounds: [0, 180_000, 378_000].into() });
+    }
+
+    #[test]
+    fn a_short_last_step_is_shared_out_among_the_others() {
+        // REVIEW-FIELD M: 24.0327 s of MP3 frames, the last of which begins before 24 s.
+        let grid = Grid::steps(2.0, 24.0327);
+        assert_eq!((grid.len(), grid.end()), (12, ticks(24.0327)));
+        assert!((0..12).all(|k| (grid.length(k) - ticks(24.0327 / 12.0)).abs() <= 12), "{grid:?}");
+        assert_eq!(Grid::steps(2.0, 24.0), Grid::Steps { step: 180_000, end: 24 * 90_000 });
+        assert_eq!(Grid::steps(2.0, 0.2).len(), 1);
+        assert_eq!(Grid::steps(2.0, 24.4).len(), 13);
+    }
+
+    proptest! {
+        #[test]
+        fn no_step_is_too_short_for_a_frame(step in 1.0..6.0f64, end in 0.31..20_000.0f64) {
+            let grid = Grid::steps(step, end);
+            prop_assert!((0..grid.len()).all(|k| grid.length(k) > ticks(0.2)), "{:?}", grid);
+        }
     }
 
     #[test]

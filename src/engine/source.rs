@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
@@ -233,10 +234,21 @@ impl Source {
         })
     }
 
-    /// Whether the open file still holds what it held, with a name or without. Asks the file system.
+    /// Whether the open file still holds what it held, with a name or without. A file that only grew does: it is longer,
+    /// and where it was sampled for its fingerprint it is what it was. Asks the file system.
     pub fn holds_the_same(&self) -> bool {
-        let same = |now: std::fs::Metadata| now.len() == self.len && now.modified().is_ok_and(|at| at == self.modified);
-        self.file.metadata().is_ok_and(same)
+        let Ok(now) = self.file.metadata() else { return false };
+        match now.len().cmp(&self.len) {
+            Ordering::Less => false,
+            Ordering::Equal => now.modified().is_ok_and(|at| at == self.modified),
+            Ordering::Greater => self.begins_as_before(),
+        }
+    }
+
+    /// Whether the samples of the fingerprint are what they were; false where they were never taken.
+    fn begins_as_before(&self) -> bool {
+        let known = self.fingerprint.get();
+        known.is_some_and(|known| self.sampled().is_ok_and(|now| now == *known))
     }
 
     /// Whether another opening led to the same file in the same state.
@@ -346,15 +358,47 @@ impl Source {
         if let Some(known) = self.fingerprint.get() {
             return Ok(known);
         }
+        let name = self.sampled()?;
+        Ok(self.fingerprint.get_or_init(|| name))
+    }
+
+    /// The fingerprint of the bytes up to the length known, as they are now.
+    fn sampled(&self) -> std::io::Result<String> {
         const PIECE: u64 = 64 * 1024;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.len.to_le_bytes());
         let mut piece = vec![0; PIECE as usize];
         for at in [0, (self.len / 2).saturating_sub(PIECE / 2), self.len.saturating_sub(PIECE)] {
-            let filled = read_full(&self.file, &mut piece, at)?;
+            let most = PIECE.min(self.len - at.min(self.len)) as usize;
+            let filled = read_full(&self.file, &mut piece[..most], at)?;
             hasher.update(&piece[..filled]);
         }
-        let name = format!("f_{}", &hasher.finalize().to_hex()[..32]);
-        Ok(self.fingerprint.get_or_init(|| name))
+        Ok(format!("f_{}", &hasher.finalize().to_hex()[..32]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_grew_holds_what_it_held_and_one_that_was_written_over_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("growing.mkv");
+        std::fs::write(&path, vec![7; 300_000]).unwrap();
+        let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
+        let source = roots.open_file(path.to_str().unwrap()).unwrap();
+        let append = |bytes: &[u8]| {
+            std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(bytes).unwrap();
+        };
+        source.fingerprint().unwrap();
+        append(&[8; 1000]);
+        assert!(source.holds_the_same() && !source.is_unchanged());
+        std::fs::write(&path, vec![6; 400_000]).unwrap();
+        assert!(!source.holds_the_same(), "longer, with another beginning");
+        std::fs::write(&path, vec![7; 200_000]).unwrap();
+        assert!(!source.holds_the_same(), "shorter");
     }
 }

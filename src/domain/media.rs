@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mpegts::clock::Piece;
 use super::time::FrameRate;
 
 /// Raised whenever the meaning of a cached probe changes.
-pub const PROBE_VERSION: u32 = 2;
+pub const PROBE_VERSION: u32 = 3;
 
 /// Container family by the bytes of the file, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,6 +66,9 @@ pub struct Media {
     pub duration_seconds: Option<f64>,
     /// First timestamp of the file in its own clock, seconds (what must be subtracted to get source time).
     pub start_seconds: f64,
+    /// The pieces of a transport stream whose clock jumps; empty where the clock runs on from `start_seconds`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clock: Vec<Piece>,
     pub bitrate_kbps: Option<u32>,
     pub seekable: bool,
     /// Seconds from one keyframe to the next in the first video stream, on average; None where no table tells.
@@ -272,6 +276,7 @@ impl Media {
             mime_type: String::new(),
             duration_seconds: None,
             start_seconds: 0.0,
+            clock: Vec::new(),
             bitrate_kbps: None,
             seekable: true,
             keyframe_interval_seconds: None,

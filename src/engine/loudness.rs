@@ -56,6 +56,8 @@ fn arguments(media: &Media, stream: u32, input: &str) -> Vec<String> {
     let whole = media.duration_seconds.filter(|duration| *duration > WHOLE_SECONDS);
     let starts: Vec<Option<f64>> = match whole {
         None => vec![None],
+        // Places in a file whose clock jumps cannot be found by it.
+        Some(_) if !media.clock.is_empty() => vec![Some(0.0)],
         Some(whole) => {
             (0..EXCERPTS).map(|n| Some((whole - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()
         }

@@ -11,6 +11,7 @@ use crate::domain::plan::Rendition;
 
 mod captions;
 pub mod changes;
+pub mod clock;
 pub mod content;
 #[cfg(test)]
 mod damaged;

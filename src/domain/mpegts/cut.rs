@@ -22,6 +22,9 @@ const PATIENCE: i64 = 5 * 90_000;
 /// How far a keyframe may lie from the bound it was planned at, ticks: Matroska rounds times to 1 ms.
 const BOUND_TOLERANCE: i64 = 450;
 
+/// Copied video decoded this far past the item's end is not part of it, ticks: containers round, and durations are estimates.
+const END_TOLERANCE: i64 = 45_000;
+
 /// Copied audio this far before the item's 0 is encoder priming and belongs to segment 0, ticks.
 pub const PRIMING: i64 = 90_000;
 
@@ -98,13 +101,15 @@ struct Lane {
     past_when_whole: usize,
     /// Pictures begun in `current`.
     frames: u64,
+    /// Encoded audio: where the last frame that was kept begins, ticks.
+    filled: i64,
 }
 
 impl Lane {
     fn new(present: bool, cut: &Cut) -> Self {
         let clock = cut.grid.start(cut.first);
         let (past, past_when_whole) = if present { (cut.first, cut.first) } else { (usize::MAX, usize::MAX) };
-        Self { present, current: None, past, clock, left: None, past_when_whole, frames: 0 }
+        Self { present, current: None, past, clock, left: None, past_when_whole, frames: 0, filled: i64::MIN }
     }
 }
 
@@ -239,7 +244,13 @@ impl Cutter {
             }
             Grid::Keyframes { .. } | Grid::Steps { .. } => {
                 lane.past_when_whole = lane.past;
-                if packet.random_access() {
+                let decoded = header.dts.map_or(at, |dts| unwrap(dts - self.cut.base, at));
+                if decoded > grid.end() + END_TOLERANCE {
+                    // A file that grew since it was planned.
+                    lane.current = None;
+                    lane.past = grid.len();
+                    lane.past_when_whole = lane.past;
+                } else if packet.random_access() {
                     let near = grid.at(at + BOUND_TOLERANCE);
                     let bound = grid.start(near);
                     // Only the planned keyframes cut; the others were merged away. The very first begins segment 0 even
@@ -274,6 +285,9 @@ impl Cutter {
         let priming = copied && self.cut.first == 0 && at > -PRIMING;
         let segment = match at {
             at if at < 0 && !priming => None,
+            // Its place is taken: a filter graph that was made anew counts from its beginning, and the muxer puts what
+            // comes too late one tick behind the frame before.
+            at if !copied && at < lane.filled.saturating_add(AAC_FRAME / 2) => None,
             at if at >= grid.end() => None,
             at => Some(grid.at(at)),
         };
@@ -282,6 +296,7 @@ impl Cutter {
         lane.past = lane.past.max(reached);
         lane.past_when_whole = lane.past;
         if segment.is_some() && !copied {
+            lane.filled = at;
             // Where the next frame begins is known: no need to wait for it. Segments shorter than a frame stay empty.
             let next = at + AAC_FRAME;
             let reached = if next >= grid.end() { grid.len() } else { grid.at(next) };

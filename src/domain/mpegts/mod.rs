@@ -6,6 +6,7 @@
 
 pub mod air;
 pub mod canonical;
+pub mod clock;
 pub mod cut;
 pub mod join;
 pub mod layout;

@@ -49,6 +49,11 @@ impl<'a> Packet<'a> {
         self.payload_at().map_or(&[], |at| &self.0[at..])
     }
 
+    /// A clock reference is here, and the clock before it ends (discontinuity indicator on the PCR's packet).
+    pub fn new_clock(self) -> bool {
+        self.0[3] & 0x20 != 0 && self.0[4] > 0 && self.0[5] & 0x90 == 0x90
+    }
+
     /// The random access indicator: a keyframe's PES begins here.
     pub fn random_access(self) -> bool {
         self.0[3] & 0x20 != 0 && self.0[4] > 0 && self.0[5] & 0x40 != 0

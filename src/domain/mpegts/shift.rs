@@ -4,22 +4,26 @@ use super::WRAP;
 use super::packet::{LEN, Packet};
 use super::tables::Track;
 
-/// Adds `by` ticks to every PCR, PTS and DTS. A PES header that does not lie whole in its first packet is left alone: a
-/// canonical segment has none.
+/// Adds `by` ticks to every PCR, PTS and DTS of the two streams. A PES header that does not lie whole in its first packet
+/// is left alone: a canonical segment has none.
 pub fn shift(segment: &mut [u8], by: i64) {
     for bytes in segment.as_chunks_mut::<LEN>().0 {
-        let Some(packet) = Packet::new(bytes) else { continue };
-        if Track::of_pid(packet.pid()).is_none() {
-            continue;
+        if Packet::new(bytes).is_some_and(|packet| Track::of_pid(packet.pid()).is_some()) {
+            shift_packet(bytes, by);
         }
-        let (payload, starts) = (packet.payload_at(), packet.starts_unit());
-        // The adaptation field and in it the clock (ISO/IEC 13818-1 section 2.4.3.4).
-        if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
-            clock(&mut bytes[6..12], by);
-        }
-        if let Some(at) = payload.filter(|_| starts) {
-            unit(&mut bytes[at..], by);
-        }
+    }
+}
+
+/// The same for one packet of any stream.
+pub fn shift_packet(bytes: &mut [u8; LEN], by: i64) {
+    let Some(packet) = Packet::new(bytes) else { return };
+    let (payload, starts) = (packet.payload_at(), packet.starts_unit());
+    // The adaptation field and in it the clock (ISO/IEC 13818-1 section 2.4.3.4).
+    if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
+        clock(&mut bytes[6..12], by);
+    }
+    if let Some(at) = payload.filter(|_| starts) {
+        unit(&mut bytes[at..], by);
     }
 }
 
@@ -31,8 +35,13 @@ fn clock(field: &mut [u8], by: i64) {
     field[4] = field[4] & 0x7f | ((base & 1) << 7) as u8;
 }
 
+/// Stream ids whose packets have no such header: maps, padding, private data without times (ISO/IEC 13818-1 table 2-21).
+fn bare(stream_id: u8) -> bool {
+    matches!(stream_id, 0xbc | 0xbe | 0xbf | 0xf0..=0xf2 | 0xf8 | 0xff)
+}
+
 fn unit(pes: &mut [u8], by: i64) {
-    if pes.len() < 9 || pes[..3] != [0, 0, 1] || pes[6] & 0xc0 != 0x80 {
+    if pes.len() < 9 || pes[..3] != [0, 0, 1] || pes[6] & 0xc0 != 0x80 || bare(pes[3]) {
         return;
     }
     let stamps = match pes[7] >> 6 {

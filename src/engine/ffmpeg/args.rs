@@ -15,10 +15,24 @@ use crate::domain::mpegts::cut::AAC_FRAME;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::time::seconds;
+use crate::engine::clock::Fed;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
 /// AAC frames encoded before the first one kept.
 const PREROLL_FRAMES: i64 = 4;
+
+/// A stream that begins later than this after the start of a run is taken for the continuation of one, seconds.
+///
+/// ffmpeg makes its filter graphs anew when the channels or the frame size change, and every filter then counts from its
+/// beginning. So where that happens ([`may_change`]) no filter pads to a fixed time or counts from the start of the run:
+/// the first frame of a graph is moved to the start of the run if it comes within this time after it, and keeps its own
+/// time (audio: the AAC frame it lies in) otherwise.
+const CHANGE_WINDOW_SECONDS: i64 = 10;
+
+/// Containers of broadcasts, whose audio changes its channels and whose video its size on the air.
+fn may_change(container: Container) -> bool {
+    matches!(container, Container::MpegTs | Container::MpegPs)
+}
 
 /// Everything the arguments depend on.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +43,8 @@ pub struct Ask<'a> {
     pub first: usize,
     /// `/proc/self/fd/…` of the item.
     pub input: &'a str,
+    /// The pipe to read the item from instead, where its clock jumps: it begins where reading should.
+    pub fed: Option<&'a Fed>,
     /// `/proc/self/fd/…` of the subtitle to draw: ASS text, or the bitmap sidecar.
     pub burn: Option<&'a str>,
     /// Demuxer and address of the picture to lay over.
@@ -78,10 +94,10 @@ pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
 }
 
 /// The arguments that copy one video stream, whole, as a transport stream with its keyframes marked.
-pub fn stream_pass(media: &Media, stream: u32, input: &str) -> Vec<String> {
+pub fn stream_pass(media: &Media, stream: u32, input: &str, fed: Option<&Fed>) -> Vec<String> {
     let mut args = Args::default();
     args.add("-nostdin -hide_banner -v error -copyts");
-    file(&mut args, media, input);
+    file(&mut args, media, input, fed);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1");
     args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
     args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -mpegts_copyts 1");
@@ -94,7 +110,7 @@ pub fn stream_pass(media: &Media, stream: u32, input: &str) -> Vec<String> {
 pub(super) fn bare_sound(media: &Media, stream: u32, input: &str) -> Vec<String> {
     let mut args = Args::default();
     args.add("-nostdin -hide_banner -v error");
-    file(&mut args, media, input);
+    file(&mut args, media, input, None);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1 -f amr pipe:1");
     args.0
 }
@@ -136,22 +152,32 @@ fn input(args: &mut Args, ask: &Ask) {
     if let (Some(decoders), Some(VideoPlan::Encode(_))) = (ask.decoders, &ask.rendition.video) {
         args.pair("-threads", decoders);
     }
-    seek(args, ask);
-    file(args, ask.media, ask.input);
+    if ask.fed.is_none() {
+        seek(args, ask);
+    }
+    file(args, ask.media, ask.input, ask.fed);
 }
 
 fn seek(args: &mut Args, ask: &Ask) {
-    if ask.first > 0 {
-        let at = seconds(ask.grid.start(ask.first)) - margin(ask);
-        if at > 0.0 {
-            args.add("-noaccurate_seek -seek_timestamp 1");
-            args.pair("-ss", format!("{:.6}", at + ask.media.start_seconds));
-        }
+    let at = reading_start(ask.media, ask.rendition, ask.grid, ask.first);
+    if at > 0.0 {
+        args.add("-noaccurate_seek -seek_timestamp 1");
+        args.pair("-ss", format!("{:.6}", at + ask.media.start_seconds));
     }
 }
 
+/// Where a run that begins with segment `first` begins to read, seconds of source time; not above 0 is the start.
+pub(super) fn reading_start(media: &Media, rendition: &Rendition, grid: &Grid, first: usize) -> f64 {
+    if first == 0 { 0.0 } else { seconds(grid.start(first)) - margin(media, rendition) }
+}
+
 /// The item itself, its times moved so that source time 0 is 0.
-fn file(args: &mut Args, media: &Media, input: &str) {
+fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
+    if let Some(Fed { address, offset_seconds }) = fed {
+        args.pair("-itsoffset", format!("{:.6}", *offset_seconds as f64 + 2e-6));
+        args.add("-protocol_whitelist pipe -f mpegts").pair("-i", address);
+        return;
+    }
     if media.start_seconds != 0.0 {
         // Not the very start: when the two are equal ffmpeg takes the liberty to move it to the first stream in use
         // ("Correcting start time by"), so that sound or picture alone would begin at 0.
@@ -166,10 +192,10 @@ fn file(args: &mut Args, media: &Media, input: &str) {
 }
 
 /// Seconds before the first segment at which reading begins.
-fn margin(ask: &Ask) -> f64 {
-    let indexed = ask.media.container == Container::Mp4;
-    let encodes_audio = matches!(ask.rendition.audio, Some(AudioPlan::Encode { .. }));
-    let margin = match (&ask.rendition.video, ask.media.container) {
+fn margin(media: &Media, rendition: &Rendition) -> f64 {
+    let indexed = media.container == Container::Mp4;
+    let encodes_audio = matches!(rendition.audio, Some(AudioPlan::Encode { .. }));
+    let margin = match (&rendition.video, media.container) {
         // A bitmap subtitle on air at the cut was sent before it.
         (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(Burn::Embedded { bitmap: true, .. })) => 10.0,
         // Exactly at the keyframe; the millisecond is for rounding.
@@ -241,11 +267,26 @@ fn audio(args: &mut Args, ask: &Ask) {
     let level = gain.map_or_else(String::new, |gain| {
         format!("volume={:.1}dB,alimiter=level=0:limit=0.89:attack=1:release=50,", f64::from(gain) / 10.0)
     });
-    let chain = format!(
-        "aresample=osr=48000,\
-         aresample=async=1:min_hard_comp=0.03:first_pts={start}:surround_mix_level=0.5:rematrix_maxval=1,\
-         aformat=sample_fmts=fltp:channel_layouts={layout},{level}apad=whole_len={length},asetpts=N+({start})"
-    );
+    let mix = "surround_mix_level=0.5:rematrix_maxval=1";
+    let format = format!("aformat=sample_fmts=fltp:channel_layouts={layout},{level}");
+    let chain = if may_change(ask.media.container) {
+        let (begin, end) = (start.max(0), start + length);
+        let window = begin + CHANGE_WINDOW_SECONDS * 48_000;
+        format!(
+            "aresample=osr=48000,\
+             asetpts='if(N,PTS,if(between(STARTPTS,{begin},{begin}+48),{begin},\
+             if(between(STARTPTS,{begin},{window}),{begin}-NB_SAMPLES,\
+             if(gt(STARTPTS,{begin}),floor(STARTPTS/1024)*1024,PTS))))',\
+             aresample=async=1:min_hard_comp=0.015:{mix},\
+             {format}apad,atrim=start_pts={begin}:end_pts={end},asetpts=N+STARTPTS"
+        )
+    } else {
+        format!(
+            "aresample=osr=48000,\
+             aresample=async=1:min_hard_comp=0.03:first_pts={start}:{mix},\
+             {format}apad=whole_len={length},asetpts=N+({start})"
+        )
+    };
     let sidecar = matches!(burn(ask), Some(Burn::Sidecar { bitmap: true, .. }));
     args.pair(
         "-map",

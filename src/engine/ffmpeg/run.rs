@@ -11,12 +11,13 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::args::{Abilities, Ask, arguments};
+use super::args::{Abilities, Ask, arguments, reading_start};
 use super::spawn::{Exit, Inherited, Limits, spawn};
 use super::unpack;
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::clock::{Fed, Feed};
 use crate::engine::script::Scripts;
 use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
 
@@ -30,7 +31,7 @@ const BUDGET_BYTES: usize = 256 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever the arguments change what comes out.
-const ARGUMENTS_VERSION: u32 = 5;
+const ARGUMENTS_VERSION: u32 = 6;
 
 /// Processors on which one decoder more than ffmpeg's own choice (one more than they are) was seen to help, at most: on two,
 /// a first segment of HEVC comes a twelfth sooner, for pictures wait for those they refer to.
@@ -78,7 +79,13 @@ impl Ffmpeg {
         Ok(Self { version, program: program.to_owned(), abilities, decoders, scripts: Arc::default() })
     }
 
-    fn arguments(&self, job: &Job, burn: Option<&str>, sound: Option<&str>) -> Result<Vec<String>, RunError> {
+    fn arguments(
+        &self,
+        job: &Job,
+        fed: Option<&Fed>,
+        burn: Option<&str>,
+        sound: Option<&str>,
+    ) -> Result<Vec<String>, RunError> {
         let picture = job.picture.as_ref().map(|picture| picture.input());
         arguments(&Ask {
             media: &job.media,
@@ -86,6 +93,7 @@ impl Ffmpeg {
             grid: &job.grid,
             first: job.first,
             input: &job.source.proc_path(),
+            fed,
             burn,
             picture: picture.as_ref().map(|(demuxer, path)| (*demuxer, path.as_str())),
             sound,
@@ -117,7 +125,7 @@ impl Transcoder for Ffmpeg {
             return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
         }
         // Refuses at once what cannot be made, before anything is taken out of the file.
-        self.arguments(&job, Some("/proc/self/fd/0"), None)?;
+        self.arguments(&job, None, Some("/proc/self/fd/0"), None)?;
         let (run, segments, gate) = Run::channel(through);
         tokio::spawn(Work { ffmpeg: self.clone(), job, segments, gate }.run());
         Ok(run)
@@ -152,12 +160,21 @@ impl Work {
                 sound = unpack::unpacked(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(sound?) as Inherited),
             },
         };
+        let feed = match self.job.media.clock.is_empty() {
+            true => None,
+            false => tokio::select! {
+                () = self.segments.closed() => return Ok(()),
+                feed = self.feed() => Some(feed?),
+            },
+        };
         let path =
             |file: &Option<Inherited>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
-        let args = self.ffmpeg.arguments(&self.job, path(&drawn).as_deref(), path(&sound).as_deref())?;
+        let fed = feed.as_ref().map(Feed::fed);
+        let args = self.ffmpeg.arguments(&self.job, fed.as_ref(), path(&drawn).as_deref(), path(&sound).as_deref())?;
         let picture = self.job.picture.as_ref().map(|picture| picture.file.clone() as Inherited);
-        let inherit =
-            std::iter::once(self.job.source.clone() as Inherited).chain(drawn).chain(sound).chain(picture).collect();
+        // Only the child holds the pipe's end then, so that its end is the feed's.
+        let input = feed.map_or_else(|| self.job.source.clone() as Inherited, |feed| feed.inherited());
+        let inherit = std::iter::once(input).chain(drawn).chain(sound).chain(picture).collect();
         let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
         let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
         let mut cutter = Cutter::new(cut(&self.job));
@@ -190,6 +207,14 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// The item on one clock, from where reading begins.
+    async fn feed(&self) -> Result<Feed, RunError> {
+        let Job { source, media, rendition, grid, first, .. } = &self.job;
+        let from = reading_start(media, rendition, grid, *first);
+        let opened = Feed::open(source, &media.clock, from).await;
+        opened.map_err(|cause| RunError::SourceRead(format!("its clock cannot be repaired: {cause}")))
     }
 
     /// The file of a subtitle to be drawn: a script, or the bitmap sidecar.

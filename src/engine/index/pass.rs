@@ -11,8 +11,9 @@ use crate::domain::mpegts::packet::{LEN, Packet, Packets};
 use crate::domain::mpegts::tables::Track;
 use crate::domain::mpegts::{pes, unwrap};
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::engine::clock::Feed;
 use crate::engine::ffmpeg::args;
-use crate::engine::ffmpeg::spawn::{Limits, spawn};
+use crate::engine::ffmpeg::spawn::{Inherited, Limits, spawn};
 use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
@@ -22,8 +23,14 @@ const HEAD: usize = 64 * 1024;
 /// Reads the stream to its end. The caller sets the deadline: dropping the future ends the child.
 pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
     let program = ffmpeg::program().ok_or_else(|| cannot("there is no ffmpeg".into()))?;
-    let arguments = args::stream_pass(media, stream, &source.proc_path());
-    let child = spawn(&program, arguments, vec![source.clone()], Limits::PROBE).await;
+    let feed = match media.clock.is_empty() {
+        true => None,
+        false => Some(Feed::open(source, &media.clock, 0.0).await.map_err(|cause| cannot(cause.to_string()))?),
+    };
+    let fed = feed.as_ref().map(Feed::fed);
+    let arguments = args::stream_pass(media, stream, &source.proc_path(), fed.as_ref());
+    let input = feed.map_or_else(|| source.clone() as Inherited, |feed| feed.inherited());
+    let child = spawn(&program, arguments, vec![input], Limits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
     let (mut packets, mut marks) = (Packets::default(), Marks::new(media));
     let mut bytes = vec![0; 64 * 1024];

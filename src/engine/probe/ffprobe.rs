@@ -8,6 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
 use super::{ProbeError, Tools};
+use crate::engine::clock::Feed;
 use crate::engine::ffmpeg::spawn::{Exit, Inherited, Limits, spawn};
 use crate::engine::source::Source;
 
@@ -116,6 +117,23 @@ pub(super) async fn run(tools: &Tools, source: &Arc<Source>) -> Result<Report, P
         let last =
             exit.stderr.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
         return Err(ProbeError::Unreadable(last.to_owned()));
+    }
+    Ok(report)
+}
+
+/// Asks ffprobe about a transport stream through a pipe, of which it reads as much as it needs.
+pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeError> {
+    let fed = feed.fed();
+    let args =
+        ["-v", "error", "-print_format", "json", "-show_format", "-show_streams", "-show_programs", "-show_data"]
+            .into_iter()
+            .chain(["-protocol_whitelist", "pipe", "-f", "mpegts", "-i", &fed.address]);
+    let inherited = feed.inherited();
+    drop(feed);
+    let (report, exit) = output(tools, args, vec![inherited]).await?;
+    let report: Report = serde_json::from_slice(&report).unwrap_or_default();
+    if report.streams.is_empty() {
+        return Err(ProbeError::Unreadable(exit.stderr.last().cloned().unwrap_or_else(|| "no streams".to_owned())));
     }
     Ok(report)
 }

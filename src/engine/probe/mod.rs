@@ -17,6 +17,7 @@ mod container;
 mod cut;
 mod discover;
 mod ffprobe;
+mod jumping;
 mod matroska;
 mod mp4;
 mod mpegts;
@@ -70,6 +71,9 @@ pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Me
 /// What it says of the file, or why it could not run.
 pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, ProbeError> {
     let head = head(source).map_err(|cause| ProbeError::Unreadable(cause.to_string()))?;
+    if let Some(media) = jumping::media(tools, source, &head).await? {
+        return Ok(media);
+    }
     let report = ffprobe::run(tools, source).await?;
     let media = report::media(&report, ffprobe::decodable(tools).await?, &head, source.len)?;
     Ok(cut::corrected(source, bare::counted(source, media).await).await)

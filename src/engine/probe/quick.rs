@@ -16,6 +16,7 @@ use super::{Held, container, matroska, mp4, mpegts};
 use crate::domain::codec::{self, Facts};
 use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
+use crate::engine::clock;
 use crate::engine::source::Source;
 
 /// Describes a plain file without starting a process.
@@ -29,6 +30,9 @@ pub(super) async fn media(
         let source = source.clone();
         let reading = move || {
             let _held = held;
+            if clock::has_jump(&source).unwrap_or(false) {
+                return Err(Unsure("its clock jumps"));
+            }
             mpegts::read(&source)
         };
         tokio::task::spawn_blocking(reading).await.map_err(|_| Unsure("the reader failed"))??
@@ -59,6 +63,7 @@ fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &Has
         mime_type: container::mime_type(outline.container, head, moving, &streams).to_owned(),
         duration_seconds: Some(outline.duration_seconds),
         start_seconds: outline.start_seconds,
+        clock: Vec::new(),
         bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
         seekable: true,
         keyframe_interval_seconds: None,

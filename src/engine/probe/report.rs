@@ -36,7 +36,11 @@ pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], l
         return Err(ProbeError::Unreadable("it holds no streams".into()));
     }
     let moving = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
-    let (start_seconds, duration_seconds) = extent(report, &raw, moving, len, &mut warnings);
+    let (start_seconds, mut duration_seconds) = extent(report, &raw, moving, len, &mut warnings);
+    if container == Container::Mp3 {
+        // ffmpeg counts every frame, those before the start (the encoder's delay) too.
+        duration_seconds = duration_seconds.map(|seconds| seconds - start_seconds).filter(|seconds| *seconds > 0.0);
+    }
     let bitrate_kbps = duration_seconds
         .filter(|duration| *duration > 0.0)
         .map(|duration| (len as f64 * 8.0 / duration / 1000.0).round() as u32)
@@ -46,6 +50,7 @@ pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], l
         container,
         duration_seconds,
         start_seconds,
+        clock: Vec::new(),
         bitrate_kbps,
         seekable: duration_seconds.is_some(),
         keyframe_interval_seconds: None,

@@ -1,5 +1,6 @@
 //! What users do, from end to end.
 
+mod changing;
 mod ladder;
 mod native;
 mod packaged;

@@ -1,6 +1,5 @@
 //! Seeks in a long film: the right pictures, one start each, and nothing made that nobody waits for.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -27,21 +26,6 @@ fn library() -> TempDir {
         .status();
     assert!(made.expect("ffmpeg runs").success());
     folder
-}
-
-/// The numbers the pictures of a segment tell.
-fn numbers(path: &Path) -> Vec<usize> {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
-    let output = command.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-"]).output().expect("ffmpeg runs");
-    let steps = |mean: usize, step: usize| (mean - 20 + step / 2) / step;
-    let mean =
-        |plane: &[u8]| plane.iter().map(|&value| usize::from(value)).sum::<usize>().div_ceil(plane.len()).max(20);
-    let number = |picture: &[u8]| {
-        let (luma, blue, red) = (mean(&picture[..256]), mean(&picture[256..320]), mean(&picture[320..]));
-        steps(luma, 10) + 20 * steps(blue, 10) + 400 * steps(red, 5)
-    };
-    output.stdout.chunks_exact(384).map(number).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,7 +59,7 @@ async fn ten_seeks_in_a_long_film_each_cost_one_start_and_give_the_right_picture
             std::fs::write(&kept, bytes).unwrap();
             let (begin, end) = stream.span(index);
             let (first, last) = ((begin * RATE as f64).round() as usize, (end * RATE as f64).round() as usize);
-            assert_eq!(numbers(&kept), (first..last).collect::<Vec<_>>(), "{name} segment {index}");
+            assert_eq!(film::numbers(&kept, 16), (first..last).collect::<Vec<_>>(), "{name} segment {index}");
             let mut times: Vec<i64> = film::packets(&kept).iter().map(|packet| packet.pts).collect();
             times.sort_unstable();
             let expected: Vec<i64> = (first..last).map(|n| 90_000 * (3600 * RATE + n) as i64 / RATE as i64).collect();

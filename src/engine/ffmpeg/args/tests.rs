@@ -3,6 +3,7 @@
 use super::super::unpack;
 use super::*;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
+use crate::domain::mpegts::clock::Piece;
 use crate::domain::plan::{Corner, Emblem, EncodeVideo};
 use crate::domain::time::FrameRate;
 
@@ -38,11 +39,23 @@ fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, gri
     let rendition = Rendition { video, audio };
     let abilities = Abilities { tone_map: true, text: true, resize: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
+    let fed = (!media.clock.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
     // A sound that has to be taken out of the item first, and lies in memory.
     let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
     let picture = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| emblem(&rendition));
-    let ask =
-        Ask { media, rendition: &rendition, grid, first, input, burn, picture, sound, abilities, decoders: Some(4) };
+    let ask = Ask {
+        media,
+        rendition: &rendition,
+        grid,
+        first,
+        input,
+        fed: fed.as_ref(),
+        burn,
+        picture,
+        sound,
+        abilities,
+        decoders: Some(4),
+    };
     let mut lines = String::new();
     for word in arguments(&ask).unwrap() {
         let option = word.starts_with('-') && word.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
@@ -72,6 +85,9 @@ fn every_kind_of_run_has_its_golden_arguments() {
         "encode_interlaced_ts",
         golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
     );
+    let mut jumping = ts;
+    jumping.clock = vec![Piece { at: 0, shift: -126_000 }, Piece { at: 188_000, shift: 90_000 }];
+    insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
     insta::assert_snapshot!("copy_video_encode_audio", golden(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
     let steps = Grid::steps(4.0, 60.0);
@@ -137,6 +153,7 @@ fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
             grid: &grid,
             first: 0,
             input,
+            fed: None,
             burn: Some(""),
             picture: None,
             sound: None,
@@ -158,8 +175,19 @@ fn a_size_is_changed_by_what_takes_every_picture_there_may_be() {
         let (grid, input) = (frames(), "/proc/self/fd/9");
         let abilities = Abilities { resize, ..Abilities::default() };
         let (first, burn, picture, sound, decoders) = (1, None, None, None, None);
-        let ask =
-            Ask { media, rendition: &rendition, grid: &grid, first, input, burn, picture, sound, abilities, decoders };
+        let ask = Ask {
+            media,
+            rendition: &rendition,
+            grid: &grid,
+            first,
+            input,
+            fed: None,
+            burn,
+            picture,
+            sound,
+            abilities,
+            decoders,
+        };
         let words = arguments(&ask).unwrap().join(" ");
         assert!(!words.contains("-threads"), "{words}");
         [words.contains(",zscale=w=1280:h=720:f=bilinear:r=limited,"), words.contains(",scale=w=1280:h=720:")]

@@ -1,6 +1,6 @@
 //! The picture's part of the arguments: one chain of filters, what is drawn into it, and the encoder.
 
-use super::{Args, Ask};
+use super::{Args, Ask, CHANGE_WINDOW_SECONDS, may_change};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Hdr, Media, StreamKind};
 use crate::domain::plan::{Burn, Corner, Emblem, EncodeVideo, VideoPlan};
@@ -80,14 +80,23 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
         chain.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
     }
     // On the grid before anything costly, so that pictures before the cut are never scaled. The last one is repeated for
-    // as long as the plan says.
-    chain.push(format!("fps=fps={rate}:start_time={start:.6}"));
-    // Not by -frames:v, which ends the sound with the picture.
+    // as long as the plan says; not by -frames:v, which ends the sound with the picture.
     let frames = match ask.grid {
         Grid::Frames(frames) => frames.total - frames.first(ask.first),
         _ => 0,
     };
-    chain.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
+    if may_change(ask.media.container) {
+        // A quarter of a frame early: `trim` rounds to frames.
+        let early = 0.25 / plan.rate.as_f64();
+        let (begin, end) = (start - early, seconds(ask.grid.end()) - early);
+        let window = start + CHANGE_WINDOW_SECONDS as f64;
+        chain.push(format!("setpts='if(N,PTS,if(between(T,{start:.6},{window:.6}),{start:.6}/TB,PTS))'"));
+        chain.push(format!("fps=fps={rate}"));
+        chain.push(format!("tpad=stop=-1:stop_mode=clone,trim=start={begin:.6}:end={:.6}", end.max(start)));
+    } else {
+        chain.push(format!("fps=fps={rate}:start_time={start:.6}"));
+        chain.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
+    }
     let (width, height) = (plan.width, plan.height);
     let color = ask.media.stream(plan.stream).and_then(|stream| match &stream.kind {
         StreamKind::Video(video) => Some(&video.color),

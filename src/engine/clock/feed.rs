@@ -1,0 +1,121 @@
+//! A child's input: the file's packets through a pipe, their timestamps moved to source time.
+
+use std::io::{Error, PipeReader, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
+
+use super::{Lane, PIECE};
+use crate::domain::mpegts::clock::{Piece, repair, source_time};
+use crate::domain::mpegts::packet::LEN;
+use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::engine::ffmpeg::spawn::Inherited;
+use crate::engine::source::Source;
+
+/// The time in the pipe at which reading begins, seconds: not 0, because what is decoded first may be shown before it.
+const BASE_SECONDS: i64 = 1000;
+
+/// Bytes in which the beginning is looked for one after the other instead of in the middle.
+const NEAR: u64 = PIECE as u64;
+
+/// A file on its way into a child; it ends with the child.
+#[derive(Debug)]
+pub struct Feed {
+    pub(super) reader: Arc<PipeReader>,
+    /// Source time minus the time in the pipe, whole seconds.
+    pub offset_seconds: i64,
+}
+
+/// How a child reads a [`Feed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// `pipe:<number>`.
+    pub address: String,
+    /// Source time minus the time in the pipe, whole seconds.
+    pub offset_seconds: i64,
+}
+
+impl Feed {
+    /// Begins to read a file at source time `from`, seconds, or a little before it; tables come first. Must be called
+    /// inside a tokio runtime.
+    ///
+    /// # Errors
+    /// What reading gives, or that it is no transport stream any more.
+    pub async fn open(source: &Arc<Source>, pieces: &[Piece], from: f64) -> Result<Self> {
+        let (file, known): (_, Arc<[Piece]>) = (source.clone(), pieces.into());
+        let clock = known.clone();
+        let looking = tokio::task::spawn_blocking(move || {
+            let lane = Lane::of(&file)?.ok_or_else(|| Error::other("no transport stream of one programme"))?;
+            let at = if from > 0.0 { lane.place(&clock, ticks(from))? } else { 0 };
+            Ok::<_, Error>((lane, at))
+        });
+        let (lane, at) = looking.await.map_err(Error::other)??;
+        let begin = from.max(0.0).floor() as i64;
+        let (reader, writer) = std::io::pipe()?;
+        let writer = Sender::from_owned_fd(OwnedFd::from(writer))?;
+        let by = (BASE_SECONDS - begin) * TICKS_PER_SECOND;
+        tokio::spawn(pump(lane, known, at, by, writer));
+        Ok(Self { reader: Arc::new(reader), offset_seconds: begin - BASE_SECONDS })
+    }
+
+    /// What the child inherits.
+    pub fn inherited(&self) -> Inherited {
+        self.reader.clone()
+    }
+
+    pub fn fed(&self) -> Fed {
+        Fed { address: format!("pipe:{}", self.reader.as_raw_fd()), offset_seconds: self.offset_seconds }
+    }
+}
+
+impl Lane {
+    /// The byte at which the last picture begins that is decoded at `from` or before, ticks of source time.
+    fn place(&self, pieces: &[Piece], from: i64) -> Result<u64> {
+        let (mut low, mut high) = (0, self.source.len);
+        while high - low > NEAR {
+            let middle = low + (high - low) / 2;
+            match self.marks(middle, (middle + NEAR).min(high))?.first() {
+                Some(mark) if source_time(pieces, mark.at, mark.dts) <= from => low = mark.at.max(middle),
+                _ => high = middle,
+            }
+        }
+        let before = self.marks(low, high)?.into_iter().rev();
+        let mut before = before.filter(|mark| source_time(pieces, mark.at, mark.dts) <= from);
+        Ok(before.next().map_or(low, |mark| mark.at))
+    }
+}
+
+/// Reads, repairs and writes until the file or the child ends.
+async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut at: u64, by: i64, mut writer: Sender) {
+    let lane = Arc::new(lane);
+    if at > 0 && writer.write_all(&lane.tables).await.is_err() {
+        return;
+    }
+    let mut out = Vec::with_capacity(PIECE + PIECE / 8);
+    while at < lane.source.len {
+        let (reading, clock) = (lane.clone(), pieces.clone());
+        let mut filling = std::mem::take(&mut out);
+        let read = tokio::task::spawn_blocking(move || {
+            filling.clear();
+            let to = at + PIECE as u64;
+            let mut next = to;
+            let walked = reading.walk(at, to, |offset, bytes| {
+                let from = filling.len();
+                filling.extend_from_slice(bytes);
+                if let Some(packet) = filling[from..].first_chunk_mut::<LEN>() {
+                    repair(&clock, offset, by, packet);
+                }
+                next = next.max(offset + reading.stride as u64);
+            });
+            walked.map(|()| (filling, next))
+        });
+        let Ok(Ok((filled, next))) = read.await else { return };
+        (out, at) = (filled, next);
+        // An error is the child's end.
+        if writer.write_all(&out).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Where a file's clock jumps, and what makes one clock of its pieces.
+//!
+//! The whole of a large file takes longer to read than anybody waits for a probe. So it is looked at in places, and wherever the
+//! clock and the number of bytes disagree most, it is looked at again in the middle, until they agree or time is up: a jump
+//! in a stream of constant bit rate is found by some twenty looks, however long the file.
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io::Result;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Lane, Mark, PIECE};
+use crate::domain::media::Media;
+use crate::domain::mpegts::clock::{Piece, source_time};
+use crate::domain::mpegts::packet::Packet;
+use crate::domain::mpegts::{WRAP, pes, unwrap};
+use crate::domain::time::{TICKS_PER_SECOND, seconds};
+use crate::engine::source::Source;
+
+/// A clock that goes on by more than this has jumped, ticks; by less, something was lost. ffmpeg draws the line there.
+const FORWARD: i64 = 10 * TICKS_PER_SECOND;
+/// The same where the stream itself says that another clock begins.
+const FORWARD_TOLD: i64 = TICKS_PER_SECOND / 2;
+/// A clock that goes back by more than this has jumped, ticks.
+const BACK: i64 = TICKS_PER_SECOND / 10;
+
+/// Files up to this size are read whole.
+pub(super) const WHOLE: u64 = 32 << 20;
+/// Places looked at in any larger file.
+const LOOKS: u64 = 32;
+/// Longest time spent looking further.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bytes and clock agree when they differ by less than this, ticks.
+const AGREED: i64 = 3 * TICKS_PER_SECOND / 2;
+
+/// Most jumps believed; a file with more is damaged all through.
+const MOST_PIECES: usize = 4096;
+
+/// Bytes on either side of a jump in which the pieces' ends are looked for.
+const AROUND: u64 = 2 << 20;
+/// Pictures after a jump of which the first one shown may be any: leading pictures come after their keyframe.
+const REORDERED: usize = 8;
+
+/// A file whose clock jumps, on one clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repaired {
+    /// The pieces, the first of them beginning with source time 0 at its first decoding time.
+    pub pieces: Vec<Piece>,
+    /// Where the last stream ends, ticks of that time.
+    pub end: i64,
+}
+
+impl Repaired {
+    /// Moves source time 0 to `start`, ticks of the old one.
+    pub fn starting_at(mut self, start: i64) -> Self {
+        for piece in &mut self.pieces {
+            piece.shift = (piece.shift - start).rem_euclid(WRAP);
+        }
+        self.end -= start;
+        self
+    }
+
+    /// Writes it down as what is known of a file.
+    pub fn describe(self, media: &mut Media, len: u64) {
+        let duration = seconds(self.end);
+        media.start_seconds = seconds((-self.pieces[0].shift).rem_euclid(WRAP));
+        media.duration_seconds = Some(duration);
+        media.bitrate_kbps = Some((len as f64 * 8.0 / duration / 1000.0).round() as u32);
+        media.seekable = true;
+        let jumps = self.pieces.len() - 1;
+        media.warnings.push(format!("its clock jumps ({jumps}): the {} pieces are played as one", jumps + 1));
+        media.clock = self.pieces;
+    }
+}
+
+/// Whether the clock of a file jumps, as far as can be told in a second. Blocks on the file system.
+///
+/// # Errors
+/// What reading gives.
+pub fn has_jump(source: &Arc<Source>) -> Result<bool> {
+    Ok(match Lane::of(source)? {
+        Some(lane) => !found(&lane)?.is_empty(),
+        None => false,
+    })
+}
+
+/// The pieces of a file whose clock jumps; None for every other file. Blocks on the file system.
+///
+/// # Errors
+/// What reading gives.
+pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
+    let Some(lane) = Lane::of(source)? else { return Ok(None) };
+    let jumps = found(&lane)?;
+    let Some((first, _)) = jumps.first() else { return Ok(None) };
+    if jumps.len() >= MOST_PIECES {
+        return Ok(None);
+    }
+    let beginning = lane.marks(0, AROUND.min(first.at + 1))?;
+    let start = beginning.first().map_or(first.dts, |mark| mark.dts);
+    let mut pieces = vec![Piece { at: 0, shift: (-start).rem_euclid(WRAP) }];
+    for (old, new) in &jumps {
+        let at = boundary(&lane, old, new)?;
+        let shift = joined(&lane, at, pieces[pieces.len() - 1].shift)?;
+        pieces.push(Piece { at, shift });
+    }
+    let end = ending(&lane, &pieces)?;
+    Ok((end > 0).then_some(Repaired { pieces, end }))
+}
+
+/// From one mark to the next one that is known, when what lies between has not been looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Unseen {
+    /// By how much bytes and clock disagree, ticks.
+    doubt: i64,
+    from: u64,
+    to: u64,
+}
+
+impl PartialOrd for Unseen {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Unseen {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.doubt, self.from, self.to).cmp(&(other.doubt, other.from, other.to))
+    }
+}
+
+/// The marks on either side of every jump that is found.
+fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
+    let len = lane.source.len;
+    if len <= WHOLE {
+        let marks = lane.marks(0, len)?;
+        return Ok(between(&marks.into_iter().map(|mark| (mark, true)).collect::<Vec<_>>()));
+    }
+    // With every mark: whether all between it and the one before was looked at.
+    let mut known: BTreeMap<u64, (Mark, bool)> = BTreeMap::new();
+    let last = len - PIECE as u64;
+    for look in 0..LOOKS {
+        let at = last / (LOOKS - 1) * look;
+        keep(&mut known, lane.marks(at, at + PIECE as u64)?);
+    }
+    let gaps: Vec<(Mark, Mark)> = unjoined(&known);
+    let mut rates: Vec<i64> = gaps
+        .iter()
+        .map(|(from, to)| ((to.at - from.at) as i64, forward(from, to)))
+        .filter(|(_, ticks)| *ticks > 0)
+        .map(|(bytes, ticks)| bytes * TICKS_PER_SECOND / ticks)
+        .collect();
+    rates.sort_unstable();
+    // Bytes a second.
+    let rate = rates.get(rates.len() / 2).copied().unwrap_or(0).max(1);
+    let doubt = |from: &Mark, to: &Mark| match forward(from, to) {
+        back if back < -BACK => i64::MAX,
+        ticks => (ticks - (to.at - from.at) as i64 * TICKS_PER_SECOND / rate).abs(),
+    };
+    let unseen = |from: &Mark, to: &Mark| Unseen { doubt: doubt(from, to), from: from.at, to: to.at };
+    let mut queue: BinaryHeap<Unseen> = gaps.iter().map(|(from, to)| unseen(from, to)).collect();
+    let begun = Instant::now();
+    while let Some(gap) = queue.pop().filter(|gap| gap.doubt > AGREED && begun.elapsed() < PATIENCE) {
+        let whole = gap.to - gap.from <= 3 * PIECE as u64;
+        let middle = gap.from + (gap.to - gap.from) / 2 - PIECE as u64 / 2;
+        let found = if whole {
+            // From the mark itself, so that nothing between stays unread; with the one at the end.
+            lane.marks(gap.from, gap.to + 1)?
+        } else {
+            lane.marks(middle, middle + PIECE as u64)?
+        };
+        let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };
+        if whole {
+            known.extend(found.into_iter().skip(1).map(|mark| (mark.at, (mark, true))));
+        } else {
+            let (from, to) = (known[&gap.from].0, known[&gap.to].0);
+            keep(&mut known, found);
+            queue.extend([unseen(&from, &first), unseen(&last, &to)]);
+        }
+    }
+    Ok(between(&known.into_values().collect::<Vec<_>>()))
+}
+
+/// Adds the marks of a look at a place of its own.
+fn keep(known: &mut BTreeMap<u64, (Mark, bool)>, marks: Vec<Mark>) {
+    for (n, mark) in marks.into_iter().enumerate() {
+        known.entry(mark.at).or_insert((mark, n > 0));
+    }
+}
+
+fn unjoined(known: &BTreeMap<u64, (Mark, bool)>) -> Vec<(Mark, Mark)> {
+    let marks: Vec<&(Mark, bool)> = known.values().collect();
+    marks.windows(2).filter(|pair| !pair[1].1).map(|pair| (pair[0].0, pair[1].0)).collect()
+}
+
+/// How far the clock goes on from one mark to the next, ticks.
+fn forward(from: &Mark, to: &Mark) -> i64 {
+    unwrap(to.dts, from.dts) - from.dts
+}
+
+fn jumps(from: &Mark, to: &Mark) -> bool {
+    let most = if to.new_clock { FORWARD_TOLD } else { FORWARD };
+    !(-BACK..=most).contains(&forward(from, to))
+}
+
+/// The jumps between marks that follow each other. One mark alone that is out of line is damage.
+fn between(marks: &[(Mark, bool)]) -> Vec<(Mark, Mark)> {
+    let mut found = Vec::new();
+    let Some((mut last, _)) = marks.first().copied() else { return found };
+    for (n, (mark, joined)) in marks.iter().enumerate().skip(1) {
+        if *joined && jumps(&last, mark) {
+            let lone = marks.get(n + 1).is_some_and(|(next, joined)| *joined && jumps(mark, next));
+            if lone {
+                continue;
+            }
+            found.push((last, *mark));
+        }
+        last = *mark;
+    }
+    found
+}
+
+/// The byte at which the new clock begins: that of the first time that is nearer to the new clock than to the old.
+fn boundary(lane: &Lane, old: &Mark, new: &Mark) -> Result<u64> {
+    let mut at = new.at;
+    lane.walk(old.at + 1, new.at, |offset, bytes| {
+        let Some(packet) = Packet::new(bytes).filter(|packet| packet.starts_unit()) else { return };
+        let payload = packet.payload();
+        if !matches!(payload.get(3), Some(0xbd | 0xc0..=0xef | 0xfd)) {
+            return;
+        }
+        let Some(pts) = pes::parse(payload).and_then(|header| header.pts) else { return };
+        let away = |mark: &Mark| (unwrap(pts, mark.dts) - mark.dts).abs();
+        if away(new) < away(old) {
+            at = at.min(offset);
+        }
+    })?;
+    Ok(at)
+}
+
+/// What makes the piece from byte `at` on go on where the one before ends, whose times are moved by `shift`. Decoding
+/// times go on; where the piece begins with a keyframe no picture may come before the last of the old piece either.
+fn joined(lane: &Lane, at: u64, shift: i64) -> Result<i64> {
+    let old = lane.marks(at.saturating_sub(AROUND), at)?;
+    let new = lane.marks(at, at + AROUND)?;
+    let (Some(last), Some(first)) = (old.last(), new.first()) else { return Ok(shift) };
+    // Back to a jump before this one, which may be as near.
+    let from = old.windows(2).rposition(|pair| jumps(&pair[0], &pair[1])).map_or(0, |n| n + 1);
+    let old = &old[from..];
+    let mut steps: Vec<i64> = old.windows(2).rev().take(16).map(|pair| forward(&pair[0], &pair[1])).collect();
+    steps.sort_unstable();
+    let step = steps.get(steps.len() / 2).copied().filter(|step| *step > 0).unwrap_or(TICKS_PER_SECOND / 25);
+    let decoded = last.dts + step - first.dts;
+    let shown = |mark: &Mark, near: &Mark| unwrap(mark.pts, near.dts);
+    let latest = old.iter().rev().take(32).map(|mark| shown(mark, last)).max().unwrap_or(last.pts);
+    let earliest = new.iter().take(REORDERED).map(|mark| shown(mark, first)).min().unwrap_or(first.pts);
+    let late = (latest + step - earliest) - decoded;
+    let late = if first.key && late < TICKS_PER_SECOND { late.max(0) } else { 0 };
+    Ok((shift + decoded + late).rem_euclid(WRAP))
+}
+
+/// Where the last picture or sound ends, ticks of source time.
+fn ending(lane: &Lane, pieces: &[Piece]) -> Result<i64> {
+    let from = pieces[pieces.len() - 1].at.max(lane.source.len.saturating_sub(AROUND));
+    let mut lanes: BTreeMap<u16, Vec<i64>> = BTreeMap::new();
+    lane.walk(from, lane.source.len, |at, bytes| {
+        let Some(packet) = Packet::new(bytes).filter(|packet| packet.starts_unit()) else { return };
+        let payload = packet.payload();
+        let counts = packet.pid() == lane.pid || matches!(payload.get(3), Some(0xc0..=0xdf | 0xbd));
+        let Some(pts) = pes::parse(payload).and_then(|header| header.pts).filter(|_| counts) else { return };
+        lanes.entry(packet.pid()).or_default().push(source_time(pieces, at, pts));
+    })?;
+    let end = |times: &Vec<i64>| {
+        let mut times = times.clone();
+        times.sort_unstable();
+        let last = *times.last()?;
+        // The last one is as long as the others are apart; alone, a fortieth of a second.
+        let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0).min();
+        Some(last + step.unwrap_or(TICKS_PER_SECOND / 40))
+    };
+    let own = lanes.get(&lane.pid).and_then(end).unwrap_or(0);
+    // Subtitles may be sent long before they are shown.
+    let others = lanes.values().filter_map(end).filter(|end| *end < own + 2 * TICKS_PER_SECOND).max();
+    Ok(others.unwrap_or(0).max(own))
+}

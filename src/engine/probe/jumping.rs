@@ -1,0 +1,30 @@
+//! Transport streams whose clock jumps, described as what they are on one clock.
+
+use std::sync::Arc;
+
+use super::cut::UNKNOWN;
+use super::{ProbeError, Tools, ffprobe, report};
+use crate::domain::media::Media;
+use crate::domain::sniff::Container;
+use crate::domain::time::ticks;
+use crate::engine::clock::{self, Feed};
+use crate::engine::source::Source;
+
+/// None for a file whose clock runs on, and for all that is no transport stream.
+pub(super) async fn media(tools: &Tools, source: &Arc<Source>, head: &[u8]) -> Result<Option<Media>, ProbeError> {
+    if source.sniffed.is_none_or(|sniffed| sniffed.container != Container::MpegTs) {
+        return Ok(None);
+    }
+    let file = source.clone();
+    let looking = tokio::task::spawn_blocking(move || clock::repaired(&file));
+    // What cannot be repaired is read as it is.
+    let Ok(Ok(Some(repaired))) = looking.await else { return Ok(None) };
+    let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("a pipe: {cause}"));
+    let feed = Feed::open(source, &repaired.pieces, 0.0).await.map_err(unavailable)?;
+    let offset = feed.offset_seconds as f64;
+    let report = ffprobe::of_feed(tools, feed).await?;
+    let mut media = report::media(&report, ffprobe::decodable(tools).await?, head, source.len)?;
+    media.warnings.retain(|warning| warning != UNKNOWN);
+    repaired.starting_at(ticks(media.start_seconds + offset)).describe(&mut media, source.len);
+    Ok(Some(media))
+}

@@ -1,0 +1,171 @@
+//! Files whose clock jumps, whose streams change, that grow, that end early: every frame of the source once, in order, with
+//! its sound.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use hearthcast::domain::mpegts::packet::LEN;
+use hearthcast::domain::mpegts::shift::shift_packet;
+use serde_json::{Value, json};
+
+use crate::kit::play::{self, Stream};
+use crate::kit::{self, Server, film};
+
+/// Pictures a second.
+const RATE: usize = 25;
+
+/// Frames `from` to `to` of a film of which every picture tells its number by its colour and every second begins with a
+/// beep; keyframes each second, with pictures out of order between.
+fn film(path: &Path, (from, to): (usize, usize), side: usize, more: &str) {
+    let number = format!("(N+{from})");
+    let colours = format!(
+        "geq=lum='20+10*mod({number}\\,20)':cb='20+10*mod(floor({number}/20)\\,20)':cr='20+5*floor({number}/400)'"
+    );
+    let seconds = (to - from) as f64 / RATE as f64;
+    let status = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i"])
+        .arg(format!("nullsrc=s={side}x{side}:r={RATE}:d={seconds},format=yuv420p,{colours}"))
+        .args(["-f", "lavfi", "-i"])
+        .arg(format!("aevalsrc='0.6*sin(2*PI*1000*t)*lt(mod(t\\,1)\\,0.1)':s=48000:d={seconds}"))
+        .args("-c:v libx264 -preset ultrafast -qp 4 -g 25 -bf 2 -pix_fmt yuv420p".split(' '))
+        .args(more.split(' '))
+        .arg(path)
+        .status();
+    assert!(status.expect("ffmpeg runs").success());
+}
+
+/// What media info says of a file.
+async fn info(server: &Server, path: &Path) -> Value {
+    let answer = server.get("/api/stream/info/full").query(&[("path", path.to_str().unwrap())]).send().await;
+    answer.unwrap().json().await.unwrap()
+}
+
+async fn open(server: &Server, path: &Path, wish: Value, video: &str) -> (Value, Stream) {
+    let (status, started) = play::start(server, path, wish).await;
+    assert_eq!((status, &started["decision"]["video"]), (200, &json!(video)), "{}: {started}", path.display());
+    let stream = Stream::open(server, &started).await.unwrap();
+    (started, stream)
+}
+
+/// Beeps that are more than 40 ms from the full second, and how many there are in all.
+fn astray(path: &Path) -> (Vec<f64>, usize) {
+    let (_, beeps) = film::flashes_and_beeps(path, RATE as f64);
+    let count = beeps.len();
+    (beeps.into_iter().filter(|at| (at - at.round()).abs() > 0.04).collect(), count)
+}
+
+fn encoded() -> Value {
+    json!({"forceTranscode": true, "profile": {"maxBitrateKbps": 90}})
+}
+
+/// REVIEW-FIELD C.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_film_whose_clock_jumps_is_shown_whole_and_without_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole.ts");
+    film(&whole, (0, 300), 16, "-c:a mp2 -b:a 128k -output_ts_offset 5000 -f mpegts");
+    let bytes = std::fs::read(&whole).unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let kept = folder.path().join("kept.bin");
+    for (seconds, kinds) in [(-4900, "both"), (-5, "both"), (20, "copy"), (1000, "encode"), (-50_000, "copy")] {
+        let path = folder.path().join(format!("jump{seconds}.ts"));
+        let mut jumping = bytes.clone();
+        let half = jumping.len() / LEN / 2;
+        for packet in &mut jumping.as_chunks_mut::<LEN>().0[half..] {
+            shift_packet(packet, seconds * 90_000);
+        }
+        std::fs::write(&path, jumping).unwrap();
+        let known = info(&server, &path).await;
+        let duration = known["probe"]["durationSeconds"].as_f64().unwrap_or(0.0);
+        assert!((duration - 12.0).abs() < 0.1, "{seconds}: {known}");
+        for (kind, wish) in [("copy", json!({"forceTranscode": true})), ("encode", encoded())] {
+            if kinds != kind && kinds != "both" {
+                continue;
+            }
+            let (started, stream) = open(&server, &path, wish, kind).await;
+            assert!((stream.duration() - 12.0).abs() < 0.1, "{seconds} {kind}: {}", stream.duration());
+            // The last segment first, then one behind the jump, then the others.
+            let last = stream.segments.len() - 1;
+            let order = [last, last / 2 + 1].into_iter().chain((0..last).filter(|index| *index != last / 2 + 1));
+            std::fs::write(&kept, stream.fetch(order).await.unwrap()).unwrap();
+            let seen = film::numbers(&kept, 16);
+            // The sound is a little longer; the last picture stands until it ends.
+            assert_eq!(seen[..300], (0..300).collect::<Vec<_>>(), "{seconds} {kind}");
+            assert!(seen.len() <= 303 && seen[300..].iter().all(|number| *number == 299), "{seconds} {kind}: {seen:?}");
+            assert_eq!(astray(&kept), (vec![], 12), "{seconds} {kind}");
+            play::stop(&server, &started).await;
+        }
+    }
+}
+
+/// REVIEW-FIELD B.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_channels_or_size_costs_one_segment_no_more_than_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let (first, second, joined) =
+        (folder.path().join("first.bin"), folder.path().join("second.bin"), folder.path().join("joined.ts"));
+    let kept = folder.path().join("kept.bin");
+    // Frame 325 is the first of the thirteenth second: longer than a run waits for a stream to begin.
+    film(&first, (0, 325), 32, "-c:a ac3 -ac 2 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 10 -f mpegts");
+    film(&second, (325, 400), 16, "-c:a ac3 -ac 6 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 23 -f mpegts");
+    std::fs::write(&joined, [std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap()].concat()).unwrap();
+    let (started, stream) = open(&server, &joined, encoded(), "encode").await;
+    let bytes = stream.fetch_all().await.unwrap();
+    std::fs::write(&kept, &bytes).unwrap();
+    let packets = film::packets(&kept);
+    let sounds: Vec<i64> = packets.iter().filter(|packet| packet.stream == 1).map(|packet| packet.pts).collect();
+    assert!(sounds.windows(2).all(|pair| pair[1] - pair[0] == 1920), "one frame of sound in each of its places");
+    // Of 2 channels it becomes one of 6: half as loud, so the beeps are looked for in the first part only.
+    let (astray, count) = astray(&kept);
+    assert!(astray.is_empty() && count >= 13, "{astray:?} {count}");
+    let seen = film::numbers(&kept, 32);
+    assert_eq!(seen[..320], (0..320).collect::<Vec<_>>());
+    assert!((398..=400).contains(&seen.len()), "{}", seen.len());
+    assert_eq!(seen[seen.len() - 70..], (330..400).collect::<Vec<_>>());
+    play::stop(&server, &started).await;
+    // A run that begins just before the change.
+    let (started, stream) = open(&server, &joined, encoded(), "encode").await;
+    let at = stream.segments.len() - 3;
+    std::fs::write(&kept, stream.fetch(at..at + 3).await.unwrap()).unwrap();
+    let sounds: Vec<i64> =
+        film::packets(&kept).iter().filter(|packet| packet.stream == 1).map(|packet| packet.pts).collect();
+    assert!(sounds.windows(2).all(|pair| pair[1] - pair[0] == 1920), "{sounds:?}");
+    play::stop(&server, &started).await;
+}
+
+/// REVIEW-FIELD J and M.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_grows_is_played_as_planned_and_a_song_ends_where_its_frames_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let (whole, growing) = (folder.path().join("whole.bin"), folder.path().join("growing.mkv"));
+    film(&whole, (0, 300), 16, "-c:a aac -f matroska -live 1");
+    let bytes = std::fs::read(&whole).unwrap();
+    let (there, coming) = bytes.split_at(bytes.len() / 2);
+    std::fs::write(&growing, there).unwrap();
+    let (status, started) = play::start(&server, &growing, json!({"forceTranscode": true})).await;
+    assert_eq!((status, &started["decision"]["video"]), (200, &json!("copy")), "{started}");
+    std::fs::OpenOptions::new().append(true).open(&growing).unwrap().write_all(coming).unwrap();
+    let stream = Stream::open(&server, &started).await.unwrap();
+    let kept = folder.path().join("kept.bin");
+    std::fs::write(&kept, stream.fetch_all().await.unwrap()).unwrap();
+    let seen = film::numbers(&kept, 16);
+    // The last pictures of the half may be there without those they refer to.
+    let sure = seen.len().saturating_sub(3);
+    assert!(sure > 100 && seen[..sure].iter().enumerate().all(|(n, number)| n == *number), "{seen:?}");
+    play::stop(&server, &started).await;
+
+    let song = folder.path().join("song.mp3");
+    let made = "-f lavfi -i sine=f=440:d=8 -c:a libmp3lame -q:a 4";
+    let status = Command::new("ffmpeg").args(["-nostdin", "-v", "error"]).args(made.split(' ')).arg(&song).status();
+    assert!(status.unwrap().success());
+    let (status, started) = play::start(&server, &song, json!({"forceTranscode": true})).await;
+    assert_eq!(status, 200, "{started}");
+    let stream = Stream::open(&server, &started).await.unwrap();
+    assert!((stream.duration() - 8.0).abs() < 0.03, "{}", stream.duration());
+    std::fs::write(&kept, stream.fetch_all().await.unwrap()).unwrap();
+    assert!((play::decode(&kept).await.audio_seconds() - 8.0).abs() < 0.06);
+    play::stop(&server, &started).await;
+}

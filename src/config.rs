@@ -1,7 +1,7 @@
 //! What a server is told: flags over `HEARTHCAST_*` environment over the TOML file over defaults.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -206,6 +206,17 @@ impl Config {
                 faults.push(format!("root {} ({}) is there twice", root.id, root.path.display()));
             }
         }
+        for root in self.library_roots() {
+            for (what, folder) in [("state", &self.state), ("cache", &self.cache)] {
+                if real(folder).starts_with(real(&root.path)) {
+                    let (folder, root) = (folder.display(), root.path.display());
+                    faults.push(format!(
+                        "{what} {folder} is inside the library folder {root}, where its files could be fetched: choose \
+                         another {what} folder, or library folders beside it"
+                    ));
+                }
+            }
+        }
         faults
     }
 }
@@ -255,6 +266,15 @@ fn base_fault(url: &str) -> Option<String> {
     }
     let first = path.split('/').next().filter(|first| OWN_PATHS.contains(first))?;
     Some(format!("public_base_url is {url:?}, its path must not begin with /{first}"))
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// `scheme://host[:port]` and nothing behind it, as browsers send it.

@@ -1,4 +1,4 @@
-//! `hearthcast export` and `hearthcast import`: the whole state as JSON lines.
+//! `hearthcast export`, `backup` and `import`: the whole state as JSON lines.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, stdin, stdout};
@@ -7,10 +7,19 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Outcome, Place, told};
-use crate::store::{self, Store};
+use crate::store;
 
 #[derive(Args)]
 pub struct Export {
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+pub struct Backup {
+    /// The file to write (mode 0600); one that is there is replaced once the new one is complete.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     #[command(flatten)]
     place: Place,
 }
@@ -33,10 +42,17 @@ impl Export {
         if stdout().is_terminal() {
             return Err("this prints password hashes and signing keys: send it to a file".to_owned());
         }
-        let exported = Store::open(&config.state)
-            .and_then(|store| store.export(&config.state, BufWriter::new(stdout().lock())))
-            .map_err(told)?;
+        let exported = store::export(&config.state, BufWriter::new(stdout().lock())).map_err(told)?;
         eprintln!("{exported} records");
+        Ok(())
+    }
+}
+
+impl Backup {
+    pub fn run(self) -> Outcome {
+        let config = self.place.load()?;
+        let records = store::backup(&config.state, &self.file).map_err(told)?;
+        eprintln!("{records} records in {}", self.file.display());
         Ok(())
     }
 }

@@ -62,8 +62,10 @@ enum Command {
     Demo(demo::Demo),
     /// Look whether everything is here that playing needs.
     Doctor(doctor::Doctor),
-    /// Print the whole state as JSON lines; the server must not be running.
+    /// Print the whole state as JSON lines.
     Export(export::Export),
+    /// Write the whole state to a file, while the server runs or not.
+    Backup(export::Backup),
     /// Make a state of exported JSON lines.
     Import(export::Import),
     /// GStreamer pipelines: what they are, and whether this machine can build them.
@@ -99,6 +101,8 @@ impl Place {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Whatever a command makes is private: state, segments, backups. Recordings get the mode of their folder.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     telemetry::init();
     let outcome = match cli.command {
         _ if cli.version => version::print(),
@@ -112,6 +116,7 @@ pub fn main() -> ExitCode {
         Some(Command::Demo(demo)) => demo.run(),
         Some(Command::Doctor(doctor)) => doctor.run(),
         Some(Command::Export(export)) => export.run(),
+        Some(Command::Backup(backup)) => backup.run(),
         Some(Command::Import(import)) => import.run(),
         Some(Command::Pipelines(pipelines)) => pipelines.run(),
         Some(Command::Config(config)) => config.run(),

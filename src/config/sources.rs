@@ -13,8 +13,12 @@ use toml::{Table, Value};
 use super::{Backend, Config, DeclaredAdmin, Limits};
 use crate::domain::library::Root;
 
-/// Variables that begin like settings and are none.
-const NO_SETTINGS: [&str; 3] = ["HEARTHCAST_CONFIG", "HEARTHCAST_LOG", "HEARTHCAST_CORPUS"];
+/// Variables that begin like settings and are none; the last two are for tests and benchmarks.
+const NO_SETTINGS: [&str; 5] =
+    ["HEARTHCAST_CONFIG", "HEARTHCAST_LOG", "HEARTHCAST_CORPUS", "HEARTHCAST_ROUNDS", "HEARTHCAST_FAULTS"];
+
+/// Least similarity, 0 to 1, of a name that is suggested instead of an unknown one.
+const SIMILAR: f64 = 0.75;
 
 /// What was said on the command line.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +116,10 @@ pub fn load(flags: &Flags, names: &[String], environment: Environment) -> Result
 /// As [`load`].
 pub fn load_here(flags: &Flags) -> Result<Config, String> {
     let names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    // No error: a newer version's variable must not keep an older one from starting.
+    for unknown in unknown_variables(&names) {
+        tracing::warn!("{unknown}");
+    }
     load(flags, &names, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
@@ -150,6 +158,22 @@ fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Res
         }
     }
     Ok(())
+}
+
+/// A sentence for every variable that looks like a setting and is none.
+fn unknown_variables(names: &[String]) -> Vec<String> {
+    let known: Vec<String> = VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).chain(NO_SETTINGS).collect();
+    let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
+    // The case of a setting's name is not looked at.
+    let unknown = names.iter().filter(|name| name.starts_with("HEARTHCAST_") && !is_known(&name.to_uppercase()));
+    let sentence = |name: &String| {
+        let similar = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
+        let closest = similar.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(similarity, _)| *similarity >= SIMILAR);
+        let hint = closest.map_or(String::new(), |(_, closest)| format!("; did you mean {closest}?"));
+        format!("the variable {name} is no setting and has no effect{hint}")
+    };
+    unknown.map(sentence).collect()
 }
 
 fn number(name: &str, text: &str) -> Result<Value, String> {

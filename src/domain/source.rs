@@ -86,6 +86,11 @@ impl Kind {
 }
 
 impl Select {
+    /// Bytes of all its texts.
+    pub fn text_bytes(&self) -> usize {
+        [&self.groups, &self.names, &self.ids].into_iter().flatten().map(String::len).sum()
+    }
+
     /// Whether an entry becomes a channel.
     pub fn takes(&self, entry: &Entry) -> bool {
         let named = |list: &[String], text: &str| list.iter().any(|item| item.trim().eq_ignore_ascii_case(text));

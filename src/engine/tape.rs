@@ -83,12 +83,22 @@ impl Shelf {
         let relative = self.relative(path)?;
         if let Some(folder) = relative.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             match rustix::fs::mkdirat(&self.folder, folder, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Ok(()) => {
+                    let made = self.at(folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
+                    rustix::fs::fchmod(made, self.mode()?)?;
+                }
+                Err(rustix::io::Errno::EXIST) => {}
                 Err(cause) => return Err(cause.into()),
             }
         }
         let file = self.open_beneath(relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        rustix::fs::fchmod(&file, self.mode()? & Mode::from_raw_mode(0o666))?;
         Ok(Tape { file, len: 0 })
+    }
+
+    /// Whoever may use the folder may use what is made in it. The umask is for the state and allows nobody else.
+    fn mode(&self) -> Result<Mode> {
+        Ok(Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode) & Mode::from_raw_mode(0o777))
     }
 
     /// Opens a file again, cut back to its first `len` bytes.
@@ -217,6 +227,20 @@ mod tests {
         assert!(shelf.remove(&path).unwrap() && !shelf.remove(&path).unwrap());
         assert!(other.exists() && shelf.remove(&other).unwrap() && !other.parent().unwrap().exists());
         assert!(!shelf.remove(&other).unwrap(), "its folder is gone");
+    }
+
+    #[test]
+    fn recordings_are_for_those_who_may_use_their_folder() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (of_folder, of_file) in [(0o700, 0o600), (0o755, 0o644), (0o775, 0o664)] {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(of_folder)).unwrap();
+            let shelf = Shelf::open(folder.path()).unwrap();
+            let path = shelf.name(&format!("{of_folder:o}"), "One.ts", |_| false).unwrap();
+            shelf.make(&path).unwrap();
+            assert_eq!((mode(path.parent().unwrap()), mode(&path)), (of_folder, of_file));
+        }
     }
 
     #[test]

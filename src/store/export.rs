@@ -1,25 +1,28 @@
 //! The whole state as JSON lines: out, and into a state folder again.
 //!
-//! The first line says what it is, the last one how many records came before it, so that a text that was cut is not taken
+//! The first line says what it is, the last one how many records came before it, so that a truncated text is not taken
 //! for a whole one.
 
-use std::io::{BufRead, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::journal::{self, Draft};
+use super::draft::Draft;
 use super::lock::Lock;
+use super::snapshot::Snapshot;
 use super::tree::Tree;
-use super::{Store, make_private, quarantine, secret, tail, unusable};
+use super::{Store, journal, private, quarantine, secret, tail, unusable};
 use crate::error::{Code, Error, Result};
 
 /// Layout of the lines.
 const LAYOUT: u32 = 1;
 
-/// Longest line read, bytes.
-const MAX_LINE: u64 = 16 << 20;
+/// Longest line read, bytes: more than the longest line of a journal makes.
+const MAX_LINE: u64 = journal::MAX_LINE + 4096;
 
 /// Files of the state folder that belong to the state.
 const FILES: [&str; 1] = ["signing-keys"];
@@ -33,37 +36,77 @@ enum Line {
     End { records: u64 },
 }
 
-impl Store {
-    /// Writes everything that cannot be found again. It holds password hashes and signing keys.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read and for a text that cannot be written.
-    pub fn export(&self, dir: &Path, mut to: impl Write) -> Result<u64> {
-        let mut records = 0;
-        let mut line = |line: &Line| {
-            serde_json::to_writer(&mut to, line).map_err(Error::internal)?;
-            to.write_all(b"\n").map_err(Error::internal)
-        };
-        line(&Line::Begin { hearthcast: env!("CARGO_PKG_VERSION").to_owned(), layout: LAYOUT })?;
-        for tree in Tree::kept() {
-            let mut outcome = Ok(());
-            self.each(tree, |key, value: Value| {
-                if outcome.is_ok() {
-                    records += 1;
-                    outcome = line(&Line::Record { tree: tree.name().to_owned(), key: key.to_owned(), value });
-                }
-            })?;
-            outcome?;
-        }
-        for file in FILES {
-            if let Some(text) = secret::read(&dir.join(file)).map_err(|cause| unusable(&dir.join(file), cause))? {
-                line(&Line::File { file: file.to_owned(), text })?;
-            }
-        }
-        line(&Line::End { records })?;
-        to.flush().map_err(Error::internal)?;
-        Ok(records)
+/// Writes everything in `dir` that cannot be found again; gives how many records that is. They include password hashes,
+/// and the signing keys come with them.
+///
+/// A state that no server has open is opened (and repaired) as a server would. That of a running server is read as it was
+/// at one moment: every change acknowledged before is in it.
+///
+/// # Errors
+/// `NOT_FOUND` when there is no state; `INTERNAL` naming what cannot be read or written, and what was lost. Then `to` has
+/// not got its last line.
+pub fn export(dir: &Path, mut to: impl Write) -> Result<u64> {
+    if !dir.join("journal").exists() && !dir.join("db").exists() {
+        return Err(Error::new(Code::NotFound, format!("there is no state in {}", dir.display())));
     }
+    let _open = match Store::open(dir) {
+        Ok(store) if !store.inner.lost.is_empty() => {
+            let lost = store.inner.lost.join(" ");
+            return Err(unusable(dir, format!("records are lost: {lost} (export again to get what is left)")));
+        }
+        Ok(store) => Some(store),
+        Err(error) if error.code == Code::Conflict => None,
+        Err(error) => return Err(error),
+    };
+    let snapshot = Snapshot::take(dir)?;
+    let mut line = |line: &Line| {
+        serde_json::to_writer(&mut to, line).map_err(Error::internal)?;
+        to.write_all(b"\n").map_err(Error::internal)
+    };
+    line(&Line::Begin { hearthcast: env!("CARGO_PKG_VERSION").to_owned(), layout: LAYOUT })?;
+    let mut records = 0;
+    for record in snapshot.records() {
+        let (tree, key, json) = record?;
+        let value: Value = serde_json::from_slice(&json)
+            .map_err(|cause| unusable(dir, format!("record {}/{key}: {cause}", tree.name())))?;
+        records += 1;
+        line(&Line::Record { tree: tree.name().to_owned(), key, value })?;
+    }
+    for file in FILES {
+        if let Some(text) = secret::read(&dir.join(file)).map_err(|cause| unusable(&dir.join(file), cause))? {
+            line(&Line::File { file: file.to_owned(), text })?;
+        }
+    }
+    line(&Line::End { records })?;
+    to.flush().map_err(Error::internal)?;
+    Ok(records)
+}
+
+/// As [`export`], into a file of mode 0600 that is complete and on the disk, or not there at all; a file of that name is
+/// replaced.
+///
+/// # Errors
+/// As of [`export`].
+pub fn backup(dir: &Path, file: &Path) -> Result<u64> {
+    let failed = |cause: std::io::Error| Error::internal(format!("{}: {cause}", file.display()));
+    let name = file.file_name().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+    let mut partial = name.to_owned();
+    partial.push(".partial");
+    let partial = file.with_file_name(partial);
+    let written = || {
+        secret::remove(&partial).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let text = options.write(true).create_new(true).mode(0o600).open(&partial).map_err(failed)?;
+        let mut text = BufWriter::new(text);
+        let records = export(dir, &mut text)?;
+        let text = text.into_inner().map_err(|fault| failed(fault.into_error()))?;
+        text.sync_all().map_err(failed)?;
+        std::fs::rename(&partial, file).map_err(failed)?;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        Ok(records)
+    };
+    written().inspect_err(|_| drop(secret::remove(&partial)))
 }
 
 /// Makes a state of exported lines; gives how many records it has. Nothing is changed unless all of them are good.
@@ -72,7 +115,7 @@ impl Store {
 /// `CONFLICT` when a server runs on `dir`, or when there is a state already and `replace` is not said; `BAD_REQUEST`
 /// naming the line that is wrong.
 pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
-    make_private(dir)?;
+    private::folder(dir)?;
     let _lock = Lock::take(dir)?;
     let failed = |cause: std::io::Error| unusable(dir, cause);
     let known = match journal::read(&dir.join("journal")) {

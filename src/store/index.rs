@@ -18,11 +18,54 @@ const FLUSH_EVERY_MS: u64 = 500;
 /// Where in `Meta` stands how far the index has come.
 const LAST: &str = "last";
 
+/// The tree sled makes itself.
+const SLED_DEFAULT: &str = "__sled__default";
+
 /// An open index.
 pub struct Index {
-    db: sled::Db,
+    /// None only while it is dropped.
+    db: Option<sled::Db>,
     folder: PathBuf,
     trees: Vec<sled::Tree>,
+}
+
+/// Why the index cannot be opened or read.
+#[derive(Debug)]
+pub enum Fault {
+    /// What it holds is damaged: it is made again from the journal.
+    Damage(String),
+    /// The disk failed: it is made again, where the journal is whole.
+    Io(String),
+    /// The system has no file descriptor, memory, space or right to give: the index may be whole.
+    System(String),
+}
+
+impl From<sled::Error> for Fault {
+    fn from(cause: sled::Error) -> Self {
+        match &cause {
+            sled::Error::Io(io) if io.kind() == std::io::ErrorKind::WouldBlock || is_scarcity(io) => {
+                Self::System(cause.to_string())
+            }
+            sled::Error::Io(_) => Self::Io(cause.to_string()),
+            _ => Self::Damage(cause.to_string()),
+        }
+    }
+}
+
+fn is_scarcity(cause: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    const SCARCITY: [Errno; 9] = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::FBIG,
+        Errno::ROFS,
+        Errno::ACCESS,
+        Errno::PERM,
+    ];
+    Errno::from_io_error(cause).is_some_and(|errno| SCARCITY.contains(&errno))
 }
 
 /// What the index holds of the journaled trees.
@@ -34,6 +77,8 @@ pub struct Held {
     pub last: u64,
     /// What cannot be read.
     pub faults: Vec<String>,
+    /// The records among it.
+    pub unreadable: Vec<(Tree, String)>,
 }
 
 impl Index {
@@ -42,13 +87,16 @@ impl Index {
     ///
     /// # Errors
     /// What sled says.
-    pub fn open(folder: &Path) -> Result<Self, String> {
-        guarded(|| {
-            let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
-            let db = config.flush_every_ms(Some(FLUSH_EVERY_MS)).open()?;
-            let trees = Tree::ALL.iter().map(|tree| db.open_tree(tree.name())).collect::<sled::Result<Vec<_>>>()?;
-            Ok(Self { db, folder: folder.to_owned(), trees })
-        })
+    pub fn open(folder: &Path) -> Result<Self, Fault> {
+        let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
+        let db = guarded(|| config.flush_every_ms(Some(FLUSH_EVERY_MS)).open())?;
+        let mut index = Self { db: Some(db), folder: folder.to_owned(), trees: Vec::new() };
+        index.trees = guarded(|| Tree::ALL.iter().map(|tree| index.db().open_tree(tree.name())).collect())?;
+        Ok(index)
+    }
+
+    fn db(&self) -> &sled::Db {
+        self.db.as_ref().expect("it is there until the index is dropped")
     }
 
     pub fn tree(&self, tree: Tree) -> &sled::Tree {
@@ -56,28 +104,54 @@ impl Index {
     }
 
     /// Writes or removes; tells how many bytes of JSON were there before.
-    pub fn set(&self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> sled::Result<Option<usize>> {
-        let before = match json {
-            Some(json) => self.tree(tree).insert(key, record::seal(tree.name(), key, number, json))?,
-            None => self.tree(tree).remove(key)?,
-        };
-        Ok(before.map(|before| before.len()))
+    ///
+    /// # Errors
+    /// What sled says.
+    pub fn set(&self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> Result<Option<usize>, Fault> {
+        guarded(|| {
+            let before = match json {
+                Some(json) => self.tree(tree).insert(key, record::seal(tree.name(), key, number, json))?,
+                None => self.tree(tree).remove(key)?,
+            };
+            Ok(before.map(|before| before.len()))
+        })
     }
 
     /// Notes how far the index has come; a removal leaves nothing else that tells.
-    pub fn note(&self, number: u64) -> sled::Result<()> {
+    ///
+    /// # Errors
+    /// What sled says.
+    pub fn note(&self, number: u64) -> Result<(), Fault> {
         self.set(Tree::Meta, LAST, number, Some(b"0")).map(drop)
     }
 
     /// Number and JSON of a record; None when there is none, or none that can be read.
-    pub fn get(&self, tree: Tree, key: &str) -> Option<(u64, Vec<u8>)> {
-        let sealed = self.tree(tree).get(key).ok()??;
-        record::verify(tree.name(), key, &sealed).ok().map(|(number, json)| (number, json.to_vec()))
+    ///
+    /// # Errors
+    /// What the system says; damage is taken for missing.
+    pub fn get(&self, tree: Tree, key: &str) -> Result<Option<(u64, Vec<u8>)>, Fault> {
+        let sealed = match guarded(|| self.tree(tree).get(key)) {
+            Ok(sealed) => sealed,
+            Err(Fault::Damage(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        let verified = sealed.as_deref().and_then(|sealed| record::verify(tree.name(), key, sealed).ok());
+        Ok(verified.map(|(number, json)| (number, json.to_vec())))
     }
 
-    /// Reads every journaled record and looks whether it is what was written.
-    pub fn check(&self) -> Held {
-        let last = guarded(|| Ok(self.get(Tree::Meta, LAST).map_or(0, |(number, _)| number))).unwrap_or(0);
+    /// Names of trees that hold something and that this version does not know.
+    pub fn unknown_trees(&self) -> Vec<String> {
+        let names = self.db().tree_names().into_iter().filter_map(|name| String::from_utf8(name.to_vec()).ok());
+        let unknown = names.filter(|name| name != SLED_DEFAULT && Tree::named(name).is_none());
+        unknown.filter(|name| guarded(|| Ok(!self.db().open_tree(name)?.is_empty())).unwrap_or(false)).collect()
+    }
+
+    /// Reads every journaled record and verifies its checksum.
+    ///
+    /// # Errors
+    /// What the system says; damage is listed in the result.
+    pub fn check(&self) -> Result<Held, Fault> {
+        let last = self.get(Tree::Meta, LAST)?.map_or(0, |(number, _)| number);
         let mut held = Held { last, ..Held::default() };
         for tree in Tree::kept() {
             let read = guarded(|| {
@@ -89,22 +163,41 @@ impl Index {
                             held.last = held.last.max(number);
                             held.numbers.insert((tree, key), number);
                         }
-                        Err(fault) => held.faults.push(format!("record {}/{key}: {fault}", tree.name())),
+                        Err(fault) => {
+                            held.faults.push(format!("record {}/{key}: {fault}", tree.name()));
+                            held.unreadable.push((tree, key));
+                        }
                     }
                 }
                 Ok(())
             });
-            if let Err(fault) = read {
-                held.faults.push(format!("tree {}: {fault}", tree.name()));
+            match read {
+                Ok(()) => {}
+                Err(Fault::Damage(fault)) => held.faults.push(format!("tree {}: {fault}", tree.name())),
+                Err(fault) => return Err(fault),
             }
         }
-        held
+        Ok(held)
     }
 
     /// Waits until its files hold everything, and the disk holds its files: sled's own flush is no data sync.
     pub fn sync(&self) -> Result<(), String> {
-        guarded(|| self.db.flush().map(drop))?;
+        guarded(|| self.db().flush().map(drop)).map_err(|fault| fault.to_string())?;
         synced(&self.folder).map_err(|cause| cause.to_string())
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        // sled panics when the last sync of its file fails; the thread that drops it must go on.
+        let (db, trees) = (self.db.take(), std::mem::take(&mut self.trees));
+        if let Err(fault) = guarded(|| {
+            drop(trees);
+            drop(db);
+            Ok(())
+        }) {
+            tracing::error!(%fault, "the index could not be closed in good order");
+        }
     }
 }
 
@@ -123,13 +216,20 @@ fn synced(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, String> {
+fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(outcome) => outcome.map_err(|cause| cause.to_string()),
+        Ok(outcome) => Ok(outcome?),
         Err(panic) => {
-            let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(format!("it panicked: {}", said.unwrap_or_default()))
+            let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(Fault::Damage(format!("it panicked: {}", message.unwrap_or_default())))
         }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Damage(cause) | Self::Io(cause) | Self::System(cause)) = self;
+        f.write_str(cause)
     }
 }

@@ -6,15 +6,13 @@
 //! can read what happened, and so that a line behind a damaged one is found by the next line end.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use data_encoding::HEXLOWER;
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
 
 use super::record;
 use super::tree::Tree;
@@ -25,11 +23,14 @@ pub const LAYOUT: u32 = 2;
 /// The first word of a journal.
 const NAME: &str = "hearthcast-journal";
 
-/// Longest line, bytes: anything longer is damage.
-const MAX_LINE: u64 = 16 << 20;
+/// Longest record that is written, bytes of key and JSON together.
+pub const MAX_RECORD: usize = 8 << 20;
 
-/// Disk space taken ahead, bytes, so that a write does not run out in its middle.
-const AHEAD: u64 = 1 << 20;
+/// Longest line that is read, bytes; anything longer is damage. It is far above [`MAX_RECORD`] (a key may grow sixfold
+/// in JSON), because versions before 2026-11-22 wrote records of any length.
+pub const MAX_LINE: u64 = 64 << 20;
+
+const _: () = assert!(MAX_LINE > 6 * MAX_RECORD as u64 + 1024);
 
 /// One change.
 #[derive(Debug, PartialEq)]
@@ -61,6 +62,8 @@ pub struct Reading {
     pub end: u64,
     /// Where lines are damaged.
     pub faults: Vec<u64>,
+    /// Trees of intact lines that this version does not know.
+    unknown: BTreeSet<String>,
 }
 
 /// Why a journal cannot be read at all.
@@ -69,6 +72,9 @@ pub enum Unreadable {
     System(io::Error),
     /// Written by a newer program.
     Newer(u32),
+    /// Written by a newer program of the same layout: it holds records of these trees. Without them a rewrite would drop
+    /// records, and a rule they express (who may see what) would not be applied.
+    UnknownTrees(Vec<String>),
 }
 
 impl From<io::Error> for Unreadable {
@@ -93,8 +99,8 @@ pub fn write(into: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Optio
     into.push(b'\n');
 }
 
-/// Reads one line, without its end; None for one that is damaged. A tree this program does not know gives no entry.
-pub fn entry(line: &[u8]) -> Option<Option<Entry<'_>>> {
+/// Reads one line, without its end; None for one that is damaged. For a tree this program does not know: its name.
+pub fn entry(line: &[u8]) -> Option<Result<Entry<'_>, &str>> {
     let mut parts = line.splitn(5, |byte| *byte == b'\t');
     let sum = HEXLOWER.decode(parts.next()?).ok()?;
     let number = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
@@ -105,7 +111,7 @@ pub fn entry(line: &[u8]) -> Option<Option<Entry<'_>>> {
         return None;
     }
     let json = (!value.is_empty()).then_some(value);
-    Some(Tree::named(tree).map(|tree| Entry { number, tree, key, json }))
+    Some(Tree::named(tree).map(|tree| Entry { number, tree, key, json }).ok_or(tree))
 }
 
 #[derive(serde::Deserialize)]
@@ -114,14 +120,21 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Reads a journal; None when there is none.
 ///
 /// # Errors
-/// A newer layout, or what the system says.
+/// A newer layout, a tree this version does not know, or what the system says.
 pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(cause.into()),
-    };
-    let mut lines = BufReader::with_capacity(256 * 1024, file);
+    match File::open(path) {
+        Ok(file) => read_from(&file).map(Some),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+/// Reads an open journal as long as it is now; a server may append meanwhile.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_from(file: &File) -> Result<Reading, Unreadable> {
+    let mut lines = BufReader::with_capacity(256 * 1024, file.take(file.metadata()?.len()));
     let mut reading = Reading::default();
     let mut line = Vec::new();
     let mut at = 0;
@@ -145,8 +158,10 @@ pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
         } else {
             match entry(text) {
                 None => reading.faults.push(at),
-                Some(None) => tracing::warn!(at, "the journal holds a tree this version does not know"),
-                Some(Some(entry)) => {
+                Some(Err(tree)) => {
+                    reading.unknown.insert(tree.to_owned());
+                }
+                Some(Ok(entry)) => {
                     reading.last = reading.last.max(entry.number);
                     let slot = Slot { number: entry.number, offset: at, len: len as u32, gone: entry.json.is_none() };
                     let known = reading.slots.entry((entry.tree, entry.key.into_owned())).or_insert(slot);
@@ -159,7 +174,10 @@ pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
         at += len;
         reading.end = at;
     }
-    Ok(Some(reading))
+    match reading.unknown.is_empty() {
+        true => Ok(reading),
+        false => Err(Unreadable::UnknownTrees(reading.unknown.into_iter().collect())),
+    }
 }
 
 fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
@@ -176,111 +194,19 @@ fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
     }
 }
 
-/// The JSON of a change read again where it stands; None when it is not there any more.
-pub fn reread(file: &File, slot: Slot) -> Option<Vec<u8>> {
+/// The JSON of a change read again where it is; None when it is not there any more.
+///
+/// # Errors
+/// What the system says. That is not taken for missing: a copy of the record elsewhere may be older.
+pub fn reread(file: &File, slot: Slot) -> io::Result<Option<Vec<u8>>> {
     let mut line = vec![0; slot.len as usize];
-    file.read_exact_at(&mut line, slot.offset).ok()?;
-    let entry = entry(line.strip_suffix(b"\n")?)??;
-    (entry.number == slot.number).then(|| entry.json.map(<[u8]>::to_vec))?
-}
-
-/// A journal being written, whole, beside the one in use.
-pub struct Draft {
-    file: BufWriter<File>,
-    path: PathBuf,
-    line: Vec<u8>,
-    pub bytes: u64,
-}
-
-impl Draft {
-    pub fn begin(dir: &Path) -> io::Result<Self> {
-        let path = dir.join("journal.new");
-        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
-        let mut file = BufWriter::with_capacity(256 * 1024, file);
-        let head = header(LAYOUT);
-        file.write_all(head.as_bytes())?;
-        Ok(Self { file, path, line: Vec::new(), bytes: head.len() as u64 })
+    match file.read_exact_at(&mut line, slot.offset) {
+        Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
     }
-
-    pub fn add(&mut self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> io::Result<()> {
-        self.line.clear();
-        write(&mut self.line, tree, key, number, json);
-        self.bytes += self.line.len() as u64;
-        self.file.write_all(&self.line)
-    }
-
-    /// Puts it in place of the journal, durably.
-    pub fn finish(self, dir: &Path) -> io::Result<()> {
-        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        std::fs::rename(&self.path, dir.join("journal"))?;
-        File::open(dir)?.sync_all()
-    }
-}
-
-/// A file of lines as it is appended to.
-pub struct Appender {
-    file: File,
-    /// Bytes that count; behind them may lie what a failed write left.
-    pub len: u64,
-    allocated: u64,
-    /// Set when a failed write could not be taken back: nothing more is written then.
-    broken: bool,
-}
-
-impl Appender {
-    /// Opens a file whose first `end` bytes are good, and cuts what lies behind them.
-    pub fn open(path: &Path, end: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).append(true).open(path)?;
-        if file.metadata()?.len() != end {
-            file.set_len(end)?;
-            file.sync_all()?;
-        }
-        Ok(Self { file, len: end, allocated: end, broken: false })
-    }
-
-    /// Appends lines and waits until they are on the disk. After an error none of them counts.
-    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.broken {
-            return Err(io::Error::other("the journal could not be mended after a failed write: start again"));
-        }
-        self.take_ahead(lines.len() as u64)?;
-        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
-        match written {
-            Ok(()) => {
-                self.len += lines.len() as u64;
-                Ok(())
-            }
-            Err(cause) => {
-                self.take_back(self.len);
-                Err(cause)
-            }
-        }
-    }
-
-    /// Cuts what was appended behind `len` bytes: it does not count.
-    pub fn take_back(&mut self, len: u64) {
-        let back = self.file.set_len(len).and_then(|()| self.file.sync_data());
-        self.broken = back.is_err();
-        (self.len, self.allocated) = (len, len);
-    }
-
-    /// Takes disk space before it is needed.
-    fn take_ahead(&mut self, bytes: u64) -> io::Result<()> {
-        if self.len + bytes <= self.allocated {
-            return Ok(());
-        }
-        let more = bytes + AHEAD;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, more) {
-            Ok(()) => {
-                self.allocated = self.len + more;
-                Ok(())
-            }
-            // A file system that cannot: the write itself will tell.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => Ok(()),
-            Err(cause) => Err(cause.into()),
-        }
-    }
+    let entry = line.strip_suffix(b"\n").and_then(entry).and_then(Result::ok);
+    let json = entry.filter(|entry| entry.number == slot.number).and_then(|entry| entry.json);
+    Ok(json.map(<[u8]>::to_vec))
 }
 
 #[cfg(test)]
@@ -350,5 +276,15 @@ mod tests {
         let path = dir.path().join("journal");
         std::fs::write(&path, header(LAYOUT + 1)).unwrap();
         assert!(matches!(read(&path), Err(Unreadable::Newer(newer)) if newer == LAYOUT + 1));
+    }
+
+    #[test]
+    fn the_longest_record_is_read_back_and_so_are_longer_ones_of_older_versions() {
+        for bytes in [MAX_RECORD, 25 << 20] {
+            let json = format!("\"{}\"", "x".repeat(bytes - 2));
+            let text = [header(LAYOUT).into_bytes(), line(1, "a", Some(&json)), line(2, "b", Some("2"))].concat();
+            let read = read_text(&text);
+            assert_eq!((read.faults.len(), read.last, read.slots.len()), (0, 2, 2), "{bytes} bytes");
+        }
     }
 }

@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::Path;
 
+use super::draft::Draft;
 use super::index::Index;
-use super::journal::Draft;
 use super::tree::Tree;
 use super::{quarantine, unusable};
 use crate::error::Result;
@@ -15,7 +15,11 @@ use crate::error::Result;
 /// Layout 1 (until November 2026): sled alone, a record being 16 bytes of checksum over tree, key and value, and JSON.
 /// Gives false when there is no state of that layout.
 pub fn from_layout_1(dir: &Path, folder: &Path) -> Result<bool> {
-    let Ok(index) = Index::open(folder) else { return Ok(false) };
+    // Without a journal it holds the only copy, so that a failure to open it must not end in an empty state.
+    let index = Index::open(folder).map_err(|fault| {
+        let way = "import a backup with --replace, or move the folder away to start with an empty state";
+        unusable(folder, format!("there is no journal, and the index cannot be opened: {fault} ({way})"))
+    })?;
     let layout = index.tree(Tree::Meta).get("format").ok().flatten();
     if layout.and_then(|sealed| v1(Tree::Meta, "format", &sealed).map(<[u8]>::to_vec)).as_deref() != Some(b"1") {
         return Ok(false);

@@ -1,9 +1,9 @@
 #![doc = include_str!("README.md")]
 #![allow(clippy::disallowed_methods, reason = "the state folder is the program's own")]
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 use serde::Serialize;
@@ -12,26 +12,35 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Code, Error, Result};
 
+mod appender;
 mod commit;
+mod draft;
 mod export;
 mod index;
 mod journal;
 mod lock;
 mod migrate;
+mod private;
 mod quarantine;
 mod record;
 mod recover;
 mod rewrite;
 pub mod secret;
+mod snapshot;
 mod tail;
 mod tree;
 
-pub use export::import;
+use commit::NotStored;
+pub use export::{backup, export, import};
+pub use journal::MAX_RECORD;
 use lock::Lock;
 pub use tree::Tree;
 
 /// Disk space left alone unless configured, bytes: for sled, for other programs, and for what frees space.
 pub const RESERVE_BYTES: u64 = 32 << 20;
+
+/// Shortest journal that is compacted, bytes.
+const COMPACT_FROM_BYTES: u64 = 16 << 20;
 
 /// The state of one server. Cheap to clone; the last clone closes it.
 #[derive(Clone)]
@@ -42,7 +51,9 @@ pub struct Store {
 struct Inner {
     dir: PathBuf,
     reserve: u64,
-    index: commit::Shared,
+    view: commit::Shared,
+    /// Records that opening it found lost, by name.
+    lost: Vec<String>,
     /// Taken on drop, which ends the committer.
     waiting: Option<mpsc::Sender<commit::Change>>,
     committer: Option<JoinHandle<()>>,
@@ -51,10 +62,11 @@ struct Inner {
 }
 
 impl Store {
-    /// Opens the state in `dir`, making the folder (mode 0700) when it is absent.
+    /// Opens the state in `dir`, making the folder when it is absent. No other user of the machine can enter it
+    /// afterwards.
     ///
     /// # Errors
-    /// `CONFLICT` when another process has it open; `INTERNAL` naming what cannot be opened.
+    /// `FORBIDDEN` when that cannot be; `CONFLICT` when another process has it open; `INTERNAL` naming what cannot be opened.
     pub fn open(dir: &Path) -> Result<Self> {
         Self::open_with(dir, RESERVE_BYTES)
     }
@@ -64,13 +76,19 @@ impl Store {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(dir: &Path, reserve: u64) -> Result<Self> {
-        make_private(dir)?;
+        Self::open_sized(dir, commit::Sizes { reserve, compact_from: COMPACT_FROM_BYTES })
+    }
+
+    fn open_sized(dir: &Path, sizes: commit::Sizes) -> Result<Self> {
+        private::folder(dir)?;
         let lock = Lock::take(dir)?;
-        let opened = recover::open(dir)?;
-        let (index, waiting, committer) =
-            commit::start(dir.to_owned(), opened, reserve).map_err(|cause| unusable(dir, cause))?;
-        let (waiting, committer) = (Some(waiting), Some(committer));
-        Ok(Self { inner: Arc::new(Inner { dir: dir.to_owned(), reserve, index, waiting, committer, _lock: lock }) })
+        let mut opened = recover::open(dir)?;
+        let lost = std::mem::take(&mut opened.lost);
+        let (view, waiting, committer) =
+            commit::start(dir.to_owned(), opened, sizes).map_err(|cause| unusable(dir, cause))?;
+        let (reserve, waiting, committer) = (sizes.reserve, Some(waiting), Some(committer));
+        let inner = Inner { dir: dir.to_owned(), reserve, view, lost, waiting, committer, _lock: lock };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// One record.
@@ -78,7 +96,15 @@ impl Store {
     /// # Errors
     /// `INTERNAL` for a record that is damaged or cannot be read: it is never passed over as missing.
     pub fn get<T: DeserializeOwned>(&self, tree: Tree, key: &str) -> Result<Option<T>> {
-        let stored = self.tree(tree)?.get(key).map_err(|cause| damaged(tree, key, cause))?;
+        let sled = {
+            let view = self.view();
+            if let Some(json) = view.ahead.get(&(tree, key.to_owned())) {
+                let value = json.as_deref().map(serde_json::from_slice).transpose();
+                return value.map_err(|cause| damaged(tree, key, cause));
+            }
+            opened(&view, tree)?
+        };
+        let stored = sled.get(key).map_err(|cause| damaged(tree, key, cause))?;
         stored
             .map(|stored| record::open(tree.name(), key, &stored))
             .transpose()
@@ -88,20 +114,25 @@ impl Store {
     /// Writes one record; it is on disk when this returns. One that can be found again is only written.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when it could not be made durable: then it may or may not be there after a restart, and what was
-    /// there before is not half.
+    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of key and JSON. `STORAGE_FULL` when it could not be made
+    /// durable: then what was there before is there still, also after a restart. `INTERNAL` when a failing disk leaves
+    /// that unknown.
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
         let json = record::json(value).map_err(Error::internal)?;
+        let bytes = key.len() + json.len();
+        if bytes > MAX_RECORD {
+            let message = format!("this would be a record of {bytes} bytes, at most {MAX_RECORD} are stored");
+            return Err(Error::new(Code::PayloadTooLarge, message));
+        }
         self.change(tree, key, Some(json)).await.map(drop)
     }
 
     /// Removes one record, durably; tells whether it was there.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when that could not be made durable.
+    /// `STORAGE_FULL` when that could not be made durable: then it is there still. `INTERNAL` as of [`Self::put`].
     pub async fn delete(&self, tree: Tree, key: &str) -> Result<bool> {
-        let there = self.tree(tree)?.contains_key(key).map_err(|cause| damaged(tree, key, cause))?;
-        if !there {
+        if !self.contains(tree, key)? {
             return Ok(false);
         }
         self.change(tree, key, None).await
@@ -122,18 +153,65 @@ impl Store {
     /// # Errors
     /// As [`Self::get`], for the first record that cannot be read.
     pub fn each<T: DeserializeOwned>(&self, tree: Tree, mut show: impl FnMut(&str, T)) -> Result<()> {
-        for entry in self.tree(tree)?.iter() {
+        let (sled, mut ahead) = {
+            let view = self.view();
+            let ahead = view.ahead.iter().filter(|((of, _), _)| *of == tree);
+            let ahead: BTreeMap<String, _> = ahead.map(|((_, key), json)| (key.clone(), json.clone())).collect();
+            (opened(&view, tree)?, ahead)
+        };
+        let value = |key: &str, json: &[u8]| serde_json::from_slice(json).map_err(|cause| damaged(tree, key, cause));
+        // Both are in order of keys; a change that is ahead replaces what the index has.
+        for entry in sled.iter() {
             let (key, stored) = entry.map_err(|cause| damaged(tree, "?", cause))?;
             let key = String::from_utf8_lossy(&key);
+            while ahead.first_key_value().is_some_and(|(first, _)| **first < *key) {
+                if let Some((key, Some(json))) = ahead.pop_first() {
+                    show(&key, value(&key, &json)?);
+                }
+            }
+            if ahead.contains_key(&*key) {
+                continue;
+            }
             show(&key, record::open(tree.name(), &key, &stored).map_err(|cause| damaged(tree, &key, cause))?);
+        }
+        for (key, json) in ahead {
+            if let Some(json) = json {
+                show(&key, value(&key, &json)?);
+            }
         }
         Ok(())
     }
 
-    fn tree(&self, tree: Tree) -> Result<sled::Tree> {
-        let index = self.inner.index.read().unwrap_or_else(PoisonError::into_inner);
-        let index = index.as_ref().ok_or_else(|| Error::internal("the index is being opened again"))?;
-        Ok(index.tree(tree).clone())
+    /// The keys of a tree that begin with `prefix`, in order.
+    ///
+    /// # Errors
+    /// `INTERNAL` when the tree cannot be read.
+    pub fn keys(&self, tree: Tree, prefix: &str) -> Result<Vec<String>> {
+        let view = self.view();
+        let found = opened(&view, tree)?.scan_prefix(prefix).keys();
+        let found = found.map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned()));
+        let mut keys: BTreeSet<String> =
+            found.collect::<sled::Result<_>>().map_err(|cause| damaged(tree, prefix, cause))?;
+        let ahead = view.ahead.iter().filter(|((of, key), _)| *of == tree && key.starts_with(prefix));
+        for ((_, key), json) in ahead {
+            match json {
+                Some(_) => keys.insert(key.clone()),
+                None => keys.remove(key),
+            };
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    fn view(&self) -> RwLockReadGuard<'_, commit::View> {
+        self.inner.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn contains(&self, tree: Tree, key: &str) -> Result<bool> {
+        let view = self.view();
+        if let Some(json) = view.ahead.get(&(tree, key.to_owned())) {
+            return Ok(json.is_some());
+        }
+        opened(&view, tree)?.contains_key(key).map_err(|cause| damaged(tree, key, cause))
     }
 
     /// Hands a change to the committer, and waits until it is durable.
@@ -145,7 +223,11 @@ impl Store {
         let waiting = self.inner.waiting.as_ref().expect("the committer runs as long as the store is open");
         let change = commit::Change { tree, key: key.to_owned(), json, done };
         waiting.send(change).await.map_err(|_| not_durable("the committer has stopped"))?;
-        outcome.await.map_err(|_| not_durable("the committer has stopped"))?.map_err(not_durable)
+        match outcome.await.map_err(|_| unknown("the committer has stopped"))? {
+            Ok(before) => Ok(before),
+            Err(NotStored::Refused(cause)) => Err(not_durable(cause)),
+            Err(NotStored::Unknown(cause)) => Err(unknown(cause)),
+        }
     }
 
     /// What can be found again goes straight into the index.
@@ -153,8 +235,8 @@ impl Store {
         if commit::free_bytes(&self.inner.dir) < self.inner.reserve {
             return Err(not_durable("the disk is nearly full"));
         }
-        let index = self.inner.index.read().unwrap_or_else(PoisonError::into_inner);
-        let index = index.as_ref().ok_or_else(|| not_durable("the index is being opened again"))?;
+        let view = self.view();
+        let index = view.index.as_ref().ok_or_else(|| not_durable("the index is being opened again"))?;
         index.set(tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_durable)
     }
 }
@@ -168,13 +250,17 @@ impl Drop for Inner {
     }
 }
 
-fn make_private(dir: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|cause| unusable(dir, cause))
-}
-
 fn unusable(path: &Path, cause: impl std::fmt::Display) -> Error {
     Error::internal(format!("the state in {} cannot be opened: {cause}", path.display()))
+}
+
+fn opened(view: &commit::View, tree: Tree) -> Result<sled::Tree> {
+    let failed = || {
+        let message = "the state is being opened again after a disk failure";
+        Error::new(Code::ServerBusy, message).with_retry_after(1)
+    };
+    let index = view.index.as_ref().ok_or_else(failed)?;
+    Ok(index.tree(tree).clone())
 }
 
 fn damaged(tree: Tree, key: &str, cause: impl std::fmt::Display) -> Error {
@@ -183,6 +269,11 @@ fn damaged(tree: Tree, key: &str, cause: impl std::fmt::Display) -> Error {
 
 fn not_durable(cause: impl std::fmt::Display) -> Error {
     Error::new(Code::StorageFull, "the change could not be stored").with_cause(cause)
+}
+
+fn unknown(cause: impl std::fmt::Display) -> Error {
+    let message = "the disk failed, and whether the change was stored is unknown: look before you repeat it";
+    Error::new(Code::Internal, message).with_cause(cause)
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::appender::Appender;
 use super::commit::free_bytes;
-use super::index::{Held, Index};
-use super::journal::{self, Appender, Reading, Slot, Unreadable};
+use super::index::{Fault, Held, Index};
+use super::journal::{self, Reading, Slot, Unreadable};
 use super::tail::{self, Tail};
 use super::tree::Tree;
-use super::{migrate, quarantine, rewrite, unusable};
+use super::{draft, migrate, quarantine, rewrite, unusable};
 use crate::error::{Error, Result};
 
 /// Disk space without which nothing is opened, bytes: sled writes when it opens, and an index that cannot be opened for
@@ -33,6 +34,8 @@ pub struct Opened {
     /// Records there are, and the bytes of their lines.
     pub live: u64,
     pub live_bytes: u64,
+    /// Records of which no copy could be read, by name: they are gone with this opening.
+    pub lost: Vec<String>,
 }
 
 /// Opens the state in `dir`. The caller holds its lock.
@@ -46,11 +49,13 @@ pub fn open(dir: &Path) -> Result<Opened> {
     if free < NEEDED {
         return Err(unusable(dir, format!("the disk is full: {free} bytes are free, {NEEDED} are needed")));
     }
-    if !dir.join("journal").exists() && folder.exists() {
+    if !dir.join("journal").try_exists().map_err(failed)? && folder.try_exists().map_err(failed)? {
         migrate::from_layout_1(dir, &folder)?;
     }
-    // What was written beside the journal and never put in its place.
-    let _ = fs::remove_file(dir.join("journal.new"));
+    // A draft that never replaced the journal.
+    let _ = fs::remove_file(dir.join(draft::NAME));
+    // A rename that an earlier run could not bring to the disk.
+    File::open(dir).and_then(|folder| folder.sync_all()).map_err(failed)?;
 
     let began = Instant::now();
     let read_both = || {
@@ -59,28 +64,44 @@ pub fn open(dir: &Path) -> Result<Opened> {
     };
     let short = fs::metadata(dir.join("journal")).is_ok_and(|found| found.len() <= SHORT_BYTES);
     let (both, index, index_took) = match short {
-        true => (Ok(read_both()), open_index(dir, &folder), began.elapsed()),
+        true => (Ok(read_both()), open_index(&folder), began.elapsed()),
         // All at once: each is read whole, and none needs the others for that.
         false => thread::scope(|scope| {
             let both = scope.spawn(read_both);
-            let index = open_index(dir, &folder);
+            let index = open_index(&folder);
             let took = began.elapsed();
             (both.join(), index, took)
         }),
     };
     let (reading, tail, journal_took) = both.map_err(|_| unusable(&dir.join("journal"), "reading it panicked"))??;
-    let (mut index, mut held) = index?;
     let had_journal = reading.is_some();
-    let mut reading = reading.unwrap_or_default();
+    let (mut reading, mut lost) = (reading.unwrap_or_default(), Vec::new());
+    let (mut index, mut held) = match index {
+        Ok(opened) => opened,
+        Err(Fault::System(cause)) => return Err(unusable(&folder, cause)),
+        // Where the journal is not whole, the index may have the only copy of a record: a disk that fails to read it
+        // now may do so later.
+        Err(Fault::Io(cause)) if !had_journal || !reading.faults.is_empty() => return Err(unusable(&folder, cause)),
+        Err(Fault::Io(fault) | Fault::Damage(fault)) => {
+            let place = quarantine::away(dir, "db").map_err(failed)?;
+            tracing::error!(fault, kept = %place.display(), "the index cannot be opened: it is made again from the journal");
+            (Index::open(&folder).map_err(|cause| unusable(&folder, cause))?, Held::default())
+        }
+    };
     let behind = held.last > reading.last || rewrite::tail_knows_more(&reading, &tail);
     if !had_journal || behind || !reading.faults.is_empty() {
         if had_journal || held.last.max(tail.last) > 0 {
             say_damaged(dir, &reading, &tail, &held, had_journal);
         }
+        // The index may be all that is left of records whose lines are damaged.
+        let unknown = index.unknown_trees();
+        if !unknown.is_empty() {
+            return Err(unreadable(dir, "db", Unreadable::UnknownTrees(unknown)));
+        }
         if had_journal {
             quarantine::keep(dir, "journal").map_err(failed)?;
         }
-        rewrite::journal(dir, &reading, &tail, &index, &held).map_err(failed)?;
+        lost = rewrite::journal(dir, &reading, &tail, &index, &held).map_err(failed)?;
         reading = read(dir)?.ok_or_else(|| unusable(dir, "its journal is gone"))?;
     }
     if let Some(fault) = index_fault(&reading, &held) {
@@ -101,36 +122,39 @@ pub fn open(dir: &Path) -> Result<Opened> {
     let ms = |took: Duration| took.as_millis() as u64;
     let (journal_ms, index_ms, all_ms) = (ms(journal_took), ms(index_took), ms(began.elapsed()));
     tracing::debug!(records = live, journal_bytes = journal.len, journal_ms, index_ms, all_ms, "the state is open");
-    Ok(Opened { index, journal, tail, last, live, live_bytes })
+    Ok(Opened { index, journal, tail, last, live, live_bytes, lost })
 }
 
+/// The journal as it is on the disk; None when there is none.
 fn read(dir: &Path) -> Result<Option<Reading>> {
     journal::read(&dir.join("journal")).map_err(|cause| unreadable(dir, "journal", cause))
 }
 
-fn unreadable(dir: &Path, name: &str, cause: Unreadable) -> Error {
+/// Why a journal or its tail cannot be read, for the person who started the program.
+pub fn unreadable(dir: &Path, name: &str, cause: Unreadable) -> Error {
     match cause {
         Unreadable::System(cause) => unusable(&dir.join(name), cause),
         Unreadable::Newer(layout) => {
             let newest = journal::LAYOUT;
             unusable(dir, format!("it was written by another version (layout {layout}, this program reads {newest})"))
         }
+        Unreadable::UnknownTrees(trees) => {
+            let trees = trees.join(", ");
+            unusable(
+                dir,
+                format!(
+                    "it was written by a newer version: {name} holds records of {trees}, which this version does not \
+                     know and would lose; start the newer version, or import a backup made before it"
+                ),
+            )
+        }
     }
 }
 
-fn open_index(dir: &Path, folder: &Path) -> Result<(Index, Held)> {
-    match Index::open(folder) {
-        Ok(index) => {
-            let held = index.check();
-            Ok((index, held))
-        }
-        Err(fault) => {
-            let place = quarantine::away(dir, "db").map_err(|cause| unusable(folder, cause))?;
-            tracing::error!(fault, kept = %place.display(), "the index cannot be opened: it is made again from the journal");
-            let index = Index::open(folder).map_err(|cause| unusable(folder, cause))?;
-            Ok((index, Held::default()))
-        }
-    }
+fn open_index(folder: &Path) -> Result<(Index, Held), Fault> {
+    let index = Index::open(folder)?;
+    let held = index.check()?;
+    Ok((index, held))
 }
 
 fn say_damaged(dir: &Path, reading: &Reading, tail: &Reading, held: &Held, had_journal: bool) {
@@ -190,7 +214,7 @@ fn bring_up(dir: &Path, reading: &Reading, index: &Index, held: &Held) -> Result
         })
         .collect();
     let stray = held.numbers.keys().filter(|id| !reading.slots.contains_key(*id));
-    let failed = |cause: sled::Error| unusable(dir, cause);
+    let failed = |cause: Fault| unusable(dir, cause);
     for (tree, key) in stray {
         index.set(*tree, key, 0, None).map_err(failed)?;
     }
@@ -201,7 +225,10 @@ fn bring_up(dir: &Path, reading: &Reading, index: &Index, held: &Held) -> Result
     behind.sort_unstable_by_key(|(_, slot)| slot.number);
     let file = File::open(dir.join("journal")).map_err(|cause| unusable(dir, cause))?;
     for ((tree, key), slot) in &behind {
-        let json = if slot.gone { None } else { journal::reread(&file, **slot) };
+        let json = match slot.gone {
+            true => None,
+            false => journal::reread(&file, **slot).map_err(|cause| unusable(dir, cause))?,
+        };
         if json.is_none() && !slot.gone {
             return Err(unusable(dir, "the journal changed while it was read"));
         }

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use super::draft::Draft;
 use super::index::{Held, Index};
-use super::journal::{self, Draft, Reading, Slot};
+use super::journal::{self, Reading, Slot};
 use super::tail;
 use super::tree::Tree;
 
@@ -34,37 +35,61 @@ pub fn tail_knows_more(reading: &Reading, tail: &Reading) -> bool {
     tail.slots.iter().any(|(id, slot)| reading.slots.get(id).is_none_or(|known| known.number < slot.number))
 }
 
-/// Writes a journal of the newest good copy of every record.
-pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, held: &Held) -> io::Result<()> {
-    let (old, copy) = (File::open(dir.join("journal")).ok(), File::open(dir.join(tail::NAME)).ok());
-    let again = |file: &Option<File>, slot| file.as_ref().and_then(|file| journal::reread(file, slot));
+/// Writes a journal of the newest good copy of every record; names the records of which there is none.
+///
+/// # Errors
+/// What the system says: a copy that cannot be read just now is not taken for missing.
+pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, held: &Held) -> io::Result<Vec<String>> {
+    let (old, copy) = (opened(&dir.join("journal"))?, opened(&dir.join(tail::NAME))?);
+    let again = |file: &Option<File>, slot: Slot| match file {
+        Some(file) => Ok(journal::reread(file, slot)?.map(|json| (slot.number, json))),
+        None => Ok::<_, io::Error>(None),
+    };
     let mut draft = Draft::begin(dir)?;
     let mut lost = Vec::new();
     let removed = removed(reading, tail, held);
     for (id, place) in newest(reading, tail, held) {
         let (tree, key) = id;
-        let json = match place {
+        let copied = match place {
             Place::Journal(slot) | Place::Tail(slot) if slot.gone => {
-                // An index that has come so far knows it; another must be told.
+                // An index that has this removal needs no line for it; an older one does.
                 if slot.number > held.last {
                     draft.add(*tree, key, slot.number, None)?;
                 }
                 continue;
             }
             Place::Journal(_) if removed.contains(id) => continue,
-            Place::Journal(slot) => again(&old, slot).map(|json| (slot.number, json)),
-            Place::Tail(slot) => again(&copy, slot).map(|json| (slot.number, json)),
+            Place::Journal(slot) => again(&old, slot)?,
+            Place::Tail(slot) => again(&copy, slot)?,
             Place::Index(_) => None,
         };
-        match json.or_else(|| index.get(*tree, key)) {
+        let found = match copied {
+            Some(copied) => Some(copied),
+            None => index.get(*tree, key).map_err(|fault| io::Error::other(fault.to_string()))?,
+        };
+        match found {
             Some((number, json)) => draft.add(*tree, key, number, Some(&json))?,
             None => lost.push(format!("{}/{key}", tree.name())),
         }
     }
+    // Nor are those in it whose line is damaged, and their copy in the index too.
+    let known = |id: &&Id| reading.slots.contains_key(*id) || tail.slots.contains_key(*id);
+    let unreadable = held.unreadable.iter().filter(|id| !known(id));
+    lost.extend(unreadable.map(|(tree, key)| format!("{}/{key}", tree.name())));
     if !lost.is_empty() {
         tracing::error!(records = %lost.join(" "), "records are lost: nothing holds a copy that can be read");
     }
-    draft.finish(dir)
+    draft.finish(dir)?;
+    Ok(lost)
+}
+
+/// None when there is no such file; every other failure to open it is an error.
+fn opened(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause),
+    }
 }
 
 fn newest<'a>(reading: &'a Reading, tail: &'a Reading, held: &'a Held) -> HashMap<&'a Id, Place> {

@@ -3,7 +3,7 @@
 macro_rules! trees {
     ($($name:ident $text:literal $journaled:literal),+ $(,)?) => {
         /// What is kept, one tree each.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Tree { $($name),+ }
 
         impl Tree {

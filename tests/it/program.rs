@@ -1,5 +1,6 @@
 //! The program itself: commands, start, stop.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -58,6 +59,7 @@ async fn stop(child: Child) -> String {
 async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path();
+    std::fs::set_permissions(state, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "short\n").await.contains("at least 8"));
     assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "").await.contains("no password"));
     done(state, &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\nignored").await;
@@ -81,6 +83,12 @@ async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     assert!(busy.contains(address) && busy.contains("--listen"), "{busy}");
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "a server without a port touches nothing");
     assert!(!stop(child).await.contains(&token), "no token in the log");
+    let mut paths = vec![state.to_owned()];
+    while let Some(path) = paths.pop() {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o077, 0, "{} is private", path.display());
+        let entries = std::fs::read_dir(&path).into_iter().flatten();
+        paths.extend(entries.map(|entry| entry.unwrap().path()));
+    }
 
     done(state, &["user", "passwd", "ada", "--password-stdin"], "battery staple\n").await;
     assert!(done(state, &["user", "list"], "").await.contains("0 devices"));
@@ -101,8 +109,19 @@ async fn the_state_moves_to_another_machine_as_lines_of_text() {
     let (child, base) = serve(there.path()).await;
     let me = reqwest::Client::new().get(format!("{base}/api/auth/me")).bearer_auth(&token).send().await.unwrap();
     assert_eq!(me.status(), 200, "who was signed in is signed in");
-    assert!(refused(there.path(), &["export"], "").await.contains("in use by a running hearthcast"));
+    // Without stopping it.
+    let third = tempfile::tempdir().unwrap();
+    let file = third.path().join("backup.jsonl");
+    done(there.path(), &["backup", file.to_str().unwrap()], "").await;
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let backup = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(done(there.path(), &["export"], "").await, backup);
+    let elsewhere = third.path().join("missing/backup.jsonl");
+    assert!(refused(there.path(), &["backup", elsewhere.to_str().unwrap()], "").await.contains("missing"));
     stop(child).await;
+    done(&third.path().join("state"), &["import", file.to_str().unwrap()], "").await;
+    assert!(done(&third.path().join("state"), &["user", "list"], "").await.starts_with("ada\tadmin\t1 devices"));
+    assert!(refused(&third.path().join("none"), &["export"], "").await.contains("there is no state in"));
 }
 
 #[tokio::test]

@@ -103,3 +103,42 @@ fn the_example_file_holds_the_defaults() {
     assert_eq!(config.admin.unwrap().username, "admin");
     assert_eq!((config.allowed_origins.len(), config.trusted_proxies.len()), (1, 1));
 }
+
+#[test]
+fn unknown_variables_are_named_with_the_one_that_was_meant() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let meant = |name: &str, closest: &str| {
+        let warnings = unknown_variables(&names(&[name]));
+        assert_eq!(warnings, [format!("the variable {name} is no setting and has no effect; did you mean {closest}?")]);
+    };
+    meant("HEARTHCAST_TRUSTED_PROXY", "HEARTHCAST_TRUSTED_PROXIES");
+    meant("HEARTHCAST_ALLOWED_ORIGIN", "HEARTHCAST_ALLOWED_ORIGINS");
+    meant("HEARTHCAST_LISTEN_ADDRESS", "HEARTHCAST_LISTEN");
+    let known = ["HEARTHCAST_LOG", "HEARTHCAST_LISTEN", "HEARTHCAST_listen", "HEARTHCAST_LIMITS_BODY_BYTES", "HOME"];
+    assert_eq!(unknown_variables(&names(&known)), [""; 0]);
+}
+
+#[test]
+fn state_and_cache_inside_a_library_folder_are_refused_links_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = dir.path().join("library");
+    std::fs::create_dir(&library).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&library, &link).unwrap();
+    let faults = |state: &Path, cache: &Path, root: &Path| {
+        let mut config = Config::new(state.to_owned(), cache.to_owned());
+        config.roots.push(Root { id: "library".into(), path: root.to_owned() });
+        config.faults()
+    };
+    let (outside, beside) = (dir.path().join("state"), dir.path().join("library-cache"));
+    assert_eq!(faults(&outside, &beside, &library), [""; 0]);
+    assert_eq!(faults(&outside, &outside.join("cache"), &outside.join("recordings")), [""; 0], "a root inside state");
+    let within = faults(&library.join("a/state"), &beside, &link);
+    assert!(
+        within.len() == 1 && within[0].starts_with("state ") && within[0].contains("/a/state is inside"),
+        "{within:?}"
+    );
+    let cache = faults(&outside, &link.join("cache"), &library);
+    assert!(cache.len() == 1 && cache[0].starts_with("cache "), "{cache:?}");
+    assert_eq!(faults(&library, &beside, &library).len(), 1);
+}

@@ -13,6 +13,9 @@ use subtle::ConstantTimeEq;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, User, folded};
 
+/// Characters of a taken name that are kept: a name has 64 at most.
+const MAX_STEM: usize = 56;
+
 /// A token as it is known here.
 pub type TokenHash = [u8; 32];
 
@@ -107,6 +110,14 @@ impl Directory {
 
     pub fn named(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(self.names.get(&folded(name))?)
+    }
+
+    /// A name that nobody has, for a user whose own one is taken; None where it is not.
+    pub fn free_name(&self, name: &str) -> Option<String> {
+        self.named(name)?;
+        let stem: String = name.chars().take(MAX_STEM).collect();
+        let mut names = (2..).map(|number| format!("{stem}-{number}"));
+        names.find(|name| self.named(name).is_none())
     }
 
     pub fn users(&self) -> impl Iterator<Item = &Arc<User>> {

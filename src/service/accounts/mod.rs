@@ -64,7 +64,15 @@ impl Accounts {
     /// `INTERNAL` naming the record or file that cannot be read.
     pub fn open(config: &Config, store: Store, clock: Clock) -> Result<Self> {
         let mut directory = Directory::default();
-        for (_, user) in store.scan::<User>(Tree::Users)? {
+        let mut users: Vec<User> = store.scan::<User>(Tree::Users)?.into_iter().map(|(_, user)| user).collect();
+        // Versions before 2026-11-22 could leave several users of one name: the first keeps it, and signs in with it.
+        users.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        for mut user in users {
+            if let Some(free) = directory.free_name(&user.username) {
+                tracing::error!(user.id = %user.id, name = user.username, shown_as = free,
+                    "two users have one name: the later one is renamed, and signs in with the new name");
+                user.username = free;
+            }
             directory.put_user(user);
         }
         for (id, login) in store.scan::<Login>(Tree::Logins)? {

@@ -277,3 +277,22 @@ async fn one_user_has_a_hundred_devices_at_most() {
     let principal = accounts.authenticate(&second).unwrap();
     assert_eq!(accounts.devices(&principal.user_id).len(), 100);
 }
+
+#[tokio::test]
+async fn two_users_of_one_name_in_the_store_are_told_apart_the_later_one_renamed() {
+    let Kept { accounts, clock, dir } = open();
+    let first = accounts.add_user("Ada", Role::Admin, "first password").await.unwrap();
+    let later = clock.now() + Duration::from_secs(1);
+    for (id, created_at) in [("u_0", later), ("u_z", later + Duration::from_secs(1))] {
+        let user = User { id: id.to_owned(), username: "ADA".to_owned(), created_at, ..first.clone() };
+        accounts.store.put(Tree::Users, id, &user).await.unwrap();
+    }
+    drop(accounts);
+    for _ in 0..2 {
+        let accounts = reopen(dir.path(), &clock, |_| ());
+        assert_eq!(accounts.user_named("ada").unwrap().id, first.id);
+        assert_eq!(accounts.user_named("ADA-2").unwrap().id, "u_0");
+        assert_eq!(accounts.user_named("ADA-3").unwrap().id, "u_z");
+        assert_eq!(accounts.users().len(), 3);
+    }
+}

@@ -1,10 +1,9 @@
 //! Programmes of guides from elsewhere, and which channel shows which.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-
+use super::pieces;
 use crate::domain::channel::Channel;
 use crate::domain::external::External;
 use crate::domain::listing::{Listing, Listings};
@@ -13,13 +12,10 @@ use crate::error::Result;
 use crate::service::Service;
 use crate::store::{Store, Tree};
 
-/// Records written at once.
-const TOGETHER: usize = 256;
-
 /// The programmes of one guide, by the id of the channel in it.
 type Guide = BTreeMap<String, Arc<Listings>>;
 
-/// All guides, by source: in memory, and on disk a record for each of their channels.
+/// All guides, by source: in memory, and on disk in pieces.
 pub(super) struct Guides {
     store: Store,
     by_source: RwLock<BTreeMap<u32, Arc<Guide>>>,
@@ -30,24 +26,26 @@ fn tree(source: &Source) -> Tree {
     if source.url.is_some() { Tree::Programmes } else { Tree::UploadedProgrammes }
 }
 
-fn key(source: u32, id: &str) -> String {
-    format!("{source:010}/{id}")
+/// The tree it is not in, but may have been before its address was changed.
+fn other_tree(source: &Source) -> Tree {
+    if source.url.is_some() { Tree::UploadedProgrammes } else { Tree::Programmes }
 }
 
 impl Guides {
     pub fn open(store: Store, sources: &BTreeMap<u32, Arc<Source>>) -> Result<Self> {
-        let mut by_source: BTreeMap<u32, Guide> = BTreeMap::new();
-        for tree in [Tree::Programmes, Tree::UploadedProgrammes] {
-            store.each(tree, |key, all: Vec<Listing>| {
-                let Some((source, id)) = key.split_once('/') else { return };
-                let known = source.parse().ok().filter(|source| sources.contains_key(source));
-                if let Some(source) = known {
-                    let guide: &mut Guide = by_source.entry(source).or_default();
-                    guide.insert(id.to_owned(), Arc::new(Listings::of(all, 0)));
-                }
-            })?;
+        let mut by_source = BTreeMap::new();
+        for (id, source) in sources {
+            let stored = match pieces::read(&store, tree(source), *id)? {
+                None => pieces::read(&store, other_tree(source), *id)?,
+                stored => stored,
+            };
+            let Some(stored) = stored else { continue };
+            let mut channels: BTreeMap<String, Vec<Listing>> = BTreeMap::new();
+            for (channel, listings) in stored {
+                channels.entry(channel).or_default().extend(listings);
+            }
+            by_source.insert(*id, Arc::new(guide(channels)));
         }
-        let by_source = by_source.into_iter().map(|(source, guide)| (source, Arc::new(guide))).collect();
         Ok(Self { store, by_source: RwLock::new(by_source) })
     }
 
@@ -60,24 +58,18 @@ impl Guides {
     /// # Errors
     /// `STORAGE_FULL`: then what was known before is shown still.
     pub async fn put(&self, source: &Source, channels: BTreeMap<String, Vec<Listing>>) -> Result<()> {
-        let (tree, was) = (tree(source), self.all().remove(&source.id).unwrap_or_default());
-        let made = tokio::task::spawn_blocking(move || {
-            channels.into_iter().map(|(id, all)| (id, Arc::new(Listings::of(all, 0)))).collect::<Guide>()
-        });
+        let tree = tree(source);
+        let was = self.all().remove(&source.id).unwrap_or_default();
+        let made = tokio::task::spawn_blocking(move || guide(channels));
         let guide = Arc::new(made.await.map_err(crate::error::Error::internal)?);
-        let writes: Vec<_> = guide
-            .iter()
-            .filter(|(id, listings)| was.get(*id).is_none_or(|was| was.stamp != listings.stamp))
-            .map(|(id, listings)| (key(source.id, id), listings.clone()))
-            .collect();
-        let writes =
-            writes.into_iter().map(|(key, listings)| async move { self.store.put(tree, &key, &listings.all).await });
-        let writes: Vec<_> = writes.collect();
-        stream::iter(writes).buffer_unordered(TOGETHER).try_for_each(|()| async { Ok(()) }).await?;
-        let kept: HashSet<String> = guide.keys().map(|id| key(source.id, id)).collect();
+        if !is_same(&was, &guide) || !pieces::is_stored(&self.store, tree, source.id)? {
+            let channels = guide.iter().map(|(id, listings)| (id.as_str(), listings.all.as_slice()));
+            pieces::write(&self.store, tree, source.id, channels).await?;
+        }
         self.by_source.write().unwrap_or_else(PoisonError::into_inner).insert(source.id, guide);
-        for other in [Tree::Programmes, Tree::UploadedProgrammes] {
-            self.clear(other, source.id, |key| other == tree && kept.contains(key)).await?;
+        // The new guide is stored: what another tree still has of the former one is not read, and removed next time.
+        if let Err(fault) = pieces::forget(&self.store, other_tree(source), source.id).await {
+            tracing::warn!(source.id, %fault, "a former guide could not be removed");
         }
         Ok(())
     }
@@ -89,23 +81,18 @@ impl Guides {
     pub async fn forget(&self, source: u32) -> Result<()> {
         self.by_source.write().unwrap_or_else(PoisonError::into_inner).remove(&source);
         for tree in [Tree::Programmes, Tree::UploadedProgrammes] {
-            self.clear(tree, source, |_| false).await?;
+            pieces::forget(&self.store, tree, source).await?;
         }
         Ok(())
     }
+}
 
-    /// Removes the records of a source, but for those that are kept.
-    async fn clear(&self, tree: Tree, source: u32, kept: impl Fn(&str) -> bool) -> Result<()> {
-        let (prefix, mut gone) = (key(source, ""), Vec::new());
-        self.store.each(tree, |key, _: serde::de::IgnoredAny| {
-            if key.starts_with(&prefix) && !kept(key) {
-                gone.push(key.to_owned());
-            }
-        })?;
-        let removals = gone.into_iter().map(|key| async move { self.store.delete(tree, &key).await });
-        let removals: Vec<_> = removals.collect();
-        stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
-    }
+fn guide(channels: BTreeMap<String, Vec<Listing>>) -> Guide {
+    channels.into_iter().map(|(id, all)| (id, Arc::new(Listings::of(all, 0)))).collect()
+}
+
+fn is_same(was: &Guide, is: &Guide) -> bool {
+    was.len() == is.len() && was.iter().zip(is).all(|((a, before), (b, after))| a == b && before.stamp == after.stamp)
 }
 
 impl Service {
@@ -146,5 +133,100 @@ fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Lis
     match imported.map_or(0, |entry| entry.shift_ms) {
         0 => Some(listings.clone()),
         shift_ms => Some(Arc::new(Listings::of(listings.all.clone(), shift_ms))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::rights::Provenance;
+    use crate::domain::source::{Counts, Right, Select, State};
+
+    fn uploaded() -> Source {
+        let provenance = Provenance { source_name: "Own".into(), source_url: String::new(), imported_at_ms: 0 };
+        Source {
+            id: 7,
+            kind: Kind::Xmltv,
+            name: "Guide".into(),
+            url: None,
+            refresh_hours: None,
+            right: Right::Provenance(provenance),
+            select: Select::default(),
+            number_from: None,
+            state: State::Ready,
+            read_ms: None,
+            counts: Counts::default(),
+            skipped: Vec::new(),
+        }
+    }
+
+    fn programmes(count: i64, description: &str) -> Vec<Listing> {
+        let one = |n: i64| Listing {
+            start_ms: n * 3_600_000,
+            end_ms: (n + 1) * 3_600_000,
+            title: format!("Programme {n}"),
+            description: description.to_owned(),
+            ..Listing::default()
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn known() -> BTreeMap<u32, Arc<Source>> {
+        BTreeMap::from([(7, Arc::new(uploaded()))])
+    }
+
+    #[tokio::test]
+    async fn a_channel_of_12000_programmes_survives_a_restart_and_is_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let guides = Guides::open(store.clone(), &known()).unwrap();
+        // Control characters would take six bytes each in JSON; a quote takes two.
+        let long = "\"".repeat(2000);
+        let channels =
+            BTreeMap::from([("one".to_owned(), programmes(12_000, &long)), ("two".to_owned(), programmes(3, "short"))]);
+        guides.put(&uploaded(), channels.clone()).await.unwrap();
+        let stored = store.keys(Tree::UploadedProgrammes, "").unwrap();
+        guides.put(&uploaded(), channels).await.unwrap();
+        assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), stored, "the same guide is not written again");
+        drop((guides, store));
+
+        let store = Store::open(dir.path()).unwrap();
+        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guide = guides.all().remove(&7).unwrap();
+        assert_eq!((guide["one"].all.len(), guide["two"].all.len()), (12_000, 3));
+        assert!(guide["one"].all.iter().all(|listing| listing.description == long));
+        guides.put(&uploaded(), BTreeMap::from([("two".to_owned(), programmes(4, "new"))])).await.unwrap();
+        assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap().len(), 2, "a head and a piece");
+        drop((guides, store));
+
+        let store = Store::open(dir.path()).unwrap();
+        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guide = guides.all().remove(&7).unwrap();
+        assert_eq!((guide.len(), guide["two"].all.len()), (1, 4));
+        guides.forget(7).await.unwrap();
+        assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_guide_that_is_not_stored_leaves_the_former_one_of_an_older_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        store.put(Tree::UploadedProgrammes, "0000000007/a/b", &programmes(5, "old")).await.unwrap();
+        drop(store);
+        let store = Store::open_with(dir.path(), u64::MAX).unwrap();
+        let guides = Guides::open(store.clone(), &known()).unwrap();
+        assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
+        let other = || BTreeMap::from([("c".to_owned(), programmes(1, "new"))]);
+        assert!(guides.put(&uploaded(), other()).await.is_err(), "the disk is full");
+        assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
+        drop((guides, store));
+
+        let store = Store::open(dir.path()).unwrap();
+        let guides = Guides::open(store.clone(), &known()).unwrap();
+        assert_eq!(guides.all()[&7]["a/b"].all.len(), 5, "also after a restart");
+        guides.put(&uploaded(), other()).await.unwrap();
+        assert!(store.keys(Tree::UploadedProgrammes, "0000000007/").unwrap().is_empty(), "in pieces now");
+        let guides = Guides::open(store, &known()).unwrap();
+        assert_eq!(guides.all()[&7].keys().collect::<Vec<_>>(), ["c"]);
     }
 }

@@ -16,12 +16,16 @@ use crate::service::rights::Subject;
 use crate::store::{Store, Tree};
 
 mod guides;
+mod pieces;
 mod reading;
 
 pub use reading::{Preview, PreviewChannel};
 
 /// Sources at most.
 const MAX_SOURCES: usize = 200;
+
+/// Text of a selection at most, bytes: far below what one record may hold.
+const MAX_SELECT: usize = 1 << 20;
 
 /// How often it is looked whether one is due.
 const LOOK: Duration = Duration::from_secs(60);
@@ -269,6 +273,11 @@ impl Service {
         let right = right.map_err(|lacks| required(&lacks))?;
         if before.is_none() && url.is_none() && change.upload.is_none() {
             return Err(Error::field("url", "is missing, and so is upload"));
+        }
+        let select = change.select.as_ref().map_or(0, Select::text_bytes);
+        if select > MAX_SELECT {
+            let message = format!("select has {select} bytes of names, at most {MAX_SELECT} are kept");
+            return Err(Error::new(Code::PayloadTooLarge, message));
         }
         let kept = |of: fn(&Source) -> Option<u32>| before.and_then(of);
         Ok(Source {

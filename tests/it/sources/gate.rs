@@ -56,7 +56,7 @@ async fn a_channel_from_elsewhere_shows_its_rights_and_never_its_password() {
     let lines = Audit::open(store.clone(), server.service.clock.clone()).unwrap().lines(None, 0, 9).unwrap();
     assert_eq!(lines.len(), 1);
     let mut exported = Vec::new();
-    store.export(server.folder.path(), &mut exported).unwrap();
+    hearthcast::store::export(&server.service.config.state, &mut exported).unwrap();
     let exported = String::from_utf8(exported).unwrap();
     assert!(exported.contains("\"tree\":\"audit\"") && exported.contains("Received with my own antenna"), "{exported}");
 }

@@ -1,0 +1,181 @@
+//! A guide as it is stored: in pieces of bounded size, and a head that says which pieces count.
+//!
+//! The pieces of a new generation are written first, then the head, then those before it are removed. So a guide is
+//! replaced as a whole: what fails or is cut off before the head leaves the former guide, also after a restart.
+//!
+//! Until 2026-11-22 each channel was one record, of any size, under `source/id`; such guides are still read.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::listing::Listing;
+use crate::error::{Code, Result};
+use crate::store::{MAX_RECORD, Store, Tree};
+
+/// Text in one piece, bytes; the listing that exceeds it is the last.
+const PIECE_TEXT: usize = 256 << 10;
+
+// JSON makes at most six bytes of one, and one listing has a few kilobytes of text.
+const _: () = assert!(6 * (PIECE_TEXT + (64 << 10)) < MAX_RECORD);
+
+/// Bytes of JSON for a listing beside its texts.
+const LISTING_OVERHEAD: usize = 160;
+
+/// Records written or removed at once.
+const TOGETHER: usize = 64;
+
+/// Which pieces count.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    generation: u32,
+    pieces: u32,
+}
+
+/// Listings by the id of their channel; one channel may go on in the next piece.
+type Piece = Vec<(String, Vec<Listing>)>;
+
+fn head_key(source: u32) -> String {
+    format!("{source:010}")
+}
+
+fn generation_prefix(source: u32, generation: u32) -> String {
+    format!("{source:010}:{generation:010}:")
+}
+
+fn piece_key(source: u32, generation: u32, piece: u32) -> String {
+    format!("{}{piece:06}", generation_prefix(source, generation))
+}
+
+/// What is stored of a source's guide; None when nothing is.
+///
+/// # Errors
+/// `INTERNAL` for a record that cannot be read.
+pub fn read(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
+    let Some(Head { generation, pieces }) = store.get(tree, &head_key(source))? else {
+        return read_channels(store, tree, source);
+    };
+    let mut all = Piece::new();
+    for number in 0..pieces {
+        match store.get::<Piece>(tree, &piece_key(source, generation, number))? {
+            Some(piece) => all.extend(piece),
+            None => tracing::error!(source.id = source, piece = number, "a piece of a guide is missing"),
+        }
+    }
+    Ok(Some(all))
+}
+
+/// As it was stored by older versions.
+fn read_channels(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
+    let prefix = format!("{source:010}/");
+    let mut all = Piece::new();
+    for key in store.keys(tree, &prefix)? {
+        if let Some(listings) = store.get(tree, &key)? {
+            all.push((key[prefix.len()..].to_owned(), listings));
+        }
+    }
+    Ok((!all.is_empty()).then_some(all))
+}
+
+/// Whether the guide is stored in pieces in this tree.
+///
+/// # Errors
+/// `INTERNAL` for a head that cannot be read.
+pub fn is_stored(store: &Store, tree: Tree, source: u32) -> Result<bool> {
+    Ok(store.get::<Head>(tree, &head_key(source))?.is_some())
+}
+
+/// Replaces the guide of a source.
+///
+/// # Errors
+/// `STORAGE_FULL`: then the former guide is there still, also after a restart.
+pub async fn write<'a>(
+    store: &Store,
+    tree: Tree,
+    source: u32,
+    guide: impl Iterator<Item = (&'a str, &'a [Listing])>,
+) -> Result<()> {
+    let former: Option<Head> = store.get(tree, &head_key(source))?;
+    let generation = former.map_or(0, |head| head.generation.wrapping_add(1));
+    let pieces: Vec<_> = Pieces { channels: guide, rest: None }.collect();
+    let head = Head { generation, pieces: pieces.len() as u32 };
+    let writes = pieces.into_iter().zip(0..).map(|(piece, number)| async move {
+        let key = piece_key(source, generation, number);
+        store.put(tree, &key, &piece).await
+    });
+    let writes: Vec<_> = writes.collect();
+    let written = stream::iter(writes).buffer_unordered(TOGETHER).try_for_each(|()| async { Ok(()) }).await;
+    let stored = match written {
+        Ok(()) => store.put(tree, &head_key(source), &head).await,
+        Err(error) => Err(error),
+    };
+    let own = generation_prefix(source, generation);
+    match &stored {
+        // Other generations, and what older versions stored.
+        Ok(()) => remove(store, tree, source, |key| key != head_key(source) && !key.starts_with(&own)).await,
+        // They count for nothing without a head. Where the outcome is unknown the head may be there.
+        Err(error) if error.code == Code::StorageFull => {
+            remove(store, tree, source, |key| key.starts_with(&own)).await;
+        }
+        Err(_) => {}
+    }
+    stored
+}
+
+/// Removes what is stored of a source's guide.
+///
+/// # Errors
+/// `STORAGE_FULL`.
+pub async fn forget(store: &Store, tree: Tree, source: u32) -> Result<()> {
+    // The head first: without it the rest counts for nothing.
+    store.delete(tree, &head_key(source)).await?;
+    let keys = store.keys(tree, &head_key(source))?;
+    let removals = keys.iter().map(|key| async move { store.delete(tree, key).await });
+    let removals: Vec<_> = removals.collect();
+    stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
+}
+
+/// Removes records that no longer count. A failure leaves some, which the next guide of the source removes.
+async fn remove(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> bool) {
+    let removed = async {
+        let keys: Vec<String> = store.keys(tree, &head_key(source))?.into_iter().filter(|key| which(key)).collect();
+        let removals: Vec<_> = keys.iter().map(|key| async move { store.delete(tree, key).await }).collect();
+        stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
+    };
+    if let Err(fault) = removed.await {
+        tracing::warn!(source.id = source, %fault, "pieces of a former guide could not be removed");
+    }
+}
+
+/// Divides a guide.
+struct Pieces<'a, I> {
+    channels: I,
+    /// What the last piece left of its last channel.
+    rest: Option<(&'a str, &'a [Listing])>,
+}
+
+impl<'a, I: Iterator<Item = (&'a str, &'a [Listing])>> Iterator for Pieces<'a, I> {
+    type Item = Vec<(&'a str, &'a [Listing])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (mut piece, mut size) = (Vec::new(), 0);
+        while size < PIECE_TEXT {
+            let Some((id, listings)) = self.rest.take().or_else(|| self.channels.next()) else { break };
+            size += id.len();
+            let mut taken = 0;
+            while taken < listings.len() && size < PIECE_TEXT {
+                size += text_bytes(&listings[taken]);
+                taken += 1;
+            }
+            piece.push((id, &listings[..taken]));
+            self.rest = (taken < listings.len()).then(|| (id, &listings[taken..]));
+        }
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+fn text_bytes(listing: &Listing) -> usize {
+    let Listing { title, subtitle, description, categories, rating, .. } = listing;
+    let optional = [subtitle, rating].into_iter().flatten().map(String::len);
+    let texts = categories.iter().map(String::len).chain(optional).sum::<usize>();
+    LISTING_OVERHEAD + title.len() + description.len() + texts
+}

@@ -1,0 +1,66 @@
+//! The state folder is for the server's own user: it holds password hashes, keys and the addresses of sources.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::unusable;
+use crate::error::{Code, Error, Result};
+
+/// Rights of others.
+const OTHERS: u32 = 0o077;
+
+/// The folder of segments, where it is inside: it may hold many files, and nobody gets past its own mode.
+const CACHE: &str = "cache";
+
+/// Makes the folder (mode 0700) when it is absent, and takes rights away from others where it is there.
+///
+/// # Errors
+/// `FORBIDDEN` naming what to run when others could still enter; `INTERNAL` when it cannot be made.
+pub fn folder(dir: &Path) -> Result<()> {
+    let failed = |cause: io::Error| unusable(dir, cause);
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    let before = fs::metadata(dir).map_err(failed)?;
+    if before.mode() & OTHERS != 0 {
+        let changed = fs::set_permissions(dir, Permissions::from_mode(0o700));
+        // Some file systems accept any mode and keep their own.
+        let still = fs::metadata(dir).map_err(failed)?.mode();
+        if changed.is_err() || still & OTHERS != 0 {
+            let (mode, owner, uid) = (still & 0o7777, before.uid(), rustix::process::geteuid().as_raw());
+            let path = dir.display();
+            return Err(Error::new(
+                Code::Forbidden,
+                format!(
+                    "the state folder {path} is open to other users (mode {mode:04o}, owned by user {owner}, this \
+                     program runs as {uid}): run chown -R {uid} {path} && chmod 700 {path}, or choose another --state"
+                ),
+            ));
+        }
+        tracing::warn!(state = %dir.display(), mode = format!("{:04o}", before.mode() & 0o7777),
+            "the state folder was open to other users: its mode is 0700 now");
+    }
+    within(dir).map_err(failed)
+}
+
+/// Takes rights away from others below a folder; links are left alone, and so is what cannot be changed: the folder is
+/// closed.
+fn within(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let Ok(found) = entry.metadata() else { continue };
+        if found.is_symlink() {
+            continue;
+        }
+        if found.mode() & OTHERS != 0
+            && let Err(cause) = fs::set_permissions(entry.path(), Permissions::from_mode(found.mode() & 0o700))
+            && cause.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(file = %entry.path().display(), %cause, "its mode could not be changed");
+        }
+        if found.is_dir() && entry.file_name() != CACHE {
+            within(&entry.path())?;
+        }
+    }
+    Ok(())
+}

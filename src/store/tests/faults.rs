@@ -1,0 +1,257 @@
+//! A fault at the first system call of an operation, then at the second, and so on until the operation ends before its
+//! fault comes. Afterwards what was acknowledged is there and what was refused is not: for readers, in the files as
+//! `kill -9` would leave them, and after a restart.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::syscalls::{Faults, Mode};
+use super::*;
+
+const TREE: Tree = Tree::Progress;
+
+/// Kinds of faults, and at how many calls in succession.
+const FAULTS: [(Mode, usize); 4] = [(Mode::Io, 1), (Mode::Io, 4), (Mode::Scarce, 1), (Mode::Short, 2)];
+
+/// Far more than any operation makes.
+const CALLS: usize = 2000;
+
+/// A test takes every so manieth call, and other ones for each kind of fault; all with `HEARTHCAST_FAULTS=all`.
+const STRIDE: usize = 7;
+
+fn calls(kind: usize) -> impl Iterator<Item = usize> {
+    let all = std::env::var("HEARTHCAST_FAULTS").is_ok_and(|value| value == "all");
+    let (first, step) = if all { (1, 1) } else { (1 + kind * 2, STRIDE) };
+    (first..CALLS).step_by(step)
+}
+
+/// A state folder in memory where the system has such a place: thousands of starts and syncs.
+fn memory_state() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { state() }
+}
+
+/// What is known of the records: two values where the outcome of a change is unknown.
+type Known = BTreeMap<String, Vec<Option<u64>>>;
+
+fn sizes(compact_from: u64) -> commit::Sizes {
+    commit::Sizes { reserve: 0, compact_from }
+}
+
+fn fits(known: &Known, found: &[(String, u64)]) -> Result<(), String> {
+    let found: BTreeMap<_, _> = found.iter().cloned().collect();
+    for key in found.keys().filter(|key| !known.contains_key(*key)) {
+        return Err(format!("{key} was refused, and is there: {:?}", found[key]));
+    }
+    for (key, values) in known {
+        let value = found.get(key).copied();
+        if !values.contains(&value) {
+            return Err(format!("{key} is {value:?}, it was left as {values:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Notes how a change was answered.
+fn answered(known: &mut Known, key: &str, value: Option<u64>, answer: Result<()>) {
+    let entry = known.entry(key.to_owned()).or_insert_with(|| vec![None]);
+    match answer {
+        Ok(()) => *entry = vec![value],
+        Err(error) if error.code == Code::StorageFull => {}
+        Err(error) => {
+            assert!(error.message.contains("is unknown"), "{error}");
+            entry.push(value);
+        }
+    }
+}
+
+async fn change(store: &Store, known: &mut Known, round: u64) {
+    let (a, b) = (format!("a{}", round % 3), format!("b{}", round % 2));
+    let put = store.put(TREE, &a, &round).await;
+    answered(known, &a, Some(round), put);
+    let (one, two) = (round * 2, round * 2 + 1);
+    let (first, second) = tokio::join!(store.put(TREE, &b, &one), store.put(TREE, "c", &two));
+    answered(known, &b, Some(one), first);
+    answered(known, "c", Some(two), second);
+    match store.delete(TREE, &a).await {
+        // It could not be looked up: nothing was begun.
+        Err(error) if error.code == Code::ServerBusy => {}
+        Err(error) if error.code == Code::Internal && !error.message.contains("is unknown") => {}
+        deleted => answered(known, &a, None, deleted.map(drop)),
+    }
+}
+
+/// Changes records while faults come, with a journal that is compacted from a length on.
+async fn changes(compact_from: u64, prepare: impl AsyncFn(&Path)) {
+    let dir = memory_state();
+    let (mut known, mut round) = (Known::new(), 1);
+    for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {
+        for at in calls(kind) {
+            prepare(dir.path()).await;
+            let store = Store::open_sized(dir.path(), sizes(compact_from)).unwrap();
+            let before: Vec<(String, u64)> = store.scan(TREE).unwrap();
+            if round == 1 {
+                known.extend(before.iter().map(|(key, value)| (key.clone(), vec![Some(*value)])));
+            }
+            let what = format!("{mode:?} at call {at}");
+            fits(&known, &before).unwrap_or_else(|fault| panic!("{what}, before: {fault}"));
+            let faults = Faults::arm(dir.path(), mode, at, burst);
+            change(&store, &mut known, round).await;
+            round += 1;
+            let injected = faults.disarm();
+            let image = memory_state();
+            copy(dir.path(), image.path());
+            if round % 2 == 0 {
+                // The journal alone has everything: nobody appends to one that was replaced.
+                let _ = fs::remove_dir_all(image.path().join("db"));
+                let _ = fs::remove_file(image.path().join(tail::NAME));
+            }
+            let read = readable(&store).await;
+            fits(&known, &read).unwrap_or_else(|fault| panic!("{what}, for readers: {fault}"));
+            drop(store);
+            let after_kill = all(image.path());
+            fits(&known, &after_kill).unwrap_or_else(|fault| panic!("{what}, after kill -9: {fault}"));
+            for (key, values) in &mut known {
+                *values = vec![read.iter().find(|(found, _)| found == key).map(|(_, value)| *value)];
+            }
+            if injected == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// What readers get, once they get something.
+async fn readable(store: &Store) -> Vec<(String, u64)> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match store.scan(TREE) {
+            Ok(found) => return found,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_there_after_a_restart_exactly_when_it_was_acknowledged() {
+    changes(u64::MAX, async |_| {}).await;
+}
+
+#[tokio::test]
+async fn a_compaction_that_fails_anywhere_loses_nothing() {
+    // So much that the first change is followed by a compaction.
+    let grow = async |dir: &Path| {
+        let store = Store::open_sized(dir, sizes(u64::MAX)).unwrap();
+        for n in 0..40_u64 {
+            store.put(TREE, "grown", &(n % 2)).await.unwrap();
+        }
+        store.put(TREE, "grown", &7).await.unwrap();
+    };
+    changes(1, grow).await;
+}
+
+#[tokio::test]
+async fn a_start_that_fails_anywhere_leaves_everything_for_the_next_one() {
+    let dir = memory_state();
+    let store = Store::open(dir.path()).unwrap();
+    store.put(TREE, "early", &1).await.unwrap();
+    drop(store);
+    let early = memory_state();
+    copy(&dir.path().join("db"), early.path());
+    let store = Store::open(dir.path()).unwrap();
+    for n in 0..6_u64 {
+        store.put(TREE, &format!("{}", n % 4), &n).await.unwrap();
+    }
+    store.delete(TREE, "3").await.unwrap();
+    let wanted: Vec<(String, u64)> = store.scan(TREE).unwrap();
+    let killed = memory_state();
+    copy(dir.path(), killed.path());
+    drop(store);
+    // An index that lacks the changes, as a crash leaves it; with a damaged journal, or with none.
+    let _ = fs::remove_dir_all(killed.path().join("db"));
+    copy(early.path(), &killed.path().join("db"));
+    let journal = fs::read(killed.path().join("journal")).unwrap();
+    let mut damaged = journal.clone();
+    let at = damaged.len() - 20;
+    damaged[at] ^= 1;
+    for (text, name) in [(Some(&journal), "stale index"), (Some(&damaged), "damaged journal"), (None, "no journal")] {
+        for (kind, (mode, burst)) in [FAULTS[0], FAULTS[2], FAULTS[3]].into_iter().enumerate() {
+            // sled takes what it cannot read for the end of its log. Beside a journal that is noticed; without one it is
+            // the second failure, and the record that only the index has is lost.
+            if text.is_none() && mode == Mode::Io {
+                continue;
+            }
+            for at in calls(kind) {
+                let case = memory_state();
+                copy(killed.path(), case.path());
+                fs::remove_file(case.path().join("journal")).unwrap();
+                if let Some(text) = text {
+                    fs::write(case.path().join("journal"), text).unwrap();
+                }
+                let faults = Faults::arm(case.path(), mode, at, burst);
+                let opened = Store::open_sized(case.path(), sizes(u64::MAX));
+                let injected = faults.disarm();
+                let what = format!("{name}, {mode:?} at call {at}");
+                if let Ok(store) = opened {
+                    assert_eq!(readable(&store).await, wanted, "{what}");
+                }
+                assert_eq!(all(case.path()), wanted, "{what}, the next start");
+                if injected == 0 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_export_or_import_that_fails_anywhere_is_whole_or_an_error() {
+    let dir = memory_state();
+    let (place, file) = (dir.path().join("state"), dir.path().join("backup"));
+    let store = Store::open(&place).unwrap();
+    for n in 0..5_u64 {
+        store.put(TREE, &format!("{n}"), &n).await.unwrap();
+    }
+    secret::write(&place.join("signing-keys"), "secret\n").unwrap();
+    let mut wanted = Vec::new();
+    assert_eq!(export(&place, &mut wanted).unwrap(), 5, "while it is open");
+    for running in [true, false] {
+        let store = running.then(|| store.clone());
+        for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {
+            for at in calls(kind) {
+                fs::write(&file, "the one before").unwrap();
+                let faults = Faults::arm(dir.path(), mode, at, burst);
+                let outcome = backup(&place, &file);
+                let injected = faults.disarm();
+                let found = fs::read(&file).unwrap();
+                match outcome {
+                    Ok(records) => assert_eq!((records, &found), (5, &wanted), "{mode:?} at call {at}"),
+                    Err(_) => assert!(found == b"the one before" || found == wanted, "{mode:?} at call {at}"),
+                }
+                assert!(!dir.path().join("backup.partial").exists() || injected > 1, "{mode:?} at call {at}");
+                if injected == 0 {
+                    break;
+                }
+            }
+        }
+        drop(store);
+    }
+    drop(store);
+    for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {
+        for at in calls(kind) {
+            let fresh = memory_state();
+            let faults = Faults::arm(fresh.path(), mode, at, burst);
+            let outcome = import(fresh.path(), &*wanted, false);
+            let injected = faults.disarm();
+            let found = all(fresh.path());
+            match outcome {
+                Ok(_) => assert_eq!(found.len(), 5, "{mode:?} at call {at}"),
+                Err(_) => assert!([0, 5].contains(&found.len()), "{mode:?} at call {at}: {found:?}"),
+            }
+            if injected == 0 {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The bound of a record, states of newer versions, the mode of the folder, and backups.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+#[tokio::test]
+async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
+    let dir = state();
+    let store = Store::open(dir.path()).unwrap();
+    // A text of JSON has two quotes.
+    let most = "x".repeat(MAX_RECORD - "u_1".len() - 2);
+    store.put(Tree::Users, "u_1", &most).await.unwrap();
+    store.put(Tree::Users, "u_2", &"before").await.unwrap();
+    let refusal = store.put(Tree::Users, "u_2", &format!("{most}x")).await.unwrap_err();
+    assert_eq!((refusal.code, refusal.code.status()), (Code::PayloadTooLarge, 413));
+    assert!(refusal.message.contains(&MAX_RECORD.to_string()), "{}", refusal.message);
+    assert_eq!(store.put(Tree::Probes, "p", &format!("{most}xxx")).await.unwrap_err().code, Code::PayloadTooLarge);
+    drop(store);
+    let mut exported = Vec::new();
+    assert_eq!(export(dir.path(), &mut exported).unwrap(), 2);
+    let _ = fs::remove_dir_all(dir.path().join("db"));
+    let other = state();
+    assert_eq!(import(other.path(), &*exported, false).unwrap(), 2);
+    for dir in [&dir, &other] {
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.get::<String>(Tree::Users, "u_1").unwrap().as_ref(), Some(&most));
+        assert_eq!(store.get::<String>(Tree::Users, "u_2").unwrap().as_deref(), Some("before"));
+    }
+    assert_eq!(damaged_files(dir.path()), 0);
+}
+
+#[tokio::test]
+async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() {
+    let dir = state();
+    filled(dir.path()).await;
+    let journal = dir.path().join("journal");
+    let mut text = fs::read_to_string(&journal).unwrap();
+    let sum = record::checksum("parental-rules", "u_1", 999, b"{}");
+    text += &format!("{}\t999\tparental-rules\t\"u_1\"\t{{}}\n", data_encoding::HEXLOWER.encode(&sum));
+    // Damage elsewhere must not be repaired by leaving it out.
+    let damaged = text.replacen("\t2\tprogress", "\t2\tprogresz", 1);
+    for text in [text, damaged] {
+        fs::write(&journal, &text).unwrap();
+        let refusal = |error: Error| error.cause.unwrap();
+        let refused = refusal(Store::open(dir.path()).err().unwrap());
+        assert!(refused.contains("written by a newer version") && refused.contains("parental-rules"), "{refused}");
+        assert!(refusal(export(dir.path(), Vec::new()).unwrap_err()).contains("parental-rules"));
+        assert!(backup(dir.path(), &dir.path().join("backup")).is_err() && !dir.path().join("backup").exists());
+        assert_eq!(fs::read_to_string(&journal).unwrap(), text);
+    }
+    // The index alone has such records, and the journal is gone.
+    fs::remove_file(&journal).unwrap();
+    sled::open(dir.path().join("db")).unwrap().open_tree("parental-rules").unwrap().insert("u_1", "{}").unwrap();
+    assert!(Store::open(dir.path()).err().unwrap().cause.unwrap().contains("parental-rules"));
+}
+
+#[tokio::test]
+async fn an_export_that_leaves_something_out_fails_and_names_it() {
+    let dir = state();
+    assert_eq!(export(&dir.path().join("none"), Vec::new()).unwrap_err().code, Code::NotFound);
+    assert!(!dir.path().join("none").exists());
+    let store = Store::open(dir.path()).unwrap();
+    store.put(Tree::Users, "u_1", &"ada").await.unwrap();
+    store.put(Tree::Users, "u_2", &"grace").await.unwrap();
+    opened(&store.view(), Tree::Users).unwrap().insert("u_1", b"damaged").unwrap();
+    drop(store);
+    let journal = dir.path().join("journal");
+    let text = fs::read_to_string(&journal).unwrap().replace("ada", "adx");
+    fs::write(&journal, text).unwrap();
+    let error = export(dir.path(), Vec::new()).unwrap_err();
+    assert!(error.cause.as_deref().unwrap().contains("records are lost: users/u_1"), "{error}");
+    assert_eq!(export(dir.path(), Vec::new()).unwrap(), 1, "what is left");
+}
+
+#[test]
+fn a_state_folder_that_was_open_to_others_is_closed() {
+    let dir = state();
+    let place = dir.path().join("state");
+    drop(Store::open(&place).unwrap());
+    fs::create_dir(place.join("cache")).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let all = || [files(&place), vec![place.clone(), place.join("db"), place.join("cache")]].concat();
+    for path in all() {
+        set(&path, if path.is_dir() { 0o755 } else { 0o644 });
+    }
+    let were = all();
+    // What sled makes later gets its mode from the umask of the command.
+    let _open = Store::open(&place).unwrap();
+    for path in were.iter().filter(|path| path.exists()) {
+        assert_eq!(mode(path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_backup_under_writers_has_everything_acknowledged_before() {
+    let dir = state();
+    let store = Store::open_sized(dir.path(), commit::Sizes { reserve: 0, compact_from: 64 << 10 }).unwrap();
+    let done = std::sync::Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::<String, u64>::new()));
+    let writers: Vec<_> = (0..8_u64)
+        .map(|writer| {
+            let (store, done) = (store.clone(), done.clone());
+            tokio::spawn(async move {
+                for n in 0.. {
+                    // Some are removed and made again, and all together are enough for compactions.
+                    let key = format!("u_1/{writer}");
+                    store.put(Tree::Progress, &key, &(n, "x".repeat(200))).await.unwrap();
+                    done.lock().unwrap().insert(key.clone(), n);
+                    store.put(Tree::Books, &key, &n).await.unwrap();
+                    store.delete(Tree::Books, &key).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let file = dir.path().join("backup.jsonl");
+    for round in 0..6 {
+        while done.lock().unwrap().values().sum::<u64>() < 200 * round {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let before = done.lock().unwrap().clone();
+        let (from, to) = (dir.path().to_owned(), file.clone());
+        tokio::task::spawn_blocking(move || backup(&from, &to)).await.unwrap().unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let fresh = state();
+        import(fresh.path(), &*fs::read(&file).unwrap(), false).unwrap();
+        let found = Store::open(fresh.path()).unwrap().scan::<(u64, String)>(Tree::Progress).unwrap();
+        let found: std::collections::BTreeMap<_, _> = found.into_iter().map(|(key, (n, _))| (key, n)).collect();
+        for (key, n) in before {
+            assert!(found[&key] >= n, "round {round}: {key} was {n}, the backup has {}", found[&key]);
+        }
+    }
+    writers.iter().for_each(|writer| writer.abort());
+    assert!(fs::metadata(dir.path().join("journal")).unwrap().len() < 1 << 20, "it was compacted meanwhile");
+}

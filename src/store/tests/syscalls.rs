@@ -1,0 +1,245 @@
+//! Faults injected at system calls. This test program defines the file functions of the C library itself, and the linker
+//! prefers them: so every call std and sled make comes through here, without ptrace or `LD_PRELOAD`. Calls that rustix
+//! makes itself (`fallocate`) have a hook.
+//!
+//! The functions may run in a forked child, so they allocate nothing and take no lock.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::{off_t, size_t, ssize_t};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(u8)]
+pub enum Mode {
+    /// `EIO`, at any call.
+    Io = 1,
+    /// `EMFILE` where a file is opened, `ENOSPC` where one grows.
+    Scarce,
+    /// Half of a write is done, and the next one fails with `ENOSPC`.
+    Short,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq)]
+enum Call {
+    Open,
+    Read,
+    Grow,
+    Write,
+    Sync,
+    Name,
+}
+
+enum Injected {
+    Fail(c_int),
+    Half,
+}
+
+/// 0: no faults.
+static MODE: AtomicU8 = AtomicU8::new(0);
+static PREFIX: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static PREFIX_LEN: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+static LAST: AtomicUsize = AtomicUsize::new(0);
+static INJECTED: AtomicUsize = AtomicUsize::new(0);
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Faults at calls `first` to `first + burst - 1` that concern files below `folder`, as long as this lives.
+pub struct Faults {
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Faults {
+    pub fn arm(folder: &Path, mode: Mode, first: usize, burst: usize) -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // Leaked: another thread may be looking at it.
+        let prefix: &'static mut [u8] = folder.as_os_str().as_encoded_bytes().to_vec().leak();
+        PREFIX_LEN.store(0, SeqCst);
+        PREFIX.store(prefix.as_mut_ptr(), SeqCst);
+        PREFIX_LEN.store(prefix.len(), SeqCst);
+        COUNT.store(0, SeqCst);
+        INJECTED.store(0, SeqCst);
+        FIRST.store(first, SeqCst);
+        LAST.store(first + burst, SeqCst);
+        MODE.store(mode as u8, SeqCst);
+        Self { _turn: turn }
+    }
+
+    /// Ends them; gives how many there were.
+    pub fn disarm(self) -> usize {
+        MODE.store(0, SeqCst);
+        INJECTED.load(SeqCst)
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        MODE.store(0, SeqCst);
+    }
+}
+
+/// Stands in for a `fallocate` of the product, which no C function makes.
+pub fn before_fallocate(file: &std::fs::File) -> io::Result<()> {
+    match on_file(Call::Grow, file.as_raw_fd()) {
+        Some(Injected::Fail(errno)) => Err(io::Error::from_raw_os_error(errno)),
+        _ => Ok(()),
+    }
+}
+
+fn inject(call: Call, path: &[u8]) -> Option<Injected> {
+    let mode = MODE.load(SeqCst);
+    if mode == 0 || PREFIX_LEN.load(SeqCst) == 0 {
+        return None;
+    }
+    // SAFETY: what was leaked in `arm` with this length stays.
+    let prefix = unsafe { std::slice::from_raw_parts(PREFIX.load(SeqCst), PREFIX_LEN.load(SeqCst)) };
+    if !path.starts_with(prefix) {
+        return None;
+    }
+    let io = mode == Mode::Io as u8;
+    let errno = match call {
+        _ if io => libc::EIO,
+        Call::Open if mode == Mode::Scarce as u8 => libc::EMFILE,
+        Call::Grow | Call::Write => libc::ENOSPC,
+        _ => return None,
+    };
+    let at = COUNT.fetch_add(1, SeqCst) + 1;
+    if at < FIRST.load(SeqCst) || at >= LAST.load(SeqCst) {
+        return None;
+    }
+    INJECTED.fetch_add(1, SeqCst);
+    let half = mode == Mode::Short as u8 && call == Call::Write && at == FIRST.load(SeqCst);
+    Some(if half { Injected::Half } else { Injected::Fail(errno) })
+}
+
+fn on_file(call: Call, fd: c_int) -> Option<Injected> {
+    if MODE.load(SeqCst) == 0 || fd < 0 {
+        return None;
+    }
+    let mut path = [0; 512];
+    let mut link = [0_u8; 32];
+    let text = b"/proc/self/fd/";
+    link[..text.len()].copy_from_slice(text);
+    let (mut digits, mut rest) = (0, fd);
+    while rest > 0 || digits == 0 {
+        (digits, rest) = (digits + 1, rest / 10);
+    }
+    rest = fd;
+    for at in (0..digits).rev() {
+        link[text.len() + at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    // SAFETY: both buffers live and are as long as said; `link` ends in zeros.
+    let len =
+        unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), path.as_mut_ptr(), path.len()) };
+    inject(call, path.get(..usize::try_from(len).ok()?)?)
+}
+
+fn on_path(call: Call, path: *const c_char) -> Option<Injected> {
+    if MODE.load(SeqCst) == 0 || path.is_null() {
+        return None;
+    }
+    // SAFETY: a C string, as the function that was called requires.
+    inject(call, unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes())
+}
+
+fn fail(errno: c_int) -> isize {
+    // SAFETY: the address of this thread's own errno.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// Defines C functions that ask for a fault first and then make the system call.
+macro_rules! interpose {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $call:expr, $ask:expr => $number:ident($($pass:expr),*);)*) => {$(
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            match $ask($call) {
+                Some(Injected::Fail(errno)) => fail(errno) as $ret,
+                // SAFETY: what the caller passed, passed on.
+                _ => unsafe { libc::syscall(libc::$number, $($pass),*) as $ret },
+            }
+        }
+    )*};
+}
+
+interpose! {
+    fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int =
+        Call::Open, |call| on_path(call, path) => SYS_openat(libc::AT_FDCWD, path, flags, mode);
+    fn openat64(fd: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int =
+        Call::Open, |call| on_file(call, fd) => SYS_openat(fd, path, flags, mode);
+    fn read(fd: c_int, to: *mut c_void, len: size_t) -> ssize_t =
+        Call::Read, |call| on_file(call, fd) => SYS_read(fd, to, len);
+    fn pread64(fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t =
+        Call::Read, |call| on_file(call, fd) => SYS_pread64(fd, to, len, at);
+    fn ftruncate64(fd: c_int, len: off_t) -> c_int =
+        Call::Grow, |call| on_file(call, fd) => SYS_ftruncate(fd, len);
+    fn fsync(fd: c_int) -> c_int =
+        Call::Sync, |call| on_file(call, fd) => SYS_fsync(fd);
+    fn fdatasync(fd: c_int) -> c_int =
+        Call::Sync, |call| on_file(call, fd) => SYS_fdatasync(fd);
+    fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int =
+        Call::Sync, |call| on_file(call, fd) => SYS_sync_file_range(fd, at, len, flags);
+    fn rename(from: *const c_char, to: *const c_char) -> c_int =
+        Call::Name, |call| on_path(call, from) => SYS_renameat2(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0);
+    fn unlink(path: *const c_char) -> c_int =
+        Call::Name, |call| on_path(call, path) => SYS_unlinkat(libc::AT_FDCWD, path, 0);
+    fn unlinkat(fd: c_int, path: *const c_char, flags: c_int) -> c_int =
+        Call::Name, |call| on_file(call, fd) => SYS_unlinkat(fd, path, flags);
+    fn linkat(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char, flags: c_int) -> c_int =
+        Call::Name, |call| on_path(call, from) => SYS_linkat(from_fd, from, to_fd, to, flags);
+    fn mkdir(path: *const c_char, mode: c_uint) -> c_int =
+        Call::Grow, |call| on_path(call, path) => SYS_mkdirat(libc::AT_FDCWD, path, mode);
+}
+
+/// As the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
+    match on_file(Call::Write, fd) {
+        Some(Injected::Fail(errno)) => fail(errno),
+        // SAFETY: what the caller passed, passed on, or its first half.
+        Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_write, fd, from, len.div_ceil(2)) as ssize_t },
+        None => unsafe { libc::syscall(libc::SYS_write, fd, from, len) as ssize_t },
+    }
+}
+
+/// As the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
+    match on_file(Call::Write, fd) {
+        Some(Injected::Fail(errno)) => fail(errno),
+        // SAFETY: as in `write`.
+        Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len.div_ceil(2), at) as ssize_t },
+        None => unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len, at) as ssize_t },
+    }
+}
+
+#[test]
+fn faults_reach_std_in_the_folder_alone_and_nowhere_once_disarmed() {
+    use std::fs::{read, write};
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (file, beside) = (dir.path().join("a"), other.path().join("a"));
+    let faults = Faults::arm(dir.path(), Mode::Io, 2, 1);
+    assert_eq!(write(&file, "text").unwrap_err().raw_os_error(), Some(libc::EIO), "the write after the open");
+    write(&file, "text").unwrap();
+    write(&beside, "text").unwrap();
+    assert_eq!(faults.disarm(), 1);
+    let faults = Faults::arm(dir.path(), Mode::Scarce, 1, 1);
+    assert_eq!(read(&file).unwrap_err().raw_os_error(), Some(libc::EMFILE));
+    assert_eq!(faults.disarm(), 1);
+    let faults = Faults::arm(dir.path(), Mode::Short, 1, 2);
+    assert_eq!(write(&file, "longer").unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    drop(faults);
+    assert_eq!(read(&file).unwrap(), b"lon", "half of it");
+    // SAFETY: a descriptor that is open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(0) };
+    assert!(on_file(Call::Open, borrowed.as_raw_fd()).is_none());
+}

@@ -77,6 +77,7 @@
             pkgs.clippy
             pkgs.curl
             pkgs.ffmpeg
+            pkgs.nginx
             pkgs.nodejs
             pkgs.pkg-config
             pkgs.rustc

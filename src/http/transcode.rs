@@ -234,7 +234,7 @@ pub(super) async fn status(service: Arc<Service>, call: Call) -> Result<Response
 )]
 pub(super) async fn stop(service: Arc<Service>, call: Call) -> Result<Response> {
     let session_id = call.params[0].clone();
-    let stopped = service.sessions.stop(call.user()?, &session_id).await?;
+    let stopped = service.stop_session(call.user()?, &session_id).await?;
     Ok(reply::json(&Stopped { session_id, stopped }))
 }
 

@@ -93,6 +93,11 @@ impl Library {
         self.opened().retain(|_, known| !Arc::ptr_eq(&known.source, source));
     }
 
+    /// Closes a file that was kept open between requests: who played it has stopped.
+    pub fn close(&self, source: &Source) {
+        self.opened().retain(|_, known| known.source.path != source.path);
+    }
+
     /// Runs blocking file work for one root, off the async threads.
     ///
     /// # Errors

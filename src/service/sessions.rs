@@ -13,6 +13,7 @@ use crate::domain::access::{Principal, Role};
 use crate::engine::Transcoder;
 use crate::engine::segments::{Budget, Segments};
 use crate::error::{Code, Error, Result};
+use crate::service::Service;
 
 mod ended;
 mod failure;
@@ -61,6 +62,22 @@ struct Inner {
     patience: Patience,
     book: Mutex<Book>,
     housekeeping: OnceLock<()>,
+}
+
+impl Service {
+    /// Stops a session and closes its film, so that a film that is deleted next gives its disk space back at once; false
+    /// when the session had ended before.
+    ///
+    /// # Errors
+    /// `SESSION_NOT_FOUND`.
+    pub async fn stop_session(&self, principal: &Principal, id: &str) -> Result<bool> {
+        let Found::Live(session) = self.sessions.find(principal, id)? else { return Ok(false) };
+        let source = session.source().clone();
+        drop(session);
+        let stopped = self.sessions.stop(principal, id).await;
+        self.library.close(&source);
+        stopped
+    }
 }
 
 /// What makes segments.
@@ -234,7 +251,7 @@ impl Sessions {
         }
     }
 
-    /// Stops a session; false when it had ended before. Its file is closed as soon as the last answer under way is sent.
+    /// Stops a session; false when it had ended before.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.

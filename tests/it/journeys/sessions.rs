@@ -43,6 +43,12 @@ pub(super) async fn status(server: &Server, session: &Value) -> Value {
     server.get(&format!("{}/status", folder_of(session))).send().await.unwrap().json().await.unwrap()
 }
 
+/// Descriptors of this process that hold a file.
+fn descriptors(file: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links.filter_map(|link| std::fs::read_link(link.path()).ok()).filter(|held| held == file).count()
+}
+
 /// What ffmpeg says while it plays an address to the end, and how long that was.
 pub(super) async fn play(url: String) -> (String, f64) {
     tokio::task::spawn_blocking(move || {
@@ -198,6 +204,12 @@ async fn a_session_ends_once_and_says_so() {
     assert_eq!(stopped.status(), 200);
     let stopped: Value = stopped.json().await.unwrap();
     assert_eq!(stopped, json!({"sessionId": session["sessionId"], "stopped": true}));
+    // Nothing keeps the film open: one that is deleted now frees its disk space.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while descriptors(&folder.path().join("film.mkv")) > 0 {
+        assert!(Instant::now() < deadline, "the film is still open");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let again = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await.unwrap();
     assert_eq!(again.json::<Value>().await.unwrap()["stopped"], false);
     for asset in ["index.m3u8", "v0.m3u8", "v0-00000.ts"] {

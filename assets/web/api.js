@@ -215,6 +215,9 @@ export const log = (after, signal) => json("GET", "/api/debug/log", { query: { a
 export const users = () => json("GET", "/api/users");
 export const addUser = (body) => json("POST", "/api/users", { body });
 export const removeUser = (id) => done("DELETE", `/api/users/${encodeURIComponent(id)}`);
+export const userTokens = (id) => json("GET", `/api/users/${encodeURIComponent(id)}/tokens`);
+export const removeUserToken = (id, token) =>
+  done("DELETE", `/api/users/${encodeURIComponent(id)}/tokens/${encodeURIComponent(token)}`);
 export const devices = () => json("GET", "/api/auth/sessions");
 export const removeDevice = (id) => done("DELETE", `/api/auth/sessions/${encodeURIComponent(id)}`);
 export const changePassword = (body) => done("POST", "/api/auth/password", { body });

@@ -63,14 +63,25 @@ export async function settings(stage, params) {
   return { leave: () => abort.abort() };
 }
 
-async function users(place, { act, user }) {
+async function users(place, { act, user, params }) {
   const { users: all } = await api.users();
+  const owner = all.find(({ id }) => id === params.get("of"));
   place.replaceChildren(
-    table([TEXT.name, TEXT.may, TEXT.since, ""], all.map(({ id, username, role, createdAt }) =>
+    table([TEXT.name, TEXT.may, TEXT.since, TEXT.tokens, ""], all.map(({ id, username, role, createdAt, streamTokens }) =>
       [username, role === "admin" ? TEXT.mayAll : TEXT.mayWatch, moment(createdAt),
+        streamTokens > 0 && h("a", { href: `#/settings?tab=users&of=${encodeURIComponent(id)}` }, String(streamTokens)),
         id !== user.id && remover(act, () => api.removeUser(id))])),
+    owner?.streamTokens > 0 ? await playersOf(owner, act) : "",
     form(act, [["username", TEXT.name, { autocomplete: "off", maxlength: 64 }],
       ["password", TEXT.password, { type: "password", minlength: 8, autocomplete: "new-password" }]], TEXT.add, (values) => api.addUser(values)));
+}
+
+/** The stream tokens of a user, for admins. */
+async function playersOf({ id: owner, username }, act) {
+  const { tokens } = await api.userTokens(owner);
+  return h("section", {}, h("h2", {}, TEXT.playersOf(username)),
+    table([TEXT.name, TEXT.since, TEXT.lastUsed, ""], tokens.map(({ id, name, createdAt, lastUsedAt }) =>
+      [name, moment(createdAt), moment(lastUsedAt), remover(act, () => api.removeUserToken(owner, id))])));
 }
 
 async function devices(place, { act }) {
@@ -85,8 +96,9 @@ function account(place, { act }) {
   place.replaceChildren(form(act, [
     ["currentPassword", TEXT.passwordNow, { type: "password", autocomplete: "current-password" }],
     ["newPassword", TEXT.passwordNew, { type: "password", minlength: 8, autocomplete: "new-password" }],
-  ], TEXT.save, async (values) => {
-    await api.changePassword(values);
+    ["keepStreamTokens", TEXT.keepPlayers, { type: "checkbox", required: false }],
+  ], TEXT.save, async ({ keepStreamTokens, ...passwords }) => {
+    await api.changePassword({ ...passwords, keepStreamTokens: keepStreamTokens !== undefined });
     place.dataset.saved = "yes";
   }), said);
   if (place.dataset.saved) said.textContent = TEXT.saved;

@@ -126,6 +126,8 @@ export const TEXT = {
   password: "Password",
   passwordNow: "Password now",
   passwordNew: "New password",
+  keepPlayers: "Keep players and TVs watching",
+  playersOf: (name) => `Players and TVs of ${name}`,
   may: "May",
   mayAll: "everything",
   mayWatch: "watch",

@@ -7,17 +7,19 @@ use super::{Outcome, Place, told};
 use crate::domain::access::Role;
 use crate::domain::account;
 use crate::domain::time::instant;
-use crate::service::accounts::passwords;
+use crate::service::accounts::{Ended, Keep, passwords};
 
 #[derive(Subcommand)]
 pub enum User {
     /// Add a user.
     Add(Add),
-    /// Give a user a new password; all their devices are signed out.
+    /// Give a user a new password; all their devices are signed out, and their stream tokens end.
     Passwd(Passwd),
-    /// Sign all devices of a user out.
+    /// Sign all devices of a user out and end their stream tokens.
     Revoke {
         name: String,
+        #[command(flatten)]
+        streams: Streams,
         #[command(flatten)]
         place: Place,
     },
@@ -43,9 +45,19 @@ pub struct Add {
 pub struct Passwd {
     name: String,
     #[command(flatten)]
+    streams: Streams,
+    #[command(flatten)]
     stdin: Stdin,
     #[command(flatten)]
     place: Place,
+}
+
+/// What becomes of players that cannot sign in.
+#[derive(Args)]
+pub struct Streams {
+    /// Keep the user's stream tokens.
+    #[arg(long)]
+    keep_stream_tokens: bool,
 }
 
 /// The only way a password comes in: arguments are visible to every process of the machine.
@@ -68,21 +80,23 @@ impl User {
                     Ok(())
                 })
             }
-            Self::Passwd(Passwd { name, place, .. }) => {
+            Self::Passwd(Passwd { name, place, streams, .. }) => {
                 let password = password_from_stdin()?;
                 with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_named(&name)?;
-                    accounts.set_password(&user.id, &password, None).await?;
-                    println!("changed the password of {}; all devices are signed out", user.username);
+                    let ended = accounts.set_password(&user.id, &password, streams.keep()).await?;
+                    println!("changed the password of {}; {}", user.username, summary(ended));
                     Ok(())
                 })
             }
-            Self::Revoke { name, place } => with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
-                let user = accounts.user_named(&name)?;
-                let revoked = accounts.revoke_all(&user.id, None).await?;
-                println!("signed {} out on {revoked} devices", user.username);
-                Ok(())
-            }),
+            Self::Revoke { name, place, streams } => {
+                with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
+                    let user = accounts.user_named(&name)?;
+                    let ended = accounts.revoke_all(&user.id, streams.keep()).await?;
+                    println!("{}: {}", user.username, summary(ended));
+                    Ok(())
+                })
+            }
             Self::List(place) => with_accounts(&place, "GET /api/users", async |accounts| {
                 for user in accounts.users() {
                     let role = if user.role == Role::Admin { "admin" } else { "user" };
@@ -99,4 +113,14 @@ impl User {
             }
         }
     }
+}
+
+impl Streams {
+    fn keep(&self) -> Keep<'static> {
+        Keep { login: None, stream_tokens: self.keep_stream_tokens }
+    }
+}
+
+fn summary(Ended { logins, stream_tokens }: Ended) -> String {
+    format!("signed out on {logins} devices, ended {stream_tokens} stream tokens")
 }

@@ -16,7 +16,7 @@ use crate::domain::access::Access;
 use crate::domain::time::instant;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::accounts::{DeviceView, Issued};
+use crate::service::accounts::{DeviceView, Issued, Keep};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -66,6 +66,8 @@ pub struct SetupRequest {
 pub struct PasswordRequest {
     current_password: String,
     new_password: String,
+    /// True: players that cannot sign in keep their stream tokens. They end with the old password when absent.
+    keep_stream_tokens: Option<bool>,
 }
 
 /// A token, and whose it is.
@@ -176,7 +178,7 @@ pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&Me { user: user.into(), session }))
 }
 
-/// Change one's own password; all other devices are signed out
+/// Change one's own password; all other devices are signed out, and stream tokens end unless they are kept
 #[utoipa::path(post, path = "/api/auth/password", tag = "Accounts", request_body = PasswordRequest, responses(
     (status = 204, description = "Changed"),
     (status = 401, description = "`INVALID_CREDENTIALS`: the current password is wrong"),
@@ -184,7 +186,9 @@ pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
 pub(super) async fn change_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: PasswordRequest = call.json().await?;
     let (principal, address) = (call.user()?, client(&service, &call));
-    service.accounts.change_password(principal, &asked.current_password, &asked.new_password, address).await?;
+    let PasswordRequest { current_password, new_password, keep_stream_tokens } = asked;
+    let keep = keep_stream_tokens.unwrap_or(false);
+    service.accounts.change_password(principal, &current_password, &new_password, keep, address).await?;
     Ok(reply::empty())
 }
 
@@ -198,12 +202,13 @@ pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Respon
     Ok(reply::json(&Sessions { sessions }))
 }
 
-/// Sign every other device out
+/// Sign every other device out; stream tokens stay
 #[utoipa::path(delete, path = "/api/auth/sessions", tag = "Accounts",
     responses((status = 200, description = "Signed out", body = Revoked)))]
 pub(super) async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
-    let revoked = service.accounts.revoke_all(&principal.user_id, Some(&principal.login_id)).await?;
+    let keep = Keep { login: Some(&principal.login_id), stream_tokens: true };
+    let revoked = service.accounts.revoke_all(&principal.user_id, keep).await?.logins;
     Ok(reply::json(&Revoked { revoked }))
 }
 

@@ -9,12 +9,14 @@ use warp::reply::Response;
 
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
+use super::livetv::tokens::{TokenGone, TokensAnswer};
 use super::reply;
 use crate::domain::access::{Access, Role};
 use crate::domain::account::User;
 use crate::domain::time::instant;
 use crate::error::Result;
 use crate::service::Service;
+use crate::service::accounts::Keep;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -22,6 +24,8 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         post("/api/users", Access::Admin).to(service, add_user),
         delete("/api/users/{id}", Access::Admin).to(service, remove_user),
         post("/api/users/{id}/password", Access::Admin).to(service, set_password),
+        get("/api/users/{id}/tokens", Access::Admin).to(service, tokens),
+        delete("/api/users/{id}/tokens/{tokenId}", Access::Admin).to(service, revoke_token),
     ]
 }
 
@@ -42,6 +46,9 @@ pub struct UserView {
     role: RoleName,
     #[schema(format = DateTime)]
     created_at: String,
+    /// How many stream tokens the user has; in the list of users only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_tokens: Option<usize>,
 }
 
 /// All users.
@@ -71,13 +78,20 @@ pub struct UserRequest {
 #[serde(rename_all = "camelCase")]
 pub struct NewPasswordRequest {
     new_password: String,
+    /// True: players that cannot sign in keep their stream tokens. They end with the old password when absent.
+    keep_stream_tokens: Option<bool>,
 }
 
 /// All users, by name
 #[utoipa::path(get, path = "/api/users", tag = "Accounts",
     responses((status = 200, description = "All users", body = Users)))]
 pub(super) async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
-    Ok(reply::json(&Users { users: service.accounts.users().into_iter().map(UserView::from).collect() }))
+    let counts = service.accounts.stream_token_counts();
+    let view = |user: User| UserView {
+        stream_tokens: Some(counts.get(&user.id).copied().unwrap_or(0)),
+        ..UserView::from(user)
+    };
+    Ok(reply::json(&Users { users: service.accounts.users().into_iter().map(view).collect() }))
 }
 
 /// Add a user
@@ -105,15 +119,38 @@ pub(super) async fn remove_user(service: Arc<Service>, call: Call) -> Result<Res
     Ok(reply::empty())
 }
 
-/// Give a user a new password and sign all their devices out
+/// Give a user a new password and sign all their devices out; their stream tokens end unless they are kept
 #[utoipa::path(post, path = "/api/users/{id}/password", tag = "Accounts", request_body = NewPasswordRequest,
     params(("id" = String, Path, description = "As listed")), responses(
     (status = 204, description = "Changed"),
     (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: NewPasswordRequest = call.json().await?;
-    service.accounts.set_password(&call.params[0], &asked.new_password, None).await?;
+    let keep = Keep { login: None, stream_tokens: asked.keep_stream_tokens.unwrap_or(false) };
+    service.accounts.set_password(&call.params[0], &asked.new_password, keep).await?;
     Ok(reply::empty())
+}
+
+/// A user's stream tokens
+#[utoipa::path(get, path = "/api/users/{id}/tokens", tag = "Accounts",
+    params(("id" = String, Path, description = "As listed")), responses(
+    (status = 200, description = "The oldest first, without their secrets", body = TokensAnswer),
+    (status = 404, description = "`NOT_FOUND`")))]
+pub(super) async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = service.accounts.existing(&call.params[0])?;
+    Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))
+}
+
+/// Revoke a stream token of a user, and every address signed with it
+#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}", tag = "Accounts",
+    params(("id" = String, Path, description = "As listed"), ("tokenId" = String, Path, description = "As listed")),
+    responses(
+    (status = 200, description = "Revoked", body = TokenGone),
+    (status = 404, description = "`NOT_FOUND`: the user has no such token")))]
+pub(super) async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.params[1].clone();
+    service.accounts.revoke_stream_token(&call.params[0], &id).await?;
+    Ok(reply::json(&TokenGone::new(id)))
 }
 
 impl From<User> for UserView {
@@ -122,6 +159,6 @@ impl From<User> for UserView {
             Role::Admin => RoleName::Admin,
             Role::User => RoleName::User,
         };
-        Self { id: user.id, username: user.username, role, created_at: instant(user.created_at) }
+        Self { id: user.id, username: user.username, role, created_at: instant(user.created_at), stream_tokens: None }
     }
 }

@@ -49,7 +49,7 @@ pub struct TokenView {
     expires_at: Option<String>,
 }
 
-/// One's own stream tokens.
+/// A user's stream tokens.
 #[derive(Serialize, ToSchema)]
 pub struct TokensAnswer {
     tokens: Vec<TokenView>,
@@ -104,8 +104,7 @@ pub struct SignedAnswer {
 #[utoipa::path(get, path = "/api/livetv/tokens",
     responses((status = 200, description = "The oldest first, without their secrets", body = TokensAnswer)))]
 pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
-    let tokens = service.accounts.stream_tokens(&call.user()?.user_id);
-    Ok(reply::json(&TokensAnswer { tokens: tokens.into_iter().map(TokenView::new).collect() }))
+    Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&call.user()?.user_id))))
 }
 
 /// Make a stream token for one device
@@ -133,7 +132,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.accounts.revoke_stream_token(&call.user()?.user_id, &id).await?;
-    Ok(reply::json(&TokenGone { id, deleted: true }))
+    Ok(reply::json(&TokenGone::new(id)))
 }
 
 /// Sign the address of a channel, of the playlist of all channels, or of their guide
@@ -176,6 +175,18 @@ fn secretive(mut response: Response) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
+}
+
+impl TokensAnswer {
+    pub fn new(tokens: Vec<StreamToken>) -> Self {
+        Self { tokens: tokens.into_iter().map(TokenView::new).collect() }
+    }
+}
+
+impl TokenGone {
+    pub fn new(id: String) -> Self {
+        Self { id, deleted: true }
+    }
 }
 
 impl TokenView {

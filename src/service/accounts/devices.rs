@@ -30,6 +30,22 @@ pub struct Issued {
     pub user: User,
 }
 
+/// What of a user's access stays when the rest is ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep<'a> {
+    /// A device that stays signed in.
+    pub login: Option<&'a str>,
+    /// All stream tokens: players that cannot sign in go on watching.
+    pub stream_tokens: bool,
+}
+
+/// How much of a user's access was ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    pub logins: usize,
+    pub stream_tokens: usize,
+}
+
 /// A login as its user sees it.
 #[derive(Clone, Debug)]
 pub struct DeviceView {
@@ -107,34 +123,39 @@ impl Accounts {
         self.forget(login_id).await.map(drop)
     }
 
-    /// Signs every device of this user out but one; returns how many.
+    /// Ends all access of a user but what is kept, and every link signed with it.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub async fn revoke_all(&self, user_id: &str, but: Option<&str>) -> Result<usize> {
+    pub async fn revoke_all(&self, user_id: &str, keep: Keep<'_>) -> Result<Ended> {
         let _change = self.changes.lock().await;
-        self.forget_all(user_id, but).await
+        self.forget_all(user_id, keep).await
     }
 
     /// As [`Self::revoke_all`]; the caller holds `changes`.
-    pub(super) async fn forget_all(&self, user_id: &str, but: Option<&str>) -> Result<usize> {
-        let ids: Vec<String> = self
+    pub(super) async fn forget_all(&self, user_id: &str, keep: Keep<'_>) -> Result<Ended> {
+        let logins: Vec<String> = self
             .read()
             .devices_of(user_id)
             .map(|device| device.login.id.clone())
-            .filter(|id| Some(id.as_str()) != but)
+            .filter(|id| Some(id.as_str()) != keep.login)
             .collect();
+        let streams = if keep.stream_tokens { Vec::new() } else { self.stream_ids(user_id) };
         // All of them stop working before the first slow write.
         {
             let mut directory = self.write();
-            for id in &ids {
+            for id in &logins {
                 directory.remove_login(id);
             }
         }
-        for id in &ids {
+        self.remove_streams(&streams);
+        for id in &logins {
             self.store.delete(Tree::Logins, id).await?;
         }
-        Ok(ids.len())
+        for id in &streams {
+            self.store.delete(Tree::StreamTokens, id).await?;
+        }
+        Ok(Ended { logins: logins.len(), stream_tokens: streams.len() })
     }
 
     /// Housekeeping, once a minute: writes down when devices were seen, forgets those long expired.

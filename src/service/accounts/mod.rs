@@ -26,7 +26,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
-pub use devices::{DeviceView, Issued};
+pub use devices::{DeviceView, Ended, Issued, Keep};
 use directory::{Directory, token_hash};
 use setup::SetupCode;
 use streams::Streams;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
-use super::{Accounts, Issued};
+use super::{Accounts, Ended, Issued, Keep};
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User, folded};
 use crate::error::{Code, Error, Result};
@@ -74,7 +74,7 @@ impl Accounts {
         self.add_device(&user, device, Some(address)).await
     }
 
-    /// Changes one's own password; every other device is signed out.
+    /// Changes one's own password; every other device is signed out, and stream tokens end unless they are kept.
     ///
     /// # Errors
     /// `INVALID_CREDENTIALS` when the current password is wrong; `RATE_LIMITED`; `VALIDATION_ERROR`.
@@ -83,8 +83,9 @@ impl Accounts {
         principal: &Principal,
         current: &str,
         new: &str,
+        keep_stream_tokens: bool,
         address: IpAddr,
-    ) -> Result<()> {
+    ) -> Result<Ended> {
         account::password(new).map_err(|fault| Error::field("newPassword", fault))?;
         let user = self.existing(&principal.user_id)?;
         let tries = self.tries(address, &user.username, Some(&user));
@@ -95,7 +96,8 @@ impl Accounts {
             return Err(Error::new(Code::InvalidCredentials, "the current password is wrong"));
         }
         self.give_back(&tries);
-        self.set_password(&user.id, new, Some(&principal.login_id)).await
+        let keep = Keep { login: Some(&principal.login_id), stream_tokens: keep_stream_tokens };
+        self.set_password(&user.id, new, keep).await
     }
 
     fn setup_code<T>(&self, then: impl FnOnce(&mut Option<super::SetupCode>) -> T) -> T {

@@ -119,6 +119,29 @@ impl Accounts {
         tokens
     }
 
+    /// How many stream tokens each user has who has any, by user id.
+    pub fn stream_token_counts(&self) -> HashMap<String, usize> {
+        let mut counts = HashMap::new();
+        for stream in self.streams().by_id.values() {
+            *counts.entry(stream.token.user_id.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    pub(super) fn stream_ids(&self, user_id: &str) -> Vec<String> {
+        let streams = self.streams();
+        let theirs = streams.by_id.values().filter(|stream| stream.token.user_id == user_id);
+        theirs.map(|stream| stream.token.id.clone()).collect()
+    }
+
+    /// Ends them in memory. The caller holds `changes` and removes their records.
+    pub(super) fn remove_streams(&self, ids: &[String]) {
+        let mut streams = self.streams_mut();
+        for id in ids {
+            streams.remove(id);
+        }
+    }
+
     /// Revokes a stream token, and every signature made with it.
     ///
     /// # Errors
@@ -176,6 +199,8 @@ impl Accounts {
 
     /// Writes down when tokens were used; forgets those whose user is gone.
     pub(super) async fn tidy_streams(&self) -> Result<()> {
+        // A token that is revoked meanwhile must not be written again.
+        let _change = self.changes.lock().await;
         let all: Vec<Arc<Stream>> = self.streams().by_id.values().cloned().collect();
         for stream in all {
             if self.read().user(&stream.token.user_id).is_none() {

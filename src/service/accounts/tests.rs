@@ -189,14 +189,55 @@ async fn a_password_change_signs_every_other_device_out() {
     let devices: Vec<_> =
         accounts.devices(&principal.user_id).into_iter().filter_map(|view| view.login.device).collect();
     assert_eq!(devices.len(), 2);
-    let wrong = accounts.change_password(&principal, "guess", "battery staple", HOME).await;
+    let wrong = accounts.change_password(&principal, "guess", "battery staple", false, HOME).await;
     assert_eq!(code(wrong), Code::InvalidCredentials);
-    assert_eq!(code(accounts.change_password(&principal, "correct horse", "short", HOME).await), Code::ValidationError);
-    accounts.change_password(&principal, "correct horse", "battery staple", HOME).await.unwrap();
+    let short = accounts.change_password(&principal, "correct horse", "short", false, HOME).await;
+    assert_eq!(code(short), Code::ValidationError);
+    accounts.change_password(&principal, "correct horse", "battery staple", false, HOME).await.unwrap();
     assert_eq!(code(accounts.authenticate(&tv.token)), Code::Unauthorized);
     accounts.authenticate(&phone.token).unwrap();
     assert_eq!(code(accounts.login("ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
     accounts.login("ada", "battery staple", None, HOME).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
+    let Kept { accounts, clock, dir } = open();
+    let ada = accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
+    let tv = accounts.login("ada", "correct horse", Some("tv"), HOME).await.unwrap();
+    let (_, stream) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
+    let hour = clock.now().as_second() + 3600;
+    let sign = |principal: &Principal| accounts.sign_link(principal, "livetv/m3u", hour);
+    let opens = |link: &Link| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
+    let by_login = sign(&accounts.authenticate(&tv.token).unwrap());
+    let by_stream = sign(&accounts.authenticate_stream(&stream).unwrap());
+
+    let keep = Keep { login: None, stream_tokens: true };
+    let ended = accounts.set_password(&ada.id, "battery staple", keep).await.unwrap();
+    assert_eq!(ended, Ended { logins: 1, stream_tokens: 0 });
+    assert_eq!(code(opens(&by_login)), Code::SignatureInvalid, "signed by a device that is signed out");
+    opens(&by_stream).unwrap();
+    let ended = accounts.set_password(&ada.id, "correct horse", Keep::default()).await.unwrap();
+    assert_eq!(ended, Ended { logins: 0, stream_tokens: 1 });
+    assert_eq!(code(accounts.authenticate_stream(&stream)), Code::Unauthorized);
+    assert_eq!(code(opens(&by_stream)), Code::SignatureInvalid);
+
+    let phone = accounts.login("ada", "correct horse", Some("phone"), HOME).await.unwrap();
+    let principal = accounts.authenticate(&phone.token).unwrap();
+    let (_, own) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
+    accounts.change_password(&principal, "correct horse", "battery staple", true, HOME).await.unwrap();
+    accounts.authenticate_stream(&own).unwrap();
+    accounts.change_password(&principal, "battery staple", "correct horse", false, HOME).await.unwrap();
+    accounts.authenticate(&phone.token).unwrap();
+    let (_, last) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
+    let ended = accounts.revoke_all(&ada.id, Keep::default()).await.unwrap();
+    assert_eq!(ended, Ended { logins: 1, stream_tokens: 1 });
+    accounts.tidy().await.unwrap();
+    drop(accounts);
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    for secret in [stream, own, last] {
+        assert_eq!(code(accounts.authenticate_stream(&secret)), Code::Unauthorized, "ended for good");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64URL_NOPAD;
 
-use super::{Accounts, Issued, passwords, random};
+use super::{Accounts, Ended, Issued, Keep, passwords, random};
 use crate::config::DeclaredAdmin;
 use crate::domain::access::Role;
 use crate::domain::account::{self, User};
@@ -54,20 +54,20 @@ impl Accounts {
         self.add_device(&user, Some("command line"), None).await.map(|issued: Issued| issued.token)
     }
 
-    /// Sets a password and signs every device of the user out but one.
+    /// Sets a password and ends all access of the user but what is kept.
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for a password that cannot be; `NOT_FOUND`.
-    pub async fn set_password(&self, user_id: &str, password: &str, but: Option<&str>) -> Result<()> {
+    pub async fn set_password(&self, user_id: &str, password: &str, keep: Keep<'_>) -> Result<Ended> {
         account::password(password).map_err(|fault| Error::field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.changes.lock().await;
         let user = self.existing(user_id)?;
         self.save_user(User { password_hash: Some(hash), ..user }).await?;
-        self.forget_all(user_id, but).await.map(drop)
+        self.forget_all(user_id, keep).await
     }
 
-    /// Removes a user and all their logins.
+    /// Removes a user with all their logins and stream tokens.
     ///
     /// # Errors
     /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom nobody could let anybody in.
@@ -77,7 +77,7 @@ impl Accounts {
         if user.role == Role::Admin && self.read().admins() == 1 {
             return Err(Error::new(Code::Conflict, "the last admin cannot be removed"));
         }
-        self.forget_all(user_id, None).await?;
+        self.forget_all(user_id, Keep::default()).await?;
         self.write().remove_user(user_id);
         self.store.delete(Tree::Users, user_id).await.map(drop)
     }
@@ -97,7 +97,7 @@ impl Accounts {
             Some(user) => {
                 let id = user.id.clone();
                 self.save_user(User { role: Role::Admin, password_hash: Some(hash), ..user }).await?;
-                self.forget_all(&id, None).await.map(drop)
+                self.forget_all(&id, Keep::default()).await.map(drop)
             }
         }
     }
@@ -124,7 +124,11 @@ impl Accounts {
         Ok(())
     }
 
-    pub(super) fn existing(&self, user_id: &str) -> Result<User> {
+    /// A user by id.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn existing(&self, user_id: &str) -> Result<User> {
         let found = self.read().user(user_id).map(|user| User::clone(user));
         found.ok_or_else(|| Error::new(Code::NotFound, "no such user"))
     }

@@ -164,3 +164,48 @@ async fn guessing_is_slowed_and_ends_and_old_tokens_are_called_expired() {
     }
     assert_eq!(sprayed, [401, 401, 401, 401, 401, 429]);
 }
+
+#[tokio::test]
+async fn admins_see_and_end_everybodys_stream_tokens() {
+    let server = kit::server(&[]).await;
+    let viewer = server.service.accounts.user_named("viewer").unwrap().id;
+    let tokens = format!("/api/users/{viewer}/tokens");
+    let make = async || {
+        let made = server.post("/api/livetv/tokens", &json!({"name": "Kodi"})).send().await.unwrap();
+        let made = success(made, 201).await;
+        (made["secret"].as_str().unwrap().to_owned(), made["token"]["id"].as_str().unwrap().to_owned())
+    };
+    let plays = async |secret: &str| {
+        server.ask(Method::GET, &format!("/api/livetv/m3u?token={secret}")).send().await.unwrap().status().as_u16()
+    };
+    let as_admin = async |method: Method, path: &str| as_holder(&server, method, path, &server.admin).await;
+    let counted = async || {
+        let users = success(as_admin(Method::GET, "/api/users").await, 200).await["users"].clone();
+        let of = |name: &str| users.as_array().unwrap().iter().find(|user| user["username"] == name).unwrap().clone();
+        (of("viewer")["streamTokens"].clone(), of("keeper")["streamTokens"].clone())
+    };
+
+    let (secret, id) = make().await;
+    assert_eq!(counted().await, (json!(1), json!(0)));
+    let listed = success(as_admin(Method::GET, &tokens).await, 200).await;
+    assert_eq!((&listed["tokens"][0]["id"], &listed["tokens"][0]["name"]), (&json!(id), &json!("Kodi")));
+    assert!(!listed.to_string().contains(&secret), "secrets are shown once");
+    let token = format!("{tokens}/{id}");
+    refused(as_holder(&server, Method::GET, &tokens, &server.token).await, 403, "FORBIDDEN").await;
+    refused(as_holder(&server, Method::DELETE, &token, &server.token).await, 403, "FORBIDDEN").await;
+    refused(as_admin(Method::GET, "/api/users/u_nobody/tokens").await, 404, "NOT_FOUND").await;
+    refused(as_admin(Method::DELETE, &format!("/api/users/u_nobody/tokens/{id}")).await, 404, "NOT_FOUND").await;
+    assert_eq!(plays(&secret).await, 200);
+    assert_eq!(success(as_admin(Method::DELETE, &token).await, 200).await, json!({"id": id, "deleted": true}));
+    assert_eq!(plays(&secret).await, 401);
+    refused(as_admin(Method::DELETE, &token).await, 404, "NOT_FOUND").await;
+
+    let (secret, _) = make().await;
+    for (kept, status) in [(json!(true), 200), (Value::Null, 401)] {
+        let body = json!({"newPassword": "battery staple", "keepStreamTokens": kept});
+        let path = format!("/api/users/{viewer}/password");
+        let reset = server.ask(Method::POST, &path).bearer_auth(&server.admin).json(&body).send().await.unwrap();
+        assert_eq!((reset.status().as_u16(), plays(&secret).await), (204, status));
+    }
+    assert_eq!(counted().await, (json!(0), json!(0)));
+}

@@ -3,6 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::time;
+
 /// How far a device's clock may be ahead of ours before its word on the time is no longer taken. A clock that is years
 /// ahead would otherwise shut every other device out for as long.
 pub const MAX_SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -140,9 +142,10 @@ pub enum Verdict {
 /// devices the newer wins in whatever order their saves arrive.
 pub fn save(stored: Option<&Record>, save: Save, now: Timestamp) -> Verdict {
     let standing = stored.map_or(0, |record| record.version);
-    // A clock far ahead is taken as ours.
-    let claimed = save.client_updated_at.map(|at| if at.duration_since(now) > MAX_SKEW { now } else { at });
-    let older = claimed.zip(stored).is_some_and(|(at, record)| at < record.updated_at);
+    // A clock far ahead is taken as ours. What stands can be as far ahead only if ours was: then it orders nothing.
+    let is_false = |at: Timestamp| at.duration_since(now) > MAX_SKEW;
+    let claimed = save.client_updated_at.map(|at| if is_false(at) { now } else { at });
+    let older = claimed.zip(stored).is_some_and(|(at, record)| at < record.updated_at && !is_false(record.updated_at));
     if older || save.version.is_some_and(|version| version != standing) {
         return Verdict::Stale(stored.cloned().unwrap_or_else(|| Record::untouched(save, now)));
     }
@@ -219,6 +222,24 @@ impl Record {
             past: Vec::new(),
             reset: true,
             ..self.clone()
+        }
+    }
+
+    /// Whether one of its times is too far ahead of `now` to be true.
+    pub fn is_ahead(&self, now: Timestamp) -> bool {
+        let times = [Some(self.first_watched_at), Some(self.last_watched_at), Some(self.updated_at), self.completed_at];
+        times.into_iter().flatten().any(|at| time::is_ahead(at.as_second(), now.as_second()))
+    }
+
+    /// The record with every time that is too far ahead set back to `now`. The version stays: no device changed anything.
+    pub fn set_back(self, now: Timestamp) -> Self {
+        let true_time = |at: Timestamp| if time::is_ahead(at.as_second(), now.as_second()) { now } else { at };
+        Self {
+            first_watched_at: true_time(self.first_watched_at),
+            last_watched_at: true_time(self.last_watched_at),
+            updated_at: true_time(self.updated_at),
+            completed_at: self.completed_at.map(true_time),
+            ..self
         }
     }
 

@@ -29,6 +29,12 @@ impl Throttle {
     /// # Errors
     /// Whole seconds until each of them has a try again.
     pub fn take(&mut self, keys: &[String], now_ms: i64) -> Result<(), u32> {
+        for key in keys {
+            // The clock was set back: a bucket fills from now on, not from when the old time is reached again.
+            if let Some(bucket) = self.buckets.get_mut(key) {
+                bucket.at_ms = bucket.at_ms.min(now_ms);
+            }
+        }
         let wait = keys.iter().map(|key| self.wait_ms(key, now_ms)).max().unwrap_or(0);
         if wait > 0 {
             return Err(u32::try_from((wait + 999) / 1000).unwrap_or(u32::MAX));
@@ -109,6 +115,7 @@ mod tests {
         throttle.refund(&keys(&["account"]));
         assert_eq!(throttle.take(&keys(&["account"]), 0), Ok(()));
         assert_eq!(throttle.take(&keys(&["account"]), -5_000), Err(60), "a clock set back opens nothing");
+        assert_eq!(throttle.take(&keys(&["account"]), 55_000), Ok(()), "and shuts nobody out for longer");
     }
 
     #[test]

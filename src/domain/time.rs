@@ -64,6 +64,15 @@ pub fn seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
 }
 
+/// How far ahead of the clock a remembered time may lie, seconds: a day. One further ahead was written while the clock was
+/// wrong.
+pub const MAX_AHEAD_SECONDS: i64 = 86_400;
+
+/// Whether a remembered time is too far ahead of `now` to be true; both unix seconds.
+pub fn is_ahead(at: i64, now: i64) -> bool {
+    at.saturating_sub(now) > MAX_AHEAD_SECONDS
+}
+
 /// An instant as the contract sends it: ISO 8601, UTC, milliseconds, `Z`.
 pub fn instant(at: jiff::Timestamp) -> String {
     format!("{at:.3}")

@@ -1,7 +1,7 @@
-//! The one clock of the use cases.
+//! The one clock of the use cases, and what becomes of times that were written while it was wrong.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -30,9 +30,55 @@ impl Clock {
         }
     }
 
+    /// Stops the clock if it runs, and sets it back.
+    pub fn set_back(&self, by: Duration) {
+        let ms = self.now().as_millisecond().saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
+        self.stopped_ms.store(ms, Ordering::Relaxed);
+    }
+
     /// Stops the clock if it runs, and moves it on: what takes a minute or a month is tested without waiting for it.
     pub fn advance(&self, by: Duration) {
         let ms = self.now().as_millisecond().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
         self.stopped_ms.store(ms, Ordering::Relaxed);
+    }
+}
+
+/// How long times may lie ahead of the clock before they are set back, seconds: a day.
+const PATIENCE_SECONDS: i64 = 86_400;
+
+/// Decides when times that lie too far ahead of the clock are set back.
+///
+/// A clock that was ahead once leaves times that come true in years. A clock that is behind, as on a machine without a
+/// battery before it reached a time server, makes every time look like that; setting them back then would sign everybody
+/// out once the clock is right. So they are set back when the clock has been the same way for a day.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    /// Unix seconds: when the first was found; None while there is none.
+    since: Mutex<Option<i64>>,
+}
+
+impl Ahead {
+    /// Whether what lies ahead of `now` (unix seconds) is to be set back; `found` says whether anything does. To be asked
+    /// again and again.
+    pub fn is_due(&self, found: bool, now: i64) -> bool {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = if found { Some(since.map_or(now, |since| since.min(now))) } else { None };
+        since.is_some_and(|since| now - since >= PATIENCE_SECONDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_ahead_are_set_back_after_a_day_and_never_while_the_clock_is_behind() {
+        let ahead = Ahead::default();
+        assert!(!ahead.is_due(true, 1_000_000) && !ahead.is_due(true, 1_086_399));
+        assert!(ahead.is_due(true, 1_086_400));
+        let ahead = Ahead::default();
+        // At 1970, and then put right: nothing lies ahead any more.
+        assert!(!ahead.is_due(true, 60) && !ahead.is_due(false, 1_700_000_000));
+        assert!(!ahead.is_due(true, 1_700_000_060), "one that is found later has a day of its own");
     }
 }

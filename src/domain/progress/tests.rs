@@ -73,6 +73,20 @@ fn a_clock_years_ahead_shuts_nobody_out() {
 }
 
 #[test]
+fn what_was_saved_while_our_clock_was_ahead_refuses_nothing() {
+    let ahead = applied(save(None, wish(500.0), at(1_000_000)));
+    for now in [at(500), at(900_000)] {
+        let said = Save { client_updated_at: Some(now - SignedDuration::from_secs(5)), ..wish(20.0) };
+        assert_eq!(applied(save(Some(&ahead), said.clone(), now)).position_seconds, 20.0);
+        let reset = ahead.reset(at(1_000_000));
+        assert_eq!(applied(save(Some(&reset), said, now)).position_seconds, 20.0);
+    }
+    assert!(ahead.is_ahead(at(900_000)) && !ahead.is_ahead(at(999_000)));
+    let back = ahead.clone().set_back(at(900_000));
+    assert_eq!((back.updated_at, back.last_watched_at, back.version), (at(900_000), at(900_000), ahead.version));
+}
+
+#[test]
 fn a_day_offline_is_listed_where_it_was_watched() {
     let stored = applied(save(None, Save { client_updated_at: Some(at(-86_400)), ..wish(100.0) }, at(0)));
     assert_eq!((stored.last_watched_at, stored.updated_at), (at(-86_400), at(-86_400)));

@@ -163,6 +163,7 @@ impl Accounts {
     /// # Errors
     /// `STORAGE_FULL`.
     pub async fn tidy(&self) -> Result<()> {
+        self.set_back();
         self.write_seen(SEEN_LAG_SECONDS).await?;
         self.tidy_streams().await?;
         let now = self.now().as_second();
@@ -178,6 +179,17 @@ impl Accounts {
             self.forget(&id).await?;
         }
         Ok(())
+    }
+
+    /// Sets back when devices were seen and tokens used, where the clock was ahead then: they would never expire.
+    fn set_back(&self) {
+        let now = self.now().as_second();
+        let devices: Vec<_> = self.read().devices().filter(|device| device.is_ahead(now)).cloned().collect();
+        let streams: Vec<_> = self.streams().all().filter(|stream| stream.is_ahead(now)).cloned().collect();
+        if self.ahead.is_due(!devices.is_empty() || !streams.is_empty(), now) {
+            devices.iter().for_each(|device| device.set_back(now));
+            streams.iter().for_each(|stream| stream.set_back(now));
+        }
     }
 
     /// Writes down everything that is only in memory; at the end of the program.

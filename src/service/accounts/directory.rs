@@ -12,6 +12,7 @@ use subtle::ConstantTimeEq;
 
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, User, folded};
+use crate::domain::time;
 
 /// Characters of a taken name that are kept: a name has 64 at most.
 const MAX_STEM: usize = 56;
@@ -77,9 +78,19 @@ impl Device {
         now - self.last_seen.load(Ordering::Relaxed) > life_seconds
     }
 
-    /// Seconds the store is behind.
+    /// Whether it was seen at a time too far ahead of `now` (unix seconds) to be true.
+    pub fn is_ahead(&self, now: i64) -> bool {
+        time::is_ahead(self.last_seen.load(Ordering::Relaxed), now)
+    }
+
+    /// Counts it as seen `now` (unix seconds).
+    pub fn set_back(&self, now: i64) {
+        self.last_seen.store(now, Ordering::Relaxed);
+    }
+
+    /// Seconds between what the store knows and what is true.
     pub fn unstored(&self) -> i64 {
-        self.last_seen.load(Ordering::Relaxed) - self.stored_seen.load(Ordering::Relaxed)
+        (self.last_seen.load(Ordering::Relaxed) - self.stored_seen.load(Ordering::Relaxed)).abs()
     }
 
     /// The login as it should be stored now.

@@ -11,7 +11,7 @@ use crate::domain::account::{Login, StreamToken, User};
 use crate::domain::signing::{self, Link, Refusal};
 use crate::domain::throttle::Throttle;
 use crate::error::{Code, Error, Result};
-use crate::service::clock::Clock;
+use crate::service::clock::{Ahead, Clock};
 use crate::store::{Store, Tree, secret};
 
 mod devices;
@@ -48,6 +48,7 @@ pub struct Accounts {
     setup_file: PathBuf,
     declared: Option<DeclaredAdmin>,
     login_life_seconds: i64,
+    ahead: Ahead,
 }
 
 /// `n` random bytes from the system.
@@ -99,6 +100,7 @@ impl Accounts {
             setup_file: config.state.join("setup-code"),
             declared: config.admin.clone(),
             login_life_seconds: i64::try_from(config.limits.login_life.as_secs()).unwrap_or(i64::MAX),
+            ahead: Ahead::default(),
         })
     }
 
@@ -192,6 +194,11 @@ impl Accounts {
             None => self.stream_subject(subject).ok_or_else(|| refused(Refusal::Invalid))?,
         };
         Ok(Arc::new(principal.limited_to(exp)))
+    }
+
+    /// Whether there is a user of this id.
+    pub fn is_user(&self, user_id: &str) -> bool {
+        self.read().user(user_id).is_some()
     }
 
     fn streams(&self) -> RwLockReadGuard<'_, Streams> {

@@ -13,6 +13,7 @@ use super::directory::{TokenHash, token_hash};
 use super::{Accounts, random};
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, StreamToken, User};
+use crate::domain::time;
 use crate::error::{Code, Error, Result};
 use crate::store::Tree;
 
@@ -43,6 +44,10 @@ pub(super) struct Streams {
 }
 
 impl Streams {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Stream>> {
+        self.by_id.values()
+    }
+
     pub(super) fn put(&mut self, token: StreamToken) -> bool {
         let hash = HEXLOWER.decode(token.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
         let Some(hash) = hash else { return false };
@@ -62,6 +67,16 @@ impl Streams {
 }
 
 impl Stream {
+    /// Whether it was used at a time too far ahead of `now` (unix seconds) to be true.
+    pub(super) fn is_ahead(&self, now: i64) -> bool {
+        time::is_ahead(self.last_used.load(Ordering::Relaxed), now)
+    }
+
+    /// Counts it as used `now` (unix seconds).
+    pub(super) fn set_back(&self, now: i64) {
+        self.last_used.store(now, Ordering::Relaxed);
+    }
+
     fn current(&self) -> StreamToken {
         let used = Some(self.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0);
         let last_used_at = used.and_then(|used| Timestamp::from_second(used).ok());
@@ -209,7 +224,7 @@ impl Accounts {
                 continue;
             }
             let used = stream.last_used.load(Ordering::Relaxed);
-            if used - stream.stored_used.load(Ordering::Relaxed) >= USED_LAG_SECONDS {
+            if (used - stream.stored_used.load(Ordering::Relaxed)).abs() >= USED_LAG_SECONDS {
                 self.store.put(Tree::StreamTokens, &stream.token.id, &stream.current()).await?;
                 stream.stored_used.store(used, Ordering::Relaxed);
             }

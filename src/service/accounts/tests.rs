@@ -137,6 +137,47 @@ async fn a_link_in_use_does_not_keep_its_login_alive() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_ahead_once_keeps_no_login_for_ever() {
+    let Kept { accounts, clock, dir } = open();
+    let years = 73 * 365 * DAY;
+    clock.advance(years);
+    let token = accounts.issue("ada", Role::User).await.unwrap();
+    let user = accounts.authenticate(&token).unwrap().user_id.clone();
+    let (_, stream) = accounts.add_stream_token(&user, "TV", None, None).await.unwrap();
+    accounts.authenticate_stream(&stream).unwrap();
+    accounts.flush().await.unwrap();
+    drop(accounts);
+    clock.set_back(years);
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    accounts.authenticate(&token).unwrap();
+    accounts.tidy().await.unwrap();
+    clock.advance(DAY);
+    accounts.tidy().await.unwrap();
+    assert!(accounts.devices(&user)[0].login.last_seen_at <= clock.now());
+    assert!(accounts.stream_tokens(&user)[0].last_used_at <= Some(clock.now()));
+    drop(accounts);
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    clock.advance(31 * DAY);
+    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_behind_for_a_while_signs_nobody_out() {
+    let Kept { accounts, clock, dir } = open();
+    let token = accounts.issue("ada", Role::User).await.unwrap();
+    drop(accounts);
+    // A machine without a battery, before it reached a time server.
+    let years = 50 * 365 * DAY;
+    clock.set_back(years);
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    accounts.authenticate(&token).unwrap();
+    accounts.tidy().await.unwrap();
+    clock.advance(years);
+    accounts.tidy().await.unwrap();
+    accounts.authenticate(&token).unwrap();
+}
+
+#[tokio::test]
 async fn guessing_is_slowed_and_the_owner_is_never_locked_out() {
     let Kept { accounts, clock, .. } = open();
     accounts.add_user("Ada", Role::User, "correct horse").await.unwrap();

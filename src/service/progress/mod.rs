@@ -7,13 +7,15 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::progress::{self, Record, Save, Verdict};
-use crate::error::Result;
-use crate::service::clock::Clock;
+use crate::error::{Error, Result};
+use crate::service::clock::{Ahead, Clock};
 use crate::service::events::{Events, What};
 use crate::store::{Store, Tree};
 
 mod index;
 mod next_up;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use index::Filter;
@@ -43,6 +45,14 @@ pub struct Progress {
     events: Arc<Events>,
     users: RwLock<HashMap<String, Index>>,
     lanes: Vec<tokio::sync::Mutex<()>>,
+    ahead: Ahead,
+}
+
+/// Keys of records that need something done.
+#[derive(Default)]
+struct Found {
+    surplus: Vec<String>,
+    ahead: Vec<String>,
 }
 
 impl Progress {
@@ -58,7 +68,7 @@ impl Progress {
             }
         })?;
         let lanes = (0..LANES).map(|_| tokio::sync::Mutex::default()).collect();
-        Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes })
+        Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes, ahead: Ahead::default() })
     }
 
     /// A user's record of an item; None when it was never begun, or put back.
@@ -167,23 +177,49 @@ impl Progress {
         Ok(())
     }
 
-    /// Forgets old resets and what belonged to users who are gone.
+    /// Removes old resets and what belonged to users who are gone; sets back times that were written while the clock was
+    /// ahead. `is_user` is asked again for each record that is removed: users come and go meanwhile.
     ///
     /// # Errors
     /// As [`Self::save`].
-    pub async fn tidy(&self, is_user: impl Fn(&str) -> bool) -> Result<()> {
-        let old = self.now() - REMEMBER_RESET;
-        let mut surplus = Vec::new();
-        self.store.each(self.tree, |key, record: Record| {
-            let user = key.split_once('/').map_or("", |(user, _)| user);
-            if !is_user(user) || (record.reset && record.updated_at < old) {
-                surplus.push(key.to_owned());
+    pub async fn tidy(&self, is_user: impl Fn(&str) -> bool + Clone + Send + 'static) -> Result<()> {
+        let now = self.now();
+        let (store, tree, known) = (self.store.clone(), self.tree, is_user.clone());
+        // Reads and parses every record: seconds, where there are many.
+        let walk = tokio::task::spawn_blocking(move || {
+            let mut found = Found::default();
+            store.each(tree, |key, record: Record| {
+                if is_surplus(user_of(key), &record, &known, now) {
+                    found.surplus.push(key.to_owned());
+                } else if record.is_ahead(now) {
+                    found.ahead.push(key.to_owned());
+                }
+            })?;
+            Ok::<_, Error>(found)
+        });
+        let found = walk.await.map_err(Error::internal)??;
+        for key in found.surplus {
+            let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
+            let _lane = self.lane(user_id, media_id).lock().await;
+            let stored: Option<Record> = self.store.get(self.tree, &key)?;
+            if stored.is_some_and(|record| is_surplus(user_id, &record, &is_user, now)) {
+                self.store.delete(self.tree, &key).await?;
             }
-        })?;
-        for key in surplus {
-            self.store.delete(self.tree, &key).await?;
         }
-        self.write().retain(|user, _| is_user(user));
+        if self.ahead.is_due(!found.ahead.is_empty(), now.as_second()) {
+            for key in found.ahead {
+                let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
+                let _lane = self.lane(user_id, media_id).lock().await;
+                if let Some(record) = self.stored(user_id, media_id)?.filter(|record| record.is_ahead(now)) {
+                    self.write_down(user_id, &record.set_back(now)).await?;
+                }
+            }
+        }
+        let gone: Vec<String> = self.read().keys().filter(|user| !is_user(user)).cloned().collect();
+        let mut users = self.write();
+        for user in gone {
+            users.remove(&user);
+        }
         Ok(())
     }
 
@@ -219,6 +255,16 @@ impl Progress {
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Index>> {
         self.users.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a record is kept no longer: its user is gone, or it is an old reset.
+fn is_surplus(user_id: &str, record: &Record, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
+    !is_user(user_id) || (record.reset && record.updated_at < now - REMEMBER_RESET)
+}
+
+/// The user a record's key begins with.
+fn user_of(key: &str) -> &str {
+    key.split_once('/').map_or("", |(user, _)| user)
 }
 
 fn key(user_id: &str, media_id: &str) -> String {

@@ -177,15 +177,15 @@ impl Service {
         self.roots.locate(path)
     }
 
-    /// Forgets what belonged to users who are gone, and resets that are old.
+    /// Removes what belonged to users who are gone, and resets that are old.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub async fn tidy_progress(&self) -> Result<()> {
-        let users: std::collections::HashSet<String> = self.accounts.users().into_iter().map(|user| user.id).collect();
+    pub async fn tidy_progress(self: &Arc<Self>) -> Result<()> {
         let kept: [&Progress; 2] = [&self.progress, &self.books];
         for kept in kept {
-            kept.tidy(|id| users.contains(id)).await?;
+            let service = self.clone();
+            kept.tidy(move |id| service.accounts.is_user(id)).await?;
         }
         Ok(())
     }

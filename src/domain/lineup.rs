@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 
 /// What players shall know channels by.
@@ -36,10 +37,10 @@ impl Naming {
 /// Where drawn pictures of channels are, by their id.
 pub const DRAWN: &str = "/api/livetv/logos/";
 
-/// Where a channel's picture lies: the given one, or the one this server draws.
+/// Where a channel's image lies, as everybody may see it: the given one without credentials, or the one this server draws.
 pub fn logo(channel: &Channel) -> Cow<'_, str> {
-    match &channel.face.logo_url {
-        Some(url) => Cow::Borrowed(url),
+    match channel.face.logo_url.as_deref().and_then(without_credentials) {
+        Some(url) => url,
         None => Cow::Owned(format!("{DRAWN}{}", channel.id)),
     }
 }

@@ -56,6 +56,8 @@ pub fn head(style: &Style) -> String {
 pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
     let (face, id) = (&channel.face, style.naming.of(channel));
     let base = &style.base;
+    // Whether an external stream has video, or audio, is known once it is received: nothing is said before.
+    let (video, audio) = if channel.external.is_some() { ("", "") } else { ("h264", "aac") };
     let mut line = String::from("#EXTINF:-1");
     for (name, value) in [
         ("tvg-id", &*id),
@@ -65,8 +67,8 @@ pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
         ("group-title", &face.category),
         ("channel-id", &channel.tvg_id),
         ("CUID", &channel.tvg_id),
-        ("tvc-stream-vcodec", "h264"),
-        ("tvc-stream-acodec", "aac"),
+        ("tvc-stream-vcodec", video),
+        ("tvc-stream-acodec", audio),
     ] {
         line.push_str(&attribute(name, value));
     }
@@ -103,7 +105,10 @@ fn attribute(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::address::Address;
     use crate::domain::channel::tests::channel;
+    use crate::domain::external::{External, Feed, Origin};
+    use crate::domain::rights::{self, Clearance};
 
     #[test]
     fn names_cannot_break_a_line_or_an_attribute() {
@@ -142,6 +147,22 @@ mod tests {
             let line = entry(&hard, &Style { catchup, ..style.clone() }, query);
             assert!(line.contains(expected), "{line}");
         }
+        let mut external = channel(4);
+        external.external = Some(Box::new(External {
+            feed: Feed {
+                url: Address::read("http://tv.example/4.ts").unwrap(),
+                failover: Vec::new(),
+                user_agent: None,
+            },
+            origin: Origin::Own {
+                clearance: Clearance::claim(rights::tests::claim(), None, false, "ada", 5).unwrap(),
+                imported: false,
+            },
+            guide: None,
+        }));
+        external.face.logo_url = Some("http://ada:secret@art.example/4.png".into());
+        let line = entry(&external, &style, "");
+        assert!(!line.contains("codec") && !line.contains("secret"), "{line}");
         let plain = entry(&channel(3), &Style { naming: Naming::Number, ..style }, "");
         assert!(plain.starts_with("#EXTINF:-1 tvg-id=\"3\" tvg-chno=\"3\" tvg-name=\"Channel 3\" "), "{plain}");
         assert!(plain.contains(" tvg-logo=\"http://tv:8470/api/livetv/logos/3\"") && !plain.contains("group-title"));

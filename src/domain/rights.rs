@@ -160,7 +160,7 @@ fn shows(c: char) -> bool {
         && !matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// An http or https address without a password: it is shown to everybody.
+/// An http or https address without a password. Admins see it whole, all others its server alone.
 fn is_public_address(text: &str) -> bool {
     let Ok(url) = url::Url::parse(text) else { return false };
     fits(text)

@@ -10,6 +10,7 @@ use percent_encoding::utf8_percent_encode;
 
 use super::info::QUERY;
 use crate::config::Config;
+use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::DRAWN;
 
@@ -54,9 +55,14 @@ impl<'a> Addresses<'a> {
         self.at(format_args!("/api/livetv/watch/{channel}/live.m3u8"))
     }
 
-    /// A channel's picture: its own, or the one this server draws.
+    /// A channel's image: its own without credentials, or the one this server draws.
     pub fn logo(self, channel: &Channel) -> String {
         self.picture(channel.face.logo_url.as_deref(), channel.id).to_string()
+    }
+
+    /// A channel's own image as it was given, which only admins see; None when it has none.
+    pub fn given_logo(self, channel: &Channel) -> Option<String> {
+        channel.face.logo_url.as_deref().map(|url| self.given(url).into_owned())
     }
 
     /// As [`Self::logo`], written without a copy.
@@ -65,7 +71,7 @@ impl<'a> Addresses<'a> {
     }
 
     /// An address that is whole, or a path of the interface.
-    fn given(self, address: &'a str) -> Cow<'a, str> {
+    fn given(self, address: &str) -> Cow<'_, str> {
         if address.starts_with('/') { Cow::Owned(self.at(address)) } else { Cow::Borrowed(address) }
     }
 }
@@ -80,8 +86,8 @@ pub struct Picture<'a> {
 
 impl Display for Picture<'_> {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.given {
-            Some(address) => text.write_str(&self.addresses.given(address)),
+        match self.given.and_then(without_credentials) {
+            Some(address) => text.write_str(&self.addresses.given(&address)),
             None => write!(text, "{}{DRAWN}{}", self.addresses.prefix, self.channel),
         }
     }
@@ -115,6 +121,7 @@ mod tests {
             assert_eq!(addresses.picture(None, 3).to_string(), "/a/tv/api/livetv/logos/3");
             assert_eq!(addresses.picture(Some("/api/x.png"), 3).to_string(), "/a/tv/api/x.png");
             assert_eq!(addresses.picture(Some("https://art.example/x"), 3).to_string(), "https://art.example/x");
+            assert_eq!(addresses.picture(Some("https://a:b@art.example/x"), 3).to_string(), "https://art.example/x");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Playlists of channels from elsewhere, read leniently: whatever line cannot be used is named with the reason.
 
-use crate::domain::address::Address;
+use crate::domain::address::{Address, without_credentials};
 
 /// Entries of one list at most.
 pub const MAX_ENTRIES: usize = 20_000;
@@ -187,7 +187,9 @@ fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told
     };
     let groups = get("group-title").or(pending.group.as_deref()).unwrap_or_default();
     let groups = groups.split(';').map(|group| clean(group, MAX_NAME)).filter(|group| !group.is_empty()).take(8);
-    let logo = get("tvg-logo").and_then(|logo| Address::read(logo).ok()).map(|logo| logo.secret().as_str().to_owned());
+    // It is shown to everybody, and goes into the lists of players.
+    let logo = get("tvg-logo").and_then(|logo| Address::read(logo).ok());
+    let logo = logo.and_then(|logo| Some(without_credentials(logo.secret().as_str())?.into_owned()));
     let shift = get("tvg-shift").or_else(|| head.get("tvg-shift")).and_then(|hours| hours.trim().parse::<f64>().ok());
     let number = get("tvg-chno").or_else(|| get("channel-number")).and_then(|number| number.parse().ok());
     list.entries.push(Entry {
@@ -276,6 +278,15 @@ mod tests {
 
     fn names(list: &List) -> Vec<&str> {
         list.entries.iter().map(|entry| entry.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_logo_is_taken_without_credentials_or_not_at_all() {
+        let text = "#EXTM3U\n\
+            #EXTINF:-1 tvg-logo=\"http://ada:secret@i.example/1.png\",One\nhttp://s.example/1.ts\n\
+            #EXTINF:-1 tvg-logo=\"http://i.example/2.png?token=secret\",Two\nhttp://s.example/2.ts";
+        let logos: Vec<Option<String>> = read(text).unwrap().entries.into_iter().map(|entry| entry.logo).collect();
+        assert_eq!(logos, [Some("http://i.example/1.png".to_owned()), None]);
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl FeedRequest {
 #[schema(as = Provenance)]
 pub struct ProvenanceView {
     source_name: String,
+    /// To admins as it was given, to all others its server alone: path and query may hold a password.
     source_url: String,
     #[schema(format = DateTime)]
     imported_at: String,
@@ -241,6 +242,12 @@ impl ProvenanceView {
     pub fn of(provenance: &Provenance) -> Self {
         let Provenance { source_name, source_url, imported_at_ms } = provenance.clone();
         Self { source_name, source_url, imported_at: instant_of(imported_at_ms) }
+    }
+
+    /// The same for people who are not admins.
+    pub fn public(provenance: &Provenance) -> Self {
+        let source_url = Address::read(&provenance.source_url).map_or_else(|_| String::new(), |url| url.origin());
+        Self { source_url, ..Self::of(provenance) }
     }
 }
 

@@ -147,20 +147,21 @@ impl<'a> ChannelView<'a> {
     pub fn with_state(mut self, service: &Service, channel: &Channel) -> Self {
         self.state = onair::state(service, channel).as_str();
         self.viewers = service.onair.viewers().count(channel.id);
-        self.with_provenance(service, channel)
-    }
-
-    fn with_provenance(mut self, service: &Service, channel: &Channel) -> Self {
         let clearance = service.clearance(channel).ok().flatten();
-        self.provenance = clearance.map(|clearance| ProvenanceView::of(&clearance.provenance));
+        self.provenance = clearance.map(|clearance| ProvenanceView::public(&clearance.provenance));
         self
     }
 
-    /// By what right a channel from elsewhere is shown, and its stream.
-    pub fn with_rights(self, service: &Service, channel: &Channel) -> Self {
+    /// What only admins see in a list: the logo as it was given, by what right an external channel is shown, and its
+    /// stream.
+    pub fn with_rights(mut self, service: &Service, channel: &Channel) -> Self {
+        if let Some(url) = Addresses::of(&service.config).given_logo(channel) {
+            self.logo_url = url;
+        }
         let Some(external) = &channel.external else { return self };
         let clearance = service.clearance(channel).ok().flatten();
         Self {
+            provenance: clearance.as_ref().map(|clearance| ProvenanceView::of(&clearance.provenance)),
             rights: clearance.as_ref().map(RightsView::of),
             attestation: clearance.as_ref().map(AttestationView::of),
             source: Some(FeedView::of(&external.feed)),
@@ -168,12 +169,12 @@ impl<'a> ChannelView<'a> {
             xmltv_id: external.guide.as_ref().map(|guide| guide.id.clone()),
             ..self
         }
-        .with_provenance(service, channel)
     }
 
-    pub fn with_items(mut self, service: &Service, channel: &Channel) -> Self {
+    pub fn with_items(self, service: &Service, channel: &Channel) -> Self {
+        let mut view = self.with_rights(service, channel);
         if channel.external.is_some() {
-            return self.with_rights(service, channel);
+            return view;
         }
         let item = |ask: &Ask| ItemView {
             path: ask.path.to_string(),
@@ -181,12 +182,12 @@ impl<'a> ChannelView<'a> {
             title: ask.title.as_deref().map(str::to_owned),
             weight: ask.weight,
         };
-        self.seed = Some(channel.seed);
-        self.items = Some(channel.asks.iter().map(item).collect());
-        self.schedule = channel.plan.as_deref().map(ScheduleRequest::of);
+        view.seed = Some(channel.seed);
+        view.items = Some(channel.asks.iter().map(item).collect());
+        view.schedule = channel.plan.as_deref().map(ScheduleRequest::of);
         let has_filler = channel.plan.is_some() || *channel.filler != FillerAsk::default();
-        self.filler = has_filler.then(|| FillerRequest::of(&channel.filler));
-        self.item_count = channel.definition.revisions.last().map(|last| last.items.len());
-        self
+        view.filler = has_filler.then(|| FillerRequest::of(&channel.filler));
+        view.item_count = channel.definition.revisions.last().map(|last| last.items.len());
+        view
     }
 }

@@ -225,3 +225,51 @@ async fn recorders_are_offered_an_external_channel_only_with_a_recording_basis()
         assert_eq!(head, if listed { 200 } else { 422 });
     }
 }
+
+#[tokio::test]
+async fn people_who_are_no_admins_see_no_credential_of_an_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("a.wav");
+    kit::film::make(&film, &["-f lavfi -i", "sine=duration=60", "-c:a pcm_u8"]);
+    let server = kit::server(&[folder.path()]).await;
+    let (list, user_info, in_query) = (
+        "http://tv.example:8080/get.php?username=ada&password=hunter2",
+        "http://ada:hunter2@tv.example/1.png",
+        "http://tv.example/logo.php?username=ada&password=hunter2",
+    );
+    let mut external = cleared(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET}}));
+    (external["provenance"]["sourceUrl"], external["logoUrl"]) = (json!(list), json!(in_query));
+    let own =
+        json!({"name": "Own", "items": [{"path": film}], "startAt": "2026-01-01T00:00:00Z", "logoUrl": user_info});
+    let mut made = Vec::new();
+    for body in [external, own] {
+        made.push(success(send(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone());
+    }
+    assert_eq!((&made[0]["provenance"]["sourceUrl"], &made[0]["logoUrl"]), (&json!(list), &json!(in_query)));
+    let listed = asked(&server, CHANNELS).await["channels"].clone();
+    assert_eq!((&listed[0]["provenance"]["sourceUrl"], &listed[1]["logoUrl"]), (&json!(list), &json!(user_info)));
+
+    let one = |at: usize| format!("{CHANNELS}/{}", made[at]["id"]);
+    let seen = success(server.get(CHANNELS).send().await.unwrap(), 200).await["channels"].clone();
+    assert_eq!(seen[0]["provenance"]["sourceUrl"], "http://tv.example:8080/");
+    assert_eq!(seen[0]["logoUrl"], format!("/api/livetv/logos/{}", made[0]["id"]));
+    assert_eq!(seen[1]["logoUrl"], "http://tv.example/1.png");
+    let on_now = format!("/api/livetv/now?channelId={}", made[1]["id"]);
+    let now = success(server.get(&on_now).send().await.unwrap(), 200).await;
+    assert!(now.to_string().contains("\"iconUrl\":\"http://tv.example/1.png\""), "{now}");
+    for target in [
+        CHANNELS,
+        &one(0),
+        &one(1),
+        &on_now,
+        "/api/livetv/epg",
+        "/api/livetv/m3u?auth=signed",
+        "/api/livetv/xmltv",
+        "/api/livetv/warm",
+    ] {
+        let answer = server.get(target).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{target}");
+        let text = answer.text().await.unwrap();
+        assert!(!text.contains("hunter2"), "{target}: {text}");
+    }
+}

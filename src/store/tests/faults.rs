@@ -40,7 +40,7 @@ fn sizes(compact_from: u64) -> commit::Sizes {
 
 fn fits(known: &Known, found: &[(String, u64)]) -> Result<(), String> {
     let found: BTreeMap<_, _> = found.iter().cloned().collect();
-    for key in found.keys().filter(|key| !known.contains_key(*key)) {
+    if let Some(key) = found.keys().find(|key| !known.contains_key(*key)) {
         return Err(format!("{key} was refused, and is there: {:?}", found[key]));
     }
     for (key, values) in known {

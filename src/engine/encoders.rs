@@ -15,6 +15,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
+use super::ffmpeg::spawn::confined;
+
 /// How long one trial may take. Measured: 0.1 s here; a sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
 /// Most output a trial may make, bytes.
@@ -170,7 +172,7 @@ fn version(text: &str) -> Option<String> {
 
 /// Standard output of one short ffmpeg call, or a short reason why there is none.
 async fn output(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    let mut child = Command::new(ffmpeg)
+    let mut child = Command::from(confined(ffmpeg))
         .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
         .args(args)
         .stdin(Stdio::null())

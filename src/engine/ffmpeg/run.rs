@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::args::{Abilities, Ask, arguments, reading_start};
-use super::spawn::{Exit, Inherited, Limits, spawn};
+use super::spawn::{Exit, Inherited, Limits, confined, spawn};
 use super::unpack;
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
@@ -62,8 +62,8 @@ impl Ffmpeg {
     /// Why it does not run.
     pub fn at(program: &Path) -> Result<Self, String> {
         let ask = |option: &str| -> Result<String, String> {
-            let mut command = std::process::Command::new(program);
-            command.args(["-hide_banner", option]).stdin(Stdio::null()).stderr(Stdio::null());
+            let mut command = confined(program);
+            command.args(["-hide_banner", option]).stderr(Stdio::null());
             let output = command.output().map_err(|cause| format!("{}: {cause}", program.display()))?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };

@@ -4,6 +4,8 @@ use super::{Bytes, Container, Kind, Sniffed};
 
 /// Boxes looked at before giving up; a hostile file could chain them for ever.
 const MAX_BOXES: usize = 256;
+/// Boxes of a movie looked at; a movie of more is refused, because what refers to other files may hide after them.
+const MAX_MOVIE_BOXES: usize = 4096;
 
 struct Header {
     kind: [u8; 4],
@@ -34,6 +36,7 @@ pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniff
     let mut offset = 0;
     let mut seen = 0;
     let mut kinds = Tracks::default();
+    let mut has_movie = false;
     for _ in 0..MAX_BOXES {
         let piece = if offset == 0 { head[..head.len().min(16)].to_vec() } else { bytes.at(offset, 16)?.into_owned() };
         let Some(found) = header(&piece, offset) else { break };
@@ -48,6 +51,7 @@ pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniff
             b"moov" => {
                 container = container.or(Some(Container::QuickTime));
                 kinds = tracks(bytes, &found)?;
+                has_movie = true;
                 break;
             }
             b"moof" | b"styp" | b"sidx" => container = container.or(Some(Container::Mp4)),
@@ -64,7 +68,7 @@ pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniff
         }
         offset = found.end;
     }
-    if kinds.refers {
+    if kinds.refers || (has_movie && !kinds.header) {
         return Ok(None);
     }
     let Some(container) = container.filter(|_| seen > 0) else { return Ok(None) };
@@ -87,21 +91,30 @@ fn family(brand: &[u8]) -> Option<(Container, bool)> {
 struct Tracks {
     picture: bool,
     sound: bool,
-    /// A reference movie: it only names other files.
+    /// A reference movie (`rmra`), which only names other files, or one that may hide such a box: compressed (`cmov`),
+    /// or of too many boxes.
     refers: bool,
+    /// There is an `mvhd`, which ISO/IEC 14496-12 section 8.2.2 makes mandatory. qtdemux follows `rmra` without it.
+    header: bool,
 }
 
 /// The kinds of a movie's tracks: `moov/trak/mdia/hdlr`.
 fn tracks<B: Bytes>(bytes: &mut B, moov: &Header) -> Result<Tracks, B::Error> {
     let mut found = Tracks::default();
-    let mut budget = MAX_BOXES;
+    let mut budget = MAX_MOVIE_BOXES;
     let mut offset = moov.content;
-    while budget > 0 && offset < moov.end {
+    while offset < moov.end {
+        if budget == 0 {
+            found.refers = true;
+            break;
+        }
         budget -= 1;
         let Some(child) = header(&bytes.at(offset, 16)?, offset) else { break };
         match &child.kind {
-            b"rmra" => found.refers = true,
-            b"trak" => {
+            b"mvhd" => found.header = true,
+            b"rmra" | b"cmov" => found.refers = true,
+            // A few tracks tell audio from video; the others are stepped over.
+            b"trak" if budget > MAX_MOVIE_BOXES - MAX_BOXES => {
                 if let Some(mdia) = child_of(bytes, &child, *b"mdia", &mut budget)?
                     && let Some(hdlr) = child_of(bytes, &mdia, *b"hdlr", &mut budget)?
                 {

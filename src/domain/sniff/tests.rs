@@ -57,6 +57,21 @@ fn boxes_tell_brand_and_picture() {
 }
 
 #[test]
+fn reference_movies_are_found_wherever_they_hide_in_the_movie_box() {
+    let file = |moov: &[&[u8]]| [boxed(b"ftyp", b"isom\0\0\0\0"), boxed(b"moov", &moov.concat())].concat();
+    let header = boxed(b"mvhd", &[0; 100]);
+    let track = &movie(&[b"vide"])[8 + header.len()..];
+    let refers = boxed(b"rmra", &boxed(b"rmda", b"http://127.0.0.1/x"));
+    let free = |count: usize| boxed(b"free", &[]).repeat(count);
+    assert_eq!(of(&file(&[&header, &free(300), track])), Some("video/mp4"), "many boxes alone are no fault");
+    assert_eq!(of(&file(&[&header, track, &free(300), &refers])), None, "behind 300 boxes");
+    assert_eq!(of(&file(&[&header, track, &free(5000), &refers])), None, "behind more boxes than are looked at");
+    assert_eq!(of(&file(&[&header, &boxed(b"cmov", &[0; 40])])), None, "compressed, so that nobody sees what it holds");
+    assert_eq!(of(&file(&[track, &refers])), None);
+    assert_eq!(of(&file(&[track])), None, "a movie without a header is none");
+}
+
+#[test]
 fn matroska_tells_doc_type_and_picture() {
     let file = |doc: &[u8], types: &[u8]| {
         let element = |id: &[u8], content: &[u8]| {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 pub mod args;
+mod confine;
 pub mod intake;
 pub mod run;
 pub mod spawn;

@@ -10,15 +10,16 @@ use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::FdFlags;
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::sync::{mpsc, oneshot};
 
+use super::confine::{bare, confine};
 use crate::engine::source::Source;
+
+pub use super::confine::{Limits, confined};
 
 /// An open file the child gets under the same number, so that `/proc/self/fd/<number>` names it there too.
 pub type Inherited = Arc<dyn AsFd + Send + Sync>;
@@ -27,47 +28,9 @@ pub type Inherited = Arc<dyn AsFd + Send + Sync>;
 const TAIL_LINES: usize = 40;
 const TAIL_LINE_BYTES: u64 = 500;
 
-/// The only environment a child sees: what finds programs, drivers and fonts. Secrets are not passed on.
-const ENVIRONMENT: [&str; 12] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_DIRS",
-    "FONTCONFIG_FILE",
-    "FONTCONFIG_PATH",
-    "LIBVA_DRIVER_NAME",
-    "LIBVA_DRIVERS_PATH",
-    "OCL_ICD_VENDORS",
-    "NVIDIA_VISIBLE_DEVICES",
-];
-
 impl AsFd for Source {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
-    }
-}
-
-/// What the kernel holds a child to.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Address space, bytes.
-    pub memory: u64,
-    /// Processor time, seconds; None for work as long as a film.
-    pub cpu_seconds: Option<u64>,
-}
-
-impl Limits {
-    /// For a transcoder: 4K with frame threads on many cores maps some GiB.
-    pub const TRANSCODE: Self = Self { memory: 16 << 30, cpu_seconds: None };
-    /// For something that must answer in seconds.
-    pub const PROBE: Self = Self { memory: 4 << 30, cpu_seconds: Some(20) };
-
-    /// The address space allowed on a machine with `total` bytes of memory: no more than it has, but at least a quarter
-    /// of the limit, because stacks and arenas of threads are mapped and hardly used.
-    fn memory_of(self, total: u64) -> u64 {
-        self.memory.min(total.max(self.memory / 4))
     }
 }
 
@@ -204,76 +167,9 @@ fn forker() -> Result<&'static mpsc::Sender<Request>> {
     Ok(FORKER.get_or_init(|| sender))
 }
 
-/// A short call of a program that reads no file of the library: the same environment and confinement as [`spawn`], but
-/// the caller waits for it and ends it.
-pub fn confined(program: &Path) -> Command {
-    let mut command = bare(program);
-    let limits = Limits { memory: Limits::TRANSCODE.memory_of(memory()), ..Limits::TRANSCODE };
-    // SAFETY: as in `fork`.
-    unsafe {
-        command.pre_exec(move || confine(limits, &[]));
-    }
-    command
-}
-
-/// A command with nothing but the environment that children see.
-fn bare(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env_clear().stdin(Stdio::null());
-    command.envs(ENVIRONMENT.iter().filter_map(|&name| Some((name, std::env::var_os(name)?))));
-    command.env("LC_ALL", "C.UTF-8").env("AV_LOG_FORCE_NOCOLOR", "1");
-    command
-}
-
-/// Memory of this machine, bytes.
-fn memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
-}
-
-/// What a child gives up between fork and exec. Makes only system calls: no allocation, no lock.
-///
-/// There is no `RLIMIT_NPROC`: it counts all threads of the user, those of the server and of other programs too.
-fn confine(limits: Limits, files: &[RawFd]) -> Result<()> {
-    // SAFETY: closes nothing before exec, so that the descriptors of this process stay valid. By number, because musl has
-    // no such function.
-    if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } != 0 {
-        let cause = Error::last_os_error();
-        // Linux before 5.11 lacks the call or the flag: there the mark of each descriptor has to do.
-        if !matches!(cause.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) {
-            return Err(cause);
-        }
-    }
-    for &file in files {
-        // SAFETY: the caller keeps these descriptors open.
-        rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(file) }, FdFlags::empty())?;
-    }
-    rustix::thread::set_no_new_privs(true)?;
-    prefer_for_oom_kill();
-    limit(Resource::Core, 0)?;
-    limit(Resource::As, limits.memory)?;
-    if let Some(seconds) = limits.cpu_seconds {
-        limit(Resource::Cpu, seconds)?;
-    }
-    // Children write to pipes only. A library that writes a cache (fontconfig, mesa) gets an error, not a signal.
-    // SAFETY: sets a disposition; runs no handler.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    limit(Resource::Fsize, 0)?;
-    Ok(())
-}
-
-/// The kernel ends a transcode before it ends the server (proc(5)). Where /proc is missing, nothing is lost but that.
-fn prefer_for_oom_kill() {
-    #[allow(clippy::disallowed_methods, reason = "a fixed path of the kernel")]
-    let file = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-    if let Ok(file) = file {
-        let _ = rustix::io::write(&file, b"1000");
-    }
-}
-
 fn fork(request: &Request) -> Result<Forked> {
     let files: Vec<RawFd> = request.inherit.iter().map(|file| file.as_fd().as_raw_fd()).collect();
-    let limits = Limits { memory: request.limits.memory_of(memory()), ..request.limits };
+    let limits = request.limits.on_this_machine();
     let mut command = bare(&request.program);
     command.args(&request.args).current_dir("/").process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: the closure runs between fork and exec and makes only system calls: no allocation, no lock. The
@@ -308,10 +204,6 @@ fn fork(request: &Request) -> Result<Forked> {
     });
     started.inspect_err(|_| process.kill())?;
     Ok(forked)
-}
-
-fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
-    rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
 /// Reads error output to its end and keeps the last lines, each cut to a bounded length.
@@ -411,66 +303,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_running_child_is_confined() {
-        // Inherited where a library forgets the mark, as GStreamer's poll sockets are.
-        let leaky = rustix::fs::memfd_create("leaky", rustix::fs::MemfdFlags::empty()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let script = format!(
-            "test -e /proc/self/fd/{} && echo leaked; (echo x >{}) 2>/dev/null && echo wrote; echo ready; sleep 60",
-            leaky.as_raw_fd(),
-            folder.path().join("file").display()
-        );
-        let mut child = shell(&script, vec![]).await;
-        let mut said = [0; 64];
-        let read = child.stdout.read(&mut said).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&said[..read]), "ready\n");
-        let pid = child.pid().unwrap();
-        let proc = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
-        assert!(proc("status").lines().any(|line| line == "NoNewPrivs:\t1"), "{}", proc("status"));
-        assert_eq!(proc("oom_score_adj").trim(), "1000");
-        let limits = proc("limits");
-        let soft = |name: &str| {
-            let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
-            line[name.len()..].split_whitespace().next().unwrap().to_owned()
-        };
-        assert_eq!((soft("Max file size"), soft("Max core file size")), ("0".into(), "0".into()));
-        assert_eq!(soft("Max address space"), Limits::PROBE.memory_of(memory()).to_string());
-        assert_eq!(soft("Max cpu time"), "20");
-    }
-
-    #[test]
-    fn the_address_space_follows_the_memory_of_the_machine() {
-        const GIB: u64 = 1 << 30;
-        let of = |total: u64| (Limits::PROBE.memory_of(total), Limits::TRANSCODE.memory_of(total));
-        assert_eq!(of(GIB / 2), (GIB, 4 * GIB));
-        assert_eq!(of(6 * GIB), (4 * GIB, 6 * GIB));
-        assert_eq!(of(64 * GIB), (4 * GIB, 16 * GIB));
-    }
-
-    #[tokio::test]
-    async fn short_calls_see_no_secrets_either() {
-        let mut command = tokio::process::Command::from(confined(Path::new(SH)));
-        let script = "env | cut -d= -f1 | sort; grep NoNewPrivs /proc/self/status";
-        let output = command.args(["-c", script]).output().await.unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("NoNewPrivs:\t1") && !text.contains("CARGO"), "{text}");
-    }
-
-    #[tokio::test]
     async fn a_program_that_is_not_there_is_an_error() {
         let missing = spawn(Path::new("/no/such/program"), vec![], vec![], Limits::PROBE).await;
         assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
-    }
-
-    #[tokio::test]
-    async fn secrets_in_the_environment_are_not_passed_on() {
-        let mut child = shell("env | cut -d= -f1 | sort", vec![]).await;
-        let mut out = String::new();
-        child.stdout.read_to_string(&mut out).await.unwrap();
-        let known = |name: &str| {
-            ENVIRONMENT.contains(&name)
-                || ["LC_ALL", "AV_LOG_FORCE_NOCOLOR", "PWD", "_", "OLDPWD", "SHLVL"].contains(&name)
-        };
-        assert!(out.lines().all(known), "{out}");
     }
 }

@@ -65,6 +65,7 @@ codes! {
     TranscoderUnavailable 503 "TRANSCODER_UNAVAILABLE",
     ChannelUnavailable 503 "CHANNEL_UNAVAILABLE",
     ServerBusy 503 "SERVER_BUSY",
+    ProbeTimedOut 503 "PROBE_TIMED_OUT",
     SegmentTimeout 504 "SEGMENT_TIMEOUT",
     StorageTimeout 504 "STORAGE_TIMEOUT",
     StorageFull 507 "STORAGE_FULL",

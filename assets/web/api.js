@@ -42,7 +42,7 @@ export class ApiError extends Error {
 }
 
 /** What passes by itself (somebody else's conversion ends, a channel comes up), and how long it is waited for, ms. */
-const PASSING = { TRANSCODER_BUSY: 300_000, CHANNEL_UNAVAILABLE: 60_000, SERVER_BUSY: 60_000 };
+const PASSING = { TRANSCODER_BUSY: 300_000, CHANNEL_UNAVAILABLE: 60_000, SERVER_BUSY: 60_000, PROBE_TIMED_OUT: 60_000 };
 
 /**
  * Does what needs a place to convert in. While there is none it asks again, as often as the server wants to be asked, and

@@ -55,7 +55,8 @@ async function draw(stage, path) {
       ["Bit rate", info.probe.bitrateKbps && `${info.probe.bitrateKbps} kbit/s`],
       ["Warnings", info.probe.warnings?.map((warning) => warning.message ?? String(warning)).join("; ")],
     ]),
-    facts(TEXT.tracks, info.streams.map((stream) => [`${stream.index} ${stream.type}`, track(stream)])),
+    // A DVB multiplex has a dozen data streams, which nobody can choose.
+    facts(TEXT.tracks, info.streams.filter(({ type }) => type !== "data").map((stream) => [`${stream.index} ${stream.type}`, track(stream)])),
     info.chapters?.length ? facts(TEXT.chapters, info.chapters.map(({ title, startSeconds, index }) =>
       [clock(startSeconds), h("a", { href: playLink(path, startSeconds) }, title ?? TEXT.chapter(index + 1))])) : "");
 }

@@ -285,6 +285,7 @@ const ERRORS = {
   UNPLAYABLE_MEDIA: "Nothing in this file can be played.",
   TOO_MANY_SESSIONS: "You are playing on too many screens. Stop one of them first.",
   TRANSCODER_BUSY: "The server is converting as much as it can. Try again in a moment.",
+  PROBE_TIMED_OUT: "The disk is still waking up. Try again in a moment.",
   TRANSCODER_UNAVAILABLE: "This file must be converted, but the server has no converter (ffmpeg is missing).",
   STORAGE_TIMEOUT: "The disk with this file does not answer.",
   SEGMENT_TIMEOUT: "The server is too slow for this file at this size. Choose a smaller size.",

@@ -20,7 +20,8 @@ export function audioChoices(info) {
 
 /** The subtitles that can be shown: text in the page, pictures drawn into the video by the server. */
 export function subtitleChoices(info) {
-  const usable = info.subtitles.filter(({ kind, url, streamIndex }) => (kind === "text" ? url : Number.isInteger(streamIndex)));
+  const usable = info.subtitles.filter(({ kind, modes, url, streamIndex }) =>
+    modes.length > 0 && (kind === "text" ? url : Number.isInteger(streamIndex)));
   return usable.map((subtitle, n) => ({
     value: subtitle.id,
     subtitle,

@@ -8,9 +8,12 @@ use clap::Args;
 use super::{Outcome, Place, runtime};
 use crate::config::Config;
 use crate::engine::{elements, encoders, versions};
+use crate::service::quarantine;
 
 /// Less free space than this is worth a word, bytes.
 const LITTLE_SPACE: u64 = 1 << 30;
+/// Files in quarantine that are named.
+const NAMED: usize = 20;
 
 #[derive(Args)]
 pub struct Doctor {
@@ -38,6 +41,7 @@ impl Doctor {
         findings.push(folder("state", &config.state));
         findings.push(folder("segments", &config.cache));
         findings.push(port(&config));
+        findings.extend(quarantined(&config));
         let mut bad = 0;
         for finding in findings {
             let (mark, text) = match finding {
@@ -112,6 +116,22 @@ fn folder(what: &str, path: &Path) -> Finding {
         }
         Err(cause) => Odd(format!("{what} in {}: free space unknown ({cause})", path.display())),
     }
+}
+
+/// Files that took the server down twice.
+fn quarantined(config: &Config) -> Vec<Finding> {
+    let held = quarantine::list(&quarantine::folder(&config.state));
+    let named = held.iter().take(NAMED).map(|entry| {
+        Odd(format!(
+            "{} is read by ffmpeg alone: the server ended {} times while it read it, last on {}; it is tried again after 30 \
+             days or with another version",
+            entry.path,
+            entry.strikes,
+            entry.at.strftime("%F")
+        ))
+    });
+    let more = (held.len() > NAMED).then(|| Odd(format!("and {} more such files", held.len() - NAMED)));
+    named.chain(more).collect()
 }
 
 fn port(config: &Config) -> Finding {

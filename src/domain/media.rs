@@ -107,7 +107,7 @@ pub enum StreamKind {
     Video(Video),
     Audio(Audio),
     Subtitle(Subtitle),
-    /// Timed metadata, attached pictures, teletext and the like: never played, listed for honesty.
+    /// Timed metadata, attached pictures and the like: never played, listed for honesty.
     Data,
 }
 
@@ -176,6 +176,9 @@ pub struct Subtitle {
     pub text: bool,
     pub hearing_impaired: bool,
 }
+
+/// The codec of DVB teletext (ETSI EN 300 472). Listed among the subtitles, where viewers look for it.
+pub const TELETEXT: &str = "dvb_teletext";
 
 impl Stream {
     /// A stream that can be decoded, of which nothing else is known.

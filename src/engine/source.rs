@@ -46,6 +46,8 @@ pub struct Source {
     pub relative: PathBuf,
     pub len: u64,
     pub modified: SystemTime,
+    /// When its bytes, its name or its permissions last changed, seconds and nanoseconds: the one time no program sets.
+    pub changed: (i64, i64),
     /// Device and inode, for identity.
     pub inode: (u64, u64),
     /// What the bytes are; None for what is no media.
@@ -54,6 +56,9 @@ pub struct Source {
     pub local: bool,
     fingerprint: OnceLock<String>,
     made_of_it: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// A disk that is asleep: reading it for the fingerprint takes this long.
+    #[cfg(test)]
+    pub stall: Duration,
 }
 
 impl Roots {
@@ -119,10 +124,13 @@ impl Roots {
             relative: located.relative,
             len: meta.len(),
             modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            changed: (meta.ctime(), meta.ctime_nsec()),
             inode: (meta.dev(), meta.ino()),
             file,
             fingerprint: OnceLock::new(),
             made_of_it: OnceLock::new(),
+            #[cfg(test)]
+            stall: Duration::ZERO,
         })
     }
 
@@ -231,11 +239,13 @@ impl Source {
             now.st_nlink > 0
                 && now.st_size as u64 == self.len
                 && (now.st_mtime as u64, now.st_mtime_nsec as u32) == (modified.as_secs(), modified.subsec_nanos())
+                && (now.st_ctime as i64, now.st_ctime_nsec as i64) == self.changed
         })
     }
 
     /// Whether the open file still holds what it held, with a name or without. A file that only grew does: it is longer,
-    /// and where it was sampled for its fingerprint it is what it was. Asks the file system.
+    /// and where it was sampled for its fingerprint it is what it was. The time of change is left out: a file that is
+    /// renamed or deleted while it plays holds what it held. Asks the file system.
     pub fn holds_the_same(&self) -> bool {
         let Ok(now) = self.file.metadata() else { return false };
         match now.len().cmp(&self.len) {
@@ -253,7 +263,8 @@ impl Source {
 
     /// Whether another opening led to the same file in the same state.
     pub fn is_same(&self, other: &Self) -> bool {
-        (self.inode, self.len, self.modified) == (other.inode, other.len, other.modified)
+        let state = |one: &Self| (one.inode, one.len, one.modified, one.changed);
+        state(self) == state(other)
     }
 
     /// Fills a buffer from what is in memory already, without waiting for a disk; None when something is not. A short
@@ -349,6 +360,26 @@ impl Source {
         format!("\"{:x}-{:x}-{:x}\"", self.inode.1, self.len, modified.as_nanos())
     }
 
+    /// The state of this file: differs after every write to it in place, also where the writer restores the modification
+    /// time, and after a rename. What is made of a file is kept by this and the fingerprint; what a user did with it, by
+    /// the fingerprint alone.
+    pub fn version(&self) -> String {
+        let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let mut hasher = blake3::Hasher::new();
+        for part in [self.inode.0, self.inode.1, self.len] {
+            hasher.update(&part.to_le_bytes());
+        }
+        hasher.update(&modified.as_nanos().to_le_bytes());
+        hasher.update(&self.changed.0.to_le_bytes());
+        hasher.update(&self.changed.1.to_le_bytes());
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+
+    /// The fingerprint, where it was computed already.
+    pub fn known_fingerprint(&self) -> Option<&str> {
+        self.fingerprint.get().map(String::as_str)
+    }
+
     /// Identity by content: `f_` and 128 bits of BLAKE3 over length, head, middle and tail (64 KiB each), so that it
     /// survives renames and moves without reading the whole file.
     ///
@@ -358,6 +389,8 @@ impl Source {
         if let Some(known) = self.fingerprint.get() {
             return Ok(known);
         }
+        #[cfg(test)]
+        std::thread::sleep(self.stall);
         let name = self.sampled()?;
         Ok(self.fingerprint.get_or_init(|| name))
     }

@@ -45,7 +45,8 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 #[utoipa::path(
     get, path = "/api/stream/info/full", tag = "stream",
     params(("path" = String, Query, description = "absolute path of a media file")),
-    responses((status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422))
+    responses((status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422),
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"))
 )]
 pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
@@ -57,7 +58,8 @@ pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Respo
     post, path = "/api/stream/info/full", tag = "stream",
     params(("path" = String, Query, description = "absolute path of a media file")),
     request_body = InfoRequest,
-    responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422))
+    responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"))
 )]
 pub(super) async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());

@@ -163,7 +163,8 @@ pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Respons
         (status = 403, description = "`FORBIDDEN`: a path outside the library roots, or no admin"),
         (status = 404, description = "`NOT_FOUND`: no such item"),
         (status = 409, description = "`CONFLICT`: the number is taken"),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`")))]
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not examined yet; ask again")))]
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: ChannelRequest = call.json().await?;
     let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
@@ -194,7 +195,8 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
         (status = 200, description = "Changed", body = ChannelAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: no such item"),
         (status = 409, description = "`CONFLICT`: the number is taken"),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`")))]
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not examined yet; ask again")))]
 pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = id(&call)?;
     let asked: ChannelRequest = call.json().await?;
@@ -242,7 +244,8 @@ pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> 
     params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
     responses(
         (status = 200, description = "Its first day", body = PreviewAnswer),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired")))]
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not examined yet; ask again")))]
 pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: ChannelRequest = call.json().await?;
     let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;

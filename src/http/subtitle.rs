@@ -32,6 +32,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         (status = 304, description = "unchanged since the given entity tag"),
         (status = 404, description = "`NOT_FOUND`: no such file, no such subtitle"),
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap, or not available in this format"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"),
     ))]
 pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("id")?.ok_or_else(|| Error::field("id", "is missing"))?;

@@ -1,4 +1,5 @@
-//! How loud what the library holds is: measured once, when it is first aired at a level, and remembered by content.
+//! How loud what the library holds is: measured once, when it is first aired at a level, and remembered by content
+//! and version.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use crate::domain::media::Media;
 use crate::engine::loudness;
 use crate::engine::source::Source;
 use crate::service::Service;
+use crate::service::versioned::Versioned;
 use crate::store::Tree;
 
 /// Answers kept in memory; the others are on the disk.
@@ -34,32 +36,36 @@ impl Default for Loudness {
 impl Service {
     /// The gain that brings a sound to a level (LUFS), tenths of a decibel; None where it has none, or cannot be measured.
     pub async fn gain(&self, source: &Arc<Source>, media: &Media, stream: u32, level: i16) -> Option<i16> {
-        let name = source.fingerprint().ok()?;
-        let loudness = self.loudness_of(&format!("{name}/{stream}"), source, media, stream).await?;
+        let loudness = self.loudness_of(source, media, stream).await?;
         Some(((f64::from(level) - loudness) * 10.0).round().clamp(LEAST_GAIN, MOST_GAIN) as i16)
     }
 
-    async fn loudness_of(&self, key: &str, source: &Arc<Source>, media: &Media, stream: u32) -> Option<f64> {
-        if let Some(known) = self.known_loudness(key) {
+    async fn loudness_of(&self, source: &Arc<Source>, media: &Media, stream: u32) -> Option<f64> {
+        let version = source.version();
+        let key = format!("{}/{stream}", source.fingerprint().ok()?);
+        let name = format!("{key}/{version}");
+        if let Some(known) = self.known_loudness(&name) {
             return known;
         }
         let _place = self.loudness.place.acquire().await.ok()?;
         // Whoever was before may have measured the same.
-        if let Some(known) = self.known_loudness(key) {
+        if let Some(known) = self.known_loudness(&name) {
             return known;
         }
-        let (store, wanted) = (self.store.clone(), key.to_owned());
-        let kept = tokio::task::spawn_blocking(move || store.get::<Option<f64>>(Tree::Loudness, &wanted)).await;
+        let (store, wanted) = (self.store.clone(), key.clone());
+        let kept = tokio::task::spawn_blocking(move || store.get::<Versioned<Option<f64>>>(Tree::Loudness, &wanted));
         // A record that cannot be read is measured again, like one that was never kept.
-        let measured = match kept {
-            Ok(Ok(Some(kept))) => kept,
-            _ => {
+        let kept = kept.await.ok().and_then(Result::ok).flatten();
+        let measured = match kept.as_ref().and_then(|kept| kept.for_version(&version)) {
+            Some(known) => *known,
+            None => {
                 let measured = loudness::measure(&self.config.ffmpeg, source, media, stream).await;
                 let measured = measured.inspect_err(|fault| {
                     tracing::warn!(media.path = source.path, %fault, "how loud it is cannot be measured");
                 });
                 let measured = measured.ok()?;
-                if let Err(fault) = self.store.put(Tree::Loudness, key, &measured).await {
+                let record = Versioned::renewed(kept, measured, &version, |a, b| a == b);
+                if let Err(fault) = self.store.put(Tree::Loudness, &key, &record).await {
                     tracing::warn!(%fault, "a loudness could not be kept");
                 }
                 measured
@@ -69,7 +75,7 @@ impl Service {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(key.to_owned(), measured);
+        known.insert(name, measured);
         measured
     }
 

@@ -1,15 +1,15 @@
-//! What the library's files hold: probed once, remembered by content.
+//! What the library's files hold: probed once, remembered by content and version.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::domain::media::{Media, PROBE_VERSION};
 use crate::engine::index;
@@ -17,44 +17,52 @@ use crate::engine::probe::{self, ProbeError, Tools};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::quarantine::Quarantine;
+use crate::service::versioned::Versioned;
 use crate::store::{Store, Tree};
 
-/// Probes at once; each may be a process of its own.
+/// Probes that share the processor; each may be a process of its own.
 const CONCURRENT: usize = 4;
+/// Probes under way at most, those that wait for a disk included.
+const MOST_UNDER_WAY: usize = 32;
 /// Answers kept in memory; one is a few KiB.
 const REMEMBERED: usize = 2048;
 
-/// The reason given for a probe that took too long.
-const TIMED_OUT: &str = "PROBE_TIMED_OUT";
-
-/// How often whoever has time tries, and how many deadlines long.
-const PATIENCE: [u32; 3] = [1, 2, 4];
+/// How many deadlines a probe may take that no request waits for any more.
+const LONGEST: u32 = 24;
+/// How many deadlines the patient wait.
+const PATIENCE: u32 = 7;
+/// When a client may ask again, seconds.
+const RETRY_SECONDS: u32 = 5;
 
 /// Keeper of probe results.
+#[derive(Clone)]
 pub struct Probes {
     tools: Tools,
     deadline: Duration,
     /// Where results survive a restart; None on the command line.
     store: Option<Store>,
     quarantine: Option<Arc<Quarantine>>,
-    places: Semaphore,
-    known: Mutex<Known>,
+    places: Arc<Semaphore>,
+    under_way: Arc<Semaphore>,
+    known: Arc<Mutex<Known>>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// By fingerprint; a cell that is still empty is a probe under way, which later askers wait for.
-    by_content: HashMap<String, Entry>,
+    /// By fingerprint and version.
+    finished: HashMap<String, Entry>,
+    /// By version: what a probe under way will find.
+    under_way: HashMap<String, watch::Receiver<Option<Outcome>>>,
     clock: u64,
 }
 
 struct Entry {
-    outcome: Arc<OnceCell<Outcome>>,
+    outcome: Outcome,
     used: u64,
 }
 
 /// A probe's answer and when it was found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
     pub media: Arc<Media>,
     pub at: Timestamp,
@@ -70,8 +78,9 @@ impl Probes {
             deadline,
             store: None,
             quarantine: None,
-            places: Semaphore::new(CONCURRENT),
-            known: Mutex::default(),
+            places: Arc::new(Semaphore::new(CONCURRENT)),
+            under_way: Arc::new(Semaphore::new(MOST_UNDER_WAY)),
+            known: Arc::default(),
         }
     }
 
@@ -93,8 +102,9 @@ impl Probes {
     /// What a file holds.
     ///
     /// # Errors
-    /// `UNPLAYABLE_MEDIA` with `details.reasons` when nothing can be read of it within the deadline (5 s unless
-    /// configured); `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
+    /// `UNPLAYABLE_MEDIA` with `details.reasons` when nothing can be read of it; `PROBE_TIMED_OUT` when it takes longer
+    /// than the deadline (5 s unless configured): the probe continues, and a later request has its result;
+    /// `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
     pub async fn probe(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
         Ok(self.probed(source).await?.media)
     }
@@ -107,67 +117,139 @@ impl Probes {
         self.probed_within(source, self.deadline).await
     }
 
-    /// The same for whoever has time: what is not done within the deadline is tried again, longer each time. A busy
-    /// machine is no fault of a file.
+    /// The same for callers that have time: several deadlines.
     ///
     /// # Errors
-    /// Those of [`Self::probe`], but `SERVER_BUSY` where it took too long even so.
+    /// Those of [`Self::probe`].
     pub async fn probe_patiently(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
-        for factor in PATIENCE {
-            match self.probed_within(source, self.deadline * factor).await {
-                Err(fault) if is_late(&fault) => {
-                    tracing::debug!(media.path = %source.path, factor, "a probe took too long");
-                }
-                outcome => return Ok(outcome?.media),
-            }
-        }
-        Err(Error::new(Code::ServerBusy, "it could not be looked into in time").with_retry_after(10))
+        Ok(self.probed_within(source, self.deadline * PATIENCE).await?.media)
     }
 
-    async fn probed_within(&self, source: &Arc<Source>, deadline: Duration) -> Result<Probed> {
-        let name = self.fingerprint(source).await?;
-        let cell = self.cell(&name);
-        let outcome = cell.get_or_init(|| self.remembered_or_run(&name, source, deadline)).await.clone();
-        // Only what the bytes themselves decide is remembered; a missing tool or a busy machine may pass.
-        if matches!(outcome, Err(ProbeError::TimedOut | ProbeError::Unavailable(_))) {
-            self.known.lock().expect("no panic while held").by_content.remove(&name);
-        }
+    async fn probed_within(&self, source: &Arc<Source>, wait: Duration) -> Result<Probed> {
+        let outcome = tokio::time::timeout(wait, self.outcome(source)).await.unwrap_or(Err(ProbeError::TimedOut));
         outcome.map_err(|fault| match fault {
             ProbeError::Unreadable(why) => unplayable("UNREADABLE").with_cause(why),
-            ProbeError::TimedOut => unplayable(TIMED_OUT),
+            ProbeError::TimedOut => {
+                let text = "the file is still being examined: its disk is slow, or the server is busy";
+                Error::new(Code::ProbeTimedOut, text).with_retry_after(RETRY_SECONDS)
+            }
+            ProbeError::Read(cause) => {
+                Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause)
+            }
             ProbeError::Unavailable(cause) => Error::internal(cause),
+            fault @ ProbeError::ReportTooLarge => Error::internal(fault),
         })
     }
 
-    async fn remembered_or_run(&self, name: &str, source: &Arc<Source>, deadline: Duration) -> Outcome {
-        let key = format!("{PROBE_VERSION}/{name}");
-        if let Some(store) = self.store.clone() {
-            let key = key.clone();
-            let reading = tokio::task::spawn_blocking(move || store.get::<Probed>(Tree::Probes, &key));
-            // A record that cannot be read is found again, like one that was never kept.
-            if let Ok(Ok(Some(known))) = reading.await {
-                return Ok(known);
+    /// What was found, or what the probe under way finds; begins one where there is none. A probe continues when those
+    /// who wait leave: a disk that sleeps longer than a request waits is awake for the next.
+    async fn outcome(&self, source: &Arc<Source>) -> Outcome {
+        let version = source.version();
+        let mut awaited = match self.found(source, &version) {
+            Found::Finished(outcome) => return outcome,
+            Found::UnderWay(awaited) => awaited,
+            Found::Nothing => {
+                let place = self.under_way.clone().acquire_owned().await.expect("the semaphore is never closed");
+                self.begin(source, version, place)
             }
+        };
+        match awaited.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().expect("waited for"),
+            Err(_) => Err(ProbeError::Unavailable("the probe ended without an answer".into())),
         }
-        let outcome = self.run(name, source, deadline).await;
-        if let (Some(store), Ok(probed)) = (self.store.clone(), &outcome) {
-            let probed = probed.clone();
-            // Nobody waits for the disk here: what is lost is only found again.
-            tokio::spawn(async move {
-                if let Err(fault) = store.put(Tree::Probes, &key, &probed).await {
-                    tracing::warn!(%fault, "a probe result could not be kept");
-                }
-            });
+    }
+
+    fn found(&self, source: &Source, version: &str) -> Found {
+        let mut known = self.known();
+        known.clock += 1;
+        let now = known.clock;
+        let key = source.known_fingerprint().map(|name| format!("{name}/{version}"));
+        if let Some(entry) = key.and_then(|key| known.finished.get_mut(&key)) {
+            entry.used = now;
+            return Found::Finished(entry.outcome.clone());
+        }
+        known.under_way.get(version).cloned().map_or(Found::Nothing, Found::UnderWay)
+    }
+
+    fn begin(
+        &self,
+        source: &Arc<Source>,
+        version: String,
+        place: OwnedSemaphorePermit,
+    ) -> watch::Receiver<Option<Outcome>> {
+        let mut known = self.known();
+        if let Some(awaited) = known.under_way.get(&version) {
+            return awaited.clone();
+        }
+        let (sender, awaited) = watch::channel(None);
+        known.under_way.insert(version.clone(), awaited.clone());
+        drop(known);
+        let (probes, source) = (self.clone(), source.clone());
+        let entry = UnderWay { known: self.known.clone(), version };
+        tokio::spawn(async move {
+            let _place = place;
+            let outcome = probes.examine(&source, &entry.version).await;
+            drop(entry);
+            sender.send_replace(Some(outcome));
+        });
+        awaited
+    }
+
+    async fn examine(&self, source: &Arc<Source>, version: &str) -> Outcome {
+        let held = source.clone();
+        let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
+        let name = match reading.await {
+            Ok(Ok(name)) => name,
+            Ok(Err(cause)) => return Err(ProbeError::Read(cause.to_string())),
+            Err(cause) => return Err(ProbeError::Unavailable(cause.to_string())),
+        };
+        let key = format!("{name}/{version}");
+        let finished = self.known().finished.get(&key).map(|entry| entry.outcome.clone());
+        if let Some(outcome) = finished {
+            return outcome;
+        }
+        let outcome = self.remembered_or_run(&name, version, source).await;
+        // Only what the bytes themselves decide is remembered; a missing tool or a busy machine may pass.
+        if matches!(outcome, Ok(_) | Err(ProbeError::Unreadable(_) | ProbeError::ReportTooLarge)) {
+            self.known().keep(key, outcome.clone());
         }
         outcome
     }
 
-    async fn run(&self, name: &str, source: &Arc<Source>, deadline: Duration) -> Outcome {
-        let work = async {
-            let _place = self.places.acquire().await.expect("the semaphore is never closed");
-            self.look(name, source).await
+    async fn remembered_or_run(&self, name: &str, version: &str, source: &Arc<Source>) -> Outcome {
+        let Some(store) = self.store.clone() else { return self.run(name, source).await };
+        let key = format!("{PROBE_VERSION}/{name}");
+        let (reading, wanted) = (store.clone(), key.clone());
+        let kept = tokio::task::spawn_blocking(move || reading.get::<Versioned<Probed>>(Tree::Probes, &wanted)).await;
+        // A record that cannot be read is found again, like one that was never kept.
+        let kept = kept.ok().and_then(Result::ok).flatten();
+        if let Some(probed) = kept.as_ref().and_then(|kept| kept.for_version(version)) {
+            return Ok(probed.clone());
+        }
+        let probed = self.run(name, source).await?;
+        let record = Versioned::renewed(kept, probed.clone(), version, |a, b| a.media == b.media);
+        // Nobody waits for the disk here: what is lost is only found again.
+        tokio::spawn(async move {
+            if let Err(fault) = store.put(Tree::Probes, &key, &record).await {
+                tracing::warn!(%fault, "a probe result could not be kept");
+            }
+        });
+        Ok(probed)
+    }
+
+    async fn run(&self, name: &str, source: &Arc<Source>) -> Outcome {
+        let place = self.places.acquire().await.expect("the semaphore is never closed");
+        let mut look = std::pin::pin!(self.look(name, source));
+        let mut media = match tokio::time::timeout(self.deadline, &mut look).await {
+            Ok(media) => media?,
+            Err(_) => {
+                // What takes this long waits for a disk; other files need not wait with it.
+                drop(place);
+                tracing::info!(media.path = %source.path, "a probe takes longer than the deadline; it continues");
+                let rest = tokio::time::timeout(self.deadline * (LONGEST - 1), look).await;
+                rest.unwrap_or(Err(ProbeError::TimedOut))?
+            }
         };
-        let mut media = tokio::time::timeout(deadline, work).await.unwrap_or(Err(ProbeError::TimedOut))?;
         // What is known stands without it.
         media.keyframe_interval_seconds = index::interval(source, &media).await;
         Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
@@ -200,26 +282,44 @@ impl Probes {
             .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
     }
 
-    fn cell(&self, name: &str) -> Arc<OnceCell<Outcome>> {
-        let mut known = self.known.lock().expect("no panic while held");
-        known.clock += 1;
-        let now = known.clock;
-        if !known.by_content.contains_key(name) && known.by_content.len() >= REMEMBERED {
-            let oldest = known.by_content.iter().min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
-            oldest.map(|name| known.by_content.remove(&name));
-        }
-        let entry =
-            known.by_content.entry(name.to_owned()).or_insert_with(|| Entry { outcome: Arc::default(), used: 0 });
-        entry.used = now;
-        entry.outcome.clone()
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a probe failed for want of time.
-fn is_late(fault: &Error) -> bool {
-    fault.details.as_ref().is_some_and(|details| details["reasons"] == json!([TIMED_OUT]))
+enum Found {
+    Finished(Outcome),
+    UnderWay(watch::Receiver<Option<Outcome>>),
+    Nothing,
+}
+
+/// A probe's entry among those under way; dropping it removes it.
+struct UnderWay {
+    known: Arc<Mutex<Known>>,
+    version: String,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).under_way.remove(&self.version);
+    }
+}
+
+impl Known {
+    /// Keeps an answer; the one not used for longest makes room.
+    fn keep(&mut self, key: String, outcome: Outcome) {
+        self.clock += 1;
+        if self.finished.len() >= REMEMBERED {
+            let oldest = self.finished.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            oldest.map(|key| self.finished.remove(&key));
+        }
+        self.finished.insert(key, Entry { outcome, used: self.clock });
+    }
 }
 
 fn unplayable(reason: &str) -> Error {
     Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": [reason]}))
 }
+
+#[cfg(test)]
+mod tests;

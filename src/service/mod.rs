@@ -34,6 +34,7 @@ pub mod sessions;
 pub mod sidecars;
 pub mod sources;
 pub mod subtitles;
+mod versioned;
 pub mod watching;
 pub mod workers;
 
@@ -100,7 +101,7 @@ impl Service {
         let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open(&config.state)?;
-        let quarantine = Arc::new(Quarantine::open(config.state.join("reading"))?);
+        let quarantine = Arc::new(Quarantine::open(quarantine::folder(&config.state))?);
         let media =
             Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
         let clock = Clock::default();

@@ -1,25 +1,58 @@
 //! Files that were being read in this process when it died.
 //!
-//! A demuxer in process can take the whole server down. So each file leaves a mark before it is read and takes it
-//! away after; a mark that is found at start belongs to a file that did not let it come to that, and it is never read
-//! in process again. The mark stays, so that it holds over the next restart too.
+//! A demuxer in process can take the whole server down. So each file leaves a mark before it is read and takes it away
+//! after; a mark that is found at start is a strike against its file. A file with two strikes is read by child processes
+//! alone: one may have been a power cut. A month later, or with another version of this program or of GStreamer, it gets
+//! another try.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::versions;
 use crate::error::{Error, Result};
 
-/// Marks looked at when starting.
+/// Marks kept; the oldest make room.
 const MARKS: usize = 10_000;
+/// Strikes at which a file is no longer read in process.
+const STRIKES: u32 = 2;
+/// After this long without a strike a file gets another try.
+const TERM: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Largest mark read, bytes.
+const MARK_BYTES: u64 = 64 * 1024;
 
-/// Keeper of the marks: one small file each, named by fingerprint, holding the path for whoever looks.
+/// Keeper of the marks: one small file each, named by fingerprint.
 #[derive(Debug)]
 pub struct Quarantine {
     folder: PathBuf,
+    /// This program and the GStreamer it runs on.
+    version: String,
     held: HashSet<String>,
+    /// Strikes of files that may be read again.
+    struck: HashMap<String, u32>,
     /// How often each file is being read.
     readers: Readers,
+}
+
+/// What a mark says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub path: String,
+    /// How often the server ended while it read this file, this time included.
+    pub strikes: u32,
+    pub at: Timestamp,
+    pub version: String,
+}
+
+impl Entry {
+    fn is_held(&self, version: &str, now: Timestamp) -> bool {
+        let age = now.duration_since(self.at).unsigned_abs();
+        self.strikes >= STRIKES && self.version == version && age < TERM
+    }
 }
 
 type Readers = Arc<Mutex<HashMap<PathBuf, usize>>>;
@@ -44,26 +77,84 @@ impl Drop for Mark {
     }
 }
 
+/// The folder of the marks within the state folder.
+pub fn folder(state: &Path) -> PathBuf {
+    state.join("reading")
+}
+
+/// The files that are read by child processes alone, for whoever diagnoses. Changes nothing. Of a running server it may
+/// also name a file that is being read at this moment after an earlier strike.
+pub fn list(folder: &Path) -> Vec<Entry> {
+    let now = Timestamp::now();
+    let version = version();
+    let held =
+        marks(folder).into_iter().filter_map(|(_, mark)| read(&mark)).filter(|entry| entry.is_held(&version, now));
+    held.collect()
+}
+
+fn version() -> String {
+    format!("{}, GStreamer {}", env!("CARGO_PKG_VERSION"), versions::gstreamer())
+}
+
+/// The marks in a folder, the newest first.
+fn marks(folder: &Path) -> Vec<(SystemTime, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let modified = |entry: &std::fs::DirEntry| entry.metadata().and_then(|meta| meta.modified());
+    let mut marks: Vec<_> =
+        entries.map(|entry| (modified(&entry).unwrap_or(SystemTime::UNIX_EPOCH), entry.path())).collect();
+    marks.sort_by(|a, b| b.cmp(a));
+    marks
+}
+
+fn read(mark: &Path) -> Option<Entry> {
+    #[allow(clippy::disallowed_methods, reason = "a mark of our own, named by nobody's request")]
+    let file = std::fs::File::open(mark).ok()?;
+    let meta = file.metadata().ok()?;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, MARK_BYTES), &mut text).ok()?;
+    let at = meta.modified().ok().and_then(|at| Timestamp::try_from(at).ok()).unwrap_or_default();
+    // Marks of the first versions hold the path alone; one that was cut short by the crash holds less.
+    Some(serde_json::from_str(&text).unwrap_or_else(|_| Entry { path: text, strikes: 1, at, version: String::new() }))
+}
+
 impl Quarantine {
     /// Reads the marks a former process left in `folder`, and names them in the log.
     ///
     /// # Errors
-    /// `INTERNAL` when the folder cannot be made or read.
+    /// `INTERNAL` when the folder cannot be made.
     pub fn open(folder: PathBuf) -> Result<Self> {
-        let fault = |cause| Error::internal(format!("{}: {cause}", folder.display()));
-        std::fs::create_dir_all(&folder).map_err(fault)?;
-        let mut held = HashSet::new();
-        for entry in std::fs::read_dir(&folder).map_err(fault)?.flatten().take(MARKS) {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            #[allow(clippy::disallowed_methods, reason = "a mark of our own, named by nobody's request")]
-            let path = std::fs::read_to_string(entry.path()).unwrap_or_default();
-            tracing::warn!(
-                media.path = path,
-                "the server ended while it read this file; it is no longer read in process"
-            );
-            held.insert(name);
+        Self::open_as(folder, version(), Timestamp::now())
+    }
+
+    fn open_as(folder: PathBuf, version: String, now: Timestamp) -> Result<Self> {
+        std::fs::create_dir_all(&folder).map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
+        let (mut held, mut struck) = (HashSet::new(), HashMap::new());
+        for (at, (_, mark)) in marks(&folder).into_iter().enumerate() {
+            let name = mark.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+            let (Some(name), Some(entry), true) = (name, read(&mark), at < MARKS) else {
+                let _ = std::fs::remove_file(&mark);
+                continue;
+            };
+            let age = now.duration_since(entry.at).unsigned_abs();
+            if entry.is_held(&version, now) {
+                tracing::warn!(
+                    media.path = entry.path,
+                    strikes = entry.strikes,
+                    "the server ended while it read this file; it is no longer read in process"
+                );
+                held.insert(name);
+            } else if age >= TERM && entry.strikes < STRIKES {
+                let _ = std::fs::remove_file(&mark);
+            } else {
+                tracing::warn!(
+                    media.path = entry.path,
+                    strikes = entry.strikes,
+                    "the server ended while it read this file; it is tried once more in process"
+                );
+                struck.insert(name, entry.strikes.min(STRIKES - 1));
+            }
         }
-        Ok(Self { folder, held, readers: Readers::default() })
+        Ok(Self { folder, version, held, struck, readers: Readers::default() })
     }
 
     /// Marks a file before it is read in process; None when it must not be.
@@ -72,9 +163,11 @@ impl Quarantine {
             return None;
         }
         let file = self.mark(fingerprint);
+        let strikes = self.struck.get(fingerprint).copied().unwrap_or(0) + 1;
+        let entry = Entry { path: path.to_owned(), strikes, at: Timestamp::now(), version: self.version.clone() };
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // No flush: what a crash of this process leaves in the page cache is not lost.
-        std::fs::write(&file, path).ok()?;
+        std::fs::write(&file, serde_json::to_vec(&entry).ok()?).ok()?;
         *readers.entry(file.clone()).or_default() += 1;
         Some(Mark { file, readers: self.readers.clone() })
     }
@@ -100,15 +193,44 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_left_behind_keeps_its_file_out() {
+    fn two_strikes_keep_a_file_out_until_a_month_or_a_version_later() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Quarantine::open(folder.path().join("reading")).unwrap();
-        drop(first.enter("f_good", "/library/good.mkv").unwrap());
-        std::mem::forget(first.enter("f_bad", "/library/bad.mkv").unwrap());
-        let second = Quarantine::open(folder.path().join("reading")).unwrap();
-        assert!(second.enter("f_bad", "/elsewhere/bad.mkv").is_none());
-        assert!(second.enter("f_good", "/library/good.mkv").is_some());
-        let third = Quarantine::open(folder.path().join("reading")).unwrap();
-        assert!(third.enter("f_bad", "/library/bad.mkv").is_none(), "it holds over the next restart");
+        let start = |version: &str, days: i64| {
+            let now = Timestamp::now() + jiff::SignedDuration::from_hours(24 * days);
+            Quarantine::open_as(folder.path().join("reading"), version.to_owned(), now).unwrap()
+        };
+        let crash = |quarantine: Quarantine| std::mem::forget(quarantine.enter("f_bad", "/library/bad.mkv").unwrap());
+        drop(start("1", 0).enter("f_good", "/library/good.mkv").unwrap());
+        crash(start("1", 0));
+        // A power cut looks the same: one strike.
+        crash(start("1", 0));
+        assert!(start("1", 0).enter("f_bad", "/elsewhere/bad.mkv").is_none(), "the name is of no account");
+        assert!(start("1", 29).enter("f_bad", "/library/bad.mkv").is_none(), "it holds over restarts");
+        assert!(start("1", 0).enter("f_good", "/library/good.mkv").is_some());
+        crash(start("2", 0));
+        assert!(start("2", 0).enter("f_bad", "/library/bad.mkv").is_none(), "one try alone for another version");
+        drop(start("2", 31).enter("f_bad", "/library/bad.mkv").expect("one try after a month"));
+        assert!(start("2", 31).struck.is_empty(), "read to its end: forgiven");
+    }
+
+    #[test]
+    fn what_is_held_is_listed_and_the_marks_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            std::mem::forget(Quarantine::open(folder.path().to_owned()).unwrap().enter("f_bad", "/library/bad.mkv"));
+        }
+        std::fs::write(folder.path().join("f_old"), "/library/old.mkv").unwrap();
+        std::fs::write(folder.path().join("f_torn"), "{\"path\":\"/lib").unwrap();
+        let listed = list(folder.path());
+        assert_eq!(
+            listed.iter().map(|entry| (&*entry.path, entry.strikes)).collect::<Vec<_>>(),
+            [("/library/bad.mkv", 2)]
+        );
+        for number in 0..MARKS {
+            std::fs::write(folder.path().join(format!("f_{number}")), "{}").unwrap();
+        }
+        let opened = Quarantine::open(folder.path().to_owned()).unwrap();
+        assert!(opened.held.len() + opened.struck.len() <= MARKS);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MARKS);
     }
 }

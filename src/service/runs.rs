@@ -296,13 +296,13 @@ impl Drop for Line {
     }
 }
 
-/// What the segments of a work are kept under: the same for all that want the very same bytes.
+/// What the segments of a work are kept under: the same for all that want the very same bytes of the same file. The
+/// version is part of it, because a file repaired in place keeps its fingerprint.
 pub fn name(transcoder: &dyn Transcoder, work: &Work) -> Arc<str> {
     let cut = data_encoding::HEXLOWER.encode(&work.grid.digest());
-    let mut version = format!("{}/{}/{cut}", transcoder.name(), transcoder.version());
-    if transcoder.starts_at_once() {
-        // What is read out of the file again belongs to one state of it.
-        version += &work.source.etag();
+    let mut version = format!("{}/{}/{cut}/{}", transcoder.name(), transcoder.version(), work.source.version());
+    if let Some(sidecar) = &work.sidecar {
+        version += &sidecar.version();
     }
     format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into()
 }

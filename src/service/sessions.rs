@@ -190,7 +190,13 @@ impl Sessions {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
         let own = || book.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
-        let twin = own().find(|session| session.plan.request == plan.request && session.age() < DOUBLE_CLICK);
+        let version = plan.work().source.version();
+        let is_twin = |session: &&Arc<Session>| {
+            session.plan.request == plan.request
+                && session.plan.work().source.version() == version
+                && session.age() < DOUBLE_CLICK
+        };
+        let twin = own().find(is_twin);
         if let Some(twin) = twin {
             twin.touch();
             return Ok(twin.clone());

@@ -133,7 +133,7 @@ impl Subtitles {
         stream: u32,
         format: Format,
     ) -> watch::Receiver<Outcome> {
-        let key = format!("{}:{} {stream}", source.inode.0, source.etag());
+        let key = format!("{} {stream}", source.version());
         if let Some(known) = self.known(&key) {
             return known;
         }
@@ -175,7 +175,7 @@ impl Subtitles {
         let (roots, path) = (self.library.roots().clone(), path.to_owned());
         let root = roots.locate(&path)?.root;
         let source = self.library.within_deadline(root, move || roots.open_file(&path)).await?;
-        let key = format!("{}:{}", source.inode.0, source.etag());
+        let key = source.version();
         if let Some(known) = self.known(&key)
             && let Some(Ok(script)) = &*known.borrow()
         {

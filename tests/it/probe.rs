@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use hearthcast::engine::probe::{self, Tools};
 use serde_json::{Value, json};
 
 use crate::kit;
+use crate::kit::answer::refused;
 
 /// A clip of two seconds made by ffmpeg; `args` follow a 320 x 180 test picture (input 0) and a tone (input 1).
 fn clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
@@ -139,6 +141,64 @@ async fn subtitles_inside_and_beside_the_file_are_listed_with_their_addresses() 
     assert_eq!((&list[2]["hearingImpaired"], &list[2]["file"]), (&json!(true), &json!("a film.eng.sdh.vtt")));
     let address = list[1]["url"].as_str().unwrap();
     assert!(address.starts_with("/api/stream/subtitle?path=/") && address.ends_with("/a%20film.mkv&id=x0&format=vtt"));
+}
+
+#[tokio::test]
+async fn a_release_with_attached_fonts_is_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cues, font) = (folder.path().join("a.ass"), folder.path().join("a.ttf"));
+    let script = "[Script Info]\nScriptType: v4.00+\n\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:00.10,0:00:01.00,hello\n";
+    std::fs::write(&cues, script).unwrap();
+    std::fs::write(&font, vec![0x5a; 3 << 20]).unwrap();
+    let (cues, font) = (cues.to_str().unwrap(), font.to_str().unwrap());
+    let path = clip(
+        folder.path(),
+        "release.mkv",
+        &[
+            &["-i", cues, "-map", "0:v", "-map", "1:a", "-map", "2:s", "-c:v", "libx264", "-preset", "ultrafast"][..],
+            &["-pix_fmt", "yuv420p10le", "-c:a", "aac", "-c:s", "ass"],
+            &["-attach", font, "-metadata:s:t", "mimetype=font/ttf"],
+        ]
+        .concat(),
+    );
+    let server = kit::server(&[folder.path()]).await;
+    let info = server.get(&url(&path)).send().await.unwrap();
+    assert_eq!(info.status(), 200);
+    let info: Value = info.json().await.unwrap();
+    assert_eq!((&info["subtitles"][0]["format"], &info["streams"][0]["profile"]), (&json!("ass"), &json!("high-10")));
+    let started = server.post("/api/stream/transcode/start", &json!({"mediaPath": path})).send().await.unwrap();
+    assert_eq!(started.status(), 200);
+}
+
+#[tokio::test]
+async fn a_probe_that_takes_too_long_is_told_and_done_by_the_next_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = clip(folder.path(), "a.avi", &["-c:v", "mpeg4", "-c:a", "mp3"]);
+    // A busy machine: ffprobe needs longer than the deadline, except for its list of codecs.
+    let tools = tempfile::tempdir().unwrap();
+    let script = "#!/bin/sh\ncase \"$*\" in *-codecs*) ;; *) sleep 2 ;; esac\nexec ffprobe \"$@\"\n";
+    std::fs::write(tools.path().join("ffprobe"), script).unwrap();
+    std::fs::set_permissions(tools.path().join("ffprobe"), PermissionsExt::from_mode(0o755)).unwrap();
+    let server = kit::server_with(&[folder.path()], |config| {
+        config.ffmpeg = tools.path().join("ffmpeg");
+        config.limits.probe_deadline = Duration::from_millis(300);
+    })
+    .await;
+    let late = server.get(&url(&path)).send().await.unwrap();
+    assert_eq!(late.headers()["retry-after"], "5");
+    refused(late, 503, "PROBE_TIMED_OUT").await;
+    let late = server.post("/api/stream/transcode/start", &json!({"mediaPath": path})).send().await.unwrap();
+    assert!(late.headers().contains_key("retry-after"));
+    refused(late, 503, "PROBE_TIMED_OUT").await;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let info = loop {
+        let answer = server.get(&url(&path)).send().await.unwrap();
+        match answer.status().as_u16() {
+            503 => assert!(Instant::now() < deadline, "it is never done"),
+            status => break (status, answer.json::<Value>().await.unwrap()),
+        }
+    };
+    assert_eq!((info.0, &info.1["streams"][0]["codec"]), (200, &json!("mpeg4")));
 }
 
 /// What the corpus calls the decision: `direct`, `remux`, `transcode` or `refuse`.

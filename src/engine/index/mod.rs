@@ -134,6 +134,17 @@ pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
     tokio::time::timeout(GLANCE, read).await.ok()?.ok()?
 }
 
+/// The last cue of a Matroska file's first video or else audio stream: seconds of the file's own clock, and where its
+/// cluster is in the file. None where there are no cues. Blocks on the file system.
+pub fn last_cue(source: &Source, media: &Media) -> Option<(f64, u64)> {
+    let stream = media.videos().next().map(|(stream, _)| stream).or(media.audios().next().map(|(stream, _)| stream))?;
+    let disk = Disk::of(&source.file);
+    let film = Film::read(&disk).ok()?;
+    let cues = film.cues(film.packed_track(stream.index).ok()?.0.number).ok()?;
+    let last = cues.iter().max_by_key(|cue| cue.time)?;
+    Some((last.time as f64 * film.layout.scale as f64 / 1e9, film.layout.body.checked_add(last.cluster)?))
+}
+
 /// The mean step of these times; the whole length where there is one alone.
 fn mean(times: impl Iterator<Item = f64>, duration: Option<f64>) -> Option<f64> {
     let (mut first, mut last, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0u32);

@@ -24,6 +24,7 @@ struct Key {
     inode: (u64, u64),
     len: u64,
     modified: SystemTime,
+    changed: (i64, i64),
     video: Option<u32>,
     audio: Option<u32>,
 }
@@ -46,7 +47,14 @@ impl Shelf {
         video: Option<u32>,
         audio: Option<u32>,
     ) -> Result<Arc<Package>, String> {
-        let key = Key { inode: source.inode, len: source.len, modified: source.modified, video, audio };
+        let key = Key {
+            inode: source.inode,
+            len: source.len,
+            modified: source.modified,
+            changed: source.changed,
+            video,
+            audio,
+        };
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
@@ -93,6 +101,7 @@ mod tests {
             inode: (1, node),
             len: 7,
             modified: SystemTime::UNIX_EPOCH,
+            changed: (0, 0),
             video: Some(0),
             audio: Some(1),
         };
@@ -105,6 +114,7 @@ mod tests {
         assert!(shelf.known(&key(1)).is_some() && shelf.known(&key(3)).is_some());
         let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
         assert!(shelf.known(&Key { modified: later, ..key(1) }).is_none());
+        assert!(shelf.known(&Key { changed: (0, 1), ..key(1) }).is_none(), "its modification time was put back");
         assert!(shelf.known(&Key { audio: None, ..key(1) }).is_none());
         let narrow = Shelf { most: weight - 1, ..Shelf::default() };
         narrow.keep(key(1), package());

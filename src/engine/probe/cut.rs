@@ -1,12 +1,12 @@
-//! Files that end before their headers say: how much of them is there.
+//! Files that end before or after their headers say: how much of them is there.
 //!
-//! The check costs a few reads of headers; only a file that fails it is looked at further.
+//! The check costs a few reads of headers and of the end; only a file that fails it is looked at further.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::matroska;
 use super::outline::number;
+use super::{ends, matroska};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{round_ms, seconds};
 use crate::engine::index;
@@ -15,16 +15,48 @@ use crate::engine::source::Source;
 /// The warning of a file whose duration nobody knows.
 pub(super) const UNKNOWN: &str = "the duration cannot be known";
 
-/// Corrects the duration of a file that was cut short, and says so in its warnings.
-pub(super) async fn corrected(source: &Arc<Source>, mut media: Media) -> Media {
-    let stated = media.duration_seconds;
-    let indexed = matches!(media.container, Container::Matroska | Container::Webm | Container::Mp4);
-    let share = match share_present(source, media.container) {
-        Some(share) => share,
-        // A recording that nobody closed, or fragments whose header states none: whole, but without a duration.
-        None if indexed && stated.is_none() => 1.0,
-        None => return media,
+/// A measured end may differ this much from a true header: it leaves out how long the last frame lasts.
+const TOLERANCE_SECONDS: f64 = 0.5;
+/// A Matroska header may exceed the last block by how long a last subtitle is shown.
+const LONGEST_SUBTITLE_SECONDS: f64 = 15.0;
+
+/// Corrects the duration of a file that was cut short, or whose header is wrong, and says so in its warnings.
+pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
+    let share = {
+        let (file, container) = (source.clone(), media.container);
+        tokio::task::spawn_blocking(move || share_present(&file, container)).await.ok().flatten()
     };
+    match (media.container, share, media.duration_seconds) {
+        (Container::Matroska | Container::Webm, None, Some(_)) => by_cues(source, media).await,
+        // A recording that nobody closed, or fragments whose header states none: whole, but without a duration.
+        (Container::Matroska | Container::Webm | Container::Mp4, share, stated)
+            if share.is_some() || stated.is_none() =>
+        {
+            cut_short(source, media, share.unwrap_or(1.0)).await
+        }
+        (Container::Flv | Container::Asf | Container::Avi | Container::WavPack | Container::Flac, ..) => {
+            by_last_packets(source, media).await
+        }
+        (Container::Ogg, ..) => first_of_chain(source, media).await,
+        _ => media,
+    }
+}
+
+/// Chained Ogg: what a session can reach.
+async fn first_of_chain(source: &Arc<Source>, mut media: Media) -> Media {
+    let file = source.clone();
+    let looking = tokio::task::spawn_blocking(move || ends::first_link(&file));
+    if let Some(end) = looking.await.ok().flatten() {
+        let text = format!("several streams follow one another: the first, {} s long, can be converted", round_ms(end));
+        media.warnings.push(text);
+        set_duration(&mut media, source, Some(end));
+    }
+    media
+}
+
+/// mp4 and Matroska files of which a `share` of the promised bytes is there.
+async fn cut_short(source: &Arc<Source>, mut media: Media, share: f64) -> Media {
+    let stated = media.duration_seconds;
     let measured = match media.container {
         Container::Mp4 => match media.videos().next().map(|(stream, _)| stream.index) {
             Some(stream) => index::keyframes(source, &media, stream).await.ok().map(|index| seconds(index.end)),
@@ -32,25 +64,92 @@ pub(super) async fn corrected(source: &Arc<Source>, mut media: Media) -> Media {
         },
         _ => {
             let file = source.clone();
-            tokio::task::spawn_blocking(move || matroska::last_timestamp(&file)).await.ok().flatten()
+            tokio::task::spawn_blocking(move || matroska::last_timestamp(&file, None)).await.ok().flatten()
         }
     };
     // Without a table to count in, as much of the time as of the bytes.
     let left = measured.or_else(|| Some(stated? * share)).filter(|left| *left >= 0.01);
     match (left, stated) {
-        (Some(left), Some(stated)) if left >= stated - 0.5 => return media,
+        // The tail that is missing may hold an index alone.
+        (Some(left), Some(stated)) if left >= stated - TOLERANCE_SECONDS => {
+            if media.container == Container::Mp4 && share < 1.0 {
+                media.warnings.push("the file is cut short".to_owned());
+                set_duration(&mut media, source, Some(left.min(stated)));
+            }
+            return media;
+        }
         // Whole, and nobody knows how long: said already.
         (None, None) if share >= 1.0 => return media,
         _ => {}
     }
-    media.warnings.retain(|warning| warning != UNKNOWN);
     media.warnings.push(match (left, stated) {
         (Some(_), None) => "the header gives no duration: it was measured".to_owned(),
-        (Some(left), Some(stated)) => {
-            format!("the file is cut short: it holds {} of {} s", round_ms(left), round_ms(stated))
-        }
+        (Some(left), Some(stated)) => cut_text(left, stated),
         (None, _) => "the file is cut short".to_owned(),
     });
+    set_duration(&mut media, source, left);
+    media
+}
+
+/// Formats whose last packets say when they are.
+async fn by_last_packets(source: &Arc<Source>, media: Media) -> Media {
+    let file = source.clone();
+    let measuring = tokio::task::spawn_blocking(move || (ends::measured(&file, &media), media));
+    let (measured, mut media) = measuring.await.expect("the readers of ends do not panic");
+    let Some(left) = measured else { return media };
+    // Of these the end is measured only where packets are missing.
+    let is_short = matches!(media.container, Container::Asf | Container::Avi);
+    media.warnings.push(match media.duration_seconds {
+        Some(stated) if left < stated - TOLERANCE_SECONDS => cut_text(left, stated),
+        _ if is_short => "the file is cut short".to_owned(),
+        Some(stated) if left > stated + TOLERANCE_SECONDS => wrong_text(left, stated),
+        Some(_) => return media,
+        None => "the header gives no duration: it was measured".to_owned(),
+    });
+    set_duration(&mut media, source, Some(left));
+    media
+}
+
+/// A whole Matroska file whose header may be wrong: its cues tell at once, and the last cluster exactly.
+pub(super) async fn by_cues(source: &Arc<Source>, media: Media) -> Media {
+    let file = source.clone();
+    let measuring = tokio::task::spawn_blocking(move || {
+        let measured = media.duration_seconds.and_then(|stated| {
+            let cue = index::last_cue(&file, &media);
+            let (last, from) = match cue {
+                Some((time, cluster)) => (time - media.start_seconds, cluster),
+                None => (f64::NEG_INFINITY, matroska::last_cluster(&file)?),
+            };
+            // Keyframes are rarely further apart; a cue that is near needs no further look.
+            let near = stated - LONGEST_SUBTITLE_SECONDS..stated + TOLERANCE_SECONDS;
+            if near.contains(&last) {
+                return None;
+            }
+            matroska::last_timestamp(&file, Some(from)).map(|last| last - media.start_seconds)
+        });
+        (measured, media)
+    });
+    let (measured, mut media) = measuring.await.expect("the readers of Matroska do not panic");
+    let (Some(left), Some(stated)) = (measured.filter(|left| *left > 0.0), media.duration_seconds) else {
+        return media;
+    };
+    if left > stated + TOLERANCE_SECONDS || left < stated - LONGEST_SUBTITLE_SECONDS {
+        media.warnings.push(wrong_text(left, stated));
+        set_duration(&mut media, source, Some(left));
+    }
+    media
+}
+
+fn cut_text(left: f64, stated: f64) -> String {
+    format!("the file is cut short: it holds {} of {} s", round_ms(left), round_ms(stated))
+}
+
+fn wrong_text(left: f64, stated: f64) -> String {
+    format!("the header says {} s: the file holds {} s", round_ms(stated), round_ms(left))
+}
+
+fn set_duration(media: &mut Media, source: &Source, left: Option<f64>) {
+    media.warnings.retain(|warning| warning != UNKNOWN);
     media.duration_seconds = left;
     media.seekable = left.is_some();
     if let Some(left) = left {
@@ -60,7 +159,6 @@ pub(super) async fn corrected(source: &Arc<Source>, mut media: Media) -> Media {
             chapter.end_seconds = chapter.end_seconds.min(left);
         }
     }
-    media
 }
 
 /// The share of the promised media bytes that is there; None for a whole file, or one whose headers promise nothing.

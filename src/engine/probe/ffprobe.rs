@@ -18,6 +18,14 @@ const FORMATS: &str = "mov,matroska,mpegts,mpeg,mpegvideo,avi,flv,asf,ogg,wav,w6
 /// Longest report read; the largest of 156 real files gave 70 KiB.
 const REPORT_BYTES: u64 = 4 << 20;
 
+/// Codecs whose RFC 6381 string is read from the configuration record (`domain::codec`).
+const CONFIGURED: [&str; 4] = ["h264", "hevc", "vp9", "av1"];
+
+/// What a report shows.
+const EVERYTHING: [&str; 4] = ["-show_format", "-show_streams", "-show_chapters", "-show_programs"];
+/// The same without what a file can repeat without bound.
+const ESSENTIALS: [&str; 2] = ["-show_format", "-show_streams"];
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Report {
@@ -102,21 +110,21 @@ pub(super) struct Member {
     pub index: u32,
 }
 
-/// Asks ffprobe about an open file. Dropping the future kills it.
+/// Runs ffprobe on an open file. Dropping the future kills it.
 pub(super) async fn run(tools: &Tools, source: &Arc<Source>) -> Result<Report, ProbeError> {
-    let input = format!("file:{}", source.proc_path());
-    let args = ["-v", "error", "-print_format", "json"]
-        .into_iter()
-        .chain(["-show_format", "-show_streams", "-show_chapters", "-show_programs", "-show_data"])
-        .chain(["-protocol_whitelist", "file", "-format_whitelist", FORMATS])
-        // The open file itself, by its number: no name is resolved again.
-        .chain(["-i", &input]);
-    let (report, exit) = output(tools, args, vec![source.clone()]).await?;
-    let report: Report = serde_json::from_slice(&report).unwrap_or_default();
+    let (report, exit) = match output(tools, arguments(source, &EVERYTHING), vec![source.clone()]).await {
+        Err(ProbeError::ReportTooLarge) => output(tools, arguments(source, &ESSENTIALS), vec![source.clone()]).await?,
+        other => other?,
+    };
+    let mut report: Report = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
+        let input = input(source);
         let last =
             exit.stderr.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
         return Err(ProbeError::Unreadable(last.to_owned()));
+    }
+    if report.streams.iter().any(|stream| stream.codec_name.as_deref().is_some_and(|name| CONFIGURED.contains(&name))) {
+        configure(tools, source, &mut report).await;
     }
     Ok(report)
 }
@@ -127,7 +135,9 @@ pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeEr
     let args =
         ["-v", "error", "-print_format", "json", "-show_format", "-show_streams", "-show_programs", "-show_data"]
             .into_iter()
-            .chain(["-protocol_whitelist", "pipe", "-f", "mpegts", "-i", &fed.address]);
+            .chain(["-protocol_whitelist", "pipe", "-f", "mpegts", "-i", &fed.address])
+            .map(str::to_owned)
+            .collect();
     let inherited = feed.inherited();
     drop(feed);
     let (report, exit) = output(tools, args, vec![inherited]).await?;
@@ -138,19 +148,43 @@ pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeEr
     Ok(report)
 }
 
+/// Reads the configuration records of the video streams. A run of its own, because `-show_data` also dumps attached
+/// fonts, 4.3 characters for each byte; `V` selects neither those nor attached pictures. Without the records the codec
+/// strings are less exact, so a failure here fails nothing.
+async fn configure(tools: &Tools, source: &Arc<Source>, report: &mut Report) {
+    let only = ["-select_streams", "V", "-show_data", "-show_entries", "stream=index,extradata"];
+    let Ok((records, _)) = output(tools, arguments(source, &only), vec![source.clone()]).await else { return };
+    let records: Report = serde_json::from_slice(&records).unwrap_or_default();
+    for record in records.streams {
+        if let Some(stream) = report.streams.iter_mut().find(|stream| stream.index == record.index) {
+            stream.extradata = record.extradata;
+        }
+    }
+}
+
+/// The open file itself, by its number: no name is resolved again.
+fn input(source: &Source) -> String {
+    format!("file:{}", source.proc_path())
+}
+
+fn arguments(source: &Source, show: &[&str]) -> Vec<String> {
+    ["-v", "error", "-print_format", "json"]
+        .iter()
+        .chain(show)
+        .chain(&["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i"])
+        .map(|&text| text.to_owned())
+        .chain([input(source)])
+        .collect()
+}
+
 /// Standard output and end of one call.
-async fn output(
-    tools: &Tools,
-    args: impl Iterator<Item = &str>,
-    inherit: Vec<Inherited>,
-) -> Result<(Vec<u8>, Exit), ProbeError> {
+async fn output(tools: &Tools, args: Vec<String>, inherit: Vec<Inherited>) -> Result<(Vec<u8>, Exit), ProbeError> {
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("ffprobe: {cause}"));
-    let args = args.map(str::to_owned).collect();
     let mut child = spawn(&tools.ffprobe, args, inherit, Limits::PROBE).await.map_err(unavailable)?;
     let mut text = Vec::new();
     (&mut child.stdout).take(REPORT_BYTES).read_to_end(&mut text).await.map_err(unavailable)?;
     if text.len() as u64 == REPORT_BYTES {
-        return Err(ProbeError::Unreadable("the report is larger than 4 MiB".into()));
+        return Err(ProbeError::ReportTooLarge);
     }
     let exit = child.wait().await;
     Ok((text, exit))
@@ -161,7 +195,7 @@ pub(super) async fn decodable(tools: &Tools) -> Result<&'static HashSet<String>,
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
         .get_or_try_init(|| async {
-            let (answer, _) = output(tools, ["-v", "quiet", "-codecs"].into_iter(), vec![]).await?;
+            let (answer, _) = output(tools, ["-v", "quiet", "-codecs"].map(str::to_owned).into(), vec![]).await?;
             let codecs: HashSet<String> = String::from_utf8_lossy(&answer)
                 .lines()
                 .filter_map(|line| {

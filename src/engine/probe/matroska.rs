@@ -11,7 +11,7 @@ mod blocks;
 mod ebml;
 mod track;
 
-pub(super) use blocks::last_timestamp;
+pub(super) use blocks::{last_cluster, last_timestamp};
 use ebml::{Element, Inside, element, float, loose, text, unsigned, whole};
 use track::Listed;
 

@@ -5,17 +5,18 @@
 //! of; then ffprobe is asked, which costs a process (50-80 ms) and knows nearly everything.
 
 use std::any::Any;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::domain::media::Media;
+use crate::domain::media::{Container, Media};
 use crate::engine::source::Source;
 
+mod avc;
 mod bare;
 mod container;
 mod cut;
 mod discover;
+mod ends;
 mod ffprobe;
 mod jumping;
 mod matroska;
@@ -34,6 +35,12 @@ pub enum ProbeError {
     Unreadable(String),
     #[error("no answer within the deadline")]
     TimedOut,
+    /// The disk's fault.
+    #[error("the file could not be read: {0}")]
+    Read(String),
+    /// Ours: ffprobe writes more about this file than is read.
+    #[error("the report of ffprobe is larger than 4 MiB")]
+    ReportTooLarge,
     /// Ours: the tool is missing or could not be started.
     #[error("the probe could not run: {0}")]
     Unavailable(String),
@@ -60,9 +67,13 @@ pub type Held = Box<dyn Any + Send>;
 /// # Errors
 /// Why ffprobe must be asked.
 pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Media, &'static str> {
-    let head = head(source).map_err(|_| "unreadable")?;
+    let head = head(source).await.map_err(|_| "unreadable")?;
     let decodable = ffprobe::decodable(tools).await.map_err(|_| "no list of decoders")?;
-    quick::media(source, &head, decodable, held).await.map_err(|unsure| unsure.0)
+    let media = quick::media(source, &head, decodable, held).await.map_err(|unsure| unsure.0)?;
+    Ok(match media.container {
+        Container::Matroska | Container::Webm => cut::by_cues(source, media).await,
+        _ => media,
+    })
 }
 
 /// Describes a file by ffprobe. The caller sets the deadline; dropping the future ends the child.
@@ -70,7 +81,7 @@ pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Me
 /// # Errors
 /// What it says of the file, or why it could not run.
 pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, ProbeError> {
-    let head = head(source).map_err(|cause| ProbeError::Unreadable(cause.to_string()))?;
+    let head = head(source).await?;
     if let Some(media) = jumping::media(tools, source, &head).await? {
         return Ok(media);
     }
@@ -93,11 +104,17 @@ pub fn attached(source: &Source, name: &str) -> Option<(u64, u64)> {
     matroska::attached(source, name).ok().flatten()
 }
 
-fn head(source: &Source) -> std::io::Result<Vec<u8>> {
-    let mut head = vec![0; 4096];
-    let filled = source.file.read_at(&mut head, 0)?;
-    head.truncate(filled);
-    Ok(head)
+/// The first bytes, read off the async threads: the disk may be asleep.
+async fn head(source: &Arc<Source>) -> Result<Vec<u8>, ProbeError> {
+    let source = source.clone();
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut head = vec![0; 4096];
+        let filled = source.read_blocking(&mut head, 0)?;
+        head.truncate(filled);
+        Ok(head)
+    });
+    let read: std::io::Result<_> = reading.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
+    read.map_err(|cause| ProbeError::Read(cause.to_string()))
 }
 
 #[cfg(test)]

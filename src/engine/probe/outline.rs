@@ -39,6 +39,11 @@ pub(super) struct Track {
     pub variable_frame_rate: bool,
     pub rotation: u16,
     pub mirrored: bool,
+    /// Of a picture as the container states it, pixels; 0 where it does not.
+    pub width: u32,
+    pub height: u32,
+    /// Whether sample values span the full range, where the container states it.
+    pub full_range: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

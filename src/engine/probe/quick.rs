@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::avc;
 use super::discover::discover;
 use super::outline::{Kind, Outline, Track, Unsure};
 use super::seen::Seen;
@@ -18,6 +19,10 @@ use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
 use crate::engine::clock;
 use crate::engine::source::Source;
+
+/// Largest frame the discoverer may decode in this process, luma samples: 8K UHD and a little more. ffprobe, which decodes
+/// larger ones, has limits of its own (`ffmpeg::spawn::Limits`).
+const LARGEST_FRAME: u64 = 8192 * 4320;
 
 /// Describes a plain file without starting a process.
 pub(super) async fn media(
@@ -37,7 +42,12 @@ pub(super) async fn media(
         };
         tokio::task::spawn_blocking(reading).await.map_err(|_| Unsure("the reader failed"))??
     } else {
-        (outline(source, head).await?, discover(source, held).await?)
+        let outline = outline(source, head).await?;
+        if outline.tracks.iter().any(is_too_large) {
+            return Err(Unsure("frames too large to be decoded in this process"));
+        }
+        let seen = discover(source, held).await?;
+        (outline, seen)
     };
     merge(outline, &seen, head, source.len, decodable)
 }
@@ -53,6 +63,16 @@ async fn outline(source: &Arc<Source>, head: &[u8]) -> Result<Outline, Unsure> {
     let reading =
         tokio::task::spawn_blocking(move || if mp4 { mp4::read(&source) } else { matroska::read(&source, webm) });
     reading.await.map_err(|_| Unsure("the reader failed"))?
+}
+
+/// Whether the container or the parameter sets of a track state frames that are too large.
+fn is_too_large(track: &Track) -> bool {
+    let stated = u64::from(track.width) * u64::from(track.height);
+    let coded = match track.codec {
+        "h264" => avc::stated(&track.config).map_or(0, |stated| stated.luma_samples),
+        _ => 0,
+    };
+    stated.max(coded) > LARGEST_FRAME
 }
 
 fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &HashSet<String>) -> Result<Media, Unsure> {
@@ -145,6 +165,10 @@ fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
     if !matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0") {
         return Err(Unsure("unknown chroma"));
     }
+    let mut color = seen.color.clone();
+    if let Some(full) = full_range(track) {
+        color.range = Some(if full { "full" } else { "limited" }.to_owned());
+    }
     Ok(Video {
         sample_aspect: seen.sample_aspect.unwrap_or((1, 1)),
         frame_rate: track.frame_rate,
@@ -152,9 +176,18 @@ fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
         chroma: chroma.to_owned(),
         rotation: track.rotation,
         mirrored: track.mirrored,
-        color: seen.color.clone(),
+        color,
         ..Video::new(seen.width, seen.height)
     })
+}
+
+/// The parameter sets win over the container, as in ffmpeg. GStreamer names limited range for files of full range.
+fn full_range(track: &Track) -> Option<bool> {
+    let coded = match track.codec {
+        "h264" => avc::stated(&track.config).and_then(|stated| stated.full_range),
+        _ => None,
+    };
+    coded.or(track.full_range)
 }
 
 fn audio(track: &Track, seen: &Seen) -> Result<Audio, Unsure> {

@@ -9,9 +9,12 @@ use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, Source};
 
 fn make(path: &Path, more: &[&str]) {
+    // A further input stands before everything that describes the output.
+    let (inputs, more) = more.split_at(if more.first() == Some(&"-i") { 2 } else { 0 });
     let status = Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x64:rate=25:duration=2"])
         .args(["-f", "lavfi", "-i", "sine=sample_rate=48000:duration=2"])
+        .args(inputs)
         .args(["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"])
         .args(more)
         .arg(path)
@@ -56,7 +59,8 @@ fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
             let begun = Instant::now();
             let _ = (mp4::read(&source).is_ok(), matroska::read(&source, false).is_ok());
             let _ = mpegts::read(&source).is_ok();
-            let _ = (matroska::last_timestamp(&source), matroska::promised_end(&source));
+            let _ =
+                (matroska::last_timestamp(&source, matroska::last_cluster(&source)), matroska::promised_end(&source));
             let _ = (cut::share_present(&source, Container::Mp4), cut::share_present(&source, Container::Webm));
             assert!(begun.elapsed() < Duration::from_secs(2), "{name}: {:?}", begun.elapsed());
         }
@@ -70,6 +74,29 @@ async fn both_ways_agree_on_a_plain_film() {
     for (name, more) in [
         ("a.mp4", &["-metadata:s:a:0", "language=fre"][..]),
         ("a.mkv", &["-disposition:a:0", "forced"]),
+        (
+            "full.mp4",
+            &["-pix_fmt", "yuvj420p", "-colorspace", "bt709", "-color_trc", "bt709", "-color_primaries", "bt709"],
+        ),
+        ("full.mkv", &["-pix_fmt", "yuvj420p"]),
+        (
+            "hevc.mp4",
+            &[
+                "-c:v",
+                "libx265",
+                "-x265-params",
+                "log-level=none:range=full:colorprim=bt709:transfer=bt709:colormatrix=bt709",
+            ],
+        ),
+        (
+            "hevc.mkv",
+            &[
+                "-c:v",
+                "libx265",
+                "-x265-params",
+                "log-level=none:range=full:colorprim=bt709:transfer=bt709:colormatrix=bt709",
+            ],
+        ),
         ("a.ts", &["-metadata:s:a:0", "language=fre", "-b:a", "32k"]),
         ("b.ts", &["-c:a", "ac3", "-ac", "6", "-profile:v", "baseline"]),
         ("c.ts", &["-c:a", "eac3", "-mpegts_flags", "system_b", "-r", "24000/1001", "-bf", "3"]),
@@ -93,6 +120,53 @@ async fn both_ways_agree_on_a_plain_film() {
 }
 
 #[tokio::test]
+async fn attached_fonts_do_not_fill_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(
+        path("a.ass"),
+        "[Script Info]\nScriptType: v4.00+\n\n[Events]\nFormat: Start, End, Text\n\
+        Dialogue: 0:00:00.10,0:00:01.00,hello\n",
+    )
+    .unwrap();
+    // Dumped as hexadecimal text these are 13 MB.
+    std::fs::write(path("font.ttf"), vec![0x5a; 3 << 20]).unwrap();
+    let (cues, font) = (path("a.ass"), path("font.ttf"));
+    let (cues, font) = (cues.to_str().unwrap(), font.to_str().unwrap());
+    make(
+        &path("a.mkv"),
+        &["-i", cues, "-c:s", "ass", "-pix_fmt", "yuv420p10le", "-attach", font, "-metadata:s:t", "mimetype=font/ttf"],
+    );
+    let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
+    let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
+    assert_eq!(codecs, ["h264", "aac", "ass"]);
+    assert!(media.streams[0].codec_string.as_deref().unwrap().starts_with("avc1.6E"), "{:?}", media.streams[0]);
+    assert!(media.attachments[0].is_font());
+}
+
+#[tokio::test]
+async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.mp4");
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", "color=black:s=8192x4352:r=25:d=0.2", "-c:v", "libx264", "-preset"])
+        .args(["ultrafast", "-threads", "1"])
+        .arg(&path)
+        .status();
+    assert!(made.expect("ffmpeg runs").success());
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
+    assert_eq!(why, "frames too large to be decoded in this process");
+    // The container may lie about the size; the parameter sets cannot.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(4).position(|four| four == b"avc1").unwrap();
+    bytes[at + 28..at + 32].copy_from_slice(&[1, 0, 1, 0]);
+    std::fs::write(&path, bytes).unwrap();
+    let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
+    assert_eq!(why, "frames too large to be decoded in this process");
+}
+
+#[tokio::test]
 async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new("ffmpeg"));
@@ -106,6 +180,119 @@ async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
         let seconds = media.duration_seconds.unwrap();
         assert!((0.3..1.9).contains(&seconds), "{name}: {seconds}");
         assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
+    }
+}
+
+#[tokio::test]
+async fn a_tail_that_is_missing_is_named_however_short_the_film() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("a.mp4"), &["-movflags", "faststart", "-t", "0.56", "-g", "5"]);
+    let whole = std::fs::read(folder.path().join("a.mp4")).unwrap();
+    std::fs::write(folder.path().join("b.mp4"), &whole[..whole.len() * 6 / 10]).unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    let media = thorough(&tools, &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
+    assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{:?}", media.warnings);
+}
+
+#[tokio::test]
+async fn the_last_packets_say_how_long_half_a_file_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    let plain = ["-pix_fmt", "yuv420p", "-ar", "44100"];
+    for (name, more) in [
+        ("a.flv", &["-c:a", "aac"][..]),
+        ("b.flv", &["-c:v", "flv1", "-c:a", "mp3"]),
+        ("a.wmv", &["-c:v", "wmv2", "-c:a", "wmav2"]),
+        ("a.avi", &["-c:v", "mpeg4", "-c:a", "mp3"]),
+        ("a.wv", &["-vn", "-c:a", "wavpack"]),
+        ("a.flac", &["-vn", "-c:a", "flac"]),
+    ] {
+        make(&folder.path().join(name), &[&plain[..], more].concat());
+        let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+        let stated = media.duration_seconds.unwrap();
+        assert!((1.9..2.2).contains(&stated) && media.warnings.is_empty(), "{name}: {stated} {:?}", media.warnings);
+        let whole = std::fs::read(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join("half"), &whole[..whole.len() / 2]).unwrap();
+        let media = thorough(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
+        let there = decoded(&folder.path().join("half"));
+        let seconds = media.duration_seconds.unwrap();
+        assert!((seconds - there).abs() < 0.3 && there < 1.6, "{name}: {seconds} s said, {there} s there");
+        assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
+        assert!(media.seekable);
+    }
+}
+
+/// How long the first stream of a file plays, seconds, by its packets.
+fn decoded(path: &Path) -> f64 {
+    let output = Command::new("ffprobe")
+        .args([
+            "-v",
+            "quiet",
+            "-select_streams",
+            "0",
+            "-show_entries",
+            "packet=pts_time,duration_time",
+            "-of",
+            "csv=p=0",
+        ])
+        .arg(path)
+        .output()
+        .expect("ffprobe runs");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let end = |line: &str| Some(line.split(',').filter_map(|field| field.parse::<f64>().ok()).sum());
+    text.lines().filter_map(end).fold(0.0, f64::max)
+}
+
+#[tokio::test]
+async fn a_chain_of_streams_is_as_long_as_its_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    for (name, codec) in [("a.ogg", "libvorbis"), ("a.opus", "libopus")] {
+        let link = |seconds: u32| {
+            let path = folder.path().join(name);
+            let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 300 + seconds);
+            let made = Command::new("ffmpeg")
+                .args(["-v", "error", "-y", "-f", "lavfi", "-i", &tone, "-c:a", codec, "-serial_offset"])
+                .arg(seconds.to_string())
+                .arg(&path)
+                .status();
+            assert!(made.expect("ffmpeg runs").success());
+            std::fs::read(path).unwrap()
+        };
+        let (first, second) = (link(10), link(14));
+        std::fs::write(folder.path().join("one.ogg"), &first).unwrap();
+        std::fs::write(folder.path().join("chain.ogg"), [&first[..], &second].concat()).unwrap();
+        for (name, warnings) in [("one.ogg", 0), ("chain.ogg", 1)] {
+            let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+            let seconds = media.duration_seconds.unwrap();
+            assert!((9.9..10.1).contains(&seconds), "{codec} {name}: {seconds}");
+            assert_eq!(media.warnings.len(), warnings, "{codec} {name}: {:?}", media.warnings);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_matroska_header_that_lies_is_found_out_by_cues_and_clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    make(&folder.path().join("a.mkv"), &["-g", "10"]);
+    let mut bytes = std::fs::read(folder.path().join("a.mkv")).unwrap();
+    let at = bytes.windows(3).position(|three| three == [0x44, 0x89, 0x88]).expect("a duration") + 3;
+    let cues = bytes.windows(4).rposition(|four| four == [0x1c, 0x53, 0xbb, 0x6b]).expect("cues");
+    for (milliseconds, has_cues, is_wrong) in
+        [(3_600_000.0, true, true), (3_600_000.0, false, true), (500.0, true, true), (2_000.0, true, false)]
+    {
+        bytes[at..at + 8].copy_from_slice(&f64::to_be_bytes(milliseconds));
+        // Another id: nobody knows such an element.
+        bytes[cues] = if has_cues { 0x1c } else { 0x1d };
+        std::fs::write(folder.path().join("b.mkv"), &bytes).unwrap();
+        let source = Arc::new(open(folder.path(), "b.mkv"));
+        for media in [quick(&tools, &source, Box::new(())).await.ok(), thorough(&tools, &source).await.ok()] {
+            let Some(media) = media else { continue };
+            let seconds = media.duration_seconds.unwrap();
+            assert!((1.8..2.2).contains(&seconds), "{milliseconds} ms, cues {has_cues}: {seconds}");
+            assert_eq!(!media.warnings.is_empty(), is_wrong, "{milliseconds} ms: {:?}", media.warnings);
+        }
     }
 }
 

@@ -32,8 +32,8 @@ impl Scripts {
     /// The script that `burn` asks for; a whole pass over the item where it is embedded.
     pub(super) async fn of(&self, program: &Path, job: &Job, burn: &Burn) -> Result<Arc<File>, RunError> {
         let key = match burn {
-            Burn::Embedded { stream, .. } => format!("{} {stream}", job.source.etag()),
-            Burn::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.etag()).unwrap_or_default(),
+            Burn::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
+            Burn::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.version()).unwrap_or_default(),
         };
         // Held over the work: two runs that want the same text do it once.
         let mut kept = self.0.lock().await;

@@ -47,7 +47,7 @@ enum Detail {
     },
     #[serde(rename_all = "camelCase")]
     Subtitle {
-        /// `text` or `bitmap`. (`kind`, since `type` is the stream's.)
+        /// `text`, `bitmap` or `teletext`. (`kind`, since `type` is the stream's.)
         #[serde(rename = "kind")]
         form: &'static str,
         hearing_impaired: bool,
@@ -100,7 +100,10 @@ impl Stream {
             ),
             StreamKind::Subtitle(subtitle) => (
                 "subtitle",
-                Detail::Subtitle { form: form(subtitle.text), hearing_impaired: subtitle.hearing_impaired },
+                Detail::Subtitle {
+                    form: form(&stream.codec, subtitle.text),
+                    hearing_impaired: subtitle.hearing_impaired,
+                },
             ),
             StreamKind::Data => ("data", Detail::Data {}),
         };

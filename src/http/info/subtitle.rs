@@ -19,6 +19,7 @@ pub(super) struct Subtitle {
     stream_index: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
+    /// `text`, `bitmap` or `teletext`.
     kind: &'static str,
     format: String,
     language: Option<String>,
@@ -27,7 +28,7 @@ pub(super) struct Subtitle {
     default: bool,
     forced: bool,
     hearing_impaired: bool,
-    /// Values of `subtitleMode` that fit.
+    /// Values of `subtitleMode` that fit; empty where it cannot be shown.
     modes: Vec<&'static str>,
     /// WebVTT; null for bitmaps.
     url: Option<String>,
@@ -44,7 +45,7 @@ impl Subtitle {
                 source: "embedded",
                 stream_index: Some(stream.index),
                 file: None,
-                kind: form(subtitle.text),
+                kind: form(&stream.codec, subtitle.text),
                 format: stream.codec.clone(),
                 language: stream.language.clone(),
                 language_tag: stream.language.as_deref().and_then(media::language_tag),
@@ -73,7 +74,7 @@ impl Subtitle {
             source: "external",
             stream_index: None,
             file: Some(sidecar.file.clone()),
-            kind: form(text),
+            kind: form(sidecar.format.as_str(), text),
             format: sidecar.format.as_str().to_owned(),
             language: sidecar.language.clone(),
             language_tag: sidecar.language.as_deref().and_then(media::language_tag),
@@ -89,6 +90,10 @@ impl Subtitle {
 }
 
 /// `kind` of a subtitle.
-pub(super) fn form(text: bool) -> &'static str {
-    if text { "text" } else { "bitmap" }
+pub(super) fn form(codec: &str, text: bool) -> &'static str {
+    match (codec, text) {
+        (media::TELETEXT, _) => "teletext",
+        (_, true) => "text",
+        (_, false) => "bitmap",
+    }
 }

@@ -113,8 +113,9 @@ impl MediaInfo {
             match stream.kind {
                 StreamKind::Video(_) => tracks.video.push(stream.index),
                 StreamKind::Audio(_) => tracks.audio.push(stream.index),
-                StreamKind::Subtitle(_) => tracks.subtitle.push(stream.index),
-                StreamKind::Data => {}
+                // Only what a request may choose.
+                StreamKind::Subtitle(_) if stream.decodable => tracks.subtitle.push(stream.index),
+                StreamKind::Subtitle(_) | StreamKind::Data => {}
             }
         }
         Ok(Self {

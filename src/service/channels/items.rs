@@ -31,7 +31,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening a path that was asked for; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or,
-    /// with `skip_invalid`, when all have none; `SERVER_BUSY`, the same way, when some could not be looked into in time;
+    /// with `skip_invalid`, when all have none; `PROBE_TIMED_OUT`, the same way, when some could not be examined in time;
     /// `VALIDATION_ERROR` for none or too many.
     pub(super) async fn channel_items(
         &self,
@@ -66,9 +66,9 @@ impl Service {
             let message = format!("{} of {} items cannot be aired", faulty.len(), faulty.len() + items.len());
             faulty.truncate(NAMED);
             // Nothing is known of what took too long: it may well be aired, later.
-            let late = faulty.iter().any(|fault| fault["code"] == Code::ServerBusy.as_str());
+            let late = faulty.iter().any(|fault| fault["code"] == Code::ProbeTimedOut.as_str());
             let refusal = match late {
-                true => Error::new(Code::ServerBusy, format!("{message} yet")).with_retry_after(10),
+                true => Error::new(Code::ProbeTimedOut, format!("{message} yet")).with_retry_after(10),
                 false => Error::new(Code::UnplayableMedia, message),
             };
             return Err(refusal.with_details(json!({"items": faulty})));

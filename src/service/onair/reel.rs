@@ -193,7 +193,12 @@ impl Reel {
             *cast = match open(service, channel, item).await {
                 Ok(ready) => ready,
                 // A share that hangs, or a converter that is missing for now: the player may ask again.
-                Err(fault) if matches!(fault.code, Code::StorageTimeout | Code::TranscoderUnavailable) => {
+                Err(fault)
+                    if matches!(
+                        fault.code,
+                        Code::StorageTimeout | Code::ProbeTimedOut | Code::TranscoderUnavailable
+                    ) =>
+                {
                     return Err(fault);
                 }
                 Err(fault) => {

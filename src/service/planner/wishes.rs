@@ -27,9 +27,13 @@ pub(super) async fn wish(
         None => None,
         Some(index) => {
             let found = media.subtitles().find(|(stream, _)| stream.index == index);
-            let (_, kind) = found.ok_or_else(|| {
+            let (stream, kind) = found.ok_or_else(|| {
                 Error::field("subtitleStreamIndex", format!("{index} is no subtitle stream of this file"))
             })?;
+            if !stream.decodable {
+                let text = format!("{index} is {}, which cannot be shown here", stream.codec);
+                return Err(Error::field("subtitleStreamIndex", text));
+            }
             Some((index, kind.text))
         }
     };

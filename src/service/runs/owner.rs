@@ -171,7 +171,7 @@ impl Owner {
                         self.segments.put(&self.name, segment.index, bytes).await
                     }
                     content => {
-                        let made_of = self.work.source.etag();
+                        let made_of = self.work.source.version();
                         self.segments.put_light(&self.name, segment.index, content, &made_of).await
                     }
                 };

@@ -357,3 +357,21 @@ async fn a_changed_file_is_no_reason_for_another_producer() {
     assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
     assert_eq!(last.starts(), [] as [usize; 0]);
 }
+
+#[tokio::test]
+async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
+    let bench = bench(second(), 1);
+    let kept = |work: &Work| super::name(&bench.fake, work);
+    let before = bench.work(240);
+    assert_eq!(kept(&before), kept(&bench.work(240)), "two openings of one file share their segments");
+    let path = bench.folder.path().join("film.mp4");
+    // In place, as long as before, and its time put back.
+    let at = std::fs::metadata(&path).unwrap().modified().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+    let after = bench.work(240);
+    assert_eq!((before.source.modified, &before.fingerprint), (after.source.modified, &after.fingerprint));
+    assert_ne!(kept(&before), kept(&after));
+}

@@ -1,6 +1,7 @@
 //! Sessions whose segments GStreamer makes in the server's own process.
 
 use hearthcast::config::Backend;
+use hearthcast::service::quarantine::{self, Quarantine};
 use serde_json::json;
 
 use super::sessions::{play, start, status};
@@ -86,9 +87,11 @@ async fn a_file_that_took_the_server_down_is_not_read_in_process_again() {
     let fingerprint = film::open(&path).fingerprint().unwrap().to_owned();
     let server = kit::server_with(&[folder.path()], |config| {
         config.backend = Backend::Gstreamer;
-        let marks = config.state.join("reading");
-        std::fs::create_dir_all(&marks).unwrap();
-        std::fs::write(marks.join(&fingerprint), path.to_str().unwrap()).unwrap();
+        let marks = quarantine::folder(&config.state);
+        for _ in 0..2 {
+            let mark = Quarantine::open(marks.clone()).unwrap().enter(&fingerprint, path.to_str().unwrap());
+            std::mem::forget(mark.expect("it is not held yet"));
+        }
     })
     .await;
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;

@@ -128,6 +128,50 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_repaired_in_place_is_encoded_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.ts");
+    film::flash_and_beep(&film, 12, "-c:v mpeg2video -q:v 2 -g 25 -c:a mp2");
+    let whole = std::fs::read(&film).unwrap();
+    let mut holed = whole.clone();
+    let (from, to) = (whole.len() / 1880 * 188, whole.len() / 1880 * 188 * 9 / 2);
+    assert!(from > 64 << 10 && to < whole.len() / 2 - (64 << 10), "what is sampled stays: {}", whole.len());
+    // Null packets, as in a download that has not got there.
+    for packet in holed[from..to].chunks_exact_mut(188) {
+        packet.copy_from_slice(&[&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat());
+    }
+    std::fs::write(&film, &holed).unwrap();
+    let at = std::fs::metadata(&film).unwrap().modified().unwrap();
+    // The damaged film is still being encoded when the repaired one begins.
+    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
+    let body = json!({"mediaPath": film.to_str().unwrap()});
+    let segment = async |session: Value| {
+        let answer = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        (answer.headers()["etag"].clone(), answer.bytes().await.unwrap())
+    };
+    let info = async || {
+        server
+            .get(&format!("/api/stream/info/full?path={}", film.display()))
+            .send()
+            .await
+            .unwrap()
+            .json::<Value>()
+            .await
+            .unwrap()
+    };
+    let before = info().await;
+    let first = segment(start(&server, &body).await).await;
+    assert_eq!(first, segment(start(&server, &body).await).await, "unchanged: the same session, the same segment");
+    // Repaired in place, as long as before, and its time put back.
+    std::fs::write(&film, &whole).unwrap();
+    std::fs::File::options().write(true).open(&film).unwrap().set_modified(at).unwrap();
+    let repaired = segment(start(&server, &body).await).await;
+    assert!(first.0 != repaired.0 && first.1 != repaired.1, "nothing of the damaged film is shown again");
+    assert_eq!(before["mediaId"], info().await["mediaId"], "what users did with it stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn video_a_browser_knows_is_copied_and_only_its_sound_encoded() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film.mkv");

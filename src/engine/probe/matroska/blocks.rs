@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use super::super::outline::{Kind, Unsure, number};
-use super::ebml::{Element, element, loose, unsigned, vint, whole};
+use super::ebml::{Element, Inside, element, loose, unsigned, vint, whole};
 use super::track::Listed;
 use crate::engine::source::Source;
 
@@ -47,11 +47,31 @@ pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Liste
     if earliest.is_finite() { Ok(earliest / 1000.0) } else { Err(Unsure("no blocks")) }
 }
 
-/// The timestamp of the last block that is there, seconds. Whole clusters are passed over.
-pub(in crate::engine::probe) fn last_timestamp(source: &Source) -> Option<f64> {
-    let header = element(source, 0).ok()?;
-    let segment = loose(source, header.end())?;
-    let (mut at, mut base, mut last, mut cluster) = (segment.at, 0.0, None, None);
+/// Where the last cluster begins, by its id and the timestamp it begins with, looked for at the end of the file: for one
+/// without cues.
+pub(in crate::engine::probe) fn last_cluster(source: &Source) -> Option<u64> {
+    const TAIL: u64 = 4 << 20;
+    let from = source.len.saturating_sub(TAIL);
+    let mut tail = vec![0; TAIL as usize];
+    let filled = source.read_blocking(&mut tail, from).ok()?;
+    let mut candidates = tail[..filled].windows(4).enumerate().rev().filter(|(_, id)| *id == [0x1f, 0x43, 0xb6, 0x75]);
+    candidates.find_map(|(at, _)| {
+        let cluster = loose(source, from + at as u64)?;
+        // A checksum may stand before the timestamp.
+        let first = loose(source, cluster.at).filter(|first| first.id != 0xbf);
+        let first = first.or_else(|| loose(source, loose(source, cluster.at)?.end()))?;
+        (first.id == 0xe7 && first.len <= 8).then_some(from + at as u64)
+    })
+}
+
+/// The timestamp of the last block that is there, seconds of the file's own clock. Whole clusters are passed over; `from`
+/// is a cluster to begin at.
+pub(in crate::engine::probe) fn last_timestamp(source: &Source, from: Option<u64>) -> Option<f64> {
+    let first = match from {
+        Some(cluster) => cluster,
+        None => loose(source, element(source, 0).ok()?.end())?.at,
+    };
+    let (mut at, mut base, mut last, mut cluster) = (first, 0.0, None, None);
     for _ in 0..WALK {
         let Some(found) = loose(source, at) else {
             // The end of the file, or of what can be read: what is inside the last cluster passed over is left.
@@ -87,5 +107,29 @@ pub(in crate::engine::probe) fn last_timestamp(source: &Source) -> Option<f64> {
         }
         at = found.end();
     }
-    last.map(|milliseconds: f64| milliseconds / 1000.0)
+    last.map(|units: f64| units * scale_seconds(source))
+}
+
+/// Seconds a unit of timestamps (RFC 9559 section 5.1.2.9): a millisecond unless the file says otherwise.
+fn scale_seconds(source: &Source) -> f64 {
+    let stated = || {
+        let segment = loose(source, element(source, 0).ok()?.end())?;
+        let mut at = segment.at;
+        for _ in 0..64 {
+            let found = loose(source, at)?;
+            match found.id {
+                0x1549_a966 => {
+                    let info = whole(source, found).ok()?;
+                    return Inside(&info)
+                        .flatten()
+                        .find(|(id, _)| *id == 0x2a_d7b1)
+                        .and_then(|(_, value)| unsigned(value).ok());
+                }
+                0x1f43_b675 => return None,
+                _ => at = found.end(),
+            }
+        }
+        None
+    };
+    stated().unwrap_or(1_000_000) as f64 / 1e9
 }

@@ -31,7 +31,7 @@ pub(super) fn track(body: &[u8], index: u32) -> Result<Listed, Unsure> {
             0x536e => track.title = text(value),
             0x23_e383 => frame_ns = unsigned(value)?,
             0x56aa => delay_ns = unsigned(value)?,
-            0xe0 => picture(value)?,
+            0xe0 => picture(value, &mut track)?,
             0xe1 => sampling = sample_rate(value)?,
             0x6d80 if value.windows(2).any(|id| id == [0x50, 0x35]) => return Err(Unsure("encrypted")),
             _ => {}
@@ -73,11 +73,14 @@ pub(super) fn track(body: &[u8], index: u32) -> Result<Listed, Unsure> {
 }
 
 /// Leaves to ffprobe what a plain picture does not have.
-fn picture(body: &[u8]) -> Result<(), Unsure> {
+fn picture(body: &[u8], track: &mut Track) -> Result<(), Unsure> {
     for field in Inside(body) {
         let (id, value) = field?;
         match id {
             0x9a if unsigned(value)? == 1 => return Err(Unsure("interlaced")),
+            0xb0 => track.width = unsigned(value)?.try_into().unwrap_or(u32::MAX),
+            0xba => track.height = unsigned(value)?.try_into().unwrap_or(u32::MAX),
+            0x55b0 => track.full_range = range(value)?,
             0x7670 => return Err(Unsure("a projection")),
             0x53b8 if unsigned(value)? != 0 => return Err(Unsure("stereoscopic")),
             0x53c0 if unsigned(value)? != 0 => return Err(Unsure("an alpha channel")),
@@ -85,6 +88,21 @@ fn picture(body: &[u8]) -> Result<(), Unsure> {
         }
     }
     Ok(())
+}
+
+/// The `Range` of a `Colour` element (RFC 9559 section 5.1.4.1.28.23): 1 is broadcast, 2 full.
+fn range(colour: &[u8]) -> Result<Option<bool>, Unsure> {
+    for field in Inside(colour) {
+        let (id, value) = field?;
+        if id == 0x55b9 {
+            return Ok(match unsigned(value)? {
+                1 => Some(false),
+                2 => Some(true),
+                _ => None,
+            });
+        }
+    }
+    Ok(None)
 }
 
 fn sample_rate(body: &[u8]) -> Result<f64, Unsure> {

@@ -121,6 +121,12 @@ fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure
                 _ => return Err(Unsure("an unusual picture codec")),
             };
             (track.kind, track.codec, track.config) = (Kind::Video, codec, needed(boxes, record)?.to_vec());
+            (track.width, track.height) = (number(entry, 24, 2)? as u32, number(entry, 26, 2)? as u32);
+            track.full_range = match child(boxes, b"colr")? {
+                // ISO/IEC 14496-12 section 12.1.5.
+                Some([b'n', b'c', b'l', b'x', _, _, _, _, _, _, flags, ..]) => Some(flags & 0x80 != 0),
+                _ => None,
+            };
         }
         b"soun" => {
             track.kind = Kind::Audio;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Raw, number, pair, rate, tag};
 use crate::domain::codec::{self, Facts};
-use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, Video};
+use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, TELETEXT, Video};
 
 pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let name = raw.codec_name.as_deref().unwrap_or("unknown");
@@ -25,7 +25,7 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let kind = match raw.codec_type.as_deref() {
         Some("video") if !is_picture(raw) && raw.width > 0 => StreamKind::Video(video(raw, chroma, depth)),
         Some("audio") => StreamKind::Audio(audio(raw, flag("comment"))),
-        Some("subtitle") if name != "dvb_teletext" => {
+        Some("subtitle") => {
             StreamKind::Subtitle(Subtitle { text: is_text(name), hearing_impaired: flag("hearing_impaired") })
         }
         _ => StreamKind::Data,
@@ -34,7 +34,9 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let configured = match &kind {
         StreamKind::Audio(audio) => audio.channels > 0 && audio.sample_rate > 0,
         StreamKind::Video(_) => raw.pix_fmt.is_some(),
-        _ => true,
+        // Pages of text in a character grid, of which a viewer would have to choose one: nothing here shows them.
+        StreamKind::Subtitle(_) => name != TELETEXT,
+        StreamKind::Data => true,
     };
     Stream {
         index: raw.index,
@@ -187,7 +189,7 @@ pub(super) fn is_picture(raw: &Raw) -> bool {
 }
 
 fn is_text(codec: &str) -> bool {
-    !matches!(codec, "hdmv_pgs_subtitle" | "dvd_subtitle" | "dvb_subtitle" | "xsub" | "unknown")
+    !matches!(codec, TELETEXT | "hdmv_pgs_subtitle" | "dvd_subtitle" | "dvb_subtitle" | "xsub" | "unknown")
 }
 
 /// `Constrained Baseline` becomes `constrained-baseline`.
@@ -213,6 +215,18 @@ fn hexdump(dump: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn teletext_is_a_subtitle_that_cannot_be_shown() {
+        let of = |codec: &str| {
+            let (codec_name, codec_type) = (Some(codec.to_owned()), Some("subtitle".to_owned()));
+            stream(&Raw { codec_name, codec_type, ..Raw::default() }, &[codec.to_owned()].into())
+        };
+        let teletext = of("dvb_teletext");
+        assert_eq!((teletext.codec.as_str(), teletext.decodable), ("dvb_teletext", false));
+        assert!(matches!(teletext.kind, StreamKind::Subtitle(Subtitle { text: false, .. })));
+        assert!(of("dvb_subtitle").decodable);
+    }
 
     #[test]
     fn a_hexdump_gives_its_bytes_back() {

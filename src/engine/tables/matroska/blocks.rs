@@ -17,7 +17,7 @@ const HEAD: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Of the segment.
-    pub(super) body: u64,
+    pub body: u64,
     pub(super) end: u64,
     /// Nanoseconds a unit of time.
     pub scale: u64,

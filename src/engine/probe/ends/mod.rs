@@ -1,0 +1,80 @@
+//! Where the media of a file really ends, by its last packets or frames instead of its header. Nothing here trusts a
+//! length: every read is bounded, and what is not understood is no answer.
+
+use crate::domain::media::{Container, Media};
+use crate::engine::source::Source;
+
+mod asf;
+mod avi;
+mod flac;
+mod flv;
+mod ogg;
+mod wavpack;
+
+/// Bytes read at the end of a file to find its last packets: larger than any frame but an intra-only 4K one.
+const TAIL: u64 = 2 << 20;
+
+/// When the last packet ends, seconds from the start of the media; None where this container is not known here, where
+/// its last packets were not found, or where it holds all that its header promises. Blocks on the file system.
+pub(super) fn measured(source: &Source, media: &Media) -> Option<f64> {
+    let seconds = match media.container {
+        Container::Flv => flv::last_timestamp(&tail(source)?)? - media.start_seconds,
+        Container::Asf => asf::end(source)?,
+        Container::Avi => avi::end(source)?,
+        Container::WavPack => wavpack::end(&tail(source)?)? as f64 / sample_rate(media)?,
+        Container::Flac => flac::end(&head(source)?, &tail(source)?)?,
+        _ => return None,
+    };
+    Some(seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0)
+}
+
+/// When the first stream of a chained Ogg file ends, seconds; None for any other file. Blocks on the file system.
+pub(super) fn first_link(source: &Source) -> Option<f64> {
+    ogg::first_link_end(source).filter(|seconds| *seconds > 0.0)
+}
+
+fn sample_rate(media: &Media) -> Option<f64> {
+    media.audios().next().map(|(_, audio)| f64::from(audio.sample_rate)).filter(|rate| *rate > 0.0)
+}
+
+fn head(source: &Source) -> Option<Vec<u8>> {
+    read(source, 0, 64)
+}
+
+fn tail(source: &Source) -> Option<Vec<u8>> {
+    read(source, source.len.saturating_sub(TAIL), TAIL as usize)
+}
+
+fn read(source: &Source, at: u64, most: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let filled = source.read_blocking(&mut bytes, at).ok()?;
+    bytes.truncate(filled);
+    Some(bytes)
+}
+
+fn little<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let field = bytes.get(at..at.checked_add(N)?)?;
+    Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+fn big<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let field = bytes.get(at..at.checked_add(N)?)?;
+    Some(field.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = (flv::last_timestamp(&bytes), wavpack::end(&bytes), flac::end(&bytes, &bytes), asf::send_end(&bytes));
+            let flac = [&b"fLaC\0\0\0\x22\x10\0\x10\0\0\0\0\0\0\0\x0a\xc4\x42\xf0\0\0\0\x10"[..], &bytes].concat();
+            let frame = [&b"\xff\xf8\xc9\x18"[..], &bytes].concat();
+            let _ = flac::end(&flac, &frame);
+            let _ = wavpack::end(&[&b"wvpk\x18\0\0\0\x10\x04"[..], &bytes].concat());
+        }
+    }
+}

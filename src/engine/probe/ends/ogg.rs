@@ -1,0 +1,87 @@
+//! Ogg (RFC 3533): several streams one after the other (section 4, chaining). ffmpeg seeks in the first of them alone, and
+//! takes the time of the last for the length.
+
+use super::{little, read};
+use crate::engine::source::Source;
+
+/// Longest page (section 6).
+const PAGE: usize = 65_307;
+const MOST_STREAMS: usize = 16;
+
+struct Page {
+    at: u64,
+    begins: bool,
+    granule: u64,
+    serial: u64,
+    /// Where its content begins in the bytes it was found in, and how long the whole page is.
+    content: usize,
+    len: usize,
+}
+
+/// When the first stream of a chain ends, seconds; None for a file that is no chain, or of other codecs than Vorbis and
+/// Opus.
+pub(super) fn first_link_end(source: &Source) -> Option<f64> {
+    let head = read(source, 0, 2 * PAGE)?;
+    let (mut serials, mut clock, mut from) = (Vec::new(), None, 0);
+    while serials.len() < MOST_STREAMS
+        && let Some(page) = page(&head, from, 0).filter(|page| page.at == from as u64 && page.begins)
+    {
+        serials.push(page.serial);
+        clock = clock.or_else(|| Some((page.serial, clock_of(head.get(page.content..)?)?)));
+        from += page.len;
+    }
+    let (serial, (rate, lead)) = clock?;
+    let tail_at = source.len.saturating_sub(2 * PAGE as u64);
+    let last = pages(&read(source, tail_at, 2 * PAGE)?, tail_at).last()?;
+    let is_first = |page: &Page| serials.contains(&page.serial);
+    if is_first(&last) {
+        return None;
+    }
+    let (mut low, mut high) = (0, last.at);
+    while high - low > 2 * PAGE as u64 {
+        let middle = low + (high - low) / 2;
+        let bytes = read(source, middle, 2 * PAGE)?;
+        match page(&bytes, 0, middle) {
+            Some(found) if is_first(&found) => low = middle,
+            _ => high = middle,
+        }
+    }
+    let bytes = read(source, low, 5 * PAGE)?;
+    let ends = pages(&bytes, low).take_while(is_first).filter(|page| page.serial == serial && page.granule != u64::MAX);
+    let samples = ends.last()?.granule.checked_sub(lead)?;
+    Some(samples as f64 / rate as f64)
+}
+
+/// Samples a second, and samples before the first that is heard, by a stream's first packet.
+fn clock_of(packet: &[u8]) -> Option<(u64, u64)> {
+    if packet.starts_with(b"OpusHead") {
+        return Some((48_000, little::<2>(packet, 10)?));
+    }
+    let rate = little::<4>(packet, 12).filter(|_| packet.starts_with(b"\x01vorbis"))?;
+    (rate > 0).then_some((rate, 0))
+}
+
+fn pages(bytes: &[u8], at: u64) -> impl Iterator<Item = Page> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let found = page(bytes, from, at)?;
+        from = (found.at - at) as usize + found.len;
+        Some(found)
+    })
+}
+
+/// The first page at or after `from`; `at` is where these bytes are in the file.
+fn page(bytes: &[u8], from: usize, at: u64) -> Option<Page> {
+    let begins = bytes.get(from..)?.windows(6).position(|six| six[..5] == *b"OggS\0" && six[5] < 8)? + from;
+    let header = &bytes[begins..];
+    let segments = usize::from(*header.get(26)?);
+    let lengths: usize = header.get(27..27 + segments)?.iter().map(|len| usize::from(*len)).sum();
+    Some(Page {
+        at: at + begins as u64,
+        begins: header[5] & 2 != 0,
+        granule: little::<8>(header, 6)?,
+        serial: little::<4>(header, 14)?,
+        content: begins + 27 + segments,
+        len: 27 + segments + lengths,
+    })
+}

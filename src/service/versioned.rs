@@ -1,0 +1,52 @@
+//! Results that are kept by content, with the states of files they were found in.
+//!
+//! A fingerprint samples a file, so that it survives renames; a repair in place can leave every sampled byte as it was.
+//! So each record also lists the versions (`Source::version`) it was found for, and counts for those alone.
+
+use serde::{Deserialize, Serialize};
+
+/// States of files that one record counts for: copies of one film, or one file before and after a rename.
+const MOST_VERSIONS: usize = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versioned<T> {
+    value: T,
+    /// The newest last.
+    versions: Vec<String>,
+}
+
+impl<T: PartialEq> Versioned<T> {
+    /// The value, where it was found for this version.
+    pub fn for_version(&self, version: &str) -> Option<&T> {
+        self.versions.iter().any(|known| known == version).then_some(&self.value)
+    }
+
+    /// A record of a value found now. The versions of the former record stay where `same` says that it found the same.
+    pub fn renewed(former: Option<Self>, value: T, version: &str, same: impl Fn(&T, &T) -> bool) -> Self {
+        let mut versions = former.filter(|former| same(&former.value, &value)).map_or_else(Vec::new, |it| it.versions);
+        versions.retain(|known| known != version);
+        versions.push(version.to_owned());
+        let excess = versions.len().saturating_sub(MOST_VERSIONS);
+        versions.drain(..excess);
+        Self { value, versions }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_for_the_versions_it_was_found_in() {
+        let same = |a: &i32, b: &i32| a == b;
+        let first = Versioned::renewed(None, 7, "a", same);
+        assert_eq!((first.for_version("a"), first.for_version("b")), (Some(&7), None));
+        let renamed = Versioned::renewed(Some(first.clone()), 7, "b", same);
+        assert_eq!((renamed.for_version("a"), renamed.for_version("b")), (Some(&7), Some(&7)));
+        let repaired = Versioned::renewed(Some(renamed), 8, "c", same);
+        assert_eq!((repaired.for_version("a"), repaired.for_version("c")), (None, Some(&8)));
+        let many = (0..20).fold(first, |record, n| Versioned::renewed(Some(record), 7, &n.to_string(), same));
+        assert_eq!(many.versions.len(), MOST_VERSIONS);
+        assert_eq!((many.for_version("a"), many.for_version("19")), (None, Some(&7)));
+    }
+}

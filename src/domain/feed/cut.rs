@@ -81,6 +81,9 @@ pub struct LiveCutter {
     first: bool,
     /// The video format of the keyframe seen last.
     format: u64,
+    /// Units of the track that decides in the open piece, and the latest time of one.
+    units: i64,
+    reached: i64,
     failed: Option<CutError>,
 }
 
@@ -105,6 +108,8 @@ impl LiveCutter {
             sound_into_closing: false,
             first: true,
             format: 0,
+            units: 0,
+            reached: i64::MIN,
             failed: None,
         }
     }
@@ -119,6 +124,18 @@ impl LiveCutter {
         packets.push(bytes, |packet| done.extend(self.take(packet)));
         self.packets = packets;
         self.failed.map_or(Ok(done), Err)
+    }
+
+    /// The stream has ended: gives what is left, of a second at least.
+    pub fn finish(&mut self) -> Vec<Piece> {
+        let closed = self.close();
+        let last = self.open.take().and_then(|open| {
+            // The last unit lasts as long as the others do.
+            let shown = self.reached - open.from;
+            let length = if self.units > 1 { shown + shown / (self.units - 1) } else { 0 };
+            (length >= LEAST_OF_A_FORMAT).then(|| self.piece(open, length))
+        });
+        closed.into_iter().chain(last).collect()
     }
 
     fn take(&mut self, bytes: &[u8; LEN]) -> Option<Piece> {
@@ -180,16 +197,25 @@ impl LiveCutter {
             }
             _ => {}
         }
+        if self.open.as_ref().is_some_and(|open| open.from == at && key) {
+            (self.units, self.reached) = (0, at);
+        }
+        (self.units, self.reached) = (self.units + 1, self.reached.max(at));
         done
     }
 
     fn close(&mut self) -> Option<Piece> {
-        let closing = self.closing.take()?;
         let to = self.open.as_ref()?.from;
+        let closing = self.closing.take()?;
         self.sound_into_closing = false;
+        let length = to - closing.from;
+        Some(self.piece(closing, length))
+    }
+
+    fn piece(&mut self, open: Open, length: i64) -> Piece {
         let first = std::mem::replace(&mut self.first, false);
-        let Open { from, format, bytes } = closing;
-        Some(Piece { from, to, beat: self.beat.unwrap_or(0), bytes, first, format })
+        let Open { from, format, bytes } = open;
+        Piece { from, to: from + length, beat: self.beat.unwrap_or(0), bytes, first, format }
     }
 
     /// A time of the stream's clock, which wraps.
@@ -253,6 +279,20 @@ mod tests {
             }
             assert!(pieces.windows(2).all(|pair| pair[0].to == pair[1].from));
         }
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_a_piece_too() {
+        let mut cutter = LiveCutter::new(true, BOUNDS);
+        let mut pieces = cutter.push(&stream(9, 1000, 25)).unwrap();
+        pieces.extend(cutter.finish());
+        assert_eq!(pieces.iter().map(|piece| piece.to - piece.from).sum::<i64>(), 9 * 90_000);
+        let pictures: usize = pieces.iter().map(|piece| units(&piece.bytes, Track::Video)).sum();
+        assert_eq!((pictures, cutter.finish()), (9 * 25, Vec::new()));
+        let mut short = LiveCutter::new(true, BOUNDS);
+        short.push(&stream(1, 0, 25)[..188 * 40]).unwrap();
+        assert_eq!(short.finish(), Vec::new(), "less than a second");
+        assert_eq!(LiveCutter::new(true, BOUNDS).finish(), Vec::new());
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Hls {
             for (n, segment) in media.segments.iter().enumerate().skip((first - media.sequence) as usize) {
                 let fresh = next.is_some() && (segment.breaks || missed && n == 0) || segment.map != map;
                 if fresh {
-                    intake.restart();
+                    intake.restart().await;
                 }
                 if segment.map.is_some() && (fresh || next.is_none()) && self.put_map(service, segment, intake).await? {
                     return Ok(());

@@ -1,6 +1,7 @@
 //! The bytes of one connection on their way to pieces: looked at, normalised by a child process, cut.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
@@ -16,6 +17,9 @@ const BUDGET: usize = 64 << 20;
 
 /// The longest a segment may be, ticks: the target duration of every list.
 const LONGEST: i64 = 6 * 90_000;
+
+/// How long the end of a stream may take, its pieces waiting for their time included.
+const REST: Duration = Duration::from_secs(60);
 
 /// What was learnt of a source's pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,9 +43,19 @@ pub(super) struct Intake<'a> {
 }
 
 struct Line {
-    inlet: Inlet,
+    /// None once all was put in.
+    inlet: Option<Inlet>,
     out: JoinHandle<Ended>,
     _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Line {
+    async fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match &mut self.inlet {
+            Some(inlet) => inlet.put(bytes).await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Drop for Line {
@@ -60,9 +74,15 @@ impl<'a> Intake<'a> {
         Self { service, connection, pieces, verdict, head: Vec::new(), line: None }
     }
 
-    /// Begins anew: what comes next has nothing to do with what came.
-    pub(super) fn restart(&mut self) {
-        (self.line, self.head) = (None, Vec::new());
+    /// Begins anew: what comes next has nothing to do with what came, which is cut to its end first.
+    pub(super) async fn restart(&mut self) {
+        self.head = Vec::new();
+        if let Some(mut line) = self.line.take() {
+            line.inlet = None;
+            if tokio::time::timeout(REST, &mut line.out).await.is_err() {
+                tracing::debug!("the end of a stream is left out: it does not come");
+            }
+        }
     }
 
     /// Takes bytes in; true when nobody listens any more.
@@ -80,11 +100,11 @@ impl<'a> Intake<'a> {
             };
             let mut line = self.begin(shape).await?;
             let head = std::mem::take(&mut self.head);
-            let put = line.inlet.put(&head).await;
+            let put = line.put(&head).await;
             self.line = Some(line);
             return self.check(put).await;
         };
-        let put = line.inlet.put(bytes).await;
+        let put = line.put(bytes).await;
         self.check(put).await
     }
 
@@ -115,7 +135,7 @@ impl<'a> Intake<'a> {
         let bounds = Bounds { least: least.max(90_000), most: LONGEST, budget: BUDGET };
         let cutter = LiveCutter::new(shape.video.is_some(), bounds);
         let out = tokio::spawn(drain(outlet, cutter, self.connection, self.pieces.clone()));
-        Ok(Line { inlet, out, _place: place })
+        Ok(Line { inlet: Some(inlet), out, _place: place })
     }
 }
 
@@ -124,7 +144,14 @@ async fn drain(mut outlet: Outlet, mut cutter: LiveCutter, connection: u64, piec
     loop {
         let bytes = match outlet.next().await {
             Ok(bytes) => bytes,
-            Err(cause) => return Ended::Made(cause.to_string()),
+            Err(cause) => {
+                for piece in cutter.finish() {
+                    if pieces.send(Fed::Piece(connection, piece)).await.is_err() {
+                        return Ended::Over;
+                    }
+                }
+                return Ended::Made(cause.to_string());
+            }
         };
         let cut = match cutter.push(bytes) {
             Ok(cut) => cut,

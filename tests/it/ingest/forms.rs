@@ -62,6 +62,37 @@ async fn a_playlist_elsewhere_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn players_are_told_when_the_video_changes_within_one_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ts");
+    let codecs = "-c:v libx264 -preset ultrafast -g 25 -bf 2 -c:a aac -f mpegts";
+    film::flash_and_beep(&folder.path().join("small.ts"), 3, codecs);
+    film::flash_and_beep(&folder.path().join("large.ts"), 8, &format!("-s 480x270 {codecs} -output_ts_offset 3"));
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    std::fs::write(&path, [read("small.ts"), read("large.ts")].concat()).unwrap();
+    // Twice as fast as it plays: what it shows is paced by the clock all the same.
+    let (antenna, server) = (Antenna::of(&path, 5).await, server(folder.path()).await);
+    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let height = async |address: &str| {
+        let path = folder.path().join("one.ts");
+        std::fs::write(&path, segment(&server, address).await).unwrap();
+        film::ffprobe(&path, &["-show_streams"])["streams"][0]["height"].as_u64().unwrap()
+    };
+    let mut seen = Vec::new();
+    until("both sizes are listed", async || {
+        seen.clear();
+        for (address, breaks) in list(&server, &id, "viewer").await.segments {
+            seen.push((height(&address).await, breaks));
+        }
+        seen.iter().any(|(height, _)| *height == 270)
+    })
+    .await;
+    let small: Vec<_> = seen.iter().skip_while(|(height, _)| *height != 180).collect();
+    let told: Vec<bool> = small.windows(2).filter(|pair| pair[0].0 != pair[1].0).map(|pair| pair[1].1).collect();
+    assert_eq!((told, antenna.made()), (vec![true], 1), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_no_browser_plays_is_encoded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");

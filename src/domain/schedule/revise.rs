@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::blocks::Blocks;
 use super::{Definition, Items, Memo, Mode, Programme, Revision, Walk};
 
+/// How far after the begin of a change guides may have named programmes of the old schedule, ms: they span 14 days at most.
+const NAMED_MS: i64 = 15 * 24 * 3_600_000;
+
 /// What a channel is to air.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
@@ -70,13 +73,14 @@ impl Definition {
             let start_ms = self.revisions.first().map_or(at_ms, |first| first.start_ms);
             let mut fresh = Self::new(start_ms, wanted);
             fresh.revisions[0].number = number;
+            fresh.revisions[0].first_ordinal = self.unnamed(start_ms);
             return fresh;
         };
         let before = &self.revisions[in_force];
         let walk = Walk::at(self, at_ms - 1);
         let (rest, cycle) = walk.rest();
         let last = Walk::at(self, at_ms - 1).next();
-        let first_ordinal = last.map_or(0, |last| last.ordinal + 1);
+        let first_ordinal = self.unnamed(at_ms);
         let aired = |last: &Programme| self.item(last).segments(last.part, at_ms - last.start_ms);
         let first_sequence = last.map_or(0, |last| last.sequence + aired(&last));
         let first_change = last.map_or(0, |last| last.changes + 1);
@@ -104,6 +108,12 @@ impl Definition {
             Arc::make_mut(blocks).begin = begin;
         }
         Self { revisions: self.revisions[..=in_force].iter().cloned().chain([next]).collect() }
+    }
+
+    /// The first ordinal that no guide gave to a programme that a change from this instant on replaces: clients keep ids.
+    fn unnamed(&self, at_ms: i64) -> u64 {
+        let last = Walk::at(self, at_ms.saturating_add(NAMED_MS)).next().or_else(|| Walk::at(self, at_ms - 1).next());
+        last.map_or(0, |last| last.ordinal + 1)
     }
 
     /// Without what ended before an instant.

@@ -110,6 +110,7 @@ impl Service {
         self.note_clearance(id, Some(&before), &after, &change).await?;
         let channel = self.channels.keep(after, Some(&before)).await?;
         self.rights.tell();
+        self.recordings.look_again();
         Ok(self.with_listings(channel))
     }
 

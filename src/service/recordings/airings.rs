@@ -12,6 +12,9 @@ use crate::service::Service;
 /// How far ahead entries may be asked for, ms.
 const AHEAD_MS: i64 = 14 * 24 * 3_600_000;
 
+/// How much earlier than before a programme is looked for that a change of its channel moved, ms.
+const BACK_MS: i64 = 6 * 3_600_000;
+
 /// Programmes of one guide that are looked at: a week of five minutes each.
 const MOST: usize = 2016;
 
@@ -35,6 +38,22 @@ pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms
             airing(channel, &entry, new)
         })
         .collect()
+}
+
+/// The programme that starts at an instant, if it is still the one with this id.
+pub(super) fn stands(channel: &Channel, entry: &str, start_ms: i64) -> bool {
+    let on = channel.airings(start_ms, start_ms + 1).next();
+    on.is_some_and(|on| on.programme.start_ms == start_ms && id_of(channel, &on) == entry)
+}
+
+/// Of the programmes to come that air the same, the one that begins nearest to an instant.
+pub(super) fn nearest(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<Airing> {
+    let is_same = |entry: &Entry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
+    let mut after = channel.airings(start_ms.max(now_ms), now_ms + AHEAD_MS).take(MOST).filter(is_same);
+    let before = channel.airings((start_ms - BACK_MS).max(now_ms), start_ms).filter(is_same).last();
+    let both = before.into_iter().chain(after.next());
+    let nearest = both.min_by_key(|entry| (entry.programme.start_ms - start_ms).abs());
+    nearest.map(|entry| airing(channel, &entry, false))
 }
 
 /// The programme with this id in the guide.

@@ -51,8 +51,9 @@ pub fn wake(service: &Arc<Service>) {
     });
 }
 
-/// Applies every rule, and removes what nobody wants kept.
+/// Applies every rule, follows programmes that were moved, and removes what nobody wants kept.
 async fn apply(service: &Arc<Service>) {
+    service.follow_entries().await;
     for rule in service.recordings.rules() {
         if let Err(fault) = service.plan(&rule.id).await {
             tracing::warn!(rule.id = rule.id, %fault, "a series could not be scheduled");

@@ -113,6 +113,11 @@ impl Recordings {
         })
     }
 
+    /// Has the task look at the guides again: a channel was changed.
+    pub fn look_again(&self) {
+        self.call.notify_one();
+    }
+
     /// All recordings, by their start, the latest first.
     pub fn all(&self) -> Vec<Recording> {
         let mut all: Vec<Recording> = lock(&self.all).values().cloned().collect();

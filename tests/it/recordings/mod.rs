@@ -223,6 +223,44 @@ async fn a_series_finds_its_programmes_and_conflicts_are_named() {
 }
 
 #[tokio::test]
+async fn what_was_asked_for_by_its_entry_follows_its_programme() {
+    let studio = Studio::open().await;
+    let (server, id) = (&studio.server, &studio.channel["id"]);
+    let ahead = Timestamp::now() + Duration::from_secs(600);
+    let until = ahead + Duration::from_secs(300);
+    let guide = async || {
+        let asked = server.get(&format!("/api/livetv/epg?channelId={id}&from={ahead}&to={until}"));
+        success(asked.send().await.unwrap(), 200).await["entries"].as_array().unwrap().clone()
+    };
+    let before = guide().await;
+    let entry = before.iter().skip(1).find(|entry| entry["episode"] == 1).unwrap();
+    let by_entry = json!({"channelId": id, "entryId": entry["id"]});
+    let made = success(send(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
+    assert_eq!((&made["episode"], &made["start"]), (&json!(1), &entry["start"]));
+
+    // Another film is aired between the two: what was asked for comes at another time, and under another id.
+    let film = |name: &str| json!({"path": studio._films.path().join(name)});
+    film::flash_and_beep(&studio._films.path().join("Other.mp4"), 5, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
+    let edit = async |items: Value| {
+        let target = format!("/api/livetv/channels/{id}");
+        success(send(server, Method::PATCH, &target, &json!({"items": items})).await, 200).await
+    };
+    edit(json!([film("Show S01E01.mp4"), film("Other.mp4"), film("Show S01E02.mkv")])).await;
+    let moved = studio.until(&made["id"], |one| one["entryId"] != made["entryId"]).await;
+    let after = guide().await;
+    let found = after.iter().find(|entry| entry["id"] == moved["entryId"]).unwrap();
+    assert_eq!((&found["episode"], &found["start"], &found["end"]), (&json!(1), &moved["start"], &moved["end"]));
+    // An id is never another programme's.
+    assert!(!after.iter().any(|entry| before.iter().any(|before| before["id"] == entry["id"])), "{before:?} {after:?}");
+    refused(send(server, Method::POST, RECORDINGS, &by_entry).await, 404, "NOT_FOUND").await;
+
+    // What is never aired again is not recorded as something else.
+    edit(json!([film("Other.mp4"), film("Show S01E02.mkv")])).await;
+    let failed = studio.until(&made["id"], |one| one["state"] == "failed").await;
+    assert_eq!(failed["failure"]["code"], "NOT_FOUND", "{failed}");
+}
+
+#[tokio::test]
 async fn of_two_channels_that_must_be_encoded_at_once_each_names_the_other() {
     let (films, recorded) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     film::flash_and_beep(&films.path().join("a.webm"), 4, "-c:v libvpx -deadline realtime -c:a libopus");

@@ -381,7 +381,9 @@ proptest! {
         let aired: Vec<_> = first.programmes(start, on.end_ms).collect();
         prop_assert_eq!(aired, second.programmes(start, on.end_ms).collect::<Vec<_>>());
         let next = second.programme(on.end_ms).unwrap();
-        prop_assert_eq!((next.start_ms, next.ordinal, next.revision), (on.end_ms, on.ordinal + 1, 1));
+        prop_assert_eq!((next.start_ms, next.revision), (on.end_ms, 1));
+        let named = first.programme(on.end_ms + 14 * 24 * HOUR).unwrap();
+        prop_assert!(next.ordinal > named.ordinal, "{} is given again", next.ordinal);
         prop_assert_eq!(next.sequence, on.sequence + first.item(&on).segments(on.part, on.end_ms - on.start_ms));
         let last = first.programmes(start, on.end_ms).filter(|p| title(&first, p).starts_with("/a/")).last();
         let streams = |definition: &Definition, n: usize| definition.revisions[n].blocks.clone().unwrap().grid.streams();

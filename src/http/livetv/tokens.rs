@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
+use super::asked::Unix;
 use super::links::base;
 use crate::domain::account::StreamToken;
+use crate::domain::channel::Channel;
 use crate::domain::signing::{Link, MAX_LIFE_SECONDS};
 use crate::domain::time::instant;
 use crate::error::{Error, Result};
@@ -160,14 +162,26 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
     }
     let start = match request.from_start {
         Some(true) if request.resource.is_some() => return Err(Error::field("fromStart", "is only for a channel")),
-        Some(true) => "&fromStart=1",
-        _ => "",
+        Some(true) => {
+            // A player reads its list again and again, and has no session by which the start could be kept for it: without
+            // the instant the list would begin anew with the next programme.
+            let channel = request.channel_id.map(|id| service.channels.get(id)).transpose()?;
+            let start_ms = channel.and_then(|channel| start_of_what_is_on(&service, &channel));
+            start_ms.map_or_else(|| "&fromStart=1".to_owned(), |start_ms| format!("&fromStart=1&at={}", Unix(start_ms)))
+        }
+        _ => String::new(),
     };
     let exp = service.clock.now().as_second() + ttl;
     let Link { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
     let base = base(&service, &call)?;
     let url = format!("{base}/api/{resource}{file}?token={token}&exp={exp}&sig={sig}{start}");
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
+}
+
+/// When the programme began that is on; None before a channel's first, and of an external one. Unix ms.
+fn start_of_what_is_on(service: &Service, channel: &Channel) -> Option<i64> {
+    let now_ms = service.clock.now().as_millisecond();
+    channel.definition.whole(channel.time(now_ms)).map(|(start_ms, _)| channel.instant(start_ms))
 }
 
 fn secretive(mut response: Response) -> Response {

@@ -257,7 +257,15 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     refused(server.ask(Method::GET, &moved).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
     let alone = target.split("&exp").next().unwrap();
     refused(server.ask(Method::GET, alone).send().await.unwrap(), 401, "UNAUTHORIZED").await;
-    server.service.clock.advance(Duration::from_secs(120));
+    // From the start of what is on: the list a player reads again and again goes on with the next programme.
+    let asked = json!({"channelId": one["id"], "fromStart": true});
+    let begun = success(server.post("/api/livetv/sign", &asked).send().await.unwrap(), 200).await;
+    let begun = begun["url"].as_str().unwrap().strip_prefix(&server.base).unwrap().to_owned();
+    let first = async || numbered(&list(&server, &begun).await.0)[0].clone();
+    let before = first().await;
+    server.service.clock.advance(Duration::from_secs(20));
+    assert_eq!(first().await, before);
+    server.service.clock.advance(Duration::from_secs(100));
     for address in addresses {
         refused(server.ask(Method::GET, &address).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;
     }

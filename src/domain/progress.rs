@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::time;
 
+mod media_type;
+
+pub use media_type::MediaType;
+
 /// How far a device's clock may be ahead of ours before its word on the time is no longer taken. A clock that is years
 /// ahead would otherwise shut every other device out for as long.
 pub const MAX_SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -14,33 +18,6 @@ pub const MAX_PAST: usize = 5;
 
 /// A position at or below this is not worth coming back to when it is thrown away by a stray zero, seconds.
 const STRAY_FROM_SECONDS: f64 = 60.0;
-
-/// What is played.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MediaType {
-    #[default]
-    Video,
-    Audio,
-    Audiobook,
-    Recording,
-    Channel,
-}
-
-impl MediaType {
-    pub const ALL: [Self; 5] = [Self::Video, Self::Audio, Self::Audiobook, Self::Recording, Self::Channel];
-
-    /// The name on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Video => "video",
-            Self::Audio => "audio",
-            Self::Audiobook => "audiobook",
-            Self::Recording => "recording",
-            Self::Channel => "channel",
-        }
-    }
-}
 
 /// Where a list shows a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,7 +133,8 @@ pub fn save(stored: Option<&Record>, save: Save, now: Timestamp) -> Verdict {
     let updated_at = claimed.unwrap_or(now);
     let watched_at = updated_at.min(now);
     let mut past = before.map_or_else(Vec::new, |record| record.past.clone());
-    let blind = save.client_updated_at.is_none() && save.version.is_none() && save.completed.is_none();
+    // The interface's body always has `completed`, so false says no more than its absence.
+    let blind = save.client_updated_at.is_none() && save.version.is_none() && !completed;
     if let Some(record) = before.filter(|record| record.position_seconds > STRAY_FROM_SECONDS)
         && blind
         && save.position_seconds == 0.0

@@ -246,7 +246,7 @@ impl BookSaveRequest {
             position_seconds: Some(request::seconds("positionSeconds", self.position_seconds)?),
             duration_seconds: optional("durationSeconds", self.duration_seconds)?,
             completed: self.completed,
-            player: self.player.map(request::player).transpose()?,
+            player: request::player(self.player)?,
             device_id: self.device_id.map(request::device).transpose()?,
             client_updated_at: self.client_updated_at.as_deref().map(request::time).transpose()?,
             version: self.version,

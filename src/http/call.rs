@@ -83,7 +83,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A query parameter; None when absent. One that is given twice was refused before.
+    /// A query parameter; None when absent. One that is given twice with two values was refused before.
     ///
     /// # Errors
     /// None today; a route must be ready for one.

@@ -12,7 +12,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::progress::{MediaType, Record, Status, Verdict};
+use crate::domain::progress::{Record, Status, Verdict};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::progress::Filter;
@@ -145,7 +145,7 @@ pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Resul
     params(
         ("limit" = Option<usize>, Query, description = "Records of a page: 1 to 200, 20 unless given"),
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
-        ("mediaType" = Option<String>, Query, description = "Only these: video, audio, audiobook, recording, channel"),
+        ("mediaType" = Option<String>, Query, description = "Only these: `video`, `audio`, `audiobook`, `recording`, `channel`, or another word that was saved"),
         ("status" = Option<String>, Query, description = "all, in_progress or completed"),
     ),
     responses((status = 200, description = "Each with `available`: whether the file is there", body = HistoryAnswer)))]
@@ -228,7 +228,7 @@ pub(super) fn limit(call: &Call) -> Result<usize> {
 pub(super) fn filter(call: &Call) -> Result<Filter> {
     let media_type = match call.query("mediaType")? {
         None | Some("") => None,
-        Some(name) => Some(media_type(name)?),
+        Some(word) => Some(request::media_type(word)?),
     };
     let status = match call.query("status")? {
         None | Some("" | "all") => None,
@@ -237,9 +237,4 @@ pub(super) fn filter(call: &Call) -> Result<Filter> {
         Some(_) => return Err(Error::field("status", "must be one of all, in_progress, completed")),
     };
     Ok(Filter { media_type, status })
-}
-
-pub(super) fn media_type(name: &str) -> Result<MediaType> {
-    let known = MediaType::ALL.into_iter().find(|known| known.name() == name);
-    known.ok_or_else(|| Error::field("mediaType", "must be one of video, audio, audiobook, recording, channel"))
 }

@@ -123,10 +123,12 @@ fn a_stray_zero_can_be_undone() {
     assert_eq!(kept, [67.0, 66.0, 65.0, 64.0, 63.0]);
 
     let far = applied(save(None, wish(1312.5), at(0)));
+    let seen = Save { completed: Some(false), ..wish(0.0) };
+    assert_eq!(applied(save(Some(&far), seen, at(5))).past.len(), 1, "the interface's body always says so");
     for meant in [
         Save { client_updated_at: Some(at(5)), ..wish(0.0) },
         Save { version: Some(1), ..wish(0.0) },
-        Save { completed: Some(false), ..wish(0.0) },
+        Save { completed: Some(true), ..wish(0.0) },
     ] {
         assert_eq!(applied(save(Some(&far), meant, at(5))).past, [], "a device that says so means it");
     }

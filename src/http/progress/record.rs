@@ -15,7 +15,7 @@ pub struct WatchProgress {
     /// Identity by content: renaming and moving the file change nothing.
     media_id: String,
     media_path: String,
-    media_type: &'static str,
+    media_type: String,
     title: String,
     position_seconds: f64,
     /// 0 when unknown.
@@ -66,7 +66,7 @@ impl WatchProgress {
             progress_percentage: record.percentage(),
             media_id: record.media_id,
             media_path: record.path,
-            media_type: record.media_type.name(),
+            media_type: record.media_type.into(),
             title: record.title,
             position_seconds: round_ms(record.position_seconds),
             duration_seconds: round_ms(record.duration_seconds),

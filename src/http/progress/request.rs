@@ -4,13 +4,17 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::media_type;
+use crate::domain::progress::MediaType;
 use crate::domain::time::round_ms;
 use crate::error::{Error, Result};
+use crate::http::stream_index::StreamIndex;
 use crate::service::progress::Wish;
 
 /// Longest title, bytes (contract section 16).
 const MAX_TITLE_BYTES: usize = 512;
+
+/// Longest name of a player or of a type of media, characters.
+const MAX_WORD: usize = 64;
 
 /// No item is longer: a thousand years of it.
 const MAX_SECONDS: f64 = 3.2e10;
@@ -21,7 +25,9 @@ const MAX_SECONDS: f64 = 3.2e10;
 pub(in crate::http) struct SaveRequest {
     media_path: String,
     position_seconds: f64,
-    /// `video` when absent; or `audio`, `audiobook`, `recording`, `channel`.
+    /// `video` when absent; or `audio`, `audiobook`, `recording`, `channel`, or another word, which is kept as it is: 1 to
+    /// 64 characters, none of them a control character.
+    #[schema(max_length = 64)]
     media_type: Option<String>,
     /// The file's name when absent.
     title: Option<String>,
@@ -29,11 +35,18 @@ pub(in crate::http) struct SaveRequest {
     duration_seconds: Option<f64>,
     /// False when absent.
     completed: Option<bool>,
-    /// `[a-z0-9._-]{1,32}`
+    /// Any word, kept as it is: 1 to 64 characters, none of them a control character; `unknown` when absent.
+    #[schema(max_length = 64, example = "web")]
     player: Option<String>,
     device_id: Option<String>,
-    audio_stream_index: Option<u32>,
-    subtitle_stream_index: Option<u32>,
+    /// -1 = none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = -1)]
+    audio_stream_index: StreamIndex,
+    /// -1 = none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = -1)]
+    subtitle_stream_index: StreamIndex,
     /// When the device saw this: an older save than what stands changes nothing.
     client_updated_at: Option<String>,
     /// The version this changes: any other than what stands changes nothing.
@@ -60,10 +73,10 @@ impl SaveRequest {
             position_seconds: Some(seconds("positionSeconds", self.position_seconds)?),
             duration_seconds: self.duration_seconds.map(|value| seconds("durationSeconds", value)).transpose()?,
             completed: self.completed,
-            player: self.player.map(player).transpose()?,
+            player: player(self.player)?,
             device_id: self.device_id.map(device).transpose()?,
-            audio_stream_index: self.audio_stream_index,
-            subtitle_stream_index: self.subtitle_stream_index,
+            audio_stream_index: self.audio_stream_index.given(),
+            subtitle_stream_index: self.subtitle_stream_index.given(),
             client_updated_at: self.client_updated_at.as_deref().map(time).transpose()?,
             version: self.version,
             ..Wish::default()
@@ -106,12 +119,26 @@ pub(in crate::http) fn title(title: Option<String>) -> Result<Option<String>> {
     }
 }
 
-pub(in crate::http) fn player(name: String) -> Result<String> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
-    if (1..=32).contains(&name.len()) && name.chars().all(plain) {
-        Ok(name)
+/// A player's name as it came; None when it is empty.
+pub(in crate::http) fn player(name: Option<String>) -> Result<Option<String>> {
+    let name = name.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    name.map(|name| word("player", name).map(str::to_owned)).transpose()
+}
+
+/// What is played; the empty word is none.
+pub(in crate::http) fn media_type(name: &str) -> Result<MediaType> {
+    match name.trim() {
+        "" => Ok(MediaType::default()),
+        name => word("mediaType", name).map(MediaType::new),
+    }
+}
+
+/// A word out of an open set.
+fn word<'a>(field: &str, word: &'a str) -> Result<&'a str> {
+    if word.chars().count() <= MAX_WORD && !word.chars().any(char::is_control) {
+        Ok(word)
     } else {
-        Err(Error::field("player", "must be 1 to 32 of a-z, 0-9, dot, underscore and hyphen"))
+        Err(Error::field(field, format!("must be 1 to {MAX_WORD} characters, none of them a control character")))
     }
 }
 

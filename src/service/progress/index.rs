@@ -11,7 +11,7 @@ use crate::domain::progress::{MediaType, Record, Status};
 use crate::error::{Error, Result};
 
 /// Which records a list shows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub media_type: Option<MediaType>,
     pub status: Option<Status>,
@@ -53,14 +53,14 @@ impl Index {
             return;
         }
         let (id, path): (Arc<str>, Arc<str>) = (record.media_id.as_str().into(), record.path.as_str().into());
-        let kind = (record.media_type, record.status());
+        let kind = (record.media_type.clone(), record.status());
         let row = Row {
             path: path.clone(),
             watched_ms: record.last_watched_at.as_millisecond(),
             size_bytes: record.size_bytes,
-            kind,
+            kind: kind.clone(),
         };
-        self.recent.insert((Reverse(row.watched_ms), path.clone(), id.clone()), kind);
+        self.recent.insert((Reverse(row.watched_ms), path.clone(), id.clone()), kind.clone());
         self.by_path.insert(path, id.clone());
         *self.counts.entry(kind).or_default() += 1;
         self.rows.insert(id, row);
@@ -75,6 +75,10 @@ impl Index {
         self.recent.remove(&(Reverse(row.watched_ms), row.path, id));
         if let Some(count) = self.counts.get_mut(&row.kind) {
             *count -= 1;
+            // Players choose the words: what no record has any more is not kept.
+            if *count == 0 {
+                self.counts.remove(&row.kind);
+            }
         }
     }
 
@@ -98,7 +102,8 @@ impl Index {
             None => Bound::Unbounded,
         };
         let fits = |kind: &(MediaType, Status)| {
-            filter.media_type.is_none_or(|wanted| wanted == kind.0) && filter.status.is_none_or(|w| w == kind.1)
+            filter.media_type.as_ref().is_none_or(|wanted| *wanted == kind.0)
+                && filter.status.is_none_or(|w| w == kind.1)
         };
         let rows = self.recent.range((begin, Bound::Unbounded)).filter(|(_, kind)| fits(kind));
         let mut page: Vec<&Order> = rows.map(|(order, _)| order).take(limit + 1).collect();

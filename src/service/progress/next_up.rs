@@ -33,7 +33,7 @@ impl Service {
         let filter = Filter { status: Some(Status::Completed), ..Filter::default() };
         let (mut found, mut seen, mut cursor) = (Vec::new(), HashSet::new(), None);
         loop {
-            let page = self.progress.history(user_id, filter, cursor.as_deref(), 200)?;
+            let page = self.progress.history(user_id, filter.clone(), cursor.as_deref(), 200)?;
             for record in page.records {
                 let folder = record.path.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
                 if seen.len() >= MAX_FOLDERS || found.len() >= limit {

@@ -56,13 +56,14 @@ async fn what_was_watched_comes_last_first_page_by_page() {
         ("status=completed", vec!["1.mp4"]),
         ("mediaType=recording", vec!["1.mp4"]),
         ("mediaType=audio", vec![]),
+        ("mediaType=movie", vec![]),
         ("mediaType=video&status=in_progress&limit=1", vec!["4.mp4"]),
     ] {
         assert_eq!(names(&get(&server, &format!("{ROUTE}?{filter}")).await), wanted, "{filter}");
     }
     assert_eq!(get(&server, &format!("{ROUTE}?limit=1000")).await["limit"], 200);
     for wrong in
-        ["limit=0", "limit=-1", "limit=two", "limit=1.5", "cursor=x", "cursor=MSAy", "status=none", "mediaType=movie"]
+        ["limit=0", "limit=-1", "limit=two", "limit=1.5", "cursor=x", "cursor=MSAy", "status=none", "mediaType=a%00"]
     {
         refused(server.get(&format!("{ROUTE}?{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
     }

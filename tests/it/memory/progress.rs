@@ -70,6 +70,30 @@ async fn what_is_left_out_is_known_or_found() {
 }
 
 #[tokio::test]
+async fn words_of_open_sets_are_kept_as_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = small_film(folder.path(), "film.mp4", 7);
+    let server = kit::server(&[folder.path()]).await;
+    for (sent, field, stored) in [
+        (json!({"player": "Web Player (2.0) \u{1f600}"}), "player", json!("Web Player (2.0) \u{1f600}")),
+        (json!({"player": " "}), "player", json!("unknown")),
+        (json!({"mediaType": "Movie"}), "mediaType", json!("Movie")),
+        (json!({"mediaType": "VIDEO"}), "mediaType", json!("video")),
+        (json!({"mediaType": ""}), "mediaType", json!("video")),
+        (json!({"subtitleStreamIndex": 3}), "subtitleStreamIndex", json!(3)),
+        (json!({}), "subtitleStreamIndex", json!(3)),
+        (json!({"subtitleStreamIndex": -1}), "subtitleStreamIndex", json!(null)),
+    ] {
+        assert_eq!(save(&server, &film, 700.0, sent.clone()).await[field], stored, "{sent}");
+    }
+    save(&server, &film, 700.0, json!({"mediaType": "Movie"})).await;
+    for (filter, count) in [("Movie", 1), ("movie", 0), ("video", 0)] {
+        let page = get(&server, &format!("/api/stream/history?mediaType={filter}&mediaType={filter}")).await;
+        assert_eq!(page["total"], count, "{filter}");
+    }
+}
+
+#[tokio::test]
 async fn an_older_device_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let film = small_film(folder.path(), "film.mp4", 3);
@@ -108,6 +132,16 @@ async fn a_stray_zero_can_be_undone() {
     assert_eq!(stray["positionHistory"][0]["positionSeconds"], 1312.5);
     let position = stray["positionHistory"][0]["positionSeconds"].as_f64().unwrap();
     assert_eq!(save(&server, &film, position, json!({})).await["resumePositionSeconds"], 1312.5);
+    // The body of the interface, which always has every field.
+    let body = json!({
+        "mediaPath": film, "mediaType": "video", "title": "Example", "positionSeconds": 0, "durationSeconds": 5400,
+        "completed": false, "player": "web",
+    });
+    let stray = success(server.post(ROUTE, &body).send().await.unwrap(), 200).await;
+    assert_eq!(stray["positionSeconds"], 0.0);
+    let kept: Vec<f64> =
+        stray["positionHistory"].as_array().unwrap().iter().map(|p| p["positionSeconds"].as_f64().unwrap()).collect();
+    assert_eq!(kept, [1312.5, 1312.5]);
 }
 
 #[tokio::test]
@@ -152,13 +186,15 @@ async fn what_is_wrong_is_named() {
         (json!({"positionSeconds": 1e300}), "positionSeconds"),
         (json!({"positionSeconds": null}), "positionSeconds"),
         (json!({"durationSeconds": -0.1}), "durationSeconds"),
-        (json!({"mediaType": "movie"}), "mediaType"),
-        (json!({"player": "Web Player"}), "player"),
-        (json!({"player": "x".repeat(33)}), "player"),
+        (json!({"mediaType": "a\nb"}), "mediaType"),
+        (json!({"mediaType": "x".repeat(65)}), "mediaType"),
+        (json!({"player": "a\u{0}b"}), "player"),
+        (json!({"player": "x".repeat(65)}), "player"),
         (json!({"title": "x".repeat(513)}), "title"),
         (json!({"clientUpdatedAt": "yesterday"}), "clientUpdatedAt"),
         (json!({"version": -1}), "version"),
         (json!({"audioStreamIndex": "1"}), "audioStreamIndex"),
+        (json!({"audioStreamIndex": -2}), "audioStreamIndex"),
     ] {
         let refusal = refused(wrong(change.clone()).await.unwrap(), 400, "VALIDATION_ERROR").await;
         assert_eq!(refusal["details"]["fields"][0]["field"], field, "{change}: {refusal}");

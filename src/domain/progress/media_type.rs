@@ -1,0 +1,73 @@
+//! What is played, as the player names it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What is played. The interface leaves the set of words open, so a word that is not known here is kept as it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub enum MediaType {
+    #[default]
+    Video,
+    Audio,
+    Audiobook,
+    Recording,
+    Channel,
+    Other(Arc<str>),
+}
+
+impl MediaType {
+    /// The types with a meaning of their own.
+    pub const KNOWN: [Self; 5] = [Self::Video, Self::Audio, Self::Audiobook, Self::Recording, Self::Channel];
+
+    /// The type of a word; a known word in whatever case.
+    pub fn new(word: &str) -> Self {
+        let known = Self::KNOWN.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
+        known.unwrap_or_else(|| Self::Other(word.into()))
+    }
+
+    /// The name on the wire.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Video => "video",
+            Self::Audio => "audio",
+            Self::Audiobook => "audiobook",
+            Self::Recording => "recording",
+            Self::Channel => "channel",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl From<String> for MediaType {
+    fn from(word: String) -> Self {
+        Self::new(&word)
+    }
+}
+
+impl From<MediaType> for String {
+    fn from(media_type: MediaType) -> Self {
+        media_type.name().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_words_in_any_case_and_others_as_they_came() {
+        for (word, media_type, name) in [
+            ("video", MediaType::Video, "video"),
+            ("AudioBook", MediaType::Audiobook, "audiobook"),
+            ("Movie", MediaType::Other("Movie".into()), "Movie"),
+        ] {
+            assert_eq!(MediaType::new(word), media_type);
+            assert_eq!(media_type.name(), name);
+            let json = serde_json::to_string(&media_type).unwrap();
+            assert_eq!(json, format!("\"{name}\""), "as records of earlier versions hold it");
+            assert_eq!(serde_json::from_str::<MediaType>(&json).unwrap(), media_type);
+        }
+    }
+}

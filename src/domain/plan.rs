@@ -111,6 +111,10 @@ impl Rendition {
         matches!(self.video, Some(VideoPlan::Encode(_)))
     }
 
+    pub fn encodes_audio(&self) -> bool {
+        matches!(self.audio, Some(AudioPlan::Encode { .. }))
+    }
+
     pub fn copies_video(&self) -> bool {
         matches!(self.video, Some(VideoPlan::Copy { .. }))
     }

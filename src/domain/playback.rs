@@ -3,8 +3,10 @@
 use super::media::{Audio, Media, Stream, Video};
 use super::plan::Burn;
 
+mod clients;
 mod device;
 
+pub use clients::{Device, DeviceSource, takes_start_in_multivariant};
 pub use device::{AudioSupport, DeviceProfile, VideoSupport};
 use device::{audio_reason, knows_audio, knows_video, takes_container, takes_webvtt, video_reasons};
 
@@ -25,6 +27,8 @@ pub struct Wish {
     /// None = default track, then first (one the device can play is preferred).
     pub audio_stream: Option<u32>,
     pub subtitle: SubtitleWish,
+    /// The subtitle must be a rendition of a session: the client may know no other way to it.
+    pub needs_subtitle_rendition: bool,
     /// Longest height in lines; None = original.
     pub max_height: Option<u32>,
     pub max_bitrate_kbps: Option<u32>,
@@ -90,6 +94,8 @@ pub enum Reason {
     AudioChannelsNotSupported,
     BitrateExceedsLimit,
     SubtitleCodecNotSupported,
+    /// Text beside the video, for a client that may know no `subtitleUrl`.
+    SubtitleSelected,
     SecondaryAudioSelected,
     StartForced,
     NoDecodableStream,
@@ -112,6 +118,7 @@ impl Reason {
             Self::AudioChannelsNotSupported => "AUDIO_CHANNELS_NOT_SUPPORTED",
             Self::BitrateExceedsLimit => "BITRATE_EXCEEDS_LIMIT",
             Self::SubtitleCodecNotSupported => "SUBTITLE_CODEC_NOT_SUPPORTED",
+            Self::SubtitleSelected => "SUBTITLE_SELECTED",
             Self::SecondaryAudioSelected => "SECONDARY_AUDIO_SELECTED",
             Self::StartForced => "START_FORCED",
             Self::NoDecodableStream => "NO_DECODABLE_STREAM",
@@ -154,6 +161,8 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
         reasons.push(Reason::SubtitleCodecNotSupported);
     } else if wish.subtitle != SubtitleWish::None && !takes_webvtt(device) {
         reasons.push(Reason::SubtitleCodecNotSupported);
+    } else if wish.subtitle != SubtitleWish::None && wish.needs_subtitle_rendition {
+        reasons.push(Reason::SubtitleSelected);
     }
     let mut seen = std::collections::HashSet::new();
     reasons.retain(|reason| seen.insert(*reason));

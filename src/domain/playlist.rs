@@ -105,10 +105,16 @@ pub struct SubtitleRendition {
 
 /// The multivariant playlist (`index.m3u8`). Players that do not measure first begin with the first variant.
 ///
-/// `EXT-X-START` stands in the media playlists alone: ffmpeg 5.1 takes a multivariant playlist that has it for a media
-/// playlist without segments beside its variant.
-pub fn multivariant(variants: &[Variant], subtitles: Option<&SubtitleRendition>, grant: &str) -> String {
+/// `start_seconds` above 0 puts `EXT-X-START` here too. Not for every player: ffmpeg 5.1 takes a multivariant playlist
+/// that has it for a media playlist as well, lists its streams twice and loses the duration (measured).
+pub fn multivariant(
+    variants: &[Variant],
+    subtitles: Option<&SubtitleRendition>,
+    start_seconds: f64,
+    grant: &str,
+) -> String {
     let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+    start(&mut text, start_seconds);
     if let Some(rendition) = subtitles {
         let name = quoted(&rendition.name);
         let _ =
@@ -143,16 +149,22 @@ pub fn multivariant(variants: &[Variant], subtitles: Option<&SubtitleRendition>,
     text
 }
 
-/// A media playlist: every segment of the whole item, whatever exists of it yet.
-pub fn media(track: Track, grid: &Grid, start_seconds: f64, grant: &str) -> String {
-    let mut text = String::with_capacity(200 + grid.len() * (40 + grant.len()));
+/// A media playlist: every segment of the item from `from` (ticks) to its end, whatever exists of it yet, and
+/// `EXT-X-START` at `start_seconds` of the item.
+///
+/// The first segment is listed with what of it lies past `from`. Segments of video begin there; those of subtitles are
+/// longer, and players hold the timelines of all renditions against each other by the lengths listed.
+pub fn media(track: Track, grid: &Grid, from: i64, start_seconds: f64, grant: &str) -> String {
+    let first = grid.at(from);
+    let mut text = String::with_capacity(200 + (grid.len() - first) * (40 + grant.len()));
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{}", grid.target_duration());
-    text.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS\n");
-    start(&mut text, start_seconds);
+    let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS");
+    start(&mut text, start_seconds - seconds(from));
     let (prefix, extension) = (track.prefix(), track.extension());
-    for index in 0..grid.len() {
+    for index in first..grid.len() {
         // Nine ticks are a hundred microseconds; in whole numbers, for a film has thousands of lines.
-        let length = (grid.length(index) * 100 + 4) / 9;
+        let before = (from - grid.start(index)).max(0);
+        let length = ((grid.length(index) - before) * 100 + 4) / 9;
         let (whole, micros) = (length / 1_000_000, length % 1_000_000);
         let _ = writeln!(text, "#EXTINF:{whole}.{micros:06},\n{prefix}-{index:05}.{extension}?st={grant}");
     }
@@ -166,7 +178,7 @@ pub fn subtitle_grid(grid: &Grid) -> Grid {
 }
 
 fn start(text: &mut String, start_seconds: f64) {
-    if start_seconds > 0.0 {
+    if start_seconds >= 0.001 {
         let _ = writeln!(text, "#EXT-X-START:TIME-OFFSET={start_seconds:.3},PRECISE=YES");
     }
 }
@@ -210,7 +222,7 @@ mod tests {
     #[test]
     fn a_multivariant_playlist_names_variant_and_subtitles() {
         let subtitles = SubtitleRendition { name: "Say \"hi\"\n".into(), language: Some("de".into()), forced: false };
-        let text = multivariant(&[variant()], Some(&subtitles), "G.r-a_nt");
+        let text = multivariant(&[variant()], Some(&subtitles), 0.0, "G.r-a_nt");
         insta::assert_snapshot!(text, @r#"
         #EXTM3U
         #EXT-X-VERSION:6
@@ -228,7 +240,7 @@ mod tests {
     #[test]
     fn a_ladder_lists_every_rung() {
         let lower = Variant { track: Track::Video(1), size: Some((640, 360)), bandwidth: 1_000_000, ..variant() };
-        let text = multivariant(&[variant(), lower], None, "g");
+        let text = multivariant(&[variant(), lower], None, 0.0, "g");
         let parsed = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
         let listed: Vec<_> = parsed.variants.iter().map(|variant| (variant.uri.as_str(), variant.bandwidth)).collect();
         assert_eq!(listed, [("v0.m3u8?st=g", 3_300_000), ("v1.m3u8?st=g", 1_000_000)]);
@@ -237,10 +249,11 @@ mod tests {
     #[test]
     fn an_unknown_codec_or_size_is_left_out() {
         let bare = Variant { codecs: None, size: None, frame_rate: None, track: Track::Audio, ..variant() };
-        insta::assert_snapshot!(multivariant(&[bare], None, "g"), @r"
+        insta::assert_snapshot!(multivariant(&[bare], None, 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-START:TIME-OFFSET=4.250,PRECISE=YES
         #EXT-X-STREAM-INF:BANDWIDTH=3300000,AVERAGE-BANDWIDTH=2400000
         a0.m3u8?st=g
         ");
@@ -248,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_media_playlist_lists_the_whole_item() {
-        insta::assert_snapshot!(media(Track::Video(0), &film(), 4.25, "g"), @r"
+        insta::assert_snapshot!(media(Track::Video(0), &film(), 0, 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-TARGETDURATION:2
@@ -274,11 +287,38 @@ mod tests {
         ");
     }
 
+    #[test]
+    fn a_list_can_begin_at_the_start_position() {
+        // The fifth segment begins at 4.004 s.
+        let from = film().start(4);
+        insta::assert_snapshot!(media(Track::Video(0), &film(), from, 4.25, "g"), @r"
+        #EXTM3U
+        #EXT-X-VERSION:6
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:4
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-START:TIME-OFFSET=0.246,PRECISE=YES
+        #EXTINF:2.002000,
+        v0-00004.ts?st=g
+        #EXTINF:2.002000,
+        v0-00005.ts?st=g
+        #EXTINF:1.001000,
+        v0-00006.ts?st=g
+        #EXT-X-ENDLIST
+        ");
+        // Subtitles are cut elsewhere, and still begin and end with the video.
+        let long = Grid::steps(SUBTITLE_SECONDS, 70.0);
+        let text = media(Track::Subtitles, &long, 40 * 90_000, 40.0, "g");
+        assert!(text.contains("MEDIA-SEQUENCE:1\n") && text.contains("#EXTINF:20.000000,\ns0-00001.vtt"), "{text}");
+        assert!(text.contains("#EXTINF:10.000000,\ns0-00002.vtt") && !text.contains("X-START"), "{text}");
+    }
+
     proptest! {
         #[test]
         fn a_parser_reads_back_every_segment_and_no_segment_exceeds_the_target(end in 0.1..4000.0f64, step in 1.0..6.0f64) {
             let grid = Grid::steps(step, end);
-            let parsed = m3u8_rs::parse_media_playlist_res(media(Track::Audio, &grid, 0.0, "g").as_bytes()).unwrap();
+            let parsed = m3u8_rs::parse_media_playlist_res(media(Track::Audio, &grid, 0, 0.0, "g").as_bytes()).unwrap();
             prop_assert!(parsed.end_list);
             prop_assert_eq!(parsed.segments.len(), grid.len());
             let total: f64 = parsed.segments.iter().map(|segment| f64::from(segment.duration)).sum();

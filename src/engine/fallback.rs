@@ -40,6 +40,10 @@ impl Transcoder for Fallback {
         if self.fallen().is_some() { self.second.encoder(planned) } else { self.first.encoder(planned) }
     }
 
+    fn audio_encoder(&self) -> &'static str {
+        if self.fallen().is_some() { self.second.audio_encoder() } else { self.first.audio_encoder() }
+    }
+
     fn at_work(&self) -> &'static str {
         if self.fallen().is_some() { self.second.name() } else { self.first.at_work() }
     }

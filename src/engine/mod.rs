@@ -146,6 +146,11 @@ pub trait Transcoder: Send + Sync {
         None
     }
 
+    /// The encoder it uses for sound.
+    fn audio_encoder(&self) -> &'static str {
+        "aac"
+    }
+
     /// Who makes the next run: another name where it stands in front of several producers.
     fn at_work(&self) -> &'static str {
         self.name()

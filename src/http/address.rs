@@ -40,6 +40,12 @@ impl<'a> Addresses<'a> {
         self.at(format_args!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY)))
     }
 
+    /// A subtitle of a media file, as WebVTT.
+    pub fn subtitle(self, path: &str, id: &str) -> String {
+        let path = utf8_percent_encode(path, QUERY);
+        self.at(format_args!("/api/stream/subtitle?path={path}&id={id}&format=vtt"))
+    }
+
     /// The multivariant playlist of a session.
     pub fn session(self, id: &str) -> String {
         self.at(format_args!("/api/stream/transcode/{id}/index.m3u8"))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::header::USER_AGENT;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use super::endpoint::{Endpoint, get, post};
 use super::progress::WatchProgress;
 use super::reply;
 use crate::domain::access::{Access, Principal};
-use crate::domain::playback::DeviceProfile;
+use crate::domain::playback::{Device, DeviceProfile};
 use crate::engine::source::Source;
 use crate::error::{Error, Result};
 use crate::service::Service;
@@ -41,16 +42,20 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// Media info against the profile of a desktop browser.
+/// Media info against the profile of a known player: by `player`, else by the User-Agent, else of a desktop browser.
 #[utoipa::path(
     get, path = "/api/stream/info/full", tag = "stream",
-    params(("path" = String, Query, description = "absolute path of a media file")),
+    params(
+        ("path" = String, Query, description = "absolute path of a media file"),
+        ("player" = Option<String>, Query, description = "name of the player, as in a start request"),
+    ),
     responses((status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422),
         (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"))
 )]
 pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
-    answer(&service, path, principal, &DeviceProfile::default()).await
+    let device = Device::of(None, call.query("player")?, call.header(USER_AGENT));
+    answer(&service, path, principal, &device).await
 }
 
 /// Media info against the profile of a device.
@@ -64,7 +69,8 @@ pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Respo
 pub(super) async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let request: InfoRequest = call.json().await?;
-    answer(&service, path, principal, &request.device_profile.unwrap_or_default()).await
+    let device = Device::of(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
+    answer(&service, path, principal, &device).await
 }
 
 /// Body of the `POST` form.
@@ -74,14 +80,11 @@ struct InfoRequest {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     device_profile: Option<DeviceProfile>,
+    /// Name of the player, as in a start request.
+    player: Option<String>,
 }
 
-async fn answer(
-    service: &Arc<Service>,
-    path: String,
-    principal: Principal,
-    device: &DeviceProfile,
-) -> Result<Response> {
+async fn answer(service: &Arc<Service>, path: String, principal: Principal, device: &Device) -> Result<Response> {
     let source = service.library.open(&path).await?;
     let probed = service.media.probed(&source).await?;
     let beside = sidecars::beside(&service.library, &source).await?;
@@ -98,7 +101,7 @@ async fn answer(
 /// # Errors
 /// `SOURCE_READ_FAILED`.
 pub fn document(source: &Source, probed: &Probed, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
-    let info = MediaInfo::new(source, probed, beside, &DeviceProfile::default(), &Links::plain(source), available)?;
+    let info = MediaInfo::new(source, probed, beside, &Device::default(), &Links::plain(source), available)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 
@@ -126,8 +129,7 @@ impl<'a> Links<'a> {
     }
 
     fn subtitle(&self, id: &str) -> String {
-        let path = utf8_percent_encode(&self.path, QUERY);
-        self.addresses.at(format_args!("/api/stream/subtitle?path={path}&id={id}&format=vtt"))
+        self.addresses.subtitle(&self.path, id)
     }
 
     fn attachment(&self, index: usize) -> String {

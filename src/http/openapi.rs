@@ -231,6 +231,7 @@ fn complete(document: &mut Value) {
     });
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
+    require_of_new_channels(document);
     let paths = document["paths"].as_object_mut().expect("there are routes");
     for (path, item) in paths {
         let item = item.as_object_mut().expect("a path item is an object");
@@ -239,6 +240,49 @@ fn complete(document: &mut Value) {
             complete_operation(method, path, operation);
         }
     }
+}
+
+/// The operations that make a channel take fewer bodies than those that change one.
+fn require_of_new_channels(document: &mut Value) {
+    let schemas = document["components"]["schemas"].as_object_mut().expect("there are schemas");
+    let of = |field: &str| json!({"required": [field]});
+    schemas.insert(
+        "NewChannel".to_owned(),
+        json!({
+            "description": "A new channel: `name`, and what it shows",
+            "allOf": [
+                {"$ref": "#/components/schemas/ChannelRequest"},
+                {"required": ["name"], "anyOf": [of("items"), of("schedule"), of("source")]},
+            ],
+        }),
+    );
+    for path in ["/api/livetv/channels", "/api/livetv/channels/preview"] {
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"] =
+            json!({"$ref": "#/components/schemas/NewChannel"});
+    }
+}
+
+/// What every operation of a kind can answer, where its handler does not say it better.
+fn usual_refusals(method: &str, path: &str, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
+    let access = access(method, path);
+    let mut refusals = Vec::new();
+    let mut add = |when: bool, status, description| {
+        if when {
+            refusals.push((status, description));
+        }
+    };
+    let (body, parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
+    add(
+        body || parameters,
+        "400",
+        "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: what is wrong with the request",
+    );
+    add(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
+    add(access == Access::Admin, "403", "`FORBIDDEN`: this needs an admin");
+    add(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");
+    add(body, "413", "`PAYLOAD_TOO_LARGE`: the body is longer than allowed");
+    add(body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body is not of the type described");
+    refusals
 }
 
 fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Value>) {
@@ -256,8 +300,12 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
             }
         },
     );
+    let refusals = usual_refusals(method, path, operation);
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");
     responses.insert("default".to_owned(), json!({"description": "Refused: `code` says why"}));
+    for (status, description) in refusals {
+        responses.entry(status).or_insert_with(|| json!({"description": description}));
+    }
     for (status, response) in responses {
         let failure = status == "default" || status.starts_with(['4', '5']);
         if failure && response.get("content").is_none() {

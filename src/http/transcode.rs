@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER,
+    USER_AGENT, VARY,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,6 +19,7 @@ use super::endpoint::{Endpoint, delete, get, post};
 use super::parcel::ParcelBody;
 use super::reply;
 use crate::domain::access::{Access, Principal};
+use crate::domain::playback::takes_start_in_multivariant;
 use crate::domain::playlist::{Asset, Track, asset};
 use crate::engine::content::Content;
 use crate::error::{Code, Error, Result};
@@ -32,7 +34,7 @@ mod started;
 mod status;
 
 use request::StartBody;
-use started::Started;
+use started::{Played, Started, direct_subtitle};
 use status::{Preparing, StatusBody};
 
 /// How long a session's address works, at most; a session that nobody watches ends long before.
@@ -85,11 +87,14 @@ fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
 )]
 pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let principal = call.user()?.clone();
-    let request = call.json::<StartBody>().await?.into_request()?;
-    let start_seconds = request.start_seconds;
+    let agent = call.header(USER_AGENT).map(str::to_owned);
+    let request = call.json::<StartBody>().await?.into_request(agent.as_deref())?;
+    let device = request.device.clone();
     let started = match planner::plan(&service, request).await? {
-        Planned::Direct { source, duration_seconds, reasons } => {
-            Started::direct(&service, &principal, &source, start_seconds, duration_seconds, &reasons)
+        Planned::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
+            let subtitle = direct_subtitle(&service, &source, &subtitle).await?;
+            let played = Played { source, start_seconds, duration_seconds, reasons, subtitle };
+            Started::direct(&service, &principal, &played, &device)
         }
         Planned::Session(plan) => {
             let session = onair::start_session(&service, &principal, *plan).await?;
@@ -126,7 +131,12 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
     };
     let session = find_live(&service, &call)?;
     if session.ready(Duration::from_secs_f64(wait)).await? {
-        return Ok(playlist(session.multivariant(&grant(&service, call.user()?, &session))));
+        // The one list that differs from player to player.
+        let with_start = call.header(USER_AGENT).is_some_and(takes_start_in_multivariant);
+        let text = session.multivariant(with_start, &grant(&service, call.user()?, &session));
+        let mut response = playlist(text);
+        response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
+        return Ok(response);
     }
     let mut response = reply::json(&Preparing::new(&session.status()));
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

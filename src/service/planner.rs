@@ -10,9 +10,9 @@ use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{self, Action, Decision, DeviceProfile, Reason, SubtitleWish, Wish};
+use crate::domain::playback::{self, Action, Decision, Device, Reason, SubtitleWish, Wish};
 use crate::domain::playlist::SubtitleRendition;
-use crate::domain::time::ticks;
+use crate::domain::time::{round_ms, seconds, ticks};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
@@ -45,10 +45,21 @@ pub struct StartRequest {
     pub max_height: Option<u32>,
     pub max_bitrate_kbps: Option<u32>,
     pub max_audio_channels: Option<u32>,
-    pub device: DeviceProfile,
+    pub device: Device,
+    pub start_mode: StartMode,
     pub force_transcode: bool,
     /// Every rung up to the best one, for a player that changes between them.
     pub abr: bool,
+}
+
+/// How a session's playlists say where playback starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartMode {
+    /// They list the whole item, with `EXT-X-START`.
+    #[default]
+    Tag,
+    /// They begin with the segment of the start position.
+    List,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +80,11 @@ pub enum Planned {
     /// The file as it is.
     Direct {
         source: Arc<Source>,
+        start_seconds: f64,
         duration_seconds: Option<f64>,
         reasons: Vec<Reason>,
+        /// The text subtitle that was requested, for a player that fetches it itself.
+        subtitle: SubtitleWish,
     },
     Session(Box<Plan>),
 }
@@ -95,6 +109,19 @@ impl Plan {
         &self.rungs[0]
     }
 
+    /// Where the session's playlists begin, ticks of the item.
+    pub fn list_start(&self) -> i64 {
+        match self.request.start_mode {
+            StartMode::Tag => 0,
+            StartMode::List => self.work().grid.start(first_wanted(self)),
+        }
+    }
+
+    /// The same in seconds, as it is on the wire.
+    pub fn list_start_seconds(&self) -> f64 {
+        round_ms(seconds(self.list_start()))
+    }
+
     /// What makes the best rung.
     pub fn work(&self) -> &Work {
         &self.top().work
@@ -113,17 +140,14 @@ pub struct TextSubtitles {
 /// # Errors
 /// Those of opening and probing; `VALIDATION_ERROR` for tracks and positions the item does not have;
 /// `UNPLAYABLE_MEDIA` with reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and nothing can.
-pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
+pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planned> {
     let source = service.library.open(&request.media_path).await?;
     let media = service.media.probe(&source).await?;
     let (wish, sidecar) = wish(service, &request, &source, &media).await?;
-    let (decision, mut reasons) = playback::decide(&media, &request.device, &wish);
-    check_start(request.start_seconds, media.duration_seconds)?;
+    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &wish);
     let tracks = match decision {
         Decision::Refuse => return Err(unplayable(&reasons)),
-        Decision::Direct => {
-            return Ok(Planned::Direct { source, duration_seconds: media.duration_seconds, reasons });
-        }
+        Decision::Direct => return Ok(direct(service, &request, source, &media, wish, reasons)),
         Decision::Session(tracks) => tracks,
     };
     let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate(&source, &media));
@@ -148,11 +172,17 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
         (Some((stream, _)), Some((grid, end))) => (Some(VideoPlan::Copy { stream }), grid, end),
         (Some((stream, action)), None) => {
             let duration = duration.ok_or_else(|| unplayable(&reasons))?;
+            let encoder = match encoder(service).await {
+                // Better the file and the address of its subtitle than nothing.
+                Err(_) if reasons.iter().all(|reason| *reason == Reason::SubtitleSelected) => {
+                    return Ok(direct(service, &request, source, &media, wish, Vec::new()));
+                }
+                found => found?,
+            };
             let cannot = action == Action::Copy && copy_left_out.is_none();
             if cannot && !reasons.contains(&Reason::ContainerNotSupported) {
                 reasons.push(Reason::ContainerNotSupported);
             }
-            let encoder = encoder(service).await?;
             let plan = encode(&media, stream, &request, &wish, encoder)?;
             let grid = Grid::frames(plan.rate, service.config.segment_seconds, duration);
             (Some(VideoPlan::Encode(plan)), grid, duration)
@@ -162,7 +192,8 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
             (None, Grid::steps(service.config.segment_seconds, duration), duration)
         }
     };
-    check_start(request.start_seconds, Some(duration))?;
+    let last = seconds(grid.start(grid.len().saturating_sub(1)));
+    request.start_seconds = start_within(request.start_seconds, Some(duration), last);
     let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
     let rendition = Rendition { video, audio };
     // Video that is copyable may be encoded after all, where it cannot be cut well.
@@ -187,17 +218,31 @@ pub async fn plan(service: &Service, request: StartRequest) -> Result<Planned> {
     Ok(Planned::Session(Box::new(plan)))
 }
 
+fn direct(
+    service: &Service,
+    request: &StartRequest,
+    source: Arc<Source>,
+    media: &Media,
+    wish: Wish,
+    reasons: Vec<Reason>,
+) -> Planned {
+    let duration_seconds = media.duration_seconds;
+    let last = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
+    let start_seconds = start_within(request.start_seconds, duration_seconds, last);
+    Planned::Direct { source, start_seconds, duration_seconds, reasons, subtitle: wish.subtitle }
+}
+
 fn unplayable(reasons: &[Reason]) -> Error {
     let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
     Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": reasons}))
 }
 
-fn check_start(start_seconds: f64, duration: Option<f64>) -> Result<()> {
+/// Where playback starts: a start at or past the end is one at the start of the last segment. A player that saved its
+/// position at the end means that.
+fn start_within(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> f64 {
     match duration {
-        Some(duration) if start_seconds > 0.0 && start_seconds >= duration => {
-            Err(Error::field("startPositionSeconds", format!("is not before the end at {duration:.3} s")))
-        }
-        _ => Ok(()),
+        Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_ms(last_segment),
+        _ => start_seconds,
     }
 }
 
@@ -219,7 +264,7 @@ fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> A
         return AudioPlan::Copy { stream: index };
     }
     let channels = media.audios().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
-    let aac = request.device.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
+    let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
     let device = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
     // More than two only where somebody asked for it: every speaker plays stereo.
     let surround = channels >= 6 && device >= 6 && request.max_audio_channels.is_some_and(|most| most >= 6);
@@ -260,10 +305,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_must_lie_before_the_end() {
-        assert!(check_start(0.0, Some(0.0)).is_ok());
-        assert!(check_start(9.999, Some(10.0)).is_ok());
-        assert_eq!(check_start(10.0, Some(10.0)).unwrap_err().code, Code::ValidationError);
-        assert!(check_start(10.0, None).is_ok());
+    fn a_start_past_the_end_is_one_at_the_last_segment() {
+        for (start, duration, found) in [
+            (0.0, Some(0.0), 0.0),
+            (9.999, Some(10.0), 9.999),
+            (10.0, Some(10.0), 8.008),
+            (1e9, Some(10.0), 8.008),
+            (10.0, None, 10.0),
+        ] {
+            assert_eq!(start_within(start, duration, 8.008), found);
+        }
     }
 }

@@ -171,6 +171,10 @@ impl Transcoder for Marked {
         self.native.encoder(planned)
     }
 
+    fn audio_encoder(&self) -> &'static str {
+        self.native.audio_encoder()
+    }
+
     fn start(&self, mut job: Job, through: usize) -> std::result::Result<Run, RunError> {
         if let Some(quarantine) = &self.quarantine {
             let name = job.source.fingerprint().map_err(|cause| RunError::SourceRead(cause.to_string()))?;

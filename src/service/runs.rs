@@ -87,7 +87,7 @@ pub struct Progress {
     pub run_from: Option<usize>,
     /// Who makes the segments; empty before anything was asked for.
     pub producer: &'static str,
-    /// The encoder at work, where it is not the one that was planned.
+    /// The encoder at work, by its own name, where it is not the one that was planned: of the video, else of the audio.
     pub encoder: Option<&'static str>,
     /// The failure for which another producer took over.
     pub fallen: Option<RunError>,

@@ -72,7 +72,7 @@ type Row = (&'static str, Change, Reason, Option<Action>, Option<Action>);
 #[test]
 fn each_reason_has_its_cause_and_its_cure() {
     use Action::{Copy, Encode};
-    let rows: [Row; 23] = [
+    let rows: [Row; 24] = [
         (
             "matroska",
             |m, _, _| m.container = Container::Matroska,
@@ -200,6 +200,16 @@ fn each_reason_has_its_cause_and_its_cure() {
                 w.subtitle = SubtitleWish::Text { stream: 2 };
             },
             Reason::SubtitleCodecNotSupported,
+            Some(Copy),
+            Some(Copy),
+        ),
+        (
+            "text beside",
+            |_, _, w| {
+                w.subtitle = SubtitleWish::Text { stream: 2 };
+                w.needs_subtitle_rendition = true;
+            },
+            Reason::SubtitleSelected,
             Some(Copy),
             Some(Copy),
         ),

@@ -106,6 +106,10 @@ impl Transcoder for Native {
         slots::chosen(planned).map(|slot| slot.element)
     }
 
+    fn audio_encoder(&self) -> &'static str {
+        "avenc_aac"
+    }
+
     fn start(&self, mut job: Job, through: usize) -> Result<Run, RunError> {
         if job.first >= job.grid.len() {
             return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));

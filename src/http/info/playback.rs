@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 use super::Links;
 use crate::domain::media::Media;
-use crate::domain::playback::{self, Action, Decision, DeviceProfile, RUNGS, Wish};
+use crate::domain::playback::{self, Action, Decision, Device, RUNGS, Wish};
+use crate::http::device::DeviceBody;
 
 /// What a start request would decide.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,10 +26,14 @@ pub(super) struct Playback {
     /// On average; null where the file's own tables do not tell.
     keyframe_interval_seconds: Option<f64>,
     transcoder_available: bool,
+    /// What the answer was decided for.
+    device: DeviceBody,
 }
 
 impl Playback {
-    pub fn new(media: &Media, device: &DeviceProfile, links: &Links, transcoder_available: bool) -> Self {
+    pub fn new(media: &Media, device: &Device, links: &Links, transcoder_available: bool) -> Self {
+        let matched = DeviceBody::new(device);
+        let device = &device.profile;
         let (decision, reasons) = playback::decide(media, device, &Wish::default());
         let (forced, _) = playback::decide(media, device, &Wish { force_transcode: true, ..Wish::default() });
         let copies = |pick: fn(&playback::Tracks) -> Option<(u32, Action)>| match &forced {
@@ -55,6 +60,7 @@ impl Playback {
             seekable: media.seekable,
             keyframe_interval_seconds: media.keyframe_interval_seconds.map(|it| (it * 1000.0).round() / 1000.0),
             transcoder_available,
+            device: matched,
         }
     }
 }

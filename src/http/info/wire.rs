@@ -11,7 +11,7 @@ use super::playback::Playback;
 use super::stream::Stream;
 use super::subtitle::Subtitle;
 use crate::domain::media::{PROBE_VERSION, StreamKind};
-use crate::domain::playback::DeviceProfile;
+use crate::domain::playback::Device;
 use crate::domain::time::round_ms;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
@@ -99,7 +99,7 @@ impl MediaInfo {
         source: &Source,
         probed: &Probed,
         beside: &[Sidecar],
-        device: &DeviceProfile,
+        device: &Device,
         links: &Links,
         transcoder_available: bool,
     ) -> Result<Self> {

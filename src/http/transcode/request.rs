@@ -3,29 +3,44 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::playback::{DeviceProfile, RUNGS};
+use crate::domain::playback::{Device, DeviceProfile, RUNGS};
 use crate::domain::time::round_ms;
 use crate::error::{Error, Result};
-use crate::service::planner::{StartRequest, SubtitleRequest};
+use crate::http::stream_index::StreamIndex;
+use crate::service::planner::{StartMode, StartRequest, SubtitleRequest};
 
-/// Body of a start. Only `mediaPath` is required.
+/// Body of a start. Only `mediaPath` is required. Unknown fields are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StartBody {
-    #[schema(example = "/library/movies/Example (2020).mkv")]
+    #[schema(value_type = String, required = true, example = "/library/movies/Example (2020).mkv")]
     media_path: Option<String>,
-    /// Index of an audio stream; absent or null = the default track.
-    audio_stream_index: Option<u32>,
+    /// Index of an audio stream; absent, null or -1 = the default track.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = -1)]
+    audio_stream_index: StreamIndex,
+    /// At or past the end = the start of the last segment.
     #[schema(minimum = 0, default = 0)]
     start_position_seconds: Option<f64>,
     profile: Option<ProfileBody>,
     /// `none`, `embedded`, `external` or `burn`; default `embedded` with a `subtitleStreamIndex`, else `none`.
     subtitle_mode: Option<String>,
-    subtitle_stream_index: Option<u32>,
+    /// Index of a subtitle stream; absent, null or -1 = none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = -1)]
+    subtitle_stream_index: StreamIndex,
     /// A text subtitle file of the library, for `external` and `burn`; absent with `external` = the default one of those
     /// beside the item, else the first that is neither forced nor for the hearing impaired.
     subtitle_path: Option<String>,
     force_transcode: Option<bool>,
+    /// `tag` = the playlists list the whole item and name the start by `EXT-X-START`. `list` = they begin with the segment
+    /// of the start position, for players that ignore the tag: a player's 0 is then `timelineStartSeconds` of the item.
+    #[schema(default = "tag")]
+    start_mode: Option<String>,
+    /// Name of the player, by which its `deviceProfile` is looked up where there is none: `kodi`, `vlc`, `exoplayer` …
+    /// Absent or unknown = the User-Agent is looked up.
+    player: Option<String>,
+    /// What the device plays directly. Whoever sends one is taken to know `subtitleUrl`.
     #[schema(value_type = Option<Object>)]
     device_profile: Option<DeviceProfile>,
 }
@@ -33,7 +48,8 @@ pub(super) struct StartBody {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ProfileBody {
-    /// `original`, `2160p`, `1440p`, `1080p`, `720p`, `480p`, `360p` or `240p`.
+    /// `original`, `2160p`, `1440p`, `1080p`, `720p`, `480p`, `360p` or `240p`. Other spellings are understood: `auto`,
+    /// `4k`, `1080`, `720P`, `1920x1080`; a height between two of these means the lower one.
     #[schema(default = "original")]
     resolution: Option<String>,
     max_bitrate_kbps: Option<u32>,
@@ -46,7 +62,7 @@ struct ProfileBody {
 impl StartBody {
     /// # Errors
     /// `VALIDATION_ERROR` with the first field that cannot be meant.
-    pub(super) fn into_request(self) -> Result<StartRequest> {
+    pub(super) fn into_request(self, user_agent: Option<&str>) -> Result<StartRequest> {
         let media_path = self.media_path.ok_or_else(|| Error::field("mediaPath", "is required"))?;
         let start_seconds = self.start_position_seconds.unwrap_or(0.0);
         if !start_seconds.is_finite() || start_seconds < 0.0 {
@@ -54,11 +70,10 @@ impl StartBody {
         }
         let profile = self.profile.unwrap_or_default();
         let max_height = match profile.resolution.as_deref() {
-            None | Some("original") => None,
+            None => None,
             Some(label) => {
-                let rung = RUNGS.iter().find(|(known, ..)| *known == label);
-                let known = || Error::field("profile.resolution", format!("{:?} is no known label", clipped(label)));
-                Some(rung.ok_or_else(known)?.1)
+                let unknown = || Error::field("profile.resolution", format!("{:?} is no known label", clipped(label)));
+                max_height(label).ok_or_else(unknown)?
             }
         };
         if profile.max_bitrate_kbps == Some(0) {
@@ -67,8 +82,13 @@ impl StartBody {
         if profile.max_audio_channels == Some(0) {
             return Err(Error::field("profile.maxAudioChannels", "must be at least 1"));
         }
-        let subtitle = match self.subtitle_mode.as_deref() {
-            None if self.subtitle_stream_index.is_some() => SubtitleRequest::Embedded,
+        let subtitle_stream = self.subtitle_stream_index.stream();
+        let off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
+        let mode = self.subtitle_mode.map(|mode| mode.to_ascii_lowercase());
+        let subtitle = match mode.as_deref() {
+            // A player that switched subtitles off keeps its mode.
+            Some("embedded" | "burn") if off => SubtitleRequest::None,
+            None if subtitle_stream.is_some() => SubtitleRequest::Embedded,
             None | Some("none") => SubtitleRequest::None,
             Some("embedded") => SubtitleRequest::Embedded,
             Some("external") => SubtitleRequest::External,
@@ -77,24 +97,107 @@ impl StartBody {
                 return Err(Error::field("subtitleMode", format!("{:?} is no known mode", clipped(other))));
             }
         };
+        let start_mode = match self.start_mode.as_deref() {
+            None | Some("tag") => StartMode::Tag,
+            Some("list") => StartMode::List,
+            Some(other) => {
+                return Err(Error::field("startMode", format!("{:?} is neither tag nor list", clipped(other))));
+            }
+        };
         Ok(StartRequest {
             media_path,
-            audio_stream: self.audio_stream_index,
+            audio_stream: self.audio_stream_index.stream(),
             subtitle,
-            subtitle_stream: self.subtitle_stream_index,
+            subtitle_stream,
             subtitle_path: self.subtitle_path,
             start_seconds: round_ms(start_seconds),
             max_height,
             max_bitrate_kbps: profile.max_bitrate_kbps,
             max_audio_channels: profile.max_audio_channels,
-            device: self.device_profile.unwrap_or_default(),
+            device: Device::of(self.device_profile, self.player.as_deref(), user_agent),
+            start_mode,
             force_transcode: self.force_transcode.unwrap_or(false),
             abr: profile.abr.unwrap_or(false),
         })
     }
 }
 
+/// The most lines a label allows; `Some(None)` for as many as there are, None for a label that is none.
+fn max_height(label: &str) -> Option<Option<u32>> {
+    let label = label.trim().to_ascii_lowercase();
+    let lines = match label.as_str() {
+        "" | "original" | "source" | "auto" | "max" => return Some(None),
+        "8k" => 4320,
+        "4k" | "uhd" => 2160,
+        "2k" | "qhd" => 1440,
+        "fhd" | "fullhd" => 1080,
+        "hd" => 720,
+        "sd" => 480,
+        label => {
+            let lines = label.split_once('x').map_or(label, |(_, height)| height);
+            lines.strip_suffix(['p', 'i']).unwrap_or(lines).parse::<u32>().ok().filter(|lines| *lines >= 100)?
+        }
+    };
+    // Few rungs, so that viewers share segments: never more lines than allowed, unless there is nothing as small.
+    let rung = RUNGS.iter().find(|(_, height, _)| *height <= lines).or(RUNGS.last());
+    rung.map(|(_, height, _)| Some(*height))
+}
+
 /// What came in, short enough to send back.
 fn clipped(text: &str) -> String {
     text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolutions_are_understood_in_many_spellings() {
+        for (label, lines) in [
+            ("original", Some(None)),
+            ("auto", Some(None)),
+            ("Auto ", Some(None)),
+            ("", Some(None)),
+            ("1080p", Some(Some(1080))),
+            ("1080P", Some(Some(1080))),
+            ("1080i", Some(Some(1080))),
+            ("720", Some(Some(720))),
+            ("4k", Some(Some(2160))),
+            ("4K", Some(Some(2160))),
+            ("2160", Some(Some(2160))),
+            ("8k", Some(Some(2160))),
+            ("1920x1080", Some(Some(1080))),
+            ("900p", Some(Some(720))),
+            ("144p", Some(Some(240))),
+            ("p", None),
+            ("-720", None),
+            ("72", None),
+            ("99999999999p", None),
+            ("best", None),
+        ] {
+            assert_eq!(max_height(label), lines, "{label:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_says_none_as_it_likes() {
+        let request = |body: serde_json::Value| {
+            let mut body = body;
+            body["mediaPath"] = "/a.mkv".into();
+            serde_json::from_value::<StartBody>(body).unwrap().into_request(None).unwrap()
+        };
+        let none = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
+        for body in [
+            serde_json::json!({"audioStreamIndex": -1, "subtitleStreamIndex": -1}),
+            serde_json::json!({"audioStreamIndex": null, "subtitleMode": "none"}),
+            serde_json::json!({"subtitleMode": "embedded", "subtitleStreamIndex": -1}),
+            serde_json::json!({"subtitleMode": "burn", "subtitleStreamIndex": -1}),
+            serde_json::json!({"subtitleMode": "None"}),
+        ] {
+            assert_eq!(request(body.clone()), none, "{body}");
+        }
+        let embedded = StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..none };
+        assert_eq!(request(serde_json::json!({"subtitleMode": "Embedded", "subtitleStreamIndex": 2})), embedded);
+    }
 }

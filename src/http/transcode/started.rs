@@ -1,5 +1,6 @@
 //! The answer to a start: a session, or the address of the file itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,12 +10,15 @@ use utoipa::ToSchema;
 use super::{GRANT_SECONDS, expires, grant, instant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
-use crate::domain::playback::Reason;
+use crate::domain::playback::{Device, Reason, SubtitleWish};
 use crate::domain::time::round_ms;
 use crate::engine::source::Source;
+use crate::error::Result;
 use crate::http::address::Addresses;
+use crate::http::device::DeviceBody;
 use crate::service::Service;
 use crate::service::sessions::Session;
+use crate::service::sidecars;
 
 /// A started session, or the address of the file itself.
 #[derive(Debug, Serialize, ToSchema)]
@@ -29,7 +33,14 @@ pub(super) struct Started {
     signed_playlist_url: Option<String>,
     direct_url: Option<String>,
     signed_direct_url: Option<String>,
+    /// The text subtitle that was requested, as WebVTT, where the file is played directly.
+    subtitle_url: Option<String>,
+    signed_subtitle_url: Option<String>,
+    /// Time of the item.
     start_position_seconds: f64,
+    /// Time of the item at which the session's playlists begin, a player's 0: that of the first segment listed with
+    /// `startMode` `list`, else 0. A position to save is this plus the player's.
+    timeline_start_seconds: f64,
     duration_seconds: Option<f64>,
     segment_seconds: Option<f64>,
     decision: DecisionBody,
@@ -45,21 +56,48 @@ struct DecisionBody {
     /// `direct`, `copy`, `encode`, or null when the item has none.
     video: Option<&'static str>,
     audio: Option<&'static str>,
-    /// `none`, `webvtt` or `burn`.
+    /// `none`, `webvtt` (a rendition of the session, or `subtitleUrl`) or `burn`.
     subtitle: &'static str,
     reasons: Vec<&'static str>,
+    device: DeviceBody,
+}
+
+/// A file that is played as it is.
+pub(super) struct Played {
+    pub source: Arc<Source>,
+    pub start_seconds: f64,
+    pub duration_seconds: Option<f64>,
+    pub reasons: Vec<Reason>,
+    /// Address of the subtitle, without a grant.
+    pub subtitle: Option<String>,
+}
+
+/// The address of a text subtitle as WebVTT; None where none was requested.
+///
+/// # Errors
+/// Those of looking for the files beside the item.
+pub(super) async fn direct_subtitle(
+    service: &Service,
+    source: &Arc<Source>,
+    subtitle: &SubtitleWish,
+) -> Result<Option<String>> {
+    let id = match subtitle {
+        SubtitleWish::None | SubtitleWish::Burn(_) => return Ok(None),
+        SubtitleWish::Text { stream } => format!("e{stream}"),
+        SubtitleWish::TextSidecar { path } => {
+            let beside = sidecars::beside(&service.library, source).await?;
+            let Some(known) = beside.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
+            known.id
+        }
+    };
+    Ok(Some(Addresses::of(&service.config).subtitle(&source.path, &id)))
 }
 
 impl Started {
     /// The file plays as it is.
-    pub(super) fn direct(
-        service: &Service,
-        principal: &Principal,
-        source: &Source,
-        start_seconds: f64,
-        duration_seconds: Option<f64>,
-        reasons: &[Reason],
-    ) -> Self {
+    pub(super) fn direct(service: &Service, principal: &Principal, played: &Played, device: &Device) -> Self {
+        let source = &played.source;
+        let subtitle = played.subtitle.as_ref();
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
         let url = Addresses::of(&service.config).file(&source.path);
         let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
@@ -70,15 +108,19 @@ impl Started {
             signed_playlist_url: None,
             signed_direct_url: Some(format!("{url}&st={grant}")),
             direct_url: Some(url),
-            start_position_seconds: start_seconds,
-            duration_seconds: duration_seconds.map(round_ms),
+            subtitle_url: subtitle.cloned(),
+            signed_subtitle_url: subtitle.map(|url| format!("{url}&st={grant}")),
+            start_position_seconds: played.start_seconds,
+            timeline_start_seconds: 0.0,
+            duration_seconds: played.duration_seconds.map(round_ms),
             segment_seconds: None,
             decision: DecisionBody {
                 container: "direct",
                 video: Some("direct"),
                 audio: Some("direct"),
-                subtitle: "none",
-                reasons: words(reasons),
+                subtitle: if subtitle.is_some() { "webvtt" } else { "none" },
+                reasons: words(&played.reasons),
+                device: DeviceBody::new(device),
             },
             expires_at: instant(expires),
             idle_timeout_seconds: None,
@@ -98,7 +140,10 @@ impl Started {
             playlist_url: Some(url),
             direct_url: None,
             signed_direct_url: None,
+            subtitle_url: None,
+            signed_subtitle_url: None,
             start_position_seconds: plan.request.start_seconds,
+            timeline_start_seconds: plan.list_start_seconds(),
             duration_seconds: Some(round_ms(plan.duration_seconds)),
             segment_seconds: Some(service.config.segment_seconds),
             decision: DecisionBody {
@@ -113,6 +158,7 @@ impl Started {
                     "none"
                 },
                 reasons: words(&plan.reasons),
+                device: DeviceBody::new(&plan.request.device),
             },
             expires_at: instant(expires(session)),
             idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),

@@ -53,7 +53,8 @@ struct FailureBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Diagnostics {
-    /// Name of the encoder at work; `copy` when nothing is encoded.
+    /// Name of the encoder at work, as its backend calls it: of the video, else of the audio (`aac`, `avenc_aac`);
+    /// `copy` when nothing is encoded.
     encoder: String,
     /// Codec of the source's picture, or of its sound.
     decoder: Option<String>,

@@ -132,7 +132,7 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
         force_transcode: true,
         ..Wish::default()
     };
-    let (decision, reasons) = playback::decide(&media, &request.device, &wish);
+    let (decision, reasons) = playback::decide(&media, &request.device.profile, &wish);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable(&reasons)) };
     let copyable = how.copy && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
     let watermark = output.watermark.as_ref().filter(|_| how.draw);

@@ -24,7 +24,7 @@ pub(super) fn encode(
     let rung = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
     // Unreduced means: as good as it gets, so half more than the rung.
     let ceiling = if request.max_height.is_some() { rung } else { rung + rung / 2 };
-    let device_limit = request.device.max_bitrate_kbps;
+    let device_limit = request.device.profile.max_bitrate_kbps;
     let limit = [wish.max_bitrate_kbps, device_limit].into_iter().flatten().min();
     let limit = limit.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
     let burn = match &wish.subtitle {

@@ -70,9 +70,17 @@ pub(super) async fn wish(
             return Err(Error::field("subtitleStreamIndex", "or subtitlePath is needed for subtitleMode burn"));
         }
     };
+    let needs_subtitle_rendition = match &subtitle {
+        // Only files beside the item have an address of their own.
+        SubtitleWish::TextSidecar { path } if !request.device.needs_subtitle_rendition() => {
+            !sidecars::beside(&service.library, source).await?.iter().any(|sidecar| sidecar.path == *path)
+        }
+        _ => request.device.needs_subtitle_rendition(),
+    };
     let wish = Wish {
         audio_stream: request.audio_stream,
         subtitle,
+        needs_subtitle_rendition,
         max_height: request.max_height,
         max_bitrate_kbps: request.max_bitrate_kbps,
         max_audio_channels: request.max_audio_channels,

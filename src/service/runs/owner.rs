@@ -366,6 +366,7 @@ impl Owner {
             progress.producer = self.transcoder.at_work();
             progress.encoder = match &self.work.rendition.video {
                 Some(VideoPlan::Encode(plan)) => self.transcoder.encoder(&plan.encoder),
+                _ if self.work.rendition.encodes_audio() => Some(self.transcoder.audio_encoder()),
                 _ => None,
             };
             progress.fallen = self.transcoder.fallen();

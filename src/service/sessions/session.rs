@@ -361,11 +361,13 @@ impl Session {
         }
     }
 
-    /// The multivariant playlist, every address in it with `grant`.
-    pub fn multivariant(&self, grant: &str) -> Bytes {
+    /// The multivariant playlist, every address in it with `grant`; with `EXT-X-START` where the player takes it there.
+    pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
         let known = self.view.borrow().video_codec.clone();
         let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
-        playlist::multivariant(&self.plan.variants(known.as_deref()), subtitles, grant).into()
+        let start = self.plan.request.start_seconds - self.plan.list_start_seconds();
+        let start = if with_start { start } else { 0.0 };
+        playlist::multivariant(&self.plan.variants(known.as_deref()), subtitles, start, grant).into()
     }
 
     /// A media playlist, every address in it with `grant`.
@@ -373,12 +375,12 @@ impl Session {
     /// # Errors
     /// `ASSET_NOT_FOUND` for a track the session does not have.
     pub fn media_playlist(&self, track: Track, grant: &str) -> Result<Bytes> {
-        let start = self.plan.request.start_seconds;
+        let (start, from) = (self.plan.request.start_seconds, self.plan.list_start());
         let grid = &self.plan.work().grid;
         if let Some(rung) = self.rung(track) {
-            Ok(playlist::media(track, &self.plan.rungs[rung].work.grid, start, grant).into())
+            Ok(playlist::media(track, &self.plan.rungs[rung].work.grid, from, start, grant).into())
         } else if track == Track::Subtitles && self.plan.subtitles.is_some() {
-            Ok(playlist::media(track, &playlist::subtitle_grid(grid), start, grant).into())
+            Ok(playlist::media(track, &playlist::subtitle_grid(grid), from, start, grant).into())
         } else {
             Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }

@@ -23,6 +23,29 @@ fn operations() -> impl Iterator<Item = (String, String, &'static Value)> {
     })
 }
 
+#[test]
+fn operations_name_what_they_refuse_and_bodies_what_they_need() {
+    let document = openapi::document();
+    for (method, path, operation) in operations() {
+        let refuses = |status: &str| operation["responses"].get(status).is_some();
+        let name = format!("{method} {path}");
+        assert!(operation.get("requestBody").is_none() || refuses("400"), "{name} takes a body");
+        let open = operation["security"].as_array().unwrap().is_empty();
+        assert!(open || refuses("401"), "{name} needs credentials");
+    }
+    for path in ["/api/auth/login", "/api/auth/setup", "/api/stream/transcode/start"] {
+        let stated = document["paths"][path]["post"]["responses"].get("429");
+        assert!(stated.is_some(), "{path} is limited");
+    }
+    let required = |name: &str| document["components"]["schemas"][name]["required"].clone();
+    assert_eq!(required("StartBody"), json!(["mediaPath"]));
+    let new = &document["components"]["schemas"]["NewChannel"]["allOf"][1];
+    assert_eq!(new["required"], json!(["name"]));
+    assert_eq!(new["anyOf"].as_array().unwrap().len(), 3);
+    let body = &document["paths"]["/api/livetv/channels"]["post"]["requestBody"]["content"]["application/json"];
+    assert_eq!(body["schema"]["$ref"], "#/components/schemas/NewChannel");
+}
+
 #[tokio::test]
 async fn every_route_is_documented_and_nothing_else() {
     let server = kit::server(&[]).await;

@@ -1,6 +1,7 @@
 //! What users do, from end to end.
 
 mod changing;
+mod interface;
 mod ladder;
 mod native;
 mod packaged;

@@ -1,0 +1,180 @@
+//! What each family of clients plays directly.
+
+use crate::domain::playback::device::{AudioSupport, DeviceProfile, VideoSupport};
+
+/// Clients that play the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Blink and Gecko.
+    Browser,
+    /// AVFoundation and WebKit.
+    Apple,
+    /// MediaCodec behind a player with demuxers of its own.
+    Android,
+    Gstreamer,
+    /// Everything is decoded in software: ffmpeg, libVLC, and what is built on them.
+    Software,
+    /// Televisions of Samsung and LG.
+    Television,
+    Roku,
+    Chromecast,
+    Console,
+}
+
+const H264: [&str; 4] = ["constrained-baseline", "baseline", "main", "high"];
+const FULL_HD: (u32, u32) = (1920, 1088);
+
+impl Family {
+    pub(super) fn profile(self) -> DeviceProfile {
+        let (containers, video, audio, channels): (&[&str], Vec<VideoSupport>, &[&str], u32) = match self {
+            Self::Browser => return DeviceProfile::default(),
+            // Not HEVC, which AVFoundation plays from mp4 only under the name `hvc1`, and most files have `hev1`.
+            Self::Apple => (
+                &["mp4", "mp3", "wav", "flac", "adts", "aiff"],
+                vec![video("h264", &H264, 5.2)],
+                &["aac", "mp3", "alac", "flac", "ac3", "eac3", "pcm_s16le"],
+                6,
+            ),
+            // What the Android Compatibility Definition asks of every device with a screen (section 5.3).
+            Self::Android => (
+                &["mp4", "mkv", "webm", "mp3", "flac", "ogg", "wav", "adts"],
+                vec![
+                    video("h264", &H264, 5.1),
+                    within(FULL_HD, video("hevc", &["main"], 4.1)),
+                    video("vp8", &[], 9.9),
+                    within(FULL_HD, video("vp9", &[], 9.9)),
+                ],
+                &["aac", "mp3", "opus", "vorbis", "flac", "pcm_s16le"],
+                6,
+            ),
+            Self::Gstreamer => (
+                &["mp4", "mkv", "webm", "mp3", "flac", "ogg", "wav", "adts"],
+                vec![video("h264", &H264, 5.2), video("vp8", &[], 9.9), video("vp9", &[], 9.9)],
+                &["aac", "mp3", "opus", "vorbis", "flac", "pcm_s16le"],
+                6,
+            ),
+            Self::Software => return software(),
+            Self::Television => (
+                &["mp4", "mkv", "mp3", "wav", "adts"],
+                vec![
+                    video("h264", &H264, 5.1),
+                    // Ten bits too; no more than Full HD, for the smaller sets have no more.
+                    VideoSupport {
+                        bit_depths: vec![8, 10],
+                        ..within(FULL_HD, video("hevc", &["main", "main-10"], 5.1))
+                    },
+                ],
+                &["aac", "mp3", "ac3", "eac3", "pcm_s16le"],
+                6,
+            ),
+            Self::Roku => (
+                &["mp4", "mkv", "mp3", "flac", "wav"],
+                vec![within(FULL_HD, video("h264", &H264, 4.2))],
+                &["aac", "mp3", "flac", "pcm_s16le"],
+                2,
+            ),
+            Self::Chromecast => (
+                &["mp4", "webm", "mp3", "wav"],
+                vec![within(FULL_HD, video("h264", &H264, 4.1)), within(FULL_HD, video("vp8", &[], 9.9))],
+                &["aac", "mp3", "opus", "vorbis", "pcm_s16le"],
+                6,
+            ),
+            Self::Console => (&["mp4", "mp3"], vec![within(FULL_HD, video("h264", &H264, 4.2))], &["aac", "mp3"], 2),
+        };
+        DeviceProfile {
+            containers: owned(containers),
+            video,
+            audio: audio.iter().map(|&codec| sound(codec, channels)).collect(),
+            subtitles: owned(&["vtt"]),
+            max_bitrate_kbps: None,
+        }
+    }
+}
+
+/// Not Dolby Vision, which VLC shows in false colours; not 4:2:2 and 4:4:4, which boxes with a hardware decoder lack.
+fn software() -> DeviceProfile {
+    const CONTAINERS: [&str; 16] = [
+        "mp4", "mkv", "webm", "ts", "ps", "avi", "flv", "asf", "ogg", "wav", "flac", "mp3", "adts", "ac3", "aiff", "wv",
+    ];
+    const VIDEO: [&str; 14] = [
+        "h264",
+        "hevc",
+        "av1",
+        "vp8",
+        "vp9",
+        "mpeg1video",
+        "mpeg2video",
+        "mpeg4",
+        "msmpeg4v2",
+        "msmpeg4v3",
+        "vc1",
+        "wmv3",
+        "theora",
+        "h263",
+    ];
+    const AUDIO: [&str; 21] = [
+        "aac",
+        "mp2",
+        "mp3",
+        "opus",
+        "vorbis",
+        "flac",
+        "alac",
+        "ac3",
+        "eac3",
+        "dts",
+        "truehd",
+        "wmav1",
+        "wmav2",
+        "wmapro",
+        "wavpack",
+        "pcm_s16le",
+        "pcm_s16be",
+        "pcm_s24le",
+        "pcm_s32le",
+        "pcm_bluray",
+        "pcm_dvd",
+    ];
+    let video = |codec| VideoSupport {
+        bit_depths: vec![8, 10],
+        hdr: owned(&["sdr", "hdr10", "hlg"]),
+        max_level: None,
+        interlaced: true,
+        ..video(codec, &[], 0.0)
+    };
+    DeviceProfile {
+        containers: owned(&CONTAINERS),
+        video: VIDEO.map(video).into(),
+        audio: AUDIO.map(|codec| sound(codec, 8)).into(),
+        subtitles: owned(&["vtt"]),
+        max_bitrate_kbps: None,
+    }
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+fn sound(codec: &str, channels: u32) -> AudioSupport {
+    AudioSupport { codec: codec.to_owned(), max_channels: Some(channels) }
+}
+
+/// Eight bits, SDR, progressive.
+fn video(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
+    VideoSupport {
+        codec: codec.to_owned(),
+        max_width: None,
+        max_height: None,
+        max_fps: None,
+        bit_depths: vec![8],
+        profiles: owned(profiles),
+        hdr: owned(&["sdr"]),
+        max_level: Some(max_level),
+        interlaced: false,
+        square_pixels_only: false,
+    }
+}
+
+fn within((width, height): (u32, u32), video: VideoSupport) -> VideoSupport {
+    VideoSupport { max_width: Some(width), max_height: Some(height), ..video }
+}

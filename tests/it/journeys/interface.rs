@@ -1,0 +1,120 @@
+//! What a client gets that knows only the user's interface: its bodies, and no field beside them.
+
+use serde_json::{Value, json};
+
+use super::sessions::{folder_of, play, start, status};
+use crate::kit::{self, Server, film};
+
+async fn text(server: &Server, path: &str) -> String {
+    let answer = server.get(path).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{path}");
+    answer.text().await.unwrap()
+}
+
+/// Starts as a player that calls itself `agent`.
+async fn start_as(server: &Server, agent: &str, body: &Value) -> Value {
+    let request = server.post("/api/stream/transcode/start", body).header("user-agent", agent);
+    request.send().await.unwrap().json().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subtitle_that_is_asked_for_is_never_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (film, words) = (folder.path().join("film.mp4"), folder.path().join("words.srt"));
+    std::fs::write(&words, "1\n00:00:01,000 --> 00:00:02,000\nHello there\n").unwrap();
+    film::make(
+        &film,
+        &[
+            "-f lavfi -i",
+            "testsrc2=s=320x180:r=25:d=4",
+            "-f lavfi -i",
+            "sine=d=4",
+            "-i",
+            words.to_str().unwrap(),
+            "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 50 -c:a aac -c:s mov_text",
+        ],
+    );
+    std::fs::rename(&words, folder.path().join("film.de.srt")).unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    // Without a subtitle it is played as it is.
+    let mut body = json!({"mediaPath": film, "audioStreamIndex": 1, "startPositionSeconds": 0,
+        "profile": {"resolution": "1080p"}, "forceTranscode": false});
+    let direct = start(&server, &body).await;
+    assert_eq!((&direct["playbackMode"], &direct["subtitleUrl"]), (&json!("direct"), &Value::Null));
+
+    // The interface's own body.
+    body["subtitleMode"] = json!("embedded");
+    body["subtitleStreamIndex"] = json!(2);
+    let session = start(&server, &body).await;
+    assert_eq!((&session["playbackMode"], &session["decision"]["video"]), (&json!("transcode"), &json!("copy")));
+    assert_eq!(session["decision"]["subtitle"], "webvtt");
+    assert_eq!(session["decision"]["reasons"], json!(["SUBTITLE_SELECTED"]));
+    let master = text(&server, session["playlistUrl"].as_str().unwrap()).await;
+    assert!(master.contains("TYPE=SUBTITLES"), "{master}");
+    let cue = text(&server, &format!("{}/s0-00000.vtt", folder_of(&session))).await;
+    assert!(cue.contains("Hello there"), "{cue}");
+
+    // Who sends a profile knows the rest of the answer.
+    body["deviceProfile"] = json!({});
+    for (mode, id) in [("embedded", "e2"), ("external", "x0")] {
+        body["subtitleMode"] = json!(mode);
+        let answer = start(&server, &body).await;
+        assert_eq!((&answer["playbackMode"], &answer["decision"]["subtitle"]), (&json!("direct"), &json!("webvtt")));
+        assert_eq!(answer["decision"]["device"], json!({"name": null, "matchedBy": "profile"}));
+        assert!(answer["subtitleUrl"].as_str().unwrap().ends_with(&format!("&id={id}&format=vtt")), "{answer}");
+        let signed = format!("{}{}", server.base, answer["signedSubtitleUrl"].as_str().unwrap());
+        let cue = server.client.get(signed).send().await.unwrap();
+        assert_eq!(cue.status(), 200);
+        assert!(cue.text().await.unwrap().contains("Hello there"));
+    }
+    // A subtitle file of another name has no address of its own.
+    let other = folder.path().join("other.srt");
+    std::fs::copy(folder.path().join("film.de.srt"), &other).unwrap();
+    body["subtitlePath"] = json!(other);
+    assert_eq!(start(&server, &body).await["playbackMode"], "transcode");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_player_gets_files_it_plays_as_they_are_and_a_list_that_begins_where_it_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    film::flash_and_beep(&path, 9, "-c:v libx264 -preset ultrafast -g 50 -c:a ac3 -b:a 192k");
+    let server = kit::server(&[folder.path()]).await;
+    let body = json!({"mediaPath": path, "startPositionSeconds": 5});
+    let kodi = start_as(&server, "Kodi/21.1 (X11; Linux x86_64)", &body).await;
+    assert_eq!(kodi["playbackMode"], "direct", "{kodi}");
+    assert_eq!(kodi["decision"]["device"], json!({"name": "kodi", "matchedBy": "userAgent"}));
+    let info = format!("/api/stream/info/full?path={}", path.to_str().unwrap());
+    let hints: Value = server.get(&format!("{info}&player=Kodi")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(hints["playback"]["recommended"], "direct");
+    assert_eq!(hints["playback"]["device"], json!({"name": "kodi", "matchedBy": "player"}));
+
+    let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+    let session = start_as(&server, firefox, &body).await;
+    assert_eq!((&session["playbackMode"], &session["timelineStartSeconds"]), (&json!("transcode"), &json!(0.0)));
+    assert_eq!(session["decision"]["device"], json!({"name": "firefox", "matchedBy": "userAgent"}));
+    // Players of the ffmpeg family lose the duration to the tag in the multivariant playlist.
+    let url = session["playlistUrl"].as_str().unwrap();
+    for (agent, tagged) in [(firefox, true), ("Lavf/59.27.100", false)] {
+        let answer = server.get(url).header("user-agent", agent).send().await.unwrap();
+        assert_eq!(answer.headers()["vary"], "user-agent");
+        let master = answer.text().await.unwrap();
+        assert_eq!(master.contains("#EXT-X-START:TIME-OFFSET=5.000"), tagged, "{agent}: {master}");
+    }
+    let status = status(&server, &session).await;
+    assert_eq!(status["diagnostics"]["encoder"], "aac", "the audio's, where video is copied");
+
+    // The list begins with the segment of the start position, at 4 s.
+    let mut body = body.clone();
+    body["startMode"] = json!("list");
+    let session = start(&server, &body).await;
+    assert_eq!(session["startPositionSeconds"], 5.0);
+    let begins = session["timelineStartSeconds"].as_f64().unwrap();
+    assert!((begins - 4.0).abs() < 0.01, "{begins}");
+    let list = text(&server, &format!("{}/v0.m3u8", folder_of(&session))).await;
+    let start = format!("#EXT-X-START:TIME-OFFSET={:.3}", 5.0 - begins);
+    assert!(list.contains(&start) && !list.contains("v0-00000.ts"), "{list}");
+    let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    assert_eq!(warnings, "");
+    assert!((seconds - 5.0).abs() < 0.1, "{seconds} s of nine");
+}

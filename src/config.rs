@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::domain::inside::Allowed;
 use crate::domain::library::Root;
+use crate::domain::subtitles::TextStyle;
 
 pub mod sources;
 
@@ -25,6 +26,8 @@ pub struct Config {
     pub recordings: Option<PathBuf>,
     pub backend: Backend,
     pub limits: Limits,
+    /// How plain text burned into video looks.
+    pub text_style: TextStyle,
     /// Length segments aim at, seconds, 1 to 6; one value for the whole library.
     pub segment_seconds: f64,
     /// Origins that may call from a browser (CORS), e.g. `https://tv.example`.
@@ -143,6 +146,7 @@ impl Config {
             recordings: None,
             backend: Backend::Auto,
             limits: Limits::default(),
+            text_style: TextStyle::default(),
             segment_seconds: 2.0,
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -178,6 +182,7 @@ impl Config {
     /// Everything that is wrong with it, a sentence each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.limits.faults();
+        faults.extend(self.text_style.fault());
         if !(1.0..=6.0).contains(&self.segment_seconds) {
             faults.push(format!("segment_seconds is {}, it must be 1 to 6", self.segment_seconds));
         }

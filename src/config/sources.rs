@@ -47,6 +47,8 @@ struct Settings {
     #[serde(default)]
     limits: Limits,
     segment_seconds: Option<f64>,
+    subtitle_font: Option<String>,
+    subtitle_size_percent: Option<f64>,
     #[serde(default)]
     allowed_origins: Vec<String>,
     #[serde(default)]
@@ -69,7 +71,7 @@ enum RootSetting {
 }
 
 /// Settings that a variable may hold, and how its text is read.
-const VARIABLES: [(&str, Kind); 14] = [
+const VARIABLES: [(&str, Kind); 16] = [
     ("listen", Kind::Text),
     ("state", Kind::Text),
     ("cache", Kind::Text),
@@ -78,6 +80,8 @@ const VARIABLES: [(&str, Kind); 14] = [
     ("public_base_url", Kind::Text),
     ("ffmpeg", Kind::Text),
     ("segment_seconds", Kind::Number),
+    ("subtitle_font", Kind::Text),
+    ("subtitle_size_percent", Kind::Number),
     ("hdhomerun", Kind::Switch),
     ("hdhomerun_token_file", Kind::Text),
     ("roots", Kind::List(':')),
@@ -218,6 +222,8 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     let mut config = Config::new(state, cache);
     config.listen = flags.listen.or(settings.listen).unwrap_or(config.listen);
     config.segment_seconds = settings.segment_seconds.unwrap_or(config.segment_seconds);
+    config.text_style.family = settings.subtitle_font;
+    config.text_style.size_percent = settings.subtitle_size_percent.unwrap_or(config.text_style.size_percent);
     config.backend = flags.backend.unwrap_or(settings.backend);
     config.roots = roots;
     config.recordings = settings.recordings.as_deref().map(absolute).transpose()?;

@@ -12,6 +12,7 @@ use super::ffmpeg::spawn::{Inherited, Limits, spawn};
 use super::picture::Picture;
 use super::script;
 use crate::domain::mpegts::air::Still;
+use crate::domain::subtitles::TextStyle;
 
 /// Pictures of one still: a second and a half at 25 a second; then it begins anew.
 const PICTURES: u32 = 38;
@@ -29,10 +30,10 @@ pub async fn make(
     ffmpeg: &Path,
     encoder: &str,
     (width, height): (u32, u32),
-    line: Option<&str>,
+    line: Option<(&str, &TextStyle)>,
     picture: Option<&Picture>,
 ) -> Result<Still, RunError> {
-    let script = line.map(script::standing).transpose();
+    let script = line.map(|(line, style)| script::standing(line, style, (width, height))).transpose();
     let script = script.map_err(|cause| RunError::Internal(format!("the text of a slate: {cause}")))?.map(Arc::new);
     let path = script.as_ref().map(|script| format!("/proc/self/fd/{}", script.as_raw_fd()));
     let input = picture.map(Picture::input);

@@ -9,6 +9,7 @@ use super::quarantine::Quarantine;
 use super::runs::Work;
 use crate::config::{Backend, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
+use crate::domain::subtitles::TextStyle;
 use crate::engine::fallback::Fallback;
 use crate::engine::ffmpeg::Ffmpeg;
 use crate::engine::gst::{self, Native};
@@ -55,6 +56,7 @@ impl Kind {
 pub struct Producers {
     backend: Backend,
     program: PathBuf,
+    text_style: TextStyle,
     /// Found at the first start: asking ffmpeg takes a moment.
     ffmpeg: OnceCell<Arc<dyn Transcoder>>,
     native: OnceCell<std::result::Result<Arc<Marked>, String>>,
@@ -73,7 +75,15 @@ pub struct Chosen {
 impl Producers {
     pub fn new(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Self {
         let (ffmpeg, native, only) = (OnceCell::new(), OnceCell::new(), OnceLock::new());
-        Self { backend: config.backend, program: config.ffmpeg.clone(), ffmpeg, native, quarantine, only }
+        Self {
+            backend: config.backend,
+            program: config.ffmpeg.clone(),
+            text_style: config.text_style.clone(),
+            ffmpeg,
+            native,
+            quarantine,
+            only,
+        }
     }
 
     /// Everything is made by `transcoder` from the first start on.
@@ -136,7 +146,8 @@ impl Producers {
             let found = tokio::task::spawn_blocking(move || Ffmpeg::at(&program)).await.map_err(Error::internal)?;
             let missing =
                 |cause| Error::new(Code::TranscoderUnavailable, "there is no usable ffmpeg").with_cause(cause);
-            Ok::<_, Error>(Arc::new(found.map_err(missing)?) as Arc<dyn Transcoder>)
+            let found = found.map_err(missing)?.with_text_style(self.text_style.clone());
+            Ok::<_, Error>(Arc::new(found) as Arc<dyn Transcoder>)
         });
         found.await.cloned()
     }
@@ -145,7 +156,10 @@ impl Producers {
     async fn native(&self) -> std::result::Result<Arc<Marked>, String> {
         let found = self.native.get_or_init(|| async {
             let found = tokio::task::spawn_blocking(Native::find).await.unwrap_or_else(|cause| Err(cause.to_string()));
-            let marked = |native| Arc::new(Marked { native, quarantine: self.quarantine.clone() });
+            let marked = |native: Native| {
+                let native = native.with_text_style(self.text_style.clone());
+                Arc::new(Marked { native, quarantine: self.quarantine.clone() })
+            };
             found.map(marked).inspect_err(|cause| tracing::warn!(cause, "nothing is made by GStreamer"))
         });
         found.await.clone()

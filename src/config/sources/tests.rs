@@ -57,11 +57,13 @@ fn faults_are_named_all_at_once_and_unknown_keys_with_their_line() {
     let fault = load_with(&flags, &[]).unwrap_err();
     assert!(fault.contains("line 2") && fault.contains("unknown field `listen_on`"), "{fault}");
 
-    let text = "state = \"/s\"\nsegment_seconds = 9\nallowed_origins = [\"https://tv.example/\"]\n\
+    let text = "state = \"/s\"\nsegment_seconds = 9\nsubtitle_font = \"a,b\"\nallowed_origins = [\"https://tv.example/\"]\n\
                 roots = [\"/a\", {id = \"a\", path = \"/b\"}]\npublic_base_url = \"tv\"\n[limits]\nbody_bytes = 1";
     let (_dir, flags) = file(text);
     let fault = load_with(&flags, &[]).unwrap_err();
-    for named in ["segment_seconds", "https://tv.example/", "twice", "public_base_url", "limits.body_bytes"] {
+    for named in
+        ["segment_seconds", "subtitle_font", "https://tv.example/", "twice", "public_base_url", "limits.body_bytes"]
+    {
         assert!(fault.contains(named), "{named} in {fault}");
     }
     let (_dir, flags) = file("state = \"/s\"");

@@ -5,6 +5,7 @@
 //! no NUL, so no `-->`). Nothing here fails or panics: what cannot be understood is left out.
 
 mod ass;
+mod burned;
 pub mod charset;
 mod payload;
 mod script;
@@ -13,6 +14,7 @@ mod timing;
 mod vtt;
 mod webvtt;
 
+pub use burned::{BUILT_IN_FAMILY, TextStyle, burned, canvas};
 pub use charset::{decode, is_text};
 pub use payload::plain;
 pub use script::Script;

@@ -16,9 +16,10 @@ use super::spawn::{Exit, Inherited, Limits, confined, spawn};
 use super::unpack;
 use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
+use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::clock::{Fed, Feed};
-use crate::engine::script::Scripts;
+use crate::engine::script::{self, Scripts};
 use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
 
 /// Longest wait for a segment that is wanted, seconds.
@@ -77,6 +78,14 @@ impl Ffmpeg {
         let decoders = (2..=FEW).contains(&processors).then_some(processors + 2);
         let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
         Ok(Self { version, program: program.to_owned(), abilities, decoders, scripts: Arc::default() })
+    }
+
+    /// The same, drawing plain text in this style.
+    #[must_use]
+    pub fn with_text_style(mut self, style: TextStyle) -> Self {
+        self.version.push_str(&script::tag(&style));
+        self.scripts = Arc::new(Scripts::new(style));
+        self
     }
 
     fn arguments(

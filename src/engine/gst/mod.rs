@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
-use crate::domain::subtitles::Script;
+use crate::domain::subtitles::{Script, TextStyle};
 use crate::engine::script::{self, Scripts};
 use crate::engine::{Job, Run, RunError, Segment, Transcoder, ffmpeg};
 
@@ -43,7 +43,7 @@ use run::{Orders, Work};
 use segment::Shape;
 
 /// Raised whenever the pipelines change what comes out.
-const PIPELINES_VERSION: u32 = 3;
+const PIPELINES_VERSION: u32 = 4;
 
 /// The GStreamer of this machine.
 #[derive(Clone, Debug)]
@@ -90,6 +90,16 @@ impl Native {
             #[cfg(test)]
             injected: guard::Injected::default(),
         })
+    }
+}
+
+impl Native {
+    /// The same, drawing plain text in this style.
+    #[must_use]
+    pub fn with_text_style(mut self, style: TextStyle) -> Self {
+        self.version.push_str(&script::tag(&style));
+        self.scripts = Arc::new(Scripts::new(style));
+        self
     }
 }
 

@@ -1,6 +1,7 @@
-//! Fonts attached to a Matroska file, as the part of a script that holds fonts: both producers' libass reads them there.
+//! The program's own font, and those attached to a Matroska file, as the part of a script that holds fonts: both producers' libass reads them there.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use crate::domain::media::Container;
 use crate::engine::source::Source;
@@ -21,6 +22,16 @@ const KINDS: [&str; 8] = [
     "font/sfnt",
     "font/collection",
 ];
+
+/// The font that comes with the program, as such a part.
+pub(super) fn built_in() -> &'static str {
+    static BUILT_IN: LazyLock<String> = LazyLock::new(|| {
+        let mut out = String::from("\n[Fonts]\nfontname: hearthcast-sans.ttf\n");
+        written(&mut out, include_bytes!("../../../assets/fonts/HearthcastSans.ttf"));
+        out
+    });
+    &BUILT_IN
+}
 
 /// The part, empty where a file has no fonts or they cannot be read.
 pub(super) fn section(source: &Source, container: Container) -> String {

@@ -3,11 +3,13 @@
 //! ffmpeg's `subtitles` filter would open the file a second time, guess what it is (a playlist among the guesses) and read
 //! all of it before the first picture. So the text is taken out first, by name of format; ffmpeg's `ass` filter reads it
 //! from a descriptor, GStreamer's `assrender` is given what is shown in a segment.
+//!
+//! Both are libass, and both find the font of plain text in the script itself, so that it looks the same whatever fonts a
+//! machine has and wherever the text comes from. ASS keeps its own styles, and the fonts attached to its file.
 
 mod fonts;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt;
@@ -17,32 +19,53 @@ use std::sync::Arc;
 use rustix::fs::MemfdFlags;
 use tokio::sync::Mutex;
 
-use crate::domain::plan::Burn;
-use crate::domain::subtitles::{self, Format, MAX_BYTES};
+use crate::domain::plan::{Burn, VideoPlan};
+use crate::domain::subtitles::{self, Format, MAX_BYTES, TextStyle};
 use crate::engine::{Job, RunError};
 
 /// Scripts kept for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
 const KEPT: usize = 4;
 
-/// Scripts made before, by what they were taken from.
+/// Scripts made before, by what they were taken from and for which shape of video.
 #[derive(Debug, Default)]
-pub(super) struct Scripts(Mutex<VecDeque<(String, Arc<File>)>>);
+pub(super) struct Scripts {
+    style: TextStyle,
+    kept: Mutex<VecDeque<(String, Arc<File>)>>,
+}
+
+/// What the style adds to a producer's version: segments drawn in another one are other segments.
+pub(super) fn tag(style: &TextStyle) -> String {
+    if *style == TextStyle::default() {
+        return String::new();
+    }
+    let hash = blake3::hash(format!("{:?} {}", style.family, style.size_percent).as_bytes());
+    format!(" t{}", &hash.to_hex()[..8])
+}
 
 impl Scripts {
+    pub(super) fn new(style: TextStyle) -> Self {
+        Self { style, kept: Mutex::default() }
+    }
+
     /// The script that `burn` asks for; a whole pass over the item where it is embedded.
     pub(super) async fn of(&self, program: &Path, job: &Job, burn: &Burn) -> Result<Arc<File>, RunError> {
-        let key = match burn {
+        let from = match burn {
             Burn::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
             Burn::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.version()).unwrap_or_default(),
         };
+        let size = match &job.rendition.video {
+            Some(VideoPlan::Encode(plan)) => (plan.width, plan.height),
+            _ => return Err(RunError::Internal("text is burned into encoded video alone".into())),
+        };
+        let key = format!("{from} {:?}", subtitles::canvas(size));
         // Held over the work: two runs that want the same text do it once.
-        let mut kept = self.0.lock().await;
+        let mut kept = self.kept.lock().await;
         if let Some((_, file)) = kept.iter().find(|(known, _)| *known == key) {
             return Ok(file.clone());
         }
         let text = match burn {
-            Burn::Embedded { stream, .. } => embedded(program, job, *stream).await?,
-            Burn::Sidecar { .. } => sidecar(job).await?,
+            Burn::Embedded { stream, .. } => embedded(program, job, *stream, &self.style, size).await?,
+            Burn::Sidecar { .. } => sidecar(job, &self.style, size).await?,
         };
         let file = Arc::new(in_memory(&text).map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
         kept.truncate(KEPT - 1);
@@ -51,7 +74,20 @@ impl Scripts {
     }
 }
 
-async fn embedded(program: &Path, job: &Job, stream: u32) -> Result<Vec<u8>, RunError> {
+async fn embedded(
+    program: &Path,
+    job: &Job,
+    stream: u32,
+    style: &TextStyle,
+    size: (u32, u32),
+) -> Result<Vec<u8>, RunError> {
+    let codec = job.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
+    // Not by ffmpeg's own conversion to ASS: its style names a font that every machine resolves to another one.
+    let format = Format::of_codec(codec).unwrap_or(Format::Srt);
+    if format != Format::Ass {
+        let text = super::subtitles::extract(program, &job.source, &job.media, stream, format).await?;
+        return Ok(plain(&subtitles::parse(&text, format), style, size).into_bytes());
+    }
     let mut text = super::subtitles::extract(program, &job.source, &job.media, stream, Format::Ass).await?;
     let (source, container) = (job.source.clone(), job.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::section(&source, container));
@@ -59,7 +95,7 @@ async fn embedded(program: &Path, job: &Job, stream: u32) -> Result<Vec<u8>, Run
     Ok(text)
 }
 
-async fn sidecar(job: &Job) -> Result<Vec<u8>, RunError> {
+async fn sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u8>, RunError> {
     let source = job.sidecar.clone().ok_or_else(|| RunError::Internal("the subtitle file is missing".into()))?;
     let by_name = Path::new(source.file_name())
         .extension()
@@ -78,34 +114,27 @@ async fn sidecar(job: &Job) -> Result<Vec<u8>, RunError> {
     if format == Format::Ass {
         return Ok(text.into_bytes());
     }
-    Ok(ass(&subtitles::parse(&bytes, format)).into_bytes())
+    Ok(plain(&subtitles::parse(&bytes, format), style, size).into_bytes())
 }
 
-/// Cues as a plain ASS script; marks for bold and the like are left out.
-fn ass(cues: &[subtitles::Cue]) -> String {
-    let mut out = String::from(
-        "[Script Info]\nScriptType: v4.00+\nPlayResX: 384\nPlayResY: 288\n\n[V4+ Styles]\n\
-         Format: Name, Fontname, Fontsize, PrimaryColour, OutlineColour, BorderStyle, Outline, Shadow, Alignment, MarginL, MarginR, MarginV\n\
-         Style: Default,Sans,16,&Hffffff,&H000000,1,1,0,2,10,10,10\n\n[Events]\n\
-         Format: Layer, Start, End, Style, Text\n",
-    );
-    let time = |ms: i64| {
-        let ms = ms.max(0);
-        format!("{}:{:02}:{:02}.{:02}", ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms / 10 % 100)
-    };
-    for cue in cues {
-        // Braces begin commands in ASS, and a backslash escapes.
-        let text = subtitles::plain(&cue.text).replace('\\', "/").replace('{', "(").replace('}', ")");
-        let text = text.trim().replace('\r', "").replace('\n', "\\N");
-        let _ = writeln!(out, "Dialogue: 0,{},{},Default,{text}", time(cue.start_ms), time(cue.end_ms));
+/// Plain text as a script, with the font it is drawn with.
+fn plain(cues: &[subtitles::Cue], style: &TextStyle, size: (u32, u32)) -> String {
+    let mut script = subtitles::burned(cues, style, size);
+    if style.family.is_none() {
+        script.push_str(fonts::built_in());
     }
-    out
+    script
 }
 
 /// A line that stands in a picture from its first instant on, as a script in memory.
-pub(super) fn standing(line: &str) -> std::io::Result<File> {
-    let cue = subtitles::Cue { start_ms: 0, end_ms: 60_000, settings: String::new(), text: line.to_owned() };
-    in_memory(ass(&[cue]).as_bytes())
+pub(super) fn standing(line: &str, style: &TextStyle, size: (u32, u32)) -> std::io::Result<File> {
+    let cue = subtitles::Cue {
+        start_ms: 0,
+        end_ms: 60_000,
+        settings: String::new(),
+        text: line.replace('&', "&amp;").replace('<', "&lt;"),
+    };
+    in_memory(plain(&[cue], style, size).as_bytes())
 }
 
 /// The whole text of a script in memory.
@@ -126,11 +155,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_cannot_give_commands_to_the_renderer() {
-        let cue =
-            subtitles::Cue { start_ms: 61_230, end_ms: 3_600_000, settings: String::new(), text: "{\\b1}a\nb".into() };
-        let script = ass(&[cue]);
-        let line = script.lines().last().unwrap();
-        assert_eq!(line, "Dialogue: 0,0:01:01.23,1:00:00.00,Default,(/b1)a\\Nb");
+    fn plain_text_brings_its_font_unless_another_is_set() {
+        let script = plain(&[], &TextStyle::default(), (1280, 720));
+        assert!(script.contains("Style: Default,Hearthcast Sans,") && script.contains("\n[Fonts]\nfontname: "));
+        let own = TextStyle { family: Some("DejaVu Sans".into()), ..TextStyle::default() };
+        assert!(!plain(&[], &own, (1280, 720)).contains("[Fonts]"));
+        assert_eq!(tag(&TextStyle::default()), "");
+        assert_ne!(tag(&own), tag(&TextStyle { size_percent: 6.0, ..own.clone() }), "other segments");
     }
 }

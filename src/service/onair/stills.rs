@@ -57,7 +57,7 @@ impl Stills {
                 }),
                 None => Err(Error::new(Code::NotFound, "there is none")),
             };
-            let line = says.line.as_deref();
+            let line = says.line.as_deref().map(|line| (line, &service.config.text_style));
             let mut made = still::make(ffmpeg, encoder, size, line, picture.as_deref().ok()).await;
             if let Err(fault) = &made
                 && *says != Says::default()

@@ -1,5 +1,6 @@
 //! What users do, from end to end.
 
+mod burned;
 mod changing;
 mod interface;
 mod ladder;

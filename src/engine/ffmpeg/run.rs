@@ -32,7 +32,7 @@ const BUDGET_BYTES: usize = 256 << 20;
 const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever the arguments change what comes out.
-const ARGUMENTS_VERSION: u32 = 6;
+const ARGUMENTS_VERSION: u32 = 7;
 
 /// Processors on which one decoder more than ffmpeg's own choice (one more than they are) was seen to help, at most: on two,
 /// a first segment of HEVC comes a twelfth sooner, for pictures wait for those they refer to.

@@ -6,6 +6,7 @@ pub mod address;
 pub mod captions;
 pub mod channel;
 pub mod codec;
+pub mod encode_slots;
 pub mod external;
 pub mod feed;
 pub mod g711;

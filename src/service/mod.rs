@@ -14,6 +14,7 @@ pub mod accounts;
 pub mod audiobook;
 pub mod channels;
 pub mod clock;
+pub mod encode_slots;
 pub mod events;
 pub mod ingest;
 pub mod library;

@@ -9,18 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::domain::encode_slots::cost;
 use crate::domain::grid::Grid;
-use crate::domain::media::Media;
-use crate::domain::plan::Rendition;
+use crate::domain::media::{Media, StreamKind};
+use crate::domain::plan::{Rendition, VideoPlan};
 use crate::engine::packager::Package;
 use crate::engine::picture::Picture;
 use crate::engine::segments::{Hold, Segments, Stored};
 use crate::engine::source::Source;
 use crate::engine::{Job, RunError, Transcoder};
 use crate::error::{Code, Error, Result};
+use crate::service::encode_slots::{Admission, EncodeJob, EncodeSlots, Full, Viewer};
 
 mod owner;
 #[cfg(test)]
@@ -46,6 +48,19 @@ pub struct Work {
 }
 
 impl Work {
+    /// Pixels per second that it costs to encode; None where no video is encoded.
+    fn cost(&self) -> Option<f64> {
+        let Some(VideoPlan::Encode(plan)) = &self.rendition.video else { return None };
+        let source = self.media.streams.iter().find(|stream| stream.index == plan.stream);
+        let decoded = source.and_then(|stream| match &stream.kind {
+            StreamKind::Video(video) => {
+                Some((video.width, video.height, video.frame_rate.unwrap_or(plan.rate).as_f64()))
+            }
+            _ => None,
+        });
+        Some(cost((plan.width, plan.height, plan.rate.as_f64()), decoded))
+    }
+
     fn job(&self, first: usize) -> Job {
         Job {
             source: self.source.clone(),
@@ -138,8 +153,7 @@ impl Drop for Waits<'_> {
 pub struct Runs {
     segments: Segments,
     standing: Arc<Standing>,
-    slots: Arc<Semaphore>,
-    max_jobs: usize,
+    slots: Arc<EncodeSlots>,
     lines: Mutex<HashMap<Arc<str>, Weak<Line>>>,
     owners: Mutex<JoinSet<()>>,
     stop: watch::Sender<bool>,
@@ -152,8 +166,8 @@ struct Line {
     commands: mpsc::Sender<Command>,
     progress: watch::Receiver<Progress>,
     standing: Arc<Standing>,
-    /// The right to encode; given up when all is made.
-    slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
+    /// None where nothing is encoded that needs an encode slot.
+    job: Option<Arc<EncodeJob>>,
     _hold: Hold,
 }
 
@@ -161,6 +175,8 @@ struct Line {
 pub struct Lease {
     line: Arc<Line>,
     reader: Arc<Reader>,
+    /// None where no encode slot is needed, and when it was withdrawn.
+    admission: Mutex<Option<Arc<Admission>>>,
 }
 
 /// Identity of a reader; the owner forgets it when its lease is gone.
@@ -173,48 +189,49 @@ impl Runs {
         Self {
             segments,
             standing: Arc::default(),
-            slots: Arc::new(Semaphore::new(max_jobs)),
-            max_jobs,
+            slots: EncodeSlots::new(max_jobs),
             lines: Mutex::default(),
             owners: Mutex::default(),
             stop: watch::Sender::new(false),
         }
     }
 
-    /// Encodes that hold one of the `max_jobs` places.
+    /// Encode slots in use.
     pub fn active_jobs(&self) -> usize {
-        self.max_jobs - self.slots.available_permits()
+        self.slots.in_use()
     }
 
-    /// A place among the encodes for something else than a run, until it is dropped; None when all are taken.
-    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
-        self.slots.clone().try_acquire_owned().ok()
+    pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
+        &self.slots
     }
 
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// Joins the readers of a rendition, or begins it by `transcoder`. Copied video takes no place among the encodes.
+    /// Joins the readers of a rendition, or begins it by `transcoder`. Copied video and audio alone need no encode slot.
     ///
     /// # Errors
-    /// `TRANSCODER_BUSY` when this would be one encode too many.
-    pub fn lease(&self, transcoder: Arc<dyn Transcoder>, work: Work) -> Result<Lease> {
+    /// `TRANSCODER_BUSY` when the encode slots do not suffice for one more viewer.
+    pub fn lease(&self, transcoder: Arc<dyn Transcoder>, work: Work, viewer: Viewer<'_>) -> Result<Lease> {
         let name = name(&*transcoder, &work);
         let mut lines = lock(&self.lines);
         let known = lines.get(&name).and_then(Weak::upgrade);
         if let Some(line) = known.filter(|line| line.progress.borrow().failure.is_none()) {
-            return Ok(Lease { line, reader: Arc::new(Reader) });
+            let admission = line.job.as_ref().and_then(|job| job.join(viewer));
+            if line.job.is_none() || admission.is_some() {
+                return Ok(Lease { line, reader: Arc::new(Reader), admission: Mutex::new(admission) });
+            }
         }
-        let mut slots = Vec::new();
-        if work.rendition.encodes_video() {
-            slots.push(self.slots.clone().try_acquire_owned().map_err(|_| self.busy())?);
-        }
-        let slots = Arc::new(Mutex::new(slots));
+        let begun = work.cost().map(|cost| self.slots.begin(cost, viewer));
+        let (turns, admission) = match begun.transpose().map_err(|Full| self.busy())? {
+            Some((job, admission, allowed)) => (Some((job, allowed)), Some(admission)),
+            None => (None, None),
+        };
+        let job = turns.as_ref().map(|(job, _)| job.clone());
         let (commands, inbox) = mpsc::channel(64);
-        let places = (slots.clone(), self.slots.clone());
         let (owner, progress) =
-            Owner::new(transcoder, self.segments.clone(), name.clone(), work, places, self.standing.clone());
+            Owner::new(transcoder, self.segments.clone(), name.clone(), work, turns, self.standing.clone());
         let mut stop = self.stop.subscribe();
         let mut owners = lock(&self.owners);
         while owners.try_join_next().is_some() {}
@@ -230,12 +247,12 @@ impl Runs {
             commands,
             progress,
             standing: self.standing.clone(),
-            slots,
+            job,
             _hold: self.segments.hold(&name),
         });
         lines.retain(|_, line| line.strong_count() > 0);
         lines.insert(name, Arc::downgrade(&line));
-        Ok(Lease { line, reader: Arc::new(Reader) })
+        Ok(Lease { line, reader: Arc::new(Reader), admission: Mutex::new(admission) })
     }
 
     /// A segment that is there already; makes nothing.
@@ -259,10 +276,11 @@ impl Runs {
         self.segments.clear();
     }
 
-    fn busy(&self) -> Error {
-        Error::new(Code::TranscoderBusy, "as many encodes run as this server allows")
+    /// What a viewer is told whose share of the encode slots does not fit.
+    pub fn busy(&self) -> Error {
+        Error::new(Code::TranscoderBusy, "all encode slots are in use, and their viewers need them")
             .with_retry_after(5)
-            .with_details(serde_json::json!({"active": self.active_jobs(), "max": self.max_jobs}))
+            .with_details(serde_json::json!({"active": self.active_jobs(), "max": self.slots.count()}))
     }
 }
 
@@ -287,12 +305,42 @@ impl Lease {
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.line.progress.clone()
     }
+
+    /// The promise that its viewer's encodes keep up; None where none is needed, and when it was withdrawn.
+    pub fn admission(&self) -> Option<Arc<Admission>> {
+        lock(&self.admission).clone()
+    }
+
+    /// Whether it gave its share of the encode slots back.
+    pub fn was_withdrawn(&self) -> bool {
+        self.line.job.is_some() && lock(&self.admission).is_none()
+    }
+
+    /// Gives the share of the encode slots back, whoever still waits for a segment: another viewer needs it. Requests of
+    /// the lease fail when it was the last one. False where it had no share.
+    pub fn withdraw(&self) -> bool {
+        let admission = lock(&self.admission).take();
+        if let (Some(job), Some(admission)) = (&self.line.job, &admission) {
+            job.withdraw(admission);
+        }
+        admission.is_some()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let (Some(job), Some(admission)) = (&self.line.job, self.admission()) {
+            job.leave(&admission);
+        }
+    }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // The owner task needs a moment to end; the next session must not wait for its place.
-        lock(&self.slots).clear();
+        // The owner task needs a moment to end; the next session must not wait for its slot.
+        if let Some(job) = &self.job {
+            job.end();
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use super::encode_slots::{EncodeSlots, Viewer};
 use super::planner::Plan;
 use super::producers::{Chosen, Producers};
 use super::quarantine::Quarantine;
@@ -88,10 +89,10 @@ struct Makers {
 
 impl Makers {
     /// A lease of `work`, with who makes it and why.
-    async fn lease(&self, work: &Work) -> Result<(Lease, Producer)> {
+    async fn lease(&self, work: &Work, viewer: Viewer<'_>) -> Result<(Lease, Producer)> {
         let chosen = self.producers.choose(work).await?;
         let producer = (chosen.transcoder.name(), chosen.reason);
-        Ok((self.runs.lease(chosen.transcoder, work.clone())?, producer))
+        Ok((self.runs.lease(chosen.transcoder, work.clone(), viewer)?, producer))
     }
 }
 
@@ -135,9 +136,13 @@ impl Sessions {
         self.inner.makers.runs.standing()
     }
 
-    /// Encodes under way.
+    /// Encode slots in use.
     pub fn active_jobs(&self) -> usize {
         self.inner.makers.runs.active_jobs()
+    }
+
+    pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
+        self.inner.makers.runs.encode_slots()
     }
 
     /// Sessions that serve.
@@ -209,11 +214,10 @@ impl Sessions {
         }
         let producer = (chosen.transcoder.name(), chosen.reason);
         let runs = &self.inner.makers.runs;
-        let lease = runs.lease(chosen.transcoder.clone(), plan.work().clone()).or_else(|busy| {
-            // Places of rungs that players have just left.
-            let held = runs.active_jobs();
+        let lease = runs.lease(chosen.transcoder.clone(), plan.work().clone(), Viewer::Session).or_else(|_| {
+            // Shares of rungs that players have just left.
             book.live.values().for_each(|session| session.leave());
-            if runs.active_jobs() == held { Err(busy) } else { runs.lease(chosen.transcoder, plan.work().clone()) }
+            runs.lease(chosen.transcoder, plan.work().clone(), Viewer::Session)
         })?;
         let with = (Arc::downgrade(&self.inner.makers), self.inner.patience);
         let session = Arc::new(Session::new(&principal.user_id, plan, producer, lease, with));

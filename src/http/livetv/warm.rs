@@ -52,7 +52,7 @@ pub struct Warmth {
 
 /// Make channels ready
 #[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>,
-    responses((status = 202, description = "Under way, as far as places to encode allow", body = WarmAnswer)))]
+    responses((status = 202, description = "Under way, as far as encode slots allow", body = WarmAnswer)))]
 pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let body = call.body().await?;
     let asked: WarmRequest = match body.trim_ascii().is_empty() {
@@ -69,10 +69,10 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
         None => channel.face.enabled,
         Some(named) => named.contains(&channel.id),
     });
-    let mut places = service.config.limits.concurrent_jobs.saturating_sub(service.sessions.active_jobs());
+    let mut room = onair::room_to_warm(&service);
     let mut channels = Vec::new();
     for channel in wanted {
-        channels.push(warmed(&service, channel, &mut places, Duration::from_secs(ttl)));
+        channels.push(warmed(&service, channel, &mut room, Duration::from_secs(ttl)));
     }
     let unknown = named.iter().flatten().filter(|id| all.iter().all(|channel| channel.id != **id));
     channels.extend(unknown.map(|id| Warmth { channel_id: *id, state: "skipped", reason: Some("unsupported") }));
@@ -82,7 +82,7 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(reply::json_with(StatusCode::ACCEPTED, &WarmAnswer { accepted, channels, expires_at }))
 }
 
-fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, ttl: Duration) -> Warmth {
+fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl: Duration) -> Warmth {
     let told = |state, reason| Warmth { channel_id: channel.id, state, reason };
     if !channel.face.enabled {
         return told("skipped", Some("disabled"));
@@ -91,12 +91,12 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, places: &mut usize, tt
         return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
     let ready = onair::is_ready(service, channel);
-    // What is open has the place that it needs.
-    if !ready && !onair::is_open(service, channel) && onair::encodes(service, channel) {
-        if *places == 0 {
+    // One that is kept already was counted.
+    if !onair::is_kept(service, channel) && onair::needs_room_to_warm(service, channel) {
+        if *room == 0 {
             return told("skipped", Some("limit"));
         }
-        *places -= 1;
+        *room -= 1;
     }
     service.onair.viewers().keep_warm(channel.id, ttl);
     told(if ready { "warm" } else { "warming" }, None)

@@ -118,6 +118,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         onair::prepare(&service, &channel);
         return Ok(starting(&channel, session, 0));
     };
+    onair::admit(&service, &channel, &slot, &viewer.name()).await?;
     if !onair::is_made(&service, &channel, &slot) {
         let (making, aired, reader) = (service.clone(), channel.clone(), viewer.name());
         // Goes on when nobody waits any more: the next request finds it made.
@@ -178,7 +179,7 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
         (status = 200, description = "A sliding window, or a list that grows or is whole", content_type = "application/vnd.apple.mpegurl", body = String),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
-        (status = 503, description = "`CHANNEL_UNAVAILABLE`: it has not begun")))]
+        (status = 503, description = "`CHANNEL_UNAVAILABLE`: it has not begun; `TRANSCODER_BUSY`: the encode slots do not suffice for one more viewer")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel)?;
@@ -202,11 +203,17 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         tokio::time::sleep(Duration::from_millis(200)).await;
         held += 0.2;
     };
-    // The first segment is on its way before the player has read where it is.
-    if asked.view == View::Live
-        && let Some(slot) = onair::first_wanted(&slots, target)
-    {
-        onair::make(&service, &channel, slot);
+    let first = match asked.view {
+        View::Live => onair::first_wanted(&slots, target),
+        _ => slots.first().copied(),
+    };
+    if let Some(slot) = first {
+        // No list names what cannot be made.
+        onair::admit(&service, &channel, &slot, &viewer.name()).await?;
+        // The first segment is on its way before the player has read where it is.
+        if asked.view == View::Live {
+            onair::make(&service, &channel, slot);
+        }
     }
     onair::wake(&service);
     let tail = tail(&service, &call, &channel, asked.session.as_deref())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::feeder::{Ended, Fed};
@@ -11,6 +11,7 @@ use crate::domain::feed::cut::{Bounds, CutError, LiveCutter};
 use crate::domain::feed::shape::{self, Shape, Video};
 use crate::engine::ffmpeg::intake::{Inlet, Outlet, Picture, start};
 use crate::service::Service;
+use crate::service::encode_slots::Reserved;
 
 /// Bytes of one piece at most: 6 s at 80 Mbit/s.
 const BUDGET: usize = 64 << 20;
@@ -46,7 +47,7 @@ struct Line {
     /// None once all was put in.
     inlet: Option<Inlet>,
     out: JoinHandle<Ended>,
-    _place: Option<OwnedSemaphorePermit>,
+    _slot: Option<Reserved>,
 }
 
 impl Line {
@@ -120,13 +121,15 @@ impl<'a> Intake<'a> {
     async fn begin(&self, shape: Shape) -> Result<Line, Ended> {
         let config = &self.service.config;
         let encodes = shape.video == Some(Video::Other) || shape.video.is_some() && self.verdict == Verdict::Encode;
-        let (mut picture, mut place) = (Picture::Copy, None);
+        let (mut picture, mut slot) = (Picture::Copy, None);
         if encodes {
             let report = self.service.transcoder.report().await;
             let software = report.proven.iter().find(|encoder| encoder.name == "libx264");
             let encoder = software.or(report.proven.first());
             let encoder = encoder.ok_or(Ended::Unfit("no video encoder works on this machine"))?.name.to_owned();
-            place = Some(self.service.sessions.runs().place().ok_or(Ended::Unfit("every place to encode is taken"))?);
+            // What comes live cannot wait for its turn.
+            let slots = self.service.sessions.encode_slots();
+            slot = Some(slots.reserve().ok_or(Ended::Unfit("all encode slots are in use"))?);
             picture = Picture::Encode { encoder, seconds: config.segment_seconds, lines: 720 };
         }
         let started = start(&config.ffmpeg, shape, &picture).await;
@@ -135,7 +138,7 @@ impl<'a> Intake<'a> {
         let bounds = Bounds { least: least.max(90_000), most: LONGEST, budget: BUDGET };
         let cutter = LiveCutter::new(shape.video.is_some(), bounds);
         let out = tokio::spawn(drain(outlet, cutter, self.connection, self.pieces.clone()));
-        Ok(Line { inlet: Some(inlet), out, _place: place })
+        Ok(Line { inlet: Some(inlet), out, _slot: slot })
     }
 }
 

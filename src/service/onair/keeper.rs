@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How far ahead of the clock a channel that is kept ready is made, ms: what its list names next, and a moment more.
 const STOCK_MS: i64 = 4_000;
 
-/// How long a channel nobody watches leaves alone the place among the encodes that it gave to somebody.
+/// How long a channel nobody watches leaves alone the encode slot that it gave to somebody.
 const MODESTY: Duration = Duration::from_secs(10);
 
 /// How often what is on air is looked after.
@@ -102,6 +102,15 @@ fn look_after(service: &Arc<Service>) -> bool {
         reel.let_go(service);
         !reel.is_idle(LINGER)
     });
+    // An audience keeps its promise of encode slots while it is there, whatever its programmes need.
+    onair.admissions().retain(|(channel, reader), _| {
+        let is_here = match reader.is_empty() {
+            true => watched.contains(channel) || all.iter().any(|one| one.id == *channel && kept(one)),
+            false => onair.viewers.is_here(*channel, reader),
+        };
+        let is_audience = |key: &Key| key.channel == *channel && key.reader == *reader;
+        is_here || reels.iter().any(|(key, reel)| is_audience(key) && reel.may_be_leased())
+    });
     busy || !reels.is_empty()
 }
 
@@ -121,7 +130,7 @@ fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
 }
 
 /// Whether what whoever joins a channel begins with is there, or never will be. Before that the next programme must not
-/// take the one place to encode that the first picture needs.
+/// take the one encode slot that the first picture needs.
 fn has_begun(service: &Service, channel: &Channel) -> bool {
     let listed = listed(service, channel, View::Live).0;
     let is_broken = |slot: &Slot| service.onair.shared(channel, slot.programme_ms).is_some_and(|reel| reel.is_broken());
@@ -135,8 +144,7 @@ pub(super) fn is_stocked(service: &Service, channel: &Channel) -> bool {
 }
 
 /// Has made what of a channel's stock is missing, the first of each programme, and tells the runs how far the clock has
-/// come: they go on ahead of that by themselves, no faster than it. Only where it `takes` places among the encodes is
-/// one taken anew.
+/// come: they go on ahead of that by themselves, no faster than it. Only where it `takes` encode slots is one taken anew.
 fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
     let stock = stock(service, channel);
     let Some(first) = stock.first() else { return };

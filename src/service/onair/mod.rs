@@ -4,15 +4,12 @@
 //! ahead of them, one `Reel` for each programme that is watched. One task looks after all, while there are any.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::domain::access::Principal;
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::domain::mpegts::air::{Span, Still, aired};
@@ -21,10 +18,10 @@ use crate::domain::schedule::{Item, Programme};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
-use crate::service::planner::Plan;
-use crate::service::sessions::Session;
+use crate::service::encode_slots::Admission;
 use crate::service::{Service, ingest};
 
+mod admission;
 mod herald;
 mod keeper;
 mod reel;
@@ -32,6 +29,8 @@ mod stills;
 mod tuner;
 mod viewers;
 
+use admission::patiently;
+pub use admission::{admit, is_kept, needs_room_to_warm, room_to_warm, start_session};
 use herald::Herald;
 pub use herald::announce;
 pub use keeper::{hurry, make, prepare, wake};
@@ -41,15 +40,6 @@ pub use tuner::Tuner;
 use tuner::Tuners;
 use viewers::Viewers;
 pub use viewers::{State, Viewer};
-
-/// A programme that is asked for nothing for so long, while somebody else wants its place, is not watched any more.
-const ABANDONED: Duration = Duration::from_secs(6);
-
-/// How long a place that was given up may take to be free: a segment that is asked for just now is made first.
-const HANDOVER: Duration = Duration::from_secs(4);
-
-/// How often a place to encode is looked for.
-const RETRY: Duration = Duration::from_millis(200);
 
 /// How far behind the live window a request still counts as one of the live viewers', ms.
 const BEHIND_MS: i64 = 60_000;
@@ -76,6 +66,9 @@ struct Key {
     reader: String,
 }
 
+/// Who watches together: a channel's live viewers (of no name), or one viewer.
+type Audience = (u32, String);
+
 impl Key {
     fn new(channel: &Channel, programme: &Programme, reader: String) -> Self {
         let revision = channel.definition.revisions[programme.revision].number;
@@ -99,7 +92,10 @@ pub struct OnAir {
     tuners: Arc<Tuners>,
     herald: Herald,
     closed: AtomicBool,
-    /// When a programme that nobody watches last gave its place among the encodes to somebody.
+    /// The promises of encode slots, kept from one programme to the next: by channel, and by viewer for those who watch
+    /// alone.
+    admissions: Mutex<HashMap<Audience, Arc<Admission>>>,
+    /// When a programme that nobody watches last gave its encode slot to somebody.
     gave_way: Mutex<Option<Instant>>,
 }
 
@@ -190,7 +186,16 @@ impl OnAir {
         if reels.len() >= MOST_REELS {
             return Err(Error::new(Code::ServerBusy, "too many programmes are watched at once").with_retry_after(10));
         }
-        Ok(reels.entry(key).or_default().clone())
+        let reader = key.reader.clone();
+        Ok(reels.entry(key).or_insert_with(|| Arc::new(Reel::new(reader))).clone())
+    }
+
+    fn admission(&self, audience: &Audience) -> Option<Arc<Admission>> {
+        self.admissions().get(audience).cloned()
+    }
+
+    fn admissions(&self) -> MutexGuard<'_, HashMap<Audience, Arc<Admission>>> {
+        self.admissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -263,9 +268,7 @@ pub async fn segment(
     }
     let is_wanted = spans.is_own(index) && !channel.definition.is_slate(&programme);
     let made = if is_wanted {
-        let recent = (origin + spans.end(index)) / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
-        let reader = if recent { String::new() } else { reader.to_owned() };
-        let reel = service.onair.reel(Key::new(channel, &programme, reader))?;
+        let reel = service.onair.reel(key(channel, &programme, index, now_ms, reader))?;
         wake(service);
         patiently(service, || reel.segment(service, channel, &programme, index)).await?
     } else {
@@ -302,60 +305,12 @@ pub async fn segment(
     Ok(Sent { bytes: bytes.into(), etag, is_slate })
 }
 
-/// Asks again for a while when every place to encode is taken: what nobody watches any more gives its place up.
-async fn patiently<T, F>(service: &Service, ask: impl Fn() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    let until = Instant::now() + service.config.limits.segment_wait / 2;
-    loop {
-        match ask().await {
-            Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => {
-                make_room(service);
-            }
-            answer => return answer,
-        }
-        tokio::time::sleep(RETRY).await;
-    }
-}
-
-/// Starts a session. Where every place to encode is taken, a programme that nobody watches gives its own up.
-///
-/// # Errors
-/// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
-pub async fn start_session(service: &Service, principal: &Principal, plan: Plan) -> Result<Arc<Session>> {
-    let mut until = None;
-    loop {
-        match service.sessions.start(principal, plan.clone()).await {
-            Err(busy) if busy.code == Code::TranscoderBusy => {
-                if make_room(service) {
-                    until.get_or_insert_with(|| Instant::now() + HANDOVER);
-                }
-                if until.is_none_or(|until| Instant::now() >= until) {
-                    return Err(busy);
-                }
-            }
-            answer => return answer,
-        }
-        tokio::time::sleep(RETRY).await;
-    }
-}
-
-/// Takes their places among the encodes from programmes that nobody watches, warm ones too: whoever changes channels, or
-/// turns to a film, must not wait for as long as the channel before is kept. False when there was nothing to take.
-fn make_room(service: &Service) -> bool {
-    let mut given = false;
-    let reels: Vec<(u32, Arc<Reel>)> =
-        service.onair.reels().iter().map(|(key, reel)| (key.channel, reel.clone())).collect();
-    for (channel, reel) in reels {
-        let watched = service.onair.viewers.count(channel) > 0;
-        given |= reel.is_idle(if watched { ABANDONED } else { Duration::ZERO }) && reel.give_up();
-        reel.let_go(service);
-    }
-    if given {
-        *service.onair.gave_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-    given
+/// Who reads a segment: all live viewers together, and each viewer of what is long past alone.
+fn key(channel: &Channel, programme: &Programme, index: usize, now_ms: i64, reader: &str) -> Key {
+    let end = programme.start_ms * 90 + channel.definition.spans(programme).end(index);
+    let recent = end / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
+    let reader = if recent { String::new() } else { reader.to_owned() };
+    Key::new(channel, programme, reader)
 }
 
 /// The segment a player that joins now asks for first: three target durations from the end.
@@ -389,8 +344,8 @@ pub fn encodes(service: &Service, channel: &Channel) -> bool {
     on.is_some_and(|on| matches!(channel.definition.item(&on).cut, Cut::Frames(_)))
 }
 
-/// Whether something of a channel is open still: it has the place among the encodes that it needs.
-pub fn is_open(service: &Service, channel: &Channel) -> bool {
+/// Whether something of a channel is open still.
+fn is_open(service: &Service, channel: &Channel) -> bool {
     service.onair.reels().iter().any(|(key, reel)| key.channel == channel.id && reel.is_open())
 }
 

@@ -14,6 +14,7 @@ use crate::engine::source::Source;
 use crate::engine::{RunError, Transcoder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::encode_slots::Viewer;
 use crate::service::planner::air;
 use crate::service::runs::{self, Lease, Work};
 
@@ -22,6 +23,8 @@ const REST: Duration = Duration::from_secs(15);
 
 /// One programme, for those who read it together.
 pub(super) struct Reel {
+    /// Who watches alone; empty for all that watch live together.
+    reader: String,
     used: Mutex<Instant>,
     /// Something is being made ahead.
     busy: AtomicBool,
@@ -58,9 +61,10 @@ impl Cast {
     }
 }
 
-impl Default for Reel {
-    fn default() -> Self {
+impl Reel {
+    pub(super) fn new(reader: String) -> Self {
         Self {
+            reader,
             used: Mutex::new(Instant::now()),
             busy: AtomicBool::new(false),
             followed: AtomicUsize::new(usize::MAX),
@@ -69,9 +73,7 @@ impl Default for Reel {
             name: Mutex::default(),
         }
     }
-}
 
-impl Reel {
     pub(super) fn touch(&self) {
         *lock(&self.used) = Instant::now();
     }
@@ -102,6 +104,11 @@ impl Reel {
     /// Whether it could not be shown when that was tried last.
     pub(super) fn is_broken(&self) -> bool {
         self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Broken { .. }))
+    }
+
+    /// Whether it may have the right to be made: while its file is opened, that is not known.
+    pub(super) fn may_be_leased(&self) -> bool {
+        self.cast.try_lock().is_err() || self.is_leased()
     }
 
     /// Whether it has the right to be made.
@@ -146,12 +153,16 @@ impl Reel {
         let index = first + index;
         let has_begun = programme.start_ms <= channel.time(service.clock.now().as_millisecond());
         let Some((way, source)) = self.way(service, channel, item, index, has_begun).await? else { return Ok(None) };
+        let leased = match &way {
+            Way::Make(lease) => Some(lease.clone()),
+            Way::Kept(_) => None,
+        };
         let make = async {
             let Stored { content, etag } = match way {
                 Way::Kept(stored) => stored,
                 Way::Make(lease) => lease.segment(index).await?,
             };
-            Ok((content.whole(&source).await?, etag))
+            Ok::<_, RunError>((content.whole(&source).await?, etag))
         };
         let wait = service.config.limits.segment_wait;
         let made = tokio::time::timeout(wait, make).await;
@@ -160,6 +171,8 @@ impl Reel {
             Ok(Ok(made)) => Ok(Some(made)),
             // It is shorter than it was said to be; what lies before still plays.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
+            // Another viewer needed its share of the encode slots.
+            Ok(Err(_)) if leased.is_some_and(|lease| lease.was_withdrawn()) => Err(service.sessions.runs().busy()),
             Ok(Err(error)) => {
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
                 *self.cast.lock().await = Cast::Broken { until: Instant::now() + REST };
@@ -167,6 +180,33 @@ impl Reel {
             }
             Err(_) => Err(Error::new(Code::SegmentTimeout, format!("segment not ready within {} s", wait.as_secs()))
                 .with_retry_after(2)),
+        }
+    }
+
+    /// Takes the right to make a programme, before any of its segments is requested.
+    ///
+    /// # Errors
+    /// `TRANSCODER_BUSY`, and why the file cannot be opened.
+    pub(super) async fn hold(
+        &self,
+        service: &Service,
+        channel: &Channel,
+        programme: &Programme,
+        index: usize,
+    ) -> Result<()> {
+        self.touch();
+        let item = channel.definition.item(programme);
+        let first = item.part(programme.part).first;
+        let mut cast = self.cast.lock().await;
+        let has_begun = programme.start_ms <= channel.time(service.clock.now().as_millisecond());
+        self.open(&mut cast, service, channel, item, has_begun).await?;
+        let Cast::Ready { work, name, .. } = &*cast else { return Ok(()) };
+        let last = first + channel.definition.spans(programme).own().saturating_sub(1);
+        let is_made = |index: usize| service.sessions.runs().holds(name, index.min(work.grid.len() - 1));
+        // A run makes one segment after the other: what lies between was made as well.
+        match is_made(first + index) && is_made(last) {
+            true => Ok(()),
+            false => self.lease(&mut cast, service, channel).map(drop),
         }
     }
 
@@ -181,56 +221,79 @@ impl Reel {
         has_begun: bool,
     ) -> Result<Option<(Way, Arc<Source>)>> {
         let mut cast = self.cast.lock().await;
+        self.open(&mut cast, service, channel, item, has_begun).await?;
+        let Cast::Ready { work, name, lease, .. } = &*cast else { return Ok(None) };
+        let source = work.source.clone();
+        if lease.is_none()
+            && let Some(stored) = service.sessions.runs().kept(name, index).await
+        {
+            return Ok(Some((Way::Kept(stored), source)));
+        }
+        let lease = self.lease(&mut cast, service, channel)?;
+        Ok(lease.map(|lease| (Way::Make(lease), source)))
+    }
+
+    /// Opens the file, unless that was done or failed a moment ago.
+    async fn open(
+        &self,
+        cast: &mut Cast,
+        service: &Service,
+        channel: &Channel,
+        item: &Item,
+        has_begun: bool,
+    ) -> Result<()> {
         if !has_begun && cast.is_outdated(&channel.output) {
             *cast = Cast::Unopened;
         }
-        if let Cast::Broken { until } = &*cast
-            && *until > Instant::now()
-        {
-            return Ok(None);
+        match &*cast {
+            Cast::Ready { .. } => return Ok(()),
+            Cast::Broken { until } if *until > Instant::now() => return Ok(()),
+            _ => {}
         }
-        if !matches!(&*cast, Cast::Ready { .. }) {
-            *cast = match open(service, channel, item).await {
-                Ok(ready) => ready,
-                // A share that hangs, or a converter that is missing for now: the player may ask again.
-                Err(fault)
-                    if matches!(
-                        fault.code,
-                        Code::StorageTimeout | Code::ProbeTimedOut | Code::TranscoderUnavailable
-                    ) =>
-                {
-                    return Err(fault);
-                }
-                Err(fault) => {
-                    tracing::warn!(channel.id = channel.id, media.path = item.path, %fault, "a slate is aired instead");
-                    Cast::Broken { until: Instant::now() + REST }
-                }
-            };
+        *cast = match open(service, channel, item).await {
+            Ok(ready) => ready,
+            // A share that hangs, or a converter that is missing for now: the player may ask again.
+            Err(fault)
+                if matches!(fault.code, Code::StorageTimeout | Code::ProbeTimedOut | Code::TranscoderUnavailable) =>
+            {
+                return Err(fault);
+            }
+            Err(fault) => {
+                tracing::warn!(channel.id = channel.id, media.path = item.path, %fault, "a slate is aired instead");
+                Cast::Broken { until: Instant::now() + REST }
+            }
+        };
+        if let Cast::Ready { name, .. } = &*cast {
+            *lock(&self.name) = Some(name.clone());
         }
-        let Cast::Ready { work, transcoder, name, lease, .. } = &mut *cast else { return Ok(None) };
-        let source = work.source.clone();
-        *lock(&self.name) = Some(name.clone());
-        if let Some(lease) = lease {
-            return Ok(Some((Way::Make(lease.clone()), source)));
+        Ok(())
+    }
+
+    /// The right to have it made, taken on behalf of its audience; None when it cannot be shown.
+    fn lease(&self, cast: &mut Cast, service: &Service, channel: &Channel) -> Result<Option<Arc<Lease>>> {
+        let Cast::Ready { work, transcoder, lease, .. } = cast else { return Ok(None) };
+        if lease.is_none() {
+            let audience = (channel.id, self.reader.clone());
+            let admitted = service.onair.admission(&audience);
+            let viewer = admitted.as_ref().map_or(Viewer::Channel, Viewer::Admitted);
+            let fresh = service.sessions.runs().lease(transcoder.clone(), (**work).clone(), viewer)?;
+            if let Some(admission) = fresh.admission() {
+                service.onair.admissions().entry(audience).or_insert(admission);
+            }
+            *lease = Some(Arc::new(fresh));
         }
-        let runs = service.sessions.runs();
-        if let Some(stored) = runs.kept(name, index).await {
-            return Ok(Some((Way::Kept(stored), source)));
-        }
-        let fresh = Arc::new(runs.lease(transcoder.clone(), (**work).clone())?);
-        *lease = Some(fresh.clone());
-        Ok(Some((Way::Make(fresh), source)))
+        Ok(lease.clone())
     }
 
     /// Gives the right to encode up; whoever asks next gets it anew. False when there was none.
     pub(super) fn give_up(&self) -> bool {
         match self.cast.try_lock().as_deref_mut() {
-            Ok(Cast::Ready { lease, work, .. }) => lease.take().is_some() && work.rendition.encodes_video(),
+            Ok(Cast::Ready { lease, .. }) => lease.take().is_some_and(|lease| lease.withdraw()),
             _ => false,
         }
     }
 
-    /// Gives the place among the encodes back once the end is made: what comes next needs it.
+    /// Ends its turns at the encode slots once the end is made: what comes next needs them.
     pub(super) fn let_go(&self, service: &Service) {
         if let Ok(mut cast) = self.cast.try_lock()
             && let Cast::Ready { lease, name, work, .. } = &mut *cast

@@ -11,6 +11,9 @@ use crate::domain::access::Principal;
 /// A viewer without a request for so long is gone.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// A named view without a request for so long, that was seen on another channel since, has changed channels.
+const MOVED: Duration = Duration::from_secs(1);
+
 /// How often viewers who are gone are looked for, at most.
 const EXPIRE: Duration = Duration::from_secs(1);
 
@@ -193,6 +196,29 @@ impl Viewers {
             book.expire();
         }
         book.counts.get(&channel).copied().unwrap_or(0)
+    }
+
+    /// Whether a viewer of a channel is still there, as far as that is known: a view that was seen on another channel since
+    /// has left this one. Views without a name may be several players of one login.
+    pub(super) fn stays(&self, channel: u32) -> bool {
+        let stays = |views: &[View], view: &View| {
+            let moved = |other: &View| {
+                other.channel != channel
+                    && other.seen > view.seen
+                    && (&other.login, &other.session) == (&view.login, &view.session)
+            };
+            view.session.is_empty() || view.seen.elapsed() < MOVED || !views.iter().any(moved)
+        };
+        let here = |view: &View| view.channel == channel && view.seen.elapsed() < IDLE;
+        self.lock().by_user.values().any(|views| views.iter().any(|view| here(view) && stays(views, view)))
+    }
+
+    /// Whether the viewer of this [name](Viewer::name) watches a channel.
+    pub(super) fn is_here(&self, channel: u32, name: &str) -> bool {
+        let is = |user: &str, view: &View| {
+            view.channel == channel && format!("{user}/{}/{}", view.login, view.session) == name
+        };
+        self.lock().by_user.iter().any(|(user, views)| views.iter().any(|view| is(user, view)))
     }
 
     /// Keeps a channel ready for a while.

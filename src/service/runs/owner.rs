@@ -2,26 +2,34 @@
 //!
 //! The rules (two readers of one item livelocked without them): a run is not moved before it delivered the segment it
 //! was moved for; waiting requests are served nearest first; a second real viewer elsewhere gets a second run while
-//! there is a place for it; a run is idle only when no request waits in its range.
+//! an encode slot is left for it; a run is idle only when no request waits in its range.
+//!
+//! Encodes take turns: the owner says when its readers run dry, and its runs work on as many segments at once as it has
+//! encode slots. A run that lost its slot rests at the end of its segment, and goes on when its turn comes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Activity, Progress, Reader, Standing, Work, lock};
+use super::{Activity, Progress, Reader, Standing, Work};
+use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::seconds;
 use crate::engine::content::Content;
 use crate::engine::segments::{Segments, Stored};
 use crate::engine::{Run, RunError, Segment, Transcoder};
+use crate::service::encode_slots::EncodeJob;
 
 mod ahead;
+mod faults;
+mod turns;
 
 /// A request at most this many segments ahead of a run waits for it; a start elsewhere costs about as much.
 const REACH_ENCODE: usize = 3;
@@ -39,6 +47,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// A working run that delivers nothing for so long is given up.
 const STALL: Duration = Duration::from_secs(30);
 
+/// A request that waits this long is due, however full its reader's buffer should be, ms.
+const DUE_MS: i64 = 2_000;
+
+/// A run that rests without an encode slot for so long is stopped: it holds memory and a process.
+const PARKED: Duration = Duration::from_secs(15);
+
 /// A request for one segment.
 pub(super) struct Command {
     pub index: usize,
@@ -49,6 +63,13 @@ pub(super) struct Command {
 struct Waiting {
     command: Command,
     since: Instant,
+}
+
+/// Where a reader is.
+struct Reading {
+    reader: Weak<Reader>,
+    at: usize,
+    clock: PlaybackClock,
 }
 
 struct Active {
@@ -72,13 +93,17 @@ pub(super) struct Owner {
     segments: Segments,
     name: Arc<str>,
     work: Work,
-    slots: Arc<Mutex<Vec<OwnedSemaphorePermit>>>,
-    free_slots: Arc<Semaphore>,
+    /// What it has of the encode slots, and the news of that; None where it needs none.
+    turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
+    /// Runs that may work.
+    allowed: usize,
+    /// Since when it has waited for its turn, its runs at rest.
+    parked: Option<Instant>,
     standing: Arc<Standing>,
     progress: watch::Sender<Progress>,
     runs: Vec<Active>,
     /// Where each reader was last, by the address of its identity.
-    readers: HashMap<usize, (Weak<Reader>, usize)>,
+    readers: HashMap<usize, Reading>,
     waiting: Vec<Waiting>,
     /// Runs that failed since the last segment.
     faults: u32,
@@ -93,7 +118,7 @@ impl Owner {
         segments: Segments,
         name: Arc<str>,
         work: Work,
-        (slots, free_slots): (Arc<Mutex<Vec<OwnedSemaphorePermit>>>, Arc<Semaphore>),
+        turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
         standing: Arc<Standing>,
     ) -> (Self, watch::Receiver<Progress>) {
         let (progress, seen) = watch::channel(Progress::default());
@@ -103,8 +128,9 @@ impl Owner {
             segments,
             name,
             work,
-            slots,
-            free_slots,
+            allowed: if turns.is_some() { 0 } else { RUNS },
+            turns,
+            parked: None,
             standing,
             progress,
             runs: Vec::new(),
@@ -119,16 +145,22 @@ impl Owner {
 
     /// Works until the last lease is gone, or a producer failed twice.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        let mut allowed = self.turns.as_ref().map(|(_, allowed)| allowed.clone());
         while self.progress.borrow().failure.is_none() {
             let stalled = self.runs.iter().filter(|run| run.works()).map(|run| run.since + STALL).min();
             let retry = (!self.waiting.is_empty()).then(|| Instant::now() + Duration::from_millis(500));
-            let wake = stalled.into_iter().chain(retry).min();
+            let parked = self.parked.filter(|_| !self.runs.is_empty()).map(|parked| parked + PARKED);
+            let wake = stalled.into_iter().chain(retry).chain(parked).min();
             tokio::select! {
                 command = inbox.recv() => match command {
                     Some(command) => self.ask(command).await,
                     None => return,
                 },
                 (at, outcome) = next_of(&mut self.runs) => self.outcome(at, outcome).await,
+                is_open = changed(&mut allowed) => if !is_open {
+                    allowed = None;
+                    self.ended();
+                },
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.stalls(),
             }
             self.schedule();
@@ -136,13 +168,26 @@ impl Owner {
         }
         let failure = self.progress.borrow().failure.clone().unwrap_or(RunError::Internal("the run was ended".into()));
         self.runs.clear();
+        if let Some((job, _)) = &self.turns {
+            job.end();
+        }
         for waiting in self.waiting.drain(..) {
             let _ = waiting.command.reply.send(Err(failure.clone()));
         }
     }
 
     async fn ask(&mut self, command: Command) {
-        self.readers.insert(command.reader.as_ptr() as usize, (command.reader.clone(), command.index));
+        let (at, start_ms, now_ms) = (command.index, self.start_ms(command.index), self.now_ms());
+        match self.readers.entry(command.reader.as_ptr() as usize) {
+            Entry::Occupied(mut known) if known.get().reader.ptr_eq(&command.reader) => {
+                known.get_mut().at = at;
+                known.get_mut().clock.requested(at, start_ms, now_ms);
+            }
+            entry => {
+                let clock = PlaybackClock::begin(at, start_ms, now_ms);
+                entry.insert_entry(Reading { reader: command.reader.clone(), at, clock });
+            }
+        }
         match self.segments.get(&self.name, command.index).await.filter(|stored| self.can_be_read(stored)) {
             Some(stored) => {
                 let _ = command.reply.send(Ok(stored));
@@ -165,7 +210,8 @@ impl Owner {
                 active.next = segment.index + 1;
                 active.delivered += 1;
                 self.faults = 0;
-                self.measure(segment.index, spent);
+                let is_first = active.delivered == 1;
+                self.measure(segment.index, spent, is_first);
                 let stored = match segment.content {
                     Content::Whole(bytes) if !self.transcoder.starts_at_once() => {
                         self.segments.put(&self.name, segment.index, bytes).await
@@ -175,7 +221,11 @@ impl Owner {
                         self.segments.put_light(&self.name, segment.index, content, &made_of).await
                     }
                 };
+                let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
                 for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index == segment.index) {
+                    if let Some(reading) = self.readers.get_mut(&(waiting.command.reader.as_ptr() as usize)) {
+                        reading.clock.served(segment.index, start_ms, now_ms);
+                    }
                     let _ = waiting.command.reply.send(Ok(stored.clone()));
                 }
             }
@@ -193,59 +243,45 @@ impl Owner {
     }
 
     /// A running mean over some ten segments.
-    fn measure(&mut self, index: usize, spent: f64) {
-        let speed = seconds(self.work.grid.length(index)) / spent.max(0.001);
+    fn measure(&mut self, index: usize, spent: f64, is_first: bool) {
+        let media = seconds(self.work.grid.length(index));
+        if let Some((job, _)) = &self.turns {
+            // The first of a run holds the time to start; short ones cost more than their length.
+            let is_whole = self.work.grid.length(index) * 10 >= self.work.grid.length(self.work.grid.len() / 2) * 9;
+            job.delivered(media, (is_whole && !is_first).then_some(spent));
+        }
+        let speed = media / spent.max(0.001);
         self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));
-    }
-
-    /// The first fault costs a restart where the run was; the second in a row, or a changed source, ends the work.
-    fn fault(&mut self, at: usize, error: RunError) {
-        let active = self.runs.remove(at);
-        self.standing.failed(&error);
-        if !self.transcoder.failed(&error) {
-            self.faults += 1;
-        }
-        let last = self.faults > 1 || matches!(error, RunError::SourceChanged);
-        tracing::warn!(rendition = &*self.name, segment = active.next, %error, given_up = last, "run failed");
-        if last && matches!(error, RunError::SourceRead(_)) && active.delivered == 0 && active.next > 0 {
-            // What lies before may well play.
-            self.faults = 0;
-            self.end = active.next;
-        } else if last {
-            self.fail(error);
-        } else if active.works() && self.runs.is_empty() {
-            self.start(active.next);
-        }
-    }
-
-    fn fail(&mut self, error: RunError) {
-        self.progress.send_modify(|progress| progress.failure = Some(error));
-    }
-
-    fn stalls(&mut self) {
-        let stalled = |run: &Active| run.works() && run.since.elapsed() >= STALL;
-        while let Some(at) = self.runs.iter().position(stalled) {
-            self.fault(at, RunError::Stalled(STALL.as_secs()));
-        }
     }
 
     /// Brings runs to where they are needed and lets them work as far as they are.
     fn schedule(&mut self) {
         self.waiting.retain(|waiting| !waiting.command.reply.is_closed());
-        self.readers.retain(|_, (reader, _)| reader.strong_count() > 0);
+        self.readers.retain(|_, reading| reading.reader.strong_count() > 0);
         for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index >= self.end) {
             let _ = waiting.command.reply.send(Err(RunError::SourceEnded));
         }
+        self.take_turn();
+        if self.allowed == 0 {
+            return;
+        }
         while self.progress.borrow().failure.is_none() {
-            let uncovered: Vec<usize> = (0..self.waiting.len())
-                .filter(|&n| !self.runs.iter().any(|run| self.covers(run, self.waiting[n].command.index)))
-                .collect();
+            let uncovered = self.uncovered();
             if uncovered.is_empty() || !self.serve(&uncovered) {
                 break;
             }
         }
         self.read_ahead();
         self.raise_gates();
+    }
+
+    /// Requests that no run will reach.
+    fn uncovered(&self) -> Vec<usize> {
+        let is_uncovered = |n: &usize| {
+            let index = self.waiting[*n].command.index;
+            !self.runs.iter().any(|run| self.covers(run, index))
+        };
+        (0..self.waiting.len()).filter(is_uncovered).collect()
     }
 
     fn covers(&self, run: &Active, index: usize) -> bool {
@@ -272,13 +308,8 @@ impl Owner {
         if self.runs.is_empty() {
             return self.start(self.waiting[oldest].command.index);
         }
-        // A second real viewer: somebody else reads where the run is.
-        let asker = &self.waiting[oldest].command.reader;
         let index = self.waiting[oldest].command.index;
-        let others = self.readers.values().filter(|(reader, _)| !reader.ptr_eq(asker));
-        let read_by_others =
-            self.runs.iter().all(|run| others.clone().any(|(_, at)| self.window(*at).contains(&run.next)));
-        if read_by_others && self.runs.len() < RUNS && self.start(index) {
+        if self.runs.len() < RUNS && self.is_read_by_others(oldest) && self.start(index) {
             return true;
         }
         // An idle run goes to the nearest request; one whose reader follows it first makes a start's worth.
@@ -302,21 +333,22 @@ impl Owner {
         }
     }
 
+    /// Whether readers other than the one that waits read where the runs are: it is a second real viewer.
+    fn is_read_by_others(&self, waiting: usize) -> bool {
+        let asker = &self.waiting[waiting].command.reader;
+        let others = self.readers.values().filter(|reading| !reading.reader.ptr_eq(asker));
+        self.runs.iter().all(|run| others.clone().any(|reading| self.window(reading.at).contains(&run.next)))
+    }
+
     fn replace(&mut self, at: usize, first: usize) -> bool {
         self.runs.remove(at);
         self.start(first)
     }
 
-    /// Starts a run at `first`; false when there is no place for another encode, or it failed.
+    /// Starts a run at `first`; false when no encode slot is left for it, or it failed.
     fn start(&mut self, first: usize) -> bool {
-        if self.work.rendition.encodes_video() {
-            let mut held = lock(&self.slots);
-            if held.len() <= self.runs.len() {
-                match self.free_slots.clone().try_acquire_owned() {
-                    Ok(slot) => held.push(slot),
-                    Err(_) => return false,
-                }
-            }
+        if self.runs.len() >= self.allowed {
+            return false;
         }
         if !self.work.source.holds_the_same() {
             self.fail(RunError::SourceChanged);
@@ -341,17 +373,11 @@ impl Owner {
         }
     }
 
-    /// Gives back the places of encodes that ended: all when everything is made, else all but one.
-    fn trim_slots(&self) {
-        let complete = self.runs.is_empty() && self.segments.tally(&self.name).segments >= self.end;
-        lock(&self.slots).truncate(if complete { 0 } else { self.runs.len().max(1) });
-    }
-
     fn report(&self) {
         let tally = self.segments.tally(&self.name);
         let activity = if tally.segments >= self.end {
             Activity::AllMade
-        } else if self.runs.iter().any(Active::works) {
+        } else if self.runs.iter().any(Active::works) || self.parked.is_some() {
             Activity::Working
         } else {
             Activity::Ahead
@@ -371,6 +397,14 @@ impl Owner {
             };
             progress.fallen = self.transcoder.fallen();
         });
+    }
+}
+
+/// The next news of the encode slots, false when the job has ended; never where none are needed.
+async fn changed(allowed: &mut Option<watch::Receiver<usize>>) -> bool {
+    match allowed {
+        Some(allowed) => allowed.changed().await.is_ok(),
+        None => std::future::pending().await,
     }
 }
 

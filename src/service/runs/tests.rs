@@ -16,6 +16,8 @@ use crate::engine::fallback::Fallback;
 use crate::engine::segments::Budget;
 use crate::engine::source::Roots;
 
+mod turns;
+
 struct Bench {
     folder: tempfile::TempDir,
     fake: Fake,
@@ -65,7 +67,7 @@ impl Bench {
     }
 
     fn try_lease(&self, height: u32) -> Result<Lease> {
-        self.runs.lease(Arc::new(self.fake.clone()), self.work(height))
+        self.runs.lease(Arc::new(self.fake.clone()), self.work(height), Viewer::Session)
     }
 
     fn lease(&self, height: u32) -> Lease {
@@ -147,7 +149,7 @@ async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
     // Room for one segment: what is made ahead for the one drives out what is made for the other.
     let one = Fake::bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
     let bench = keeping(Budget { memory: one, rendition_memory: one, disk: 1 << 20 }, second(), 2);
-    let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240)).unwrap();
+    let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240), Viewer::Session).unwrap();
     let (near, far) = (lease(), lease());
     let first = near.segment(0).await.unwrap();
     far.segment(60).await.unwrap();
@@ -164,7 +166,7 @@ async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_readers_at_different_places_both_progress_on_one_place() {
+async fn two_readers_at_different_positions_both_progress_on_one_slot() {
     let bench = bench(second(), 1);
     let (near, far) = (bench.lease(240), bench.lease(240));
     let began = tokio::time::Instant::now();
@@ -179,7 +181,7 @@ async fn two_readers_at_different_places_both_progress_on_one_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_viewer_elsewhere_gets_a_second_run_when_there_is_a_place() {
+async fn a_second_viewer_elsewhere_gets_a_second_run_when_a_slot_is_free() {
     let bench = bench(second(), 2);
     let (near, far) = (bench.lease(240), bench.lease(240));
     let read = async |lease: &Lease, from: usize| {
@@ -280,14 +282,28 @@ async fn a_source_that_changed_ends_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_encode_too_many_is_refused_until_a_place_is_free() {
-    let bench = bench(second(), 1);
+async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
+    // Just faster than the clock: no time is left for a second viewer.
+    let bench = bench(Fake::taking(Duration::from_millis(1900)), 1);
     let first = bench.lease(240);
+    for index in 0..8 {
+        first.segment(index).await.unwrap();
+    }
     let refused = bench.try_lease(360).err().unwrap();
-    assert_eq!(refused.code, Code::TranscoderBusy);
+    assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));
     assert_eq!(refused.details, Some(serde_json::json!({"active": 1, "max": 1})));
+    let joined = bench.lease(240);
     drop(first);
+    assert!(bench.try_lease(360).is_err(), "the first one's rendition is still watched");
+    // In the middle of a segment, that somebody even waits for: its slot is free at once.
+    let (answer, ()) = tokio::join!(joined.segment(60), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(joined.withdraw() && joined.was_withdrawn());
+    });
+    assert!(answer.is_err());
+    let began = tokio::time::Instant::now();
     bench.lease(360).segment(0).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -336,7 +352,7 @@ async fn a_second_producer_takes_over_for_good_and_is_allowed_a_failure_of_its_o
     first.fail_at(3, RunError::Encoder("gone".into()));
     last.fail_at(6, RunError::Decode("once".into()));
     let fallback = Fallback::new(Arc::new(first.clone()), Arc::new(last.clone()));
-    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240)).unwrap();
+    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), Viewer::Session).unwrap();
     for index in 0..10 {
         lease.segment(index).await.unwrap();
     }
@@ -352,7 +368,7 @@ async fn a_changed_file_is_no_reason_for_another_producer() {
     let (first, last) = (second(), second());
     first.fail_at(1, RunError::SourceChanged);
     let fallback = Fallback::new(Arc::new(first), Arc::new(last.clone()));
-    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240)).unwrap();
+    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), Viewer::Session).unwrap();
     lease.segment(0).await.unwrap();
     assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
     assert_eq!(last.starts(), [] as [usize; 0]);

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::lock;
+use crate::service::encode_slots::Admission;
 use crate::service::runs::{Lease, Progress};
 
 /// A rung that was left, and not pulled for so long, is let go. Long enough for a player that is unsure of its line, for
@@ -27,6 +28,8 @@ pub(super) struct Current {
 pub(super) struct Rungs {
     /// One for each rung; None when the session has ended.
     held: Mutex<Option<Vec<Option<Held>>>>,
+    /// The session's promise of encode slots, from the first rung that is encoded to the session's end.
+    admission: Mutex<Option<Arc<Admission>>>,
     current: watch::Sender<Current>,
 }
 
@@ -41,8 +44,9 @@ impl Rungs {
     pub(super) fn new(rungs: usize, lease: Lease, producer: Producer) -> Self {
         let current = Current { rung: 0, producer, progress: lease.progress() };
         let mut held: Vec<Option<Held>> = (0..rungs).map(|_| None).collect();
+        let admission = Mutex::new(lease.admission());
         held[0] = Some(Held { lease: Arc::new(lease), producer, pulled: Instant::now() });
-        Self { held: Mutex::new(Some(held)), current: watch::Sender::new(current) }
+        Self { held: Mutex::new(Some(held)), admission, current: watch::Sender::new(current) }
     }
 
     /// The lease of a rung that is held, which is pulled by that.
@@ -67,8 +71,16 @@ impl Rungs {
         if let Some(held) = &mut *lock(&self.held)
             && let Some(place) = held.get_mut(rung)
         {
+            if let Some(admission) = lease.admission() {
+                lock(&self.admission).get_or_insert(admission);
+            }
             place.get_or_insert_with(|| Held { lease: Arc::new(lease), producer, pulled: Instant::now() });
         }
+    }
+
+    /// The session's promise of encode slots, if it has one.
+    pub(super) fn admission(&self) -> Option<Arc<Admission>> {
+        lock(&self.admission).clone()
     }
 
     /// Which rungs are held.
@@ -120,5 +132,7 @@ impl Rungs {
     pub(super) fn end(&self) {
         let held = lock(&self.held).take();
         drop(held);
+        let admission = lock(&self.admission).take();
+        drop(admission);
     }
 }

@@ -22,12 +22,14 @@ use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random;
+use crate::service::encode_slots::Viewer;
 use crate::service::planner::{Plan, first_wanted};
 use crate::service::runs::{Activity, Lease, Progress};
 use crate::service::subtitles::{Subtitles, Which};
 
-/// How often a place among the encodes is asked for.
+/// How often admission to the encode slots is requested, and for how long: a viewer is told soon.
 const RETRY: Duration = Duration::from_millis(50);
+const ADMISSION: Duration = Duration::from_millis(1500);
 
 /// One session. Its owner task is the only one that changes its state.
 pub struct Session {
@@ -255,9 +257,9 @@ impl Session {
         }
     }
 
-    /// The lease of a rung. Where there is no place for it among the encodes, the place of the rung left for it is taken.
+    /// The lease of a rung. Where it has to wait for an encode slot, the rung that was left for it leaves at once.
     async fn lease(&self, rung: usize) -> Result<Arc<Lease>> {
-        let until = Instant::now() + self.patience.segment;
+        let until = Instant::now() + ADMISSION;
         loop {
             if !self.is_live() {
                 return Err(self.gone());
@@ -266,15 +268,19 @@ impl Session {
                 return Ok(lease);
             }
             let makers = self.makers.upgrade().ok_or_else(|| self.gone())?;
-            match makers.lease(&self.plan.rungs[rung].work).await {
-                Ok((lease, producer)) => self.rungs.hold(rung, lease, producer),
-                Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => {
-                    self.rungs.leave(rung, Duration::ZERO);
-                    if let Ok((lease, producer)) = makers.lease(&self.plan.rungs[rung].work).await {
-                        self.rungs.hold(rung, lease, producer);
-                    } else {
-                        tokio::time::sleep(RETRY).await;
+            let admission = self.rungs.admission();
+            let viewer = admission.as_ref().map_or(Viewer::Session, Viewer::Admitted);
+            let slots = makers.runs.encode_slots();
+            let is_crowded = slots.in_use() >= slots.count();
+            match makers.lease(&self.plan.rungs[rung].work, viewer).await {
+                Ok((lease, producer)) => {
+                    if is_crowded && lease.admission().is_some() {
+                        self.rungs.leave(rung, Duration::ZERO);
                     }
+                    self.rungs.hold(rung, lease, producer);
+                }
+                Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => {
+                    tokio::time::sleep(RETRY).await;
                 }
                 Err(error) => return Err(error),
             }

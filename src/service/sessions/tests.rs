@@ -22,13 +22,18 @@ struct Bench {
 }
 
 fn bench(change: impl FnOnce(&mut Config)) -> Bench {
+    taking(Duration::from_secs(1), change)
+}
+
+/// The same where a segment takes so long.
+fn taking(segment: Duration, change: impl FnOnce(&mut Config)) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.limits.concurrent_jobs = 1;
     change(&mut config);
     let sessions = Sessions::open(&config, None).unwrap();
-    let fake = Fake::taking(Duration::from_secs(1));
+    let fake = Fake::taking(segment);
     sessions.produce_by(Arc::new(fake.clone()));
     Bench { folder, fake, sessions }
 }
@@ -210,7 +215,7 @@ async fn a_failed_session_says_why_until_it_is_stopped_and_can_be_started_again(
     assert_eq!(status.state, State::Failed);
     assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::DecodeFailed);
-    assert_eq!(bench.sessions.active_jobs(), 0, "its place is free");
+    assert_eq!(bench.sessions.active_jobs(), 0, "its slot is free");
     let again = bench.start("a", 0.0).await.unwrap();
     assert_ne!(again.id, session.id);
     assert!(again.ready(Duration::from_secs(5)).await.unwrap());
@@ -255,7 +260,7 @@ async fn shutdown_leaves_no_session_no_run_and_no_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_one_place_a_change_of_rung_moves_it() {
+async fn with_one_encode_slot_a_change_of_rung_moves_it() {
     let bench = bench(|_| ());
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
@@ -277,11 +282,11 @@ async fn with_one_place_a_change_of_rung_moves_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rung_nobody_pulls_any_more_is_let_go_and_sooner_for_another_session() {
-    let bench = bench(|config| config.limits.concurrent_jobs = 2);
+    let bench = taking(Duration::from_millis(1800), |config| config.limits.concurrent_jobs = 2);
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     session.segment(1, 1).await.unwrap();
-    assert_eq!(session.status().held, [true, true, false], "there is a place for both");
+    assert_eq!(session.status().held, [true, true, false], "a slot is free for each");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(session.status().held, [false, true, false]);
     assert_eq!(bench.sessions.active_jobs(), 1);
@@ -291,10 +296,12 @@ async fn a_rung_nobody_pulls_any_more_is_let_go_and_sooner_for_another_session()
     let mut other = bench.plan(0.0);
     other.rungs[0].work.fingerprint = "f_2".into();
     let other = bench.sessions.start(&viewer("b"), other).await.unwrap();
-    other.segment(0, 0).await.unwrap();
-    assert_eq!(session.status().held, [false, false, true]);
-    // No place is left, and none is taken from somebody else.
+    for index in 0..3 {
+        other.segment(0, index).await.unwrap();
+    }
+    // Both slots are needed, and no viewer loses a share to a later one.
     assert_eq!(bench.sessions.start(&viewer("c"), bench.ladder(2)).await.err().unwrap().code, Code::TranscoderBusy);
+    assert_eq!(session.status().held, [false, false, true]);
     session.segment(2, 30).await.unwrap();
 }
 
@@ -304,19 +311,44 @@ async fn a_rung_that_is_waited_for_is_not_let_go() {
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     let (far, near, third) = tokio::join!(session.segment(0, 40), session.segment(1, 0), session.segment(2, 0));
-    assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third waits for one of the places");
+    assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third waits for one of the slots");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rung_that_gave_its_place_to_the_next_ends_no_session() {
+async fn a_rung_that_left_for_the_next_ends_no_session() {
     let bench = bench(|_| ());
     let session = bench.sessions.start(&viewer("a"), bench.ladder(2)).await.unwrap();
     session.segment(0, 0).await.unwrap();
-    // As between two tries for the only place, with somebody else quicker.
     session.rungs.leave(1, Duration::ZERO);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((session.status().held, bench.fake.live()), (vec![false, false], 0));
     session.segment(1, 1).await.unwrap();
     session.segment(0, 2).await.unwrap();
     assert!(session.status().failure.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
+    let bench = taking(Duration::from_millis(800), |_| ());
+    let mut other = bench.plan(0.0);
+    other.rungs[0].work.fingerprint = "f_2".into();
+    let (one, two) =
+        (bench.start("a", 0.0).await.unwrap(), bench.sessions.start(&viewer("b"), other.clone()).await.unwrap());
+    let watch = async |session: &Session| {
+        let mut late = 0;
+        for index in 0..40 {
+            let began = tokio::time::Instant::now();
+            session.segment(0, index).await.unwrap();
+            late += usize::from(index > 2 && began.elapsed() > Duration::from_secs(4));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        late
+    };
+    assert_eq!(tokio::join!(watch(&one), watch(&two)), (0, 0));
+    assert_eq!((bench.sessions.active_jobs(), bench.fake.starts().len()), (1, 2));
+    other.rungs[0].work.fingerprint = "f_3".into();
+    let refused = bench.sessions.start(&viewer("c"), other.clone()).await.err().unwrap();
+    assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));
+    assert!(bench.sessions.stop(&viewer("a"), &one.id).await.unwrap());
+    bench.sessions.start(&viewer("c"), other).await.unwrap();
 }

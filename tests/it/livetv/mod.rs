@@ -24,6 +24,7 @@ mod play;
 mod seams;
 mod ssdp;
 mod tuner;
+mod turns;
 mod warm;
 
 const CHANNELS: &str = "/api/livetv/channels";

@@ -19,14 +19,18 @@ impl Owner {
         at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
     }
 
+    /// The first missing segment of the window of a reader at `at`.
+    pub(super) fn missing_at(&self, at: usize) -> Option<usize> {
+        self.window(at).find(|&index| !self.segments.holds(&self.name, index))
+    }
+
     /// The first missing segment of every reader's window. None where a segment is made as soon as it is asked for: made
     /// ahead, large ones of two readers would drive each other out of memory, over and over.
     pub(super) fn missing(&self) -> Vec<usize> {
         if self.transcoder.starts_at_once() {
             return Vec::new();
         }
-        let first = |at| self.window(at).find(|&index| !self.segments.holds(&self.name, index));
-        self.readers.values().filter_map(|(_, at)| first(*at)).collect()
+        self.readers.values().filter_map(|reading| self.missing_at(reading.at)).collect()
     }
 
     /// Sends idle runs to what readers will ask for next, and lets go of a run nobody reads behind.
@@ -45,13 +49,12 @@ impl Owner {
         }
         if self.runs.len() > 1 {
             let wanted = |run: &Active| {
-                self.is_asked(run) || self.readers.values().any(|(_, at)| self.window(*at).contains(&run.next))
+                self.is_asked(run) || self.readers.values().any(|reading| self.window(reading.at).contains(&run.next))
             };
             if let Some(at) = self.runs.iter().position(|run| !wanted(run)) {
                 self.runs.remove(at);
             }
         }
-        self.trim_slots();
     }
 
     /// How far a run at `next` should go to fill a window: not over a long stretch that is there already.
@@ -69,14 +72,20 @@ impl Owner {
     }
 
     pub(super) fn raise_gates(&mut self) {
+        let takes_turns = self.turns.is_some();
         for at in 0..self.runs.len() {
+            if takes_turns && (self.runs[at].works() || self.may_work() == 0) {
+                continue;
+            }
             let next = self.runs[at].next;
             let asked = self.waiting.iter().map(|waiting| waiting.command.index);
             let asked = asked.filter(|&index| self.covers(&self.runs[at], index)).max();
             let readers = self.readers.values().filter(|_| !self.transcoder.starts_at_once());
-            let ahead = readers.filter_map(|(_, reader)| self.ahead_of(next, self.window(*reader)));
+            let ahead = readers.filter_map(|reading| self.ahead_of(next, self.window(reading.at)));
             let Some(target) = asked.into_iter().chain(ahead).max() else { continue };
             let active = &mut self.runs[at];
+            // Segment by segment, so that the encode slot is free at the next boundary when its turn is over.
+            let target = if takes_turns { target.min(active.next) } else { target };
             if target > active.gate {
                 if !active.works() {
                     active.since = Instant::now();

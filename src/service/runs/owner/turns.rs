@@ -1,0 +1,72 @@
+//! Turns at the encode slots: what this rendition needs, and what it does without a slot.
+
+use tokio::time::Instant;
+
+use super::{Active, DUE_MS, Owner, PARKED, RUNS, Reading};
+use crate::service::encode_slots::Need;
+
+impl Owner {
+    /// Milliseconds of the clock that all encodes share.
+    pub(super) fn now_ms(&self) -> i64 {
+        self.turns.as_ref().map_or(0, |(job, _)| job.slots().now_ms())
+    }
+
+    /// Where a segment starts, ms of the item.
+    pub(super) fn start_ms(&self, index: usize) -> i64 {
+        self.work.grid.start(index) / 90
+    }
+
+    /// Says what is needed, and learns how many runs may work. Where that is fewer than there are, they rest.
+    pub(super) fn take_turn(&mut self) {
+        let Some((job, _)) = &self.turns else { return };
+        let need = self.need();
+        self.allowed = job.update(need);
+        while self.runs.len() > self.allowed.max(1) {
+            let rests = (0..self.runs.len()).filter(|&at| !self.runs[at].works());
+            let Some(at) = rests.min_by_key(|&at| self.is_asked(&self.runs[at])) else { break };
+            self.runs.remove(at);
+        }
+        let waits = self.allowed == 0 && need.deadline_ms.is_some() && need.working == 0;
+        self.parked = waits.then(|| self.parked.unwrap_or_else(Instant::now));
+        if self.parked.is_some_and(|parked| parked.elapsed() >= PARKED) && !self.runs.is_empty() {
+            tracing::debug!(rendition = &*self.name, "a run that waited too long for an encode slot is stopped");
+            self.runs.clear();
+        }
+    }
+
+    fn need(&self) -> Need {
+        let second_ms = match self.runs.len() {
+            0 => None,
+            1 => self.uncovered().into_iter().filter(|&n| self.is_read_by_others(n)).map(|n| self.due_ms(n)).min(),
+            _ => self.deadline_ms(),
+        };
+        let working = self.runs.iter().filter(|run| run.works()).count().min(RUNS);
+        let is_complete = working == 0 && self.segments.tally(&self.name).segments >= self.end;
+        Need { deadline_ms: self.deadline_ms(), second_ms, runs: self.runs.len(), working, is_complete }
+    }
+
+    /// When the first reader runs dry; None when nothing is missing.
+    fn deadline_ms(&self) -> Option<i64> {
+        let missing = |reading: &Reading| {
+            let index = self.missing_at(reading.at)?;
+            Some(reading.clock.deadline_ms(self.start_ms(index)))
+        };
+        let waiting = (0..self.waiting.len()).map(|n| self.due_ms(n));
+        let ahead = self.readers.values().filter(|_| !self.transcoder.starts_at_once()).filter_map(missing);
+        ahead.chain(waiting).min()
+    }
+
+    /// When a request that waits has to be answered.
+    fn due_ms(&self, waiting: usize) -> i64 {
+        let waiting = &self.waiting[waiting];
+        let since = self.now_ms() - i64::try_from(waiting.since.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let reading = self.readers.get(&(waiting.command.reader.as_ptr() as usize));
+        let played = reading.map(|reading| reading.clock.deadline_ms(self.start_ms(waiting.command.index)));
+        played.map_or(since, |played| played.min(since + DUE_MS))
+    }
+
+    /// Runs that may begin a segment now, beside those at work on one.
+    pub(super) fn may_work(&self) -> usize {
+        self.allowed.saturating_sub(self.runs.iter().filter(|run: &&Active| run.works()).count())
+    }
+}

@@ -1,0 +1,83 @@
+//! Renditions that take turns at the encode slots.
+
+use super::*;
+use crate::service::encode_slots::Need;
+
+/// Watches as a player does: a buffer of 6 s, then at the clock's pace. How many segments came too late.
+async fn watch(lease: &Lease, segments: usize) -> usize {
+    lease.segment(0).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let mut late = 0;
+    for index in 1..segments {
+        // Segments of 2 s, but for the first two of 1 s.
+        let played = began + Duration::from_secs(2) * (index as u32 - 1).max(1);
+        tokio::time::sleep_until(played - Duration::from_secs(6).min(played - began)).await;
+        lease.segment(index).await.unwrap();
+        late += usize::from(tokio::time::Instant::now() > played);
+    }
+    late
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_renditions_take_turns_on_one_slot_and_neither_viewer_waits() {
+    let bench = bench(Fake::taking(Duration::from_millis(500)), 1);
+    let (one, two) = (bench.lease(240), bench.lease(242));
+    let late = tokio::join!(watch(&one, 60), watch(&two, 60));
+    assert_eq!(late, (0, 0));
+    assert_eq!(bench.fake.starts(), [0, 0], "a run that waits for its turn rests, and goes on");
+    assert_eq!(bench.runs.active_jobs(), 1);
+    // Both are far ahead: a third viewer has a picture as soon as a segment is made.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let three = bench.lease(244);
+    let began = tokio::time::Instant::now();
+    three.segment(50).await.unwrap();
+    assert_eq!(began.elapsed().as_millis() / 100, 5, "{:?}", began.elapsed());
+    drop((one, two, three));
+    until(|| bench.fake.live() == 0).await;
+    assert_eq!(bench.runs.active_jobs(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renditions_that_overload_the_slot_still_take_turns_of_several_segments() {
+    let bench = bench(Fake::taking(Duration::from_millis(1500)), 1);
+    let one = bench.lease(240);
+    let admission = one.admission().unwrap();
+    let viewer = Viewer::Admitted(&admission);
+    let two = bench.runs.lease(Arc::new(bench.fake.clone()), bench.work(360), viewer).unwrap();
+    let began = tokio::time::Instant::now();
+    let read = async |lease: &Lease| {
+        for index in 0..15 {
+            lease.segment(index).await.unwrap();
+        }
+    };
+    tokio::join!(read(&one), read(&two));
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!(bench.fake.starts(), [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_a_turn_is_stopped_after_a_while_and_goes_on_where_it_was() {
+    let bench = bench(second(), 1);
+    let lease = bench.lease(240);
+    lease.segment(3).await.unwrap();
+    until(|| lease.progress().borrow().activity == Activity::Ahead).await;
+    // An encode that cannot take turns has the only slot.
+    let blocked = bench.runs.encode_slots();
+    assert!(blocked.reserve().is_none(), "the viewer needs it");
+    let viewer = lease.admission().unwrap();
+    let (job, admission, _allowed) = blocked.begin(1.0, Viewer::Admitted(&viewer)).ok().unwrap();
+    let made = bench.fake.made();
+    let need = Need { deadline_ms: Some(i64::MIN / 2), runs: 1, ..Need::default() };
+    job.update(need);
+    until(|| job.update(Need { working: 1, ..need }) == 1).await;
+    let answer = tokio::join!(tokio::time::timeout(Duration::from_secs(60), lease.segment(20)), async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!((bench.fake.live(), lease.progress().borrow().activity), (1, Activity::Working));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!((bench.fake.live(), bench.fake.made()), (0, made));
+        job.leave(&admission);
+        job.end();
+    });
+    answer.0.unwrap().unwrap();
+    assert_eq!(bench.fake.starts(), [3, 20]);
+}

@@ -88,6 +88,7 @@ impl Index {
     /// # Errors
     /// What sled says.
     pub fn open(folder: &Path) -> Result<Self, Fault> {
+        remove_drafts(folder).map_err(sled::Error::Io)?;
         let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
         let db = guarded(|| config.flush_every_ms(Some(FLUSH_EVERY_MS)).open())?;
         let mut index = Self { db: Some(db), folder: folder.to_owned(), trees: Vec::new() };
@@ -199,6 +200,23 @@ impl Drop for Index {
             tracing::error!(%fault, "the index could not be closed in good order");
         }
     }
+}
+
+/// Removes the snapshots that sled did not complete, because it was killed or the disk was full. It takes such a draft for
+/// its newest snapshot at the next start, and refuses to open over its checksum (0.34.7: `get_snapshot_files` passes over
+/// `.in___motion`, and drafts end in `.generating`). The snapshot before is there until the rename.
+fn remove_drafts(folder: &Path) -> std::io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "generating") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 fn synced(folder: &Path) -> std::io::Result<()> {

@@ -133,3 +133,15 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
     writers.iter().for_each(|writer| writer.abort());
     assert!(fs::metadata(dir.path().join("journal")).unwrap().len() < 1 << 20, "it was compacted meanwhile");
 }
+
+#[tokio::test]
+async fn a_snapshot_that_sled_did_not_complete_is_no_damage() {
+    let dir = state();
+    let wanted = filled(dir.path()).await;
+    fs::write(dir.path().join("db/snap.7FFFFFFFFFFFFFFF.generating"), "half of it").unwrap();
+    assert_eq!(all(dir.path()), wanted);
+    assert_eq!(damaged_files(dir.path()), 0);
+    fs::write(dir.path().join("db/snap.7FFFFFFFFFFFFFFF.generating"), "half of it").unwrap();
+    fs::remove_file(dir.path().join("journal")).unwrap();
+    assert_eq!(all(dir.path()), wanted, "out of the index, where the journal is gone");
+}

@@ -7,6 +7,9 @@ mod bytes;
 /// A disk that fills up.
 #[path = "../it/kit/disk.rs"]
 mod disk;
+/// System calls that fail.
+#[path = "../it/kit/faults.rs"]
+mod faults;
 /// XMLTV and JSON of a thousand channels, beside quick-xml and serde_json.
 mod guide;
 /// A thousand channels that nobody watches.

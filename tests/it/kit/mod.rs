@@ -5,6 +5,7 @@ pub mod answer;
 pub mod captions;
 pub mod disk;
 pub mod elsewhere;
+pub mod faults;
 pub mod film;
 pub mod hear;
 pub mod kill;

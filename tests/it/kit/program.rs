@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
@@ -14,6 +14,7 @@ use hearthcast::store::Store;
 use tempfile::TempDir;
 
 use super::disk::Disk;
+use super::faults::Faults;
 
 /// A running `hearthcast serve`. Dropping it kills it.
 pub struct Program {
@@ -36,6 +37,8 @@ struct Launch {
     file_limit: Option<u64>,
     /// Whether a write beyond a limit fails, instead of ending it.
     outlives_limits: bool,
+    /// System calls of it that can be made to fail.
+    faults: Option<Faults>,
 }
 
 impl Program {
@@ -61,6 +64,13 @@ impl Program {
         Some(Self::begin(roots, &[], folder, launch).await)
     }
 
+    /// The same where system calls on its state can be made to fail.
+    pub async fn start_with_faults(roots: &[&Path]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let launch = Launch { faults: Some(Faults::new(folder.path())), ..Launch::default() };
+        Self::begin(roots, &[], folder, launch).await
+    }
+
     async fn begin(roots: &[&Path], settings: &[(&str, &str)], folder: TempDir, launch: Launch) -> Self {
         let (cache, scratch) = (folder.path().join("cache"), folder.path().join("scratch"));
         let state = state(folder.path(), &launch);
@@ -69,7 +79,7 @@ impl Program {
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         let settings: Vec<(String, String)> =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await;
+        let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await.expect("it says where it listens");
         Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings, launch }
     }
 
@@ -77,16 +87,21 @@ impl Program {
     pub async fn restart(&mut self) {
         self.kill();
         self.launch.file_limit = None;
-        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await;
+        self.try_start().await.expect("it says where it listens");
+    }
+
+    /// Starts it after [`Self::kill`]; gives how it ended where it does not get as far as listening.
+    pub async fn try_start(&mut self) -> Result<(), ExitStatus> {
+        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await?;
         self.client = reqwest::Client::new();
+        Ok(())
     }
 
     /// The same with a limit on the size of every file it writes, bytes.
     pub async fn restart_limited(&mut self, bytes: u64) {
         self.kill();
         self.launch.file_limit = Some(bytes);
-        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await;
-        self.client = reqwest::Client::new();
+        self.try_start().await.expect("it says where it listens");
     }
 
     /// Ends it without a word, as a power cut would.
@@ -106,6 +121,11 @@ impl Program {
 
     pub fn disk(&self) -> Option<&Disk> {
         self.launch.disk.as_ref()
+    }
+
+    /// Panics unless it was started with them.
+    pub fn faults(&self) -> &Faults {
+        self.launch.faults.as_ref().expect("it was started with faults")
     }
 
     /// A request with the user's token; `target` is path and query, already encoded.
@@ -192,8 +212,13 @@ fn state(folder: &Path, launch: &Launch) -> PathBuf {
     launch.disk.as_ref().map_or(folder, Disk::outside).join("state")
 }
 
-/// Starts the program over a folder with `state`, `cache` and `scratch`; gives where it listens.
-async fn spawn(folder: &Path, roots: &[PathBuf], settings: &[(String, String)], launch: &Launch) -> (Child, String) {
+/// Starts the program over a folder with `state`, `cache` and `scratch`; gives where it listens, or how it ended before.
+async fn spawn(
+    folder: &Path,
+    roots: &[PathBuf],
+    settings: &[(String, String)],
+    launch: &Launch,
+) -> Result<(Child, String), ExitStatus> {
     let program = env!("CARGO_BIN_EXE_hearthcast");
     let mut command = match &launch.disk {
         Some(disk) => disk.enter(),
@@ -210,6 +235,9 @@ async fn spawn(folder: &Path, roots: &[PathBuf], settings: &[(String, String)], 
         .envs(["PATH", "HOME", "LD_LIBRARY_PATH"].iter().filter_map(|&n| Some((n, std::env::var_os(n)?))));
     let settings = settings.iter().map(|(name, value)| (name, value));
     command.env("TMPDIR", folder.join("scratch")).env("HEARTHCAST_CACHE", folder.join("cache")).envs(settings);
+    if let Some(faults) = &launch.faults {
+        command.envs(faults.environment(&state(folder, launch)));
+    }
     // Seen from inside, the disk lies where it was mounted.
     let place = if launch.disk.is_some() { folder.join("disk") } else { folder.to_owned() };
     command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(place.join("state"));
@@ -225,8 +253,10 @@ async fn spawn(folder: &Path, roots: &[PathBuf], settings: &[(String, String)], 
         lines.into_iter().find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
     });
     let listening = tokio::time::timeout(Duration::from_secs(30), listening).await;
-    let base = listening.expect("it listens within 30 s").expect("no panic").expect("it says where it listens");
-    (child, base)
+    match listening.expect("it listens within 30 s").expect("no panic") {
+        Some(base) => Ok((child, base)),
+        None => Err(child.wait().expect("it can be waited for")),
+    }
 }
 
 /// Makes a user before the program opens its state.

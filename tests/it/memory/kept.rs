@@ -29,6 +29,14 @@ async fn what_was_acknowledged_survives_kill_9_while_the_disk_is_full() {
 }
 
 #[tokio::test]
+async fn answers_hold_after_kill_9_while_system_calls_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 60 + n)).collect();
+    let seen = kill::rounds_with_faults(&[folder.path()], &films, 4).await;
+    assert!(seen.acknowledged > 0 && seen.faults.iter().sum::<u64>() > 0, "{seen:?}");
+}
+
+#[tokio::test]
 async fn nothing_is_touched_where_a_start_has_no_room() {
     let folder = tempfile::tempdir().unwrap();
     let film = small_film(folder.path(), "a.mp4", 30);

@@ -239,7 +239,7 @@ impl Source {
             now.st_nlink > 0
                 && now.st_size as u64 == self.len
                 && (now.st_mtime as u64, now.st_mtime_nsec as u32) == (modified.as_secs(), modified.subsec_nanos())
-                && (now.st_ctime as i64, now.st_ctime_nsec as i64) == self.changed
+                && (now.st_ctime, now.st_ctime_nsec as i64) == self.changed
         })
     }
 

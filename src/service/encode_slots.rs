@@ -54,6 +54,9 @@ struct Job {
     allowed: watch::Sender<usize>,
 }
 
+/// A rendition that was begun, the viewer it was admitted for, and how many of its runs may work.
+type Begun = (Arc<EncodeJob>, Arc<Admission>, watch::Receiver<usize>);
+
 /// What a rendition needs at the moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Need {
@@ -148,11 +151,7 @@ impl EncodeSlots {
     ///
     /// # Errors
     /// [`Full`] for a new viewer whose share does not fit.
-    pub fn begin(
-        self: &Arc<Self>,
-        cost: f64,
-        viewer: Viewer<'_>,
-    ) -> Result<(Arc<EncodeJob>, Arc<Admission>, watch::Receiver<usize>), Full> {
+    pub fn begin(self: &Arc<Self>, cost: f64, viewer: Viewer<'_>) -> Result<Begun, Full> {
         let mut state = self.lock();
         let share = rules::share(rules::expected_speed(cost, state.throughput.per_second()));
         let admission = match viewer {

@@ -156,7 +156,7 @@ impl Client {
             let rest = player.strip_prefix(*name);
             rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphabetic()))
         };
-        CLIENTS.iter().find(|client| client.players.iter().any(|name| begins(name)))
+        CLIENTS.iter().find(|client| client.players.iter().any(&begins))
     }
 
     fn of_agent(user_agent: &str) -> Option<&'static Self> {

@@ -19,6 +19,9 @@ const STOP_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a pipeline that is opening its file may take to come to rest before it is stopped.
 const REST: gst::ClockTime = gst::ClockTime::from_seconds(4);
 
+/// What a run fails with when one of its callbacks panicked.
+const PANICKED: &str = "a callback panicked";
+
 /// Hanging pipelines at which nothing new is started in this process.
 const MOST_HANGING: usize = 8;
 
@@ -103,12 +106,16 @@ impl Live {
     /// The next thing its bus holds.
     pub(super) fn said(&self) -> Option<Said> {
         if self.wake.broken() {
-            return Some(self.fault("a callback panicked".into()));
+            return Some(self.fault(PANICKED.into()));
         }
         while let Some(message) = self.bus.pop() {
             self.note(&message);
             match message.view() {
                 gst::MessageView::Error(error) => {
+                    // The element whose callback panicked a moment ago reports what follows from it.
+                    if self.wake.broken() {
+                        return Some(self.fault(PANICKED.into()));
+                    }
                     let source = message.src().map_or_else(String::new, |source| format!("{}: ", source.name()));
                     return Some(self.fault(format!("{source}{}", error.error())));
                 }

@@ -16,7 +16,7 @@ const RATE: FrameRate = FrameRate { num: 25, den: 1 };
 
 fn film(path: &Path) {
     let mut command = Command::new("ffmpeg");
-    command.args("-nostdin -v error -y -f lavfi -i testsrc2=s=64x36:r=25:d=3 -f lavfi -i sine=d=3:r=48000".split(' '));
+    command.args("-nostdin -v error -y -f lavfi -i testsrc2=s=64x36:r=25:d=5 -f lavfi -i sine=d=5:r=48000".split(' '));
     command.args("-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac".split(' ')).arg(path);
     assert!(command.status().unwrap().success());
 }
@@ -27,7 +27,7 @@ fn job(folder: &Path) -> Job {
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let video = StreamKind::Video(Video { frame_rate: Some(RATE), ..Video::new(64, 36) });
     let streams = vec![Stream::new(0, "h264", video), Stream::new(1, "aac", StreamKind::Audio(Audio::new(1, 48_000)))];
-    let media = Media { duration_seconds: Some(3.0), ..Media::new(Container::Mp4, streams) };
+    let media = Media { duration_seconds: Some(5.0), ..Media::new(Container::Mp4, streams) };
     let plan = EncodeVideo {
         stream: 0,
         width: 64,
@@ -49,7 +49,7 @@ fn job(folder: &Path) -> Job {
             video: Some(VideoPlan::Encode(plan)),
             audio: Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 96, gain: None }),
         }),
-        grid: Arc::new(Grid::frames(RATE, 2.0, 3.0)),
+        grid: Arc::new(Grid::frames(RATE, 2.0, 5.0)),
         package: None,
         first: 1,
         mark: None,

@@ -163,7 +163,7 @@ fn fault(round: u64) -> Fault {
     let (calls, errno, first) =
         kind_of_fault(round, |opens| if opens { 1 + step % 6 } else { 1 + step * 4 + round % 4 });
     let burst = [1, 4, 40, u64::MAX][(round / 3 % 4) as usize];
-    Fault { calls, errno, first, burst, half: errno == libc::ENOSPC && round / 24 % 2 == 0 }
+    Fault { calls, errno, first, burst, half: errno == libc::ENOSPC && (round / 24).is_multiple_of(2) }
 }
 
 /// Starts the killed server while a call fails, of `rounds` at ever later ones of the `calls` of a start; kills it where it
@@ -175,7 +175,7 @@ async fn start_with_a_fault(program: &mut Program, seen: &mut Seen, round: u64, 
     };
     let (calls, errno, _) = kind_of_fault(round, |_| 1);
     let (first, burst) = (1 + round * of_start(calls) / rounds, [1, 3][(round / 3 % 2) as usize]);
-    let fault = Fault { calls, errno, first, burst, half: errno == libc::ENOSPC && round / 6 % 2 == 0 };
+    let fault = Fault { calls, errno, first, burst, half: errno == libc::ENOSPC && (round / 6).is_multiple_of(2) };
     program.faults().arm(fault);
     until_released(&program.state()).await;
     let said = program.log().len();

@@ -55,7 +55,7 @@ async function draw(stage, path) {
       ["Bit rate", info.probe.bitrateKbps && `${info.probe.bitrateKbps} kbit/s`],
       ["Warnings", info.probe.warnings?.map((warning) => warning.message ?? String(warning)).join("; ")],
     ]),
-    // A DVB multiplex has a dozen data streams, which nobody can choose.
+    // A DVB multiplex has a dozen data streams, which users cannot select.
     facts(TEXT.tracks, info.streams.filter(({ type }) => type !== "data").map((stream) => [`${stream.index} ${stream.type}`, track(stream)])),
     info.chapters?.length ? facts(TEXT.chapters, info.chapters.map(({ title, startSeconds, index }) =>
       [clock(startSeconds), h("a", { href: playLink(path, startSeconds) }, title ?? TEXT.chapter(index + 1))])) : "");

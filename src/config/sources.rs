@@ -164,7 +164,7 @@ fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Res
     Ok(())
 }
 
-/// A sentence for every variable that looks like a setting and is none.
+/// A warning for every variable that looks like a setting but is not one.
 fn unknown_variables(names: &[String]) -> Vec<String> {
     let known: Vec<String> = VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).chain(NO_SETTINGS).collect();

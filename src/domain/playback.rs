@@ -94,7 +94,7 @@ pub enum Reason {
     AudioChannelsNotSupported,
     BitrateExceedsLimit,
     SubtitleCodecNotSupported,
-    /// Text beside the video, for a client that may know no `subtitleUrl`.
+    /// Text beside the video, because the client may not know `subtitleUrl`.
     SubtitleSelected,
     SecondaryAudioSelected,
     StartForced,

@@ -307,7 +307,7 @@ mod tests {
         v0-00006.ts?st=g
         #EXT-X-ENDLIST
         ");
-        // Subtitles are cut elsewhere, and still begin and end with the video.
+        // Subtitle segments have other boundaries, but the list begins and ends with the video.
         let long = Grid::steps(SUBTITLE_SECONDS, 70.0);
         let text = media(Track::Subtitles, &long, 40 * 90_000, 40.0, "g");
         assert!(text.contains("MEDIA-SEQUENCE:1\n") && text.contains("#EXTINF:20.000000,\ns0-00001.vtt"), "{text}");

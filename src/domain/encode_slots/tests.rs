@@ -83,7 +83,7 @@ fn a_reader_needs_what_it_requests_when_it_would_play_it() {
     // It got the next one 3 s late.
     clock.served(13, start(13), 10_000);
     assert_eq!(clock.deadline_ms(start(14)), 12_000);
-    // Another viewer, a little behind, delays nobody.
+    // Another viewer, a little later in the film, delays no other.
     clock.requested(9, start(9), 11_000);
     assert_eq!(clock.deadline_ms(start(14)), 12_000);
     // Seeks begin anew, ahead and back.

@@ -30,7 +30,7 @@ pub enum From {
     Source {
         /// The so-manieth connection.
         connection: u64,
-        /// The video format, 0 where it is not known. Players must be told when it changes, within one connection, too.
+        /// The video format, 0 if unknown. A change needs a discontinuity, also within one connection.
         format: u64,
     },
 }

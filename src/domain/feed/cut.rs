@@ -230,7 +230,7 @@ impl LiveCutter {
 }
 
 /// A digest of the H.264 sequence parameter set (ITU-T H.264 section 7.3.2.1) that lies whole in the first packet of an access
-/// unit, as it does behind a delimiter; None where there is none.
+/// unit, as it does after a delimiter; None if there is no such set.
 fn format_of(payload: &[u8]) -> Option<u64> {
     let start = payload.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)? + 3;
     let set = &payload[start..];

@@ -58,7 +58,7 @@ impl Family {
                 &["mp4", "mkv", "mp3", "wav", "adts"],
                 vec![
                     video("h264", &H264, 5.1),
-                    // Ten bits too; no more than Full HD, for the smaller sets have no more.
+                    // 10-bit too. Full HD at most, because smaller sets have no higher resolution.
                     VideoSupport {
                         bit_depths: vec![8, 10],
                         ..within(FULL_HD, video("hevc", &["main", "main-10"], 5.1))

@@ -127,8 +127,10 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     let mut writer = Writer::new(Track::Video);
     let mut sounds = sounds.into_iter().peekable();
     let mut clock = Clock::new(span);
+    clock.open(&mut writer, decoded.first().copied());
     for (picture, dts) in pictures.iter().zip(&decoded) {
-        while let Some((pts, bytes)) = sounds.next_if(|(pts, _)| pts - LEAD < *dts) {
+        // The PCR comes first: audio from before the segment's start follows the first picture.
+        while let Some((pts, bytes)) = sounds.next_if(|(pts, _)| pts.max(&span.from) - LEAD < *dts) {
             clock.reach(&mut writer, pts - LEAD);
             put_sound(&mut writer, pts + span.origin, bytes);
         }
@@ -161,6 +163,16 @@ impl Clock {
     /// The segment before has a PCR in the last `PCR_STEP` before its end.
     fn new(span: Span) -> Self {
         Self { span, last: span.from - LEAD - PCR_STEP }
+    }
+
+    /// Writes the first PCR, unless the first picture carries it at the segment's start: a receiver that begins here
+    /// can place no PES packet before it (ISO/IEC 13818-1 section 2.4.2.2).
+    fn open(&mut self, writer: &mut Writer<&[u8]>, first: Option<i64>) {
+        let start = self.span.from - LEAD;
+        if first.is_none_or(|first| first > start) {
+            writer.put_clock(start + self.span.origin);
+            self.last = start;
+        }
     }
 
     /// Writes the PCRs that are due before a unit of this decoding time.

@@ -47,7 +47,7 @@ fn seen(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
 }
 
 /// What a receiver checks in a stream (ISO/IEC 13818-1 sections 2.4.3.3 and 2.7.2): counters go on, and the clock goes forward
-/// and comes at least each 100 ms.
+/// and comes at least each 100 ms, the first time before any PES packet.
 fn check_received(stream: &[u8]) -> Result<(), TestCaseError> {
     let (mut counters, mut clock) = (std::collections::HashMap::new(), None);
     for bytes in stream.as_chunks::<LEN>().0 {
@@ -63,6 +63,8 @@ fn check_received(stream: &[u8]) -> Result<(), TestCaseError> {
             prop_assert!((1..=PCR_MOST).contains(&step), "PCR steps by {}", step);
             clock = Some(at);
         }
+        let begins = packet.starts_unit() && Track::of_pid(packet.pid()).is_some();
+        prop_assert!(!begins || clock.is_some(), "a PES packet of PID {} before the first PCR", packet.pid());
     }
     prop_assert!(clock.is_some());
     Ok(())
@@ -73,19 +75,26 @@ proptest! {
     #[test]
     fn a_receiver_finds_no_break_between_segments(
         start in 0i64..4 * WRAP,
-        segments in prop::collection::vec((1800i64..500_000, 0u8..5, 1200i64..40_000, any::<bool>()), 1..12),
+        segments in prop::collection::vec((1800i64..500_000, 0u8..5, 1200i64..40_000, 0i64..4000, any::<bool>()), 1..12),
     ) {
         let (mut stream, mut at, mut sounded) = (Vec::new(), start, None);
-        for (length, kind, step, closes) in segments {
+        for (length, kind, step, late, closes) in segments {
             let (has_pictures, has_sound) = (kind & 1 == 0, kind & 2 == 0);
-            let steps = |step: i64| (0..).map(move |n| n * step).take_while(|at| *at < length).collect::<Vec<_>>();
+            // A segment within a programme may begin with audio, and its first picture comes late.
+            let (from, late) = if late < 2000 { (0, 0) } else { (90_000, late - 2000) };
+            let steps = |first: i64, step: i64| -> Vec<i64> {
+                (0..).map(|n| from + first + n * step).take_while(|at| *at < from + length).collect()
+            };
             // Pictures may end early, as those of a damaged file do.
-            let mut pictures = if has_pictures { steps(step) } else { Vec::new() };
+            let mut pictures = if has_pictures { steps(late, step) } else { Vec::new() };
             pictures.truncate(if kind == 4 { 2 } else { usize::MAX });
-            let sounds = if has_sound { steps(AAC_FRAME) } else { Vec::new() };
+            let sounds = if has_sound { steps(0, AAC_FRAME) } else { Vec::new() };
             let bytes = if pictures.is_empty() && sounds.is_empty() { Vec::new() } else { segment(&pictures, &sounds) };
-            let span = Span { from: 0, to: length, opens: true, closes, base: BASE, lead: 0, origin: at, sounded };
-            stream.extend(aired(&bytes, span, &still()));
+            let (to, origin) = (from + length, at - from);
+            let span = Span { from, to, opens: true, closes, base: BASE, lead: 0, origin, sounded };
+            let aired = aired(&bytes, span, &still());
+            check_received(&aired)?;
+            stream.extend(aired);
             sounded = Some(span.sounds_until());
             at += length;
         }

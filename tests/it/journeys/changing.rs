@@ -169,3 +169,25 @@ async fn a_file_that_grows_is_played_as_planned_and_a_song_ends_where_its_frames
     assert!((play::decode(&kept).await.audio_seconds() - 8.0).abs() < 0.06);
     play::stop(&server, &started).await;
 }
+
+/// REVIEW-FIELD H.
+#[tokio::test(flavor = "multi_thread")]
+async fn half_of_a_wmv_file_plays_as_far_as_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, half) = (folder.path().join("whole.bin"), folder.path().join("half.wmv"));
+    let kept = folder.path().join("kept.bin");
+    film(&whole, (0, 300), 16, "-c:v wmv2 -q:v 1 -bf 0 -c:a wmav2 -f asf");
+    let bytes = std::fs::read(&whole).unwrap();
+    std::fs::write(&half, &bytes[..bytes.len() / 2]).unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let (started, stream) = open(&server, &half, json!({}), "encode").await;
+    let duration = stream.duration();
+    assert!((4.0..8.0).contains(&duration), "{started}");
+    std::fs::write(&kept, stream.fetch_all().await.unwrap()).unwrap();
+    let seen = film::numbers(&kept, 16);
+    // The last packets may be there without what they refer to.
+    let sure = seen.len() - 5;
+    assert!(sure > 90 && seen[..sure].iter().enumerate().all(|(n, number)| n.abs_diff(*number) <= 1), "{seen:?}");
+    assert!(((seen.len() as f64) / RATE as f64 - duration).abs() < 0.1, "{} of {duration}", seen.len());
+    play::stop(&server, &started).await;
+}

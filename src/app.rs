@@ -18,7 +18,7 @@ use crate::http::ssdp::Announcer;
 use crate::service::{Service, onair, recordings, sources, watching};
 
 /// How long, once the server was told to stop, answers under way may take to end, sessions to stop, and what is left to be
-/// written. Together with the runtime's own end (2 s, `cli::serve`) below the 10 s of contract section 17.
+/// written. With the runtime's own end (2 s, `cli::serve`) that stays below the 10 s after which a service manager kills.
 const DRAIN: Duration = Duration::from_secs(4);
 const END: Duration = Duration::from_secs(2);
 const FLUSH: Duration = Duration::from_secs(1);

@@ -88,7 +88,7 @@ impl DeclaredAdmin {
     }
 }
 
-/// Bounds of contract section 16.
+/// `[limits]`: the bounds an operator may change. `LIMITS.md` lists these and the fixed ones.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {

@@ -11,7 +11,7 @@ macro_rules! codes {
         pub enum Code { $(#[doc = $text] $name),+ }
 
         impl Code {
-            /// All codes, in the order of the contract.
+            /// All codes, by HTTP status.
             pub const ALL: &[Code] = &[$(Code::$name),+];
 
             /// The code as it is written on the wire.

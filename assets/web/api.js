@@ -30,7 +30,7 @@ export function remember(value) {
   }
 }
 
-/** A refusal: `code` is one of the contract's, or `OFFLINE`. */
+/** A refusal: `code` is an error code of the server, or `OFFLINE`. */
 export class ApiError extends Error {
   constructor(code, message, { status = 0, details = null, retryAfter = null } = {}) {
     super(message);

@@ -1,4 +1,4 @@
-//! The command line (contract section 17): one file per command.
+//! The command line: one file per command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_short_last_step_is_shared_out_among_the_others() {
-        // REVIEW-FIELD M: 24.0327 s of MP3 frames, the last of which begins before 24 s.
+        // 24.0327 s of MP3 frames; the last one begins before 24 s.
         let grid = Grid::steps(2.0, 24.0327);
         assert_eq!((grid.len(), grid.end()), (12, ticks(24.0327)));
         assert!((0..12).all(|k| (grid.length(k) - ticks(24.0327 / 12.0)).abs() <= 12), "{grid:?}");

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::domain::sniff::Kind;
 use crate::error::{Code, Error};
 
-/// Longest request path, bytes (contract section 16).
+/// Longest request path, bytes.
 pub const MAX_PATH_BYTES: usize = 4096;
 
 /// A configured library folder.

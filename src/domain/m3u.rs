@@ -1,4 +1,4 @@
-//! The lineup as an M3U playlist (contract section 12).
+//! The lineup as an M3U playlist.
 
 use crate::domain::channel::Channel;
 use crate::domain::lineup::{Naming, absolute, logo};

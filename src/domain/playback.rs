@@ -10,7 +10,7 @@ pub use clients::{Device, DeviceSource, takes_start_in_multivariant};
 pub use device::{AudioSupport, DeviceProfile, VideoSupport};
 use device::{audio_reason, knows_audio, knows_video, takes_container, takes_webvtt, video_reasons};
 
-/// Size labels of the contract, largest first, with their rung's ceiling in kbit/s.
+/// The ABR ladder: resolution labels of `profile.resolution`, largest first, with their rung's ceiling in kbit/s.
 pub const RUNGS: [(&str, u32, u32); 7] = [
     ("2160p", 2160, 16_000),
     ("1440p", 1440, 9_000),
@@ -77,7 +77,7 @@ pub enum Action {
     Encode,
 }
 
-/// Why a file is not played directly; the contract's words on the wire.
+/// Why a file is not played directly. On the wire the names are in upper snake case (`decision.reasons`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     ContainerNotSupported,

@@ -1,5 +1,4 @@
-//! By what right something from elsewhere is shown: where it comes from, on what basis, and who vouches for it
-//! (contract section 9).
+//! Rights of external sources: provenance, rights basis and attestation.
 //!
 //! [`missing`] is the one place that says what a claim lacks, and [`Clearance::claim`] the only way to one: whoever makes
 //! or changes something external passes through both.

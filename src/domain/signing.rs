@@ -1,4 +1,4 @@
-//! Grants as text: HMAC-SHA256 over a canonical form (contract section 15).
+//! Grants as text: HMAC-SHA256 over a canonical form.
 //!
 //! A grant travels as `<exp>.<subject>.<sig>`: ten digits of unix seconds, the login it lives by, and 43 characters of
 //! base64url. It covers one resource, such as `stream/transcode/ts_…` or `stream/file:<path>`.
@@ -13,7 +13,7 @@ pub type Key = [u8; 32];
 /// Grace for clocks that differ, seconds.
 pub const LEEWAY_SECONDS: i64 = 30;
 
-/// Longest life of a grant or a signed address, seconds: seven days (contract section 15).
+/// Longest life of a grant or a signed address, seconds: seven days.
 pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 
 /// Longest grant accepted, bytes.

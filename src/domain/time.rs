@@ -73,7 +73,7 @@ pub fn is_ahead(at: i64, now: i64) -> bool {
     at.saturating_sub(now) > MAX_AHEAD_SECONDS
 }
 
-/// An instant as the contract sends it: ISO 8601, UTC, milliseconds, `Z`.
+/// An instant as the HTTP interface sends it: ISO 8601, UTC, milliseconds, `Z`.
 pub fn instant(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
@@ -121,7 +121,7 @@ pub fn civil(day: i64) -> (u32, u32, u32) {
     ((era * 400 + year + next) as u32, month as u32, date as u32)
 }
 
-/// Seconds rounded to 1 ms, as the contract sends them.
+/// Seconds rounded to 1 ms, as the HTTP interface sends them.
 pub fn round_ms(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }

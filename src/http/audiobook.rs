@@ -1,4 +1,4 @@
-//! `/api/stream/audiobook`: books on one timeline, and how far somebody is in them (contract section 4).
+//! `/api/stream/audiobook`: audiobooks on one timeline, and the progress in them.
 
 use std::sync::Arc;
 

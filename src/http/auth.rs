@@ -1,4 +1,4 @@
-//! `/api/auth/…`: setting up, signing in and out, the devices one is signed in on (contract section 15).
+//! `/api/auth/…`: set-up, sign-in and sign-out, and the devices a user is signed in on.
 
 use std::net::IpAddr;
 use std::sync::Arc;

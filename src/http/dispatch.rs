@@ -69,7 +69,7 @@ impl Dispatch {
         Self { service: service.clone(), endpoints, fixed, open, cors, runtime: Handle::current() }
     }
 
-    /// Answers a request. Whatever happens, it is an answer in the contract's shape.
+    /// Answers a request. Every failure has the JSON error body (`{error, code, …}`).
     pub async fn answer(self: Arc<Self>, request: Request) -> Response {
         let started = Instant::now();
         let (context, method) = (request.context.clone(), request.method.clone());

@@ -1,4 +1,4 @@
-//! `GET /api/events`: what happens, as server-sent events (contract section 16).
+//! `GET /api/events`: notifications as server-sent events (SSE).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `GET` and `POST /api/stream/info/full`: what a file holds and how it would be played (contract section 6).
+//! `GET` and `POST /api/stream/info/full`: what a file holds and how it would be played.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/api/livetv/channels`: the channels there are (contract sections 8 and 9).
+//! `/api/livetv/channels`: list, create, change and delete channels.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ use guide::GuideEntry;
 use request::ChannelRequest;
 use view::ChannelView;
 
-/// Largest description of a channel, bytes (contract section 16).
+/// Largest body of a channel request, bytes.
 const MAX_BODY: u64 = 1 << 20;
 
 /// How far a preview looks ahead, and how many programmes it shows at most.

@@ -1,4 +1,4 @@
-//! `/api/stream/progress`, `/api/stream/history`, `/api/stream/next-up`: how far somebody is (contract sections 2, 3).
+//! `/api/stream/progress`, `/api/stream/history`, `/api/stream/next-up`: watch progress, history and what comes next.
 
 use std::sync::Arc;
 

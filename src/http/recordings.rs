@@ -1,4 +1,4 @@
-//! `/api/livetv/recordings`: what is put into files (contract section 18).
+//! `/api/livetv/recordings`: recordings and series rules (DVR).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/api/stream/transcode/…`: sessions over HLS (contract section 5).
+//! `/api/stream/transcode/…`: transcode sessions over HLS.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,7 +37,7 @@ const DOUBLE_CLICK: Duration = Duration::from_secs(10);
 const REMEMBERED: Duration = Duration::from_secs(600);
 const MOST_REMEMBERED: usize = 1024;
 
-/// Share of the segment memory one rendition may take (contract section 16).
+/// Segment memory of one rendition, bytes.
 const RENDITION_MEMORY: u64 = 64 << 20;
 
 /// How often what nobody needs is freed.

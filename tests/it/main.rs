@@ -3,7 +3,7 @@
 
 /// The program's own commands, as a person at a terminal meets them.
 mod commands;
-/// The contract of every answer: errors, methods, headers.
+/// Rules that hold for every answer: error body, methods, headers.
 mod contract;
 /// Every file of a real-world corpus, started and played to its end.
 mod corpus;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Reason;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, Video};
 
-/// What a device can play directly (contract section 5). The default is a desktop browser.
+/// What a device can play directly (`deviceProfile` of a request). The default is a desktop browser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceProfile {
@@ -56,7 +56,7 @@ pub struct AudioSupport {
 }
 
 impl Default for DeviceProfile {
-    /// The web baseline of contract section 5.
+    /// The web baseline: what current desktop browsers play.
     fn default() -> Self {
         let video = |codec: &str, profiles: &[&str], max_level: Option<f64>| VideoSupport {
             codec: codec.into(),

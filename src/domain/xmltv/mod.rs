@@ -1,4 +1,4 @@
-//! The guide as XMLTV (contract section 13), written straight into bytes, piece by piece.
+//! The guide (EPG) as XMLTV, written straight into bytes, piece by piece.
 //!
 //! What is the same every time an item is aired (title to episode number) is written once for each guide and copied from
 //! then on: a programme costs its two times and a copy.

@@ -1,4 +1,4 @@
-//! What of a channel a request asks to see: what is on, from its start, or what was on (contract section 10).
+//! The view of a channel that a watch request selects: live, start-over (`fromStart`) or catch-up (`at`).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `GET /api/livetv/audit`: who vouched for what comes from elsewhere, who changed it, who withdrew it (contract section
-//! 18). There is no way to change or remove an entry.
+//! `GET /api/livetv/audit`: who attested, changed and withdrew the rights of external sources. No route changes or removes
+//! an entry.
 
 use std::sync::Arc;
 

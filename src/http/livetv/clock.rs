@@ -1,4 +1,4 @@
-//! What a channel by the clock is made of, as it is sent: layers of blocks, sources, filler (contract section 9).
+//! The schedule of a channel in `blocks` mode in request and response bodies: layers of blocks, sources, filler.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `GET /api/livetv/m3u` and `/api/livetv/xmltv`: the lineup for players elsewhere (contract sections 12 and 13).
+//! `GET /api/livetv/m3u` and `/api/livetv/xmltv`: the lineup as M3U and the guide (EPG) as XMLTV, for external players.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! `GET /api/livetv/epg` and `/api/livetv/now`: what is on and what comes (contract sections 10 and 11).
+//! `GET /api/livetv/epg` and `/api/livetv/now`: the guide (EPG) as JSON: what is on and what comes next.
 
 use std::sync::Arc;
 

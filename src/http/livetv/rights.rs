@@ -1,4 +1,4 @@
-//! Where channels come from and by what right, as it is asked and sent (contract section 9).
+//! Provenance and rights of external channels in request and response bodies.
 
 use jiff::Timestamp;
 use jiff::civil::Date;

@@ -1,4 +1,4 @@
-//! `/api/livetv/sources`: lists and guides elsewhere (contract section 18).
+//! `/api/livetv/sources`: imported playlists (M3U) and guides (XMLTV).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ mod body;
 
 pub use body::SourceRequest;
 
-/// Largest body, bytes: what is uploaded (contract section 16), and what is said of it.
+/// Largest body, bytes: the upload (`body::MAX_UPLOAD`) and the fields beside it.
 const MAX_BODY: u64 = 17 << 20;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {

@@ -1,4 +1,4 @@
-//! `/api/livetv/tokens` and `/api/livetv/sign`: live television for players that cannot sign in (contract section 15).
+//! `/api/livetv/tokens` and `/api/livetv/sign`: live TV for players that cannot sign in.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/api/livetv/warm`: channels made ready although nobody watches them yet (contract section 14).
+//! `/api/livetv/warm`: channels prepared before their first viewer.
 
 use std::collections::HashSet;
 use std::sync::Arc;

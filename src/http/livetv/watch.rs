@@ -1,4 +1,4 @@
-//! `/api/livetv/watch/…`: channels as they are played (contract section 10).
+//! `/api/livetv/watch/…`: playback of channels: watch, playlist, segments.
 
 use std::sync::Arc;
 use std::time::Duration;

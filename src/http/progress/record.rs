@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::domain::progress::{Past, Record};
 use crate::domain::time::{instant, round_ms};
 
-/// How far one user is in one item (contract section 2).
+/// One user's progress in one item.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchProgress {

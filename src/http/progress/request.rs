@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
 use crate::service::progress::Wish;
 
-/// Longest title, bytes (contract section 16).
+/// Longest title, bytes.
 const MAX_TITLE_BYTES: usize = 512;
 
 /// Longest name of a player or of a type of media, characters.

@@ -166,7 +166,7 @@ impl Accounts {
         self.subject(subject, exp)
     }
 
-    /// A signed address of a resource, as contract section 15 lays it out. It ends as a grant does.
+    /// A signed address of a resource (canonical form: `domain::signing`). It ends as a grant does.
     pub fn sign_link(&self, principal: &Principal, resource: &str, exp: i64) -> Link {
         signing::sign_link(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
     }

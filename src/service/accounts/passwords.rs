@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::random;
 use crate::error::{Code, Error, Result};
 
-/// Memory of one hash, KiB, and passes over it (OWASP's least for argon2id; contract section 15).
+/// Memory of one hash, KiB, and passes over it (OWASP's minimum for argon2id).
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 

@@ -128,8 +128,8 @@ fn make_room(service: &Service) -> bool {
     given
 }
 
-/// How many more encoded channels could be kept ready: one for each encode slot that no viewer has a share of (contract
-/// section 14). Channels that are kept already count; what was just left does not, for it gives way.
+/// How many more encoded channels `POST /api/livetv/warm` could keep ready: one for each encode slot in which no viewer has a
+/// share. Channels that are kept ready already count; channels that were just left do not, because they give way.
 pub fn room_to_warm(service: &Service) -> usize {
     let onair = &service.onair;
     let slots = service.sessions.encode_slots();

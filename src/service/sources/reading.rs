@@ -17,7 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::channels::Planned;
 
-/// Largest list or guide as it comes, bytes (contract section 16).
+/// Largest list or guide as received, before decompression, bytes.
 pub const MAX_BYTES: u64 = 16 << 20;
 
 /// What a source says.

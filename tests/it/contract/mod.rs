@@ -1,4 +1,4 @@
-//! The contract of every answer.
+//! Rules that hold for every answer: error body, methods, headers, limits.
 
 mod auth;
 mod errors;

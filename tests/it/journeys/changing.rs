@@ -59,7 +59,6 @@ fn encoded() -> Value {
     json!({"forceTranscode": true, "profile": {"maxBitrateKbps": 90}})
 }
 
-/// REVIEW-FIELD C.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_film_whose_clock_jumps_is_shown_whole_and_without_a_stop() {
     let folder = tempfile::tempdir().unwrap();
@@ -99,7 +98,6 @@ async fn a_film_whose_clock_jumps_is_shown_whole_and_without_a_stop() {
     }
 }
 
-/// REVIEW-FIELD B.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_channels_or_size_costs_one_segment_no_more_than_another() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,7 +133,6 @@ async fn a_change_of_channels_or_size_costs_one_segment_no_more_than_another() {
     play::stop(&server, &started).await;
 }
 
-/// REVIEW-FIELD J and M.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_grows_is_played_as_planned_and_a_song_ends_where_its_frames_do() {
     let folder = tempfile::tempdir().unwrap();

@@ -205,7 +205,7 @@ fn too_large_a_segment_is_an_error() {
 
 #[test]
 fn audio_whose_place_is_taken_is_left_out() {
-    // REVIEW-FIELD B: a filter graph made anew in the middle of a run gave its silence from the run's start on, each frame
+    // A filter graph made anew in the middle of a run gave its silence from the run's start on, each frame
     // of it put one tick behind the frame before by the muxer.
     let half = 630_000 / 2 / AAC_FRAME * AAC_FRAME;
     let mut stream = film(0, half, true);

@@ -13,7 +13,7 @@ use crate::http::call::Call;
 use crate::http::livetv::rights::{self, ClaimRequest, told};
 use crate::service::sources::SourceChange;
 
-/// Largest upload, bytes (contract section 16).
+/// Largest upload, bytes.
 const MAX_UPLOAD: usize = 16 << 20;
 
 /// Largest other part of a form, bytes.

@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("README.md")]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open what they made"))]
 
 pub mod app;

@@ -1,6 +1,7 @@
-//! The time span of every segment, known before any is made.
+//! The time span of every segment, known before any segment is made.
 //!
-//! A grid starts at the item's 0 whatever the start position, so that every viewer of one rendition shares segments.
+//! A grid starts at the item's 0 whatever the start position, so that all viewers of one rendition share its segments. For
+//! encoded video a segment is one closed GOP of a fixed number of frames; copied video is cut at the source's keyframes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a guide says of a programme.
+//! A guide (EPG) entry.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Which addresses lie inside: this machine, its network, and what is no place on the internet at all.
+//! Non-global addresses: this machine, its network, and everything that is not a public internet address. External requests
+//! to them are refused (protection against SSRF).
 //!
-//! By the special-purpose registries of RFC 6890 and its updates. An IPv6 address that carries an IPv4 one (mapped,
-//! translated, 6to4, Teredo, ISATAP) is where that one is.
+//! The list follows the special-purpose registries of RFC 6890 and its updates. An IPv6 address that carries an IPv4 one
+//! (mapped, translated, 6to4, Teredo, ISATAP) counts as that IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! How channels are named and linked for players elsewhere: what the playlist and the guide they fetch must agree in.
+//! Names and links of channels for external players: what the M3U and the XMLTV they fetch must agree on.
 
 use std::borrow::Cow;
 

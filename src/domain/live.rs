@@ -1,9 +1,9 @@
 //! The playlist of a channel: a window over the segments of its programmes, as a pure function of schedule and clock
 //! (RFC 8216).
 //!
-//! Nothing is counted. A restart changes nothing, and two servers with the same state write the same bytes. All instants
-//! are the channel's own time, which is everybody's unless the channel has a clock of its own ([`Pace`]); only dates in the
-//! text are everybody's.
+//! Nothing is counted. A restart changes nothing, and two servers with the same state write the same bytes, including
+//! `EXT-X-MEDIA-SEQUENCE` and `EXT-X-DISCONTINUITY`. All instants are channel time, which equals wall-clock time unless the
+//! channel has a clock of its own ([`Pace`]); only the dates in the text are always wall-clock time.
 
 use std::fmt::Write;
 

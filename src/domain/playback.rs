@@ -1,4 +1,5 @@
-//! The play decision: one pure function over probe, device and wish, with its reasons.
+//! The play decision: direct play, remux (copy) or transcode (encode). One pure function over the probe result, the device
+//! profile and the request; it answers with its reasons.
 
 use super::media::{Audio, Media, Stream, Video};
 use super::plan::Burn;

@@ -1,4 +1,4 @@
-//! Byte ranges of a request (RFC 9110 section 14), held against a file's length.
+//! Byte ranges: the `Range` header of a request (RFC 9110 section 14), held against a file's length.
 
 /// What a `Range` header asks of a representation of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

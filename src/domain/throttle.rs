@@ -1,4 +1,4 @@
-//! Token buckets: how often something may be tried. Time is an argument.
+//! Rate limits as token buckets: how often an action may be tried. Time is an argument.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,11 @@
 //! Which H.264 encoders of this machine's ffmpeg really encode.
 //!
 //! A name in `ffmpeg -encoders` says only that the code was compiled in: on a machine without a graphics card Debian's
-//! ffmpeg lists five hardware encoders and none works. So each candidate encodes one frame, and what it says when it
-//! fails is kept as the reason.
+//! ffmpeg lists five hardware encoders and none works. So each candidate encodes one frame, and the message of a failure is
+//! kept as the reason.
+//!
+//! Every encoder here is H.264, and every segment is MPEG-TS. HEVC or AV1 needs a codec in `EncodeVideo` and a CMAF writer
+//! first.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! How loud a sound is: integrated loudness (ITU-R BS.1770, EBU R 128), of excerpts.
+//! Integrated loudness (ITU-R BS.1770, EBU R 128) of an audio stream, measured over excerpts.
 
 use std::path::Path;
 use std::sync::Arc;

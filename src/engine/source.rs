@@ -1,4 +1,4 @@
-//! One open media file, and the only way to open one.
+//! One open media file, and the only way to open one: the protection against path traversal.
 //!
 //! A request path becomes a file descriptor beneath its root in one `openat2` call; that descriptor is what is served,
 //! probed and transcoded. Nothing else in the program opens request data.

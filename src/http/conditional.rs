@@ -1,4 +1,4 @@
-//! Conditional requests (RFC 9110 section 13), for answers with a strong validator.
+//! Conditional requests (`If-None-Match`, `If-Match`, `If-Range`; RFC 9110 section 13), for answers with a strong ETag.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! CORS: which web pages elsewhere may call this server (Fetch standard, section 3.3).
+//! CORS: which other web origins may call this server (Fetch standard, section 3.3).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

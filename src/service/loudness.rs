@@ -1,5 +1,5 @@
-//! How loud what the library holds is: measured once, when it is first aired at a level, and remembered by content
-//! and version.
+//! Loudness of library items: measured once, when an item is first aired at a target loudness (LUFS), and remembered by
+//! content and version.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! Runs: one owner task for each rendition of an item, which starts, moves, paces and restarts its producers.
+//! Runs: one owner task for each rendition of an item, which starts, moves, paces and restarts its runs.
 //!
-//! Whoever reads a rendition holds a [`Lease`]; five leases of one rendition cost one encode. When the last lease is
-//! dropped the owner ends, and its producers with it.
+//! Each reader of a rendition holds a [`Lease`]; five leases of one rendition cost one encode. When the last lease is
+//! dropped the owner ends, and its runs with it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

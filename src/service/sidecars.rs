@@ -1,4 +1,4 @@
-//! Subtitle files that lie beside a media file.
+//! Sidecar subtitles: the subtitle files that lie beside a media file.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -33,6 +33,8 @@ mod probe;
 mod program;
 /// Recordings: made, made again after a crash, kept and removed.
 mod recordings;
+/// Tables for readers of the source, held against the files they name.
+mod searches;
 /// What comes from elsewhere: by what right, read how, fetched from where.
 mod sources;
 /// Subtitles embedded and beside the item, as text.

@@ -1,7 +1,7 @@
-//! Presentation graphics of Blu-ray discs (US patent application 2009/0185789, and as players read them).
+//! PGS, the presentation graphics of Blu-ray discs (US patent application 2009/0185789, and as players read them).
 //!
 //! A packet is a display set: a composition, windows, palettes, objects and an end. Sets of an epoch build on each other:
-//! objects and palettes stay until an epoch begins, or all is told anew for those who join.
+//! objects and palettes stay until an epoch begins, or until an acquisition point repeats all of them.
 
 use std::collections::BTreeMap;
 

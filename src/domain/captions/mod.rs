@@ -1,7 +1,7 @@
-//! Subtitles that are pictures: what stands on the screen, when, and how it looks in another size.
+//! Bitmap subtitles (PGS, VobSub): which image is on the screen when, and how it looks in another size.
 //!
-//! Presentation graphics of Blu-ray discs ([`Graphics`]) and sub-pictures of DVDs ([`SubPictures`]) both come as packets
-//! that put some rectangles of few colours on a canvas.
+//! PGS streams of Blu-ray discs ([`Graphics`]) and VobSub streams of DVDs ([`SubPictures`]) both come as packets that put
+//! rectangles of a few colours on a canvas.
 
 mod graphics;
 mod scale;

@@ -1,5 +1,5 @@
-//! Sub-pictures of DVDs, as Matroska carries them: the palette and the canvas in the text of an `.idx` file, and a packet
-//! for each: two fields of runs, and what is to be done with them when.
+//! VobSub, the sub-pictures of DVDs, as Matroska carries them: palette and canvas in the text of an `.idx` file, and one
+//! packet per image: two fields of run-length data and the commands with their times.
 
 use super::{Bytes, Damaged, MOST_PIXELS, Piece, Told};
 

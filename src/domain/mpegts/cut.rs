@@ -1,8 +1,8 @@
-//! Cuts a producer's continuous transport stream into the segments of a grid.
+//! The segmenter: cuts a backend's continuous transport stream into the segments of a grid.
 //!
 //! The segment is decided at each PES start, per stream; the packets that follow on the PID go with it. Encoded video
 //! is cut by frame index, copied video at the planned keyframe, audio by its PTS: a segment owns the audio packets that
-//! begin in it. Where a producer really began does not matter: what lies before the first wanted segment is dropped
+//! begin in it. Where the backend really began does not matter: everything before the first requested segment is dropped
 //! (`ffmpeg -ss` on Matroska starts up to two keyframes early, measured).
 
 use std::collections::VecDeque;

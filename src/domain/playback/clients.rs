@@ -1,7 +1,7 @@
-//! Known players: what they play directly, where a request carries no profile of its own.
+//! Known players: what each plays directly. Used when a request carries no device profile.
 //!
 //! A session is H.264 and AAC in MPEG-TS, which every entry plays, so an entry only says which files need no session.
-//! Where models of a family differ, the entry holds what all of them play.
+//! Where the models of a family differ, the entry holds what all of them play.
 
 use super::device::DeviceProfile;
 

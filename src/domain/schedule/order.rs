@@ -1,4 +1,5 @@
-//! In which order a cycle airs its items. Fixed for ever: what is aired when depends on every line here.
+//! Shuffle and the other orders: in which order a cycle airs its items. Fixed for ever: what is aired when depends on every
+//! line here.
 
 use std::collections::HashMap;
 use std::sync::Arc;

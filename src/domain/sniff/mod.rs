@@ -1,7 +1,8 @@
-//! What a file is, by its bytes alone.
+//! What a file is, by its bytes alone (magic numbers).
 //!
-//! No demuxer sees a file before this does: playlists and manifests under media names make demuxers open the files and
-//! addresses written inside them, so whatever is no known container is refused. Names are never looked at.
+//! No demuxer sees a file before this does: playlists and manifests with the name of a media file make demuxers open the
+//! files and addresses written inside them, so everything that is not a known container is refused. Names are never looked
+//! at.
 
 use std::borrow::Cow;
 

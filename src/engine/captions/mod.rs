@@ -1,6 +1,7 @@
-//! Subtitles that are pictures, read out of a Matroska file or a `.sup` file beside it as a run comes to them.
+//! Bitmap subtitles (PGS, VobSub) read from a Matroska file, or from a `.sup` file beside it, as a run reaches them.
 //!
-//! No whole pass: a run looks back for what stands on the screen when it begins, then reads on segment by segment.
+//! There is no whole pass: a run looks back for the image that is on the screen when it begins, then reads segment by
+//! segment.
 
 mod beside;
 mod track;

@@ -1,4 +1,7 @@
-//! The argument vector of a run: a pure function of plain data, no text from outside in it.
+//! The argument vector (argv) of an ffmpeg run: a pure function of plain data, without any text from outside.
+//!
+//! Other ffmpeg commands are built where they are used: `engine/encoders`, `engine/still`, `engine/loudness`,
+//! `engine/subtitles`, `engine/ffmpeg/intake`, `engine/ffmpeg/unpack`, `engine/probe/ffprobe`.
 //!
 //! The shape, and why: `-copyts` keeps source time; `-itsoffset` moves the file's first timestamp to 0, and
 //! `-output_ts_offset` to the timeline base. The input is sought a little before the first segment and nothing is cut

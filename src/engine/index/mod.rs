@@ -1,9 +1,9 @@
-//! Where a copied video may be cut: the keyframes that are IDR pictures.
+//! The keyframe index: where copied video may be cut, which is at IDR pictures only.
 //!
 //! A container's own mark is not enough: `stss`, Matroska's cues and ffmpeg's K flag also mark recovery points, and a
-//! segment that begins with one is fatal in hls.js (measured). So the NAL type of every candidate is looked at. MP4 and
-//! Matroska tables are read by own small readers, because the crates hang on damaged files or lack fragments
-//! (measured); everything else by one bounded pass of ffmpeg.
+//! segment that begins with one is fatal in hls.js (measured). So the NAL type of every candidate is checked. Our own small
+//! readers read MP4 and Matroska tables, because the crates hang on damaged files or lack fragments (measured);
+//! everything else takes one bounded pass of ffmpeg.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

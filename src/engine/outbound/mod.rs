@@ -1,9 +1,9 @@
-//! Requests to servers elsewhere: the only way out of this program.
+//! Requests to external servers: the only way out of this program, and its protection against SSRF.
 //!
-//! Where a request leads is decided by people and lists from elsewhere, so it is bound: http and https; every address a
-//! name resolves to is checked, and only checked ones are connected to (so that no second answer of a name server counts);
-//! redirects are followed by hand and checked like the first address; sizes, times, connections and requests to one host
-//! are limited. Environment proxies are not used: they would connect for us. Nothing here prints an address whole.
+//! Users and imported lists choose the addresses, so every request is restricted: http and https only; every address that
+//! a name resolves to is checked, and only a checked address is connected to (DNS rebinding has no effect); redirects are
+//! followed here and checked like the first address; sizes, times, connections and the requests to one host are limited.
+//! Proxies of the environment are not used, because they would connect on our behalf. No log line holds a whole address.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! Names of hosts elsewhere, resolved and checked: what comes back may be connected to.
+//! Names of external hosts, resolved and checked: every address returned may be connected to (SSRF).
 
 use std::future::Future;
 use std::io;

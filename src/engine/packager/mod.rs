@@ -1,8 +1,9 @@
-//! Copied H.264 and AAC of mp4 and Matroska files as segments, without a pipeline and without a process.
+//! Remux: copied H.264 and AAC of mp4 and Matroska files as segments, without a pipeline and without a process.
 //!
-//! The tables are read when a session is planned (of Matroska the cues, for it has no others), and any segment is laid out within a
-//! millisecond, on its own, and packed out of byte ranges of the open file while it is sent: the run only waits for its gate. Times and bytes of every packet are those of
-//! `ffmpeg -c copy` (held by tests); what this cannot do exactly so is left to ffmpeg, with the reason.
+//! The tables are read when a session is planned (of Matroska the cues, because it has no others). Any segment is laid out
+//! within a millisecond, on its own, and packed from byte ranges of the open file while it is sent: the run only waits for
+//! its gate. Times and bytes of every packet are those of `ffmpeg -c copy` (tests compare them); a file for which that is
+//! not possible is left to ffmpeg, with the reason.
 
 use std::sync::Arc;
 use std::time::Duration;

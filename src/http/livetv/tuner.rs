@@ -1,8 +1,8 @@
-//! `/hdhr/{token}/…`: the lineup as a network tuner of the HDHomeRun kind shows it, for Plex, Emby, Jellyfin and others
-//! that take such a tuner rather than a playlist. Mounted for everybody, open only where the configuration says so.
+//! `/hdhr/{token}/…`: the lineup as an HDHomeRun network tuner, for Plex, Emby, Jellyfin and other programs that accept a
+//! tuner rather than a playlist. Always mounted, open only with `hdhomerun = true`.
 //!
-//! Field names are those of SiliconDust's HTTP interface ("HDHomeRun HTTP Development Guide"). A stream token stands in
-//! the path, for such programs know a tuner by its address alone. Each token is a device of its own.
+//! Field names are those of SiliconDust's HTTP interface ("HDHomeRun HTTP Development Guide"). The stream token is part of
+//! the path, because such programs know a tuner by its address alone. Each token is a device of its own.
 //!
 //! These programs are recorders. An external channel is offered to them only if its rights permit a recording
 //! (`rights.recordingBasis`).

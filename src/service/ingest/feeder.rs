@@ -1,5 +1,5 @@
-//! Fetches a channel from elsewhere: connects, takes in, and connects again, with longer and longer pauses, to the next
-//! address of its list.
+//! The client of an external channel: connects, reads, and reconnects with exponential backoff, trying the fallback
+//! addresses in turn.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The rungs of an adaptive session: the same item, cut at the same places, in falling sizes.
+//! The ABR ladder: the rungs of an adaptive session. Each is the same item on the same grid in a smaller size.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The library watched: files that come, go, change or move are noticed, at once where the kernel tells, and by a sweep
+//! The library watched: files that come, go, change or move are noticed, at once where inotify reports them, and by a sweep
 //! where it does not.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

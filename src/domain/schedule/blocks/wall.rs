@@ -1,4 +1,5 @@
-//! Times of day as instants.
+//! Times of day as instants, across daylight saving time (DST): a time in the spring gap moves to the first valid instant, a
+//! repeated time takes the earlier offset.
 
 use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone};

@@ -1,4 +1,4 @@
-//! The picture's part of the arguments: one chain of filters, what is drawn into it, and the encoder.
+//! The video part of the arguments: one filter chain, burned-in subtitles and overlays, the encoder and its GOP.
 
 use super::{Args, Ask, CHANGE_WINDOW_SECONDS, may_change};
 use crate::domain::grid::Grid;

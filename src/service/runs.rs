@@ -2,6 +2,7 @@
 //!
 //! Each reader of a rendition holds a [`Lease`]; five leases of one rendition cost one encode. When the last lease is
 //! dropped the owner ends, and its runs with it.
+#![doc = include_str!("runs/README.md")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

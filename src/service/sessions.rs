@@ -1,4 +1,5 @@
 //! Transcode sessions: one viewer's hold on a rendition, from start to stop.
+#![doc = include_str!("sessions/README.md")]
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};

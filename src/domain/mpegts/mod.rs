@@ -3,6 +3,7 @@
 //! Pure functions over 188-byte packets (ISO/IEC 13818-1). Input may be garbage: nothing here panics, and what is held
 //! is bounded by the caller's budget. A canonical segment begins with PAT and PMT, has fixed PIDs, and closes every
 //! continuity counter at a multiple of 16, so that any segment follows any other without a break.
+#![doc = include_str!("README.md")]
 
 pub mod air;
 pub mod canonical;

@@ -2,6 +2,7 @@
 //!
 //! A definition is a list of immutable revisions. Each runs through whole cycles of fixed length, whatever their order, so
 //! that any instant is found by division and nothing is counted up. Times are milliseconds since 1970.
+#![doc = include_str!("README.md")]
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Users, their logins on devices, and signed grants.
+#![doc = include_str!("README.md")]
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,4 +1,5 @@
 //! The channels there are: kept in memory, changed one at a time, on disk before anybody hears of it.
+#![doc = include_str!("README.md")]
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};

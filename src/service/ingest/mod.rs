@@ -2,6 +2,7 @@
 //!
 //! An ingest begins when somebody wants the channel and ends some time after nobody does. A `feeder` fetches, and hands
 //! pieces on; the task here puts them on the timeline, or a slate where none come.
+#![doc = include_str!("README.md")]
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,6 +2,7 @@
 //!
 //! A channel has no task and no state of its own. Here is only what viewers cost: files that are open and runs that work
 //! ahead of them, one `Reel` for each programme that is watched. One task looks after all, while there are any.
+#![doc = include_str!("README.md")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
 //! Recordings: kept in memory, on disk before anybody hears of a change, begun by one task that wakes for the next start.
+#![doc = include_str!("README.md")]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;

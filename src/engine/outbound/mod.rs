@@ -4,6 +4,7 @@
 //! a name resolves to is checked, and only a checked address is connected to (DNS rebinding has no effect); redirects are
 //! followed here and checked like the first address; sizes, times, connections and the requests to one host are limited.
 //! Proxies of the environment are not used, because they would connect on our behalf. No log line holds a whole address.
+#![doc = include_str!("README.md")]
 
 use std::collections::VecDeque;
 use std::io;

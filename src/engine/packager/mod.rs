@@ -4,6 +4,7 @@
 //! within a millisecond, on its own, and packed from byte ranges of the open file while it is sent: the run only waits for
 //! its gate. Times and bytes of every packet are those of `ffmpeg -c copy` (tests compare them); a file for which that is
 //! not possible is left to ffmpeg, with the reason.
+#![doc = include_str!("README.md")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -167,7 +167,6 @@ async fn a_file_that_grows_is_played_as_planned_and_a_song_ends_where_its_frames
     play::stop(&server, &started).await;
 }
 
-/// REVIEW-FIELD H.
 #[tokio::test(flavor = "multi_thread")]
 async fn half_of_a_wmv_file_plays_as_far_as_it_goes() {
     let folder = tempfile::tempdir().unwrap();

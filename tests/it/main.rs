@@ -33,7 +33,7 @@ mod probe;
 mod program;
 /// Recordings: made, made again after a crash, kept and removed.
 mod recordings;
-/// Tables for readers of the source, held against the files they name.
+/// Pages for readers of the source, compared with the files and the numbers they name.
 mod searches;
 /// What comes from elsewhere: by what right, read how, fetched from where.
 mod sources;

@@ -1,7 +1,11 @@
-//! The tables that lead a reader to the right file: searches in `src/README.md`, constants in `LIMITS.md`.
+//! Pages for readers of the source: the searches and the worked example of `src/README.md`, the constants of `LIMITS.md`.
 
 use std::fs;
 use std::path::Path;
+
+use hearthcast::domain::grid::Grid;
+use hearthcast::domain::time::FrameRate;
+use hearthcast::engine::TIMELINE_BASE_SECONDS;
 
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
@@ -53,4 +57,35 @@ fn each_limit_names_a_constant_of_its_file() {
     assert!(rows.len() >= 40, "{} limits are listed", rows.len());
     let faults = faults(&rows, 4);
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn the_numbers_of_the_front_page_are_those_of_the_grid() {
+    let page = read("src/README.md").expect("the front page exists");
+    let rate = FrameRate::new(24_000, 1001).expect("a rate");
+    let grid = Grid::frames(rate, 4.0, 90.0 * 60.0);
+    let Grid::Frames(frames) = &grid else { panic!("encoded video has a grid of frames") };
+    let start = grid.start(450);
+    let on_air = 1_795_378_500 * 90_000 + start;
+    let numbers = [
+        (u64::from(frames.per_segment), "= 96 |"),
+        (grid.length(450) as u64, "= 360,360 ticks"),
+        (grid.target_duration(), "`EXT-X-TARGETDURATION:4`"),
+        (frames.first(1), "0 to 3 have 48 frames"),
+        (frames.total, "129,471 frames make"),
+        (grid.len() as u64, "make 1,351 segments"),
+        (frames.total - frames.first(grid.len() - 1), "the last has 63 frames"),
+        (frames.first(450), "frames 43,008 to"),
+        (start as u64, "ticks 161,441,280 to"),
+        (grid.start(451) as u64, "to 161,801,640 ("),
+        ((start + TIMELINE_BASE_SECONDS * 90_000) as u64, "= 485,441,280 at"),
+        ((on_air % (1 << 33)) as u64, "= 7,556,765,760 of"),
+        (grid.at(1795 * 90_000) as u64, "1,795 s in segment 450"),
+    ];
+    for (number, text) in numbers {
+        assert!(page.contains(text), "the front page does not say {text:?}");
+        let said: Vec<u64> =
+            text.replace(',', "").split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        assert!(said.contains(&number), "it says {text:?}, the grid {number}");
+    }
 }

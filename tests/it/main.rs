@@ -13,7 +13,7 @@ mod engine;
 mod floors;
 /// Files and paths made to do harm: no crash, no leak, no hang, nothing left behind.
 mod hostile;
-/// Channels from elsewhere, taken in: one connection outward, slates while the source is away, recordings over cuts.
+/// External channels: one connection, slates while the source is away, recordings over interruptions.
 mod ingest;
 /// What users do, from end to end.
 mod journeys;
@@ -35,7 +35,7 @@ mod program;
 mod recordings;
 /// Pages for readers of the source, compared with the files and the numbers they name.
 mod searches;
-/// What comes from elsewhere: by what right, read how, fetched from where.
+/// Imported lists and guides: rights, parsing, SSRF.
 mod sources;
-/// Subtitles embedded and beside the item, as text.
+/// Embedded and sidecar subtitles as text.
 mod subtitles;

@@ -1,4 +1,4 @@
-//! Who asks, and what a request may reach.
+//! Who makes a request (principal), and what it may reach (access class, grant).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A channel that comes from elsewhere: its stream, and by what right it is shown.
+//! An external channel: its stream, and its rights.
 
 use serde::{Deserialize, Serialize};
 

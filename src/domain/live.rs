@@ -1,5 +1,5 @@
-//! The playlist of a channel: a window over the segments of its programmes, as a pure function of schedule and clock
-//! (RFC 8216).
+//! The playlist of a channel (live, start-over, catch-up: timeshift without storage): a window over the segments of its
+//! programmes, as a pure function of schedule and clock (RFC 8216).
 //!
 //! Nothing is counted. A restart changes nothing, and two servers with the same state write the same bytes, including
 //! `EXT-X-MEDIA-SEQUENCE` and `EXT-X-DISCONTINUITY`. All instants are channel time, which equals wall-clock time unless the

@@ -1,4 +1,4 @@
-//! What a probe knows of a file. Serialisable, because it is cached by fingerprint.
+//! The probe result of a file. Serialisable, because it is cached by fingerprint.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! How far somebody is in a film or a book, and which of two devices is right about it.
+//! Watch progress of a film or a book, and which of two devices is right about it (optimistic concurrency: `version`,
+//! `clientUpdatedAt`).
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

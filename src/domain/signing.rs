@@ -1,4 +1,4 @@
-//! Signed URLs and grants: HMAC-SHA256 over a canonical form.
+//! Signed URLs and grants: HMAC-SHA256 over a canonical form, compared in constant time.
 //!
 //! A grant travels as `<exp>.<subject>.<sig>`: ten digits of unix seconds, the login it lives by, and 43 characters of
 //! base64url. It covers one resource, such as `stream/transcode/ts_…` or `stream/file:<path>`.

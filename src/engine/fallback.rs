@@ -1,7 +1,7 @@
-//! One producer with another behind it, which takes over for good when the first one fails.
+//! Failover between two backends: the second takes over for good when the first one fails.
 //!
-//! Both make the same grid, PIDs and times, so that segments of both may stand in one rendition (shown with hls.js and
-//! ffmpeg): a viewer notices a pause at most.
+//! Both make the same grid, PIDs and times, so that segments of both may follow each other in one rendition (shown with hls.js
+//! and ffmpeg): a viewer notices a pause at most.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

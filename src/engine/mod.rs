@@ -90,7 +90,8 @@ pub enum RunError {
     Internal(String),
 }
 
-/// A producer working forward. Dropping it stops the work and frees everything it holds, children included.
+/// A backend working forward, with back-pressure by a gate. Dropping it stops the work and frees everything it holds, children
+/// included.
 #[derive(Debug)]
 pub struct Run {
     segments: mpsc::Receiver<Result<Segment, RunError>>,

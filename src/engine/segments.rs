@@ -1,4 +1,4 @@
-//! The segment cache: finished segments by content address, in memory first, then spilled to disk, then evicted.
+//! The segment cache: finished segments by content address, in memory first, then spilled to disk, then evicted (LRU).
 //!
 //! Nothing here is precious: every segment can be made again. So a full or broken disk only means that fewer are kept,
 //! and a file that does not read back as it was written is as good as absent.

@@ -1,4 +1,4 @@
-//! A picture that stands still, encoded once: one that can be decoded alone, and pictures that repeat it.
+//! The frame of a slate, encoded once: one IDR picture, and pictures that repeat it.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! hyper's deadline for each request head, by one timer a connection.
+//! The deadline of each request head (against slowloris clients), with one timer per connection.
 //!
 //! hyper makes a timer for each head and throws it away when the head is there, a moment later: that takes the runtime's
 //! timer wheel twice for every request. Here a deadline is a number; the connection's only timer is armed for the first

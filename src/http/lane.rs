@@ -1,7 +1,8 @@
-//! A thread that serves connections: one a core, each with a runtime of its own.
+//! A thread that serves connections (keep-alive HTTP/1): one per core, each with a runtime of its own.
 //!
 //! A connection stays on its thread, so that a range of a file is answered from first to last byte without a hand-over
-//! between threads (measured: see the bench's README). What does not answer at once runs on the program's own runtime.
+//! between threads (measured: see the bench's README). A request that cannot be answered at once runs on the program's own
+//! runtime.
 
 use std::convert::Infallible;
 use std::io;

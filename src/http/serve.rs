@@ -1,4 +1,4 @@
-//! The accept loop: limits, TCP_NODELAY, and the end.
+//! The accept loop: connection limits, TCP_NODELAY, and graceful shutdown (draining).
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! A request's body, and what becomes of the part nobody reads.
+//! A request's body, and what happens to an unread rest.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! `GET /` and `/web/…`: the web page, out of the binary.
+//! `GET /` and `/web/…`: the web page, embedded in the binary, with its Content-Security-Policy (CSP).
 
 use std::sync::Arc;
 

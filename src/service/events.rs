@@ -1,4 +1,4 @@
-//! What happens, told to whoever listens: bounded, and never waited for.
+//! Notifications to event streams: bounded, and a slow listener is never waited for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

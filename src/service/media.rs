@@ -1,4 +1,4 @@
-//! What the library's files hold: probed once, remembered by content and version.
+//! Probe results: each file version is probed once (single flight), and remembered by content and version.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! From a wish to a plan: what a session makes of an item, known before anything is made.
+//! From a request to a plan: rendition and grid of a session, known before any segment is made.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who makes a rendition's segments: the packager, GStreamer in this process, or ffmpeg.
+//! Which backend makes a rendition's segments: the packager, GStreamer in this process, or ffmpeg.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! By what right channels from elsewhere are shown, and the log of who said so. The log only grows.
+//! Rights of external channels, and the audit log, which only grows.
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

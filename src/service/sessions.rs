@@ -1,4 +1,4 @@
-//! Transcode sessions: one viewer's hold on a rendition, from start to stop.
+//! Transcode sessions: one viewer's hold on a rendition, from start to stop or idle timeout.
 #![doc = include_str!("sessions/README.md")]
 
 use std::collections::{HashMap, VecDeque};

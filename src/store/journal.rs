@@ -1,5 +1,5 @@
-//! The journal: every change, one line each, in the order they were made. What stands in it is the truth; sled is an
-//! index that can be made again from it.
+//! The journal, a write-ahead log: every change, one line each, in the order they were made. It is the truth; sled is an index
+//! that can be rebuilt from it.
 //!
 //! A line is `checksum TAB number TAB tree TAB key TAB value LF`: checksum in hex, key and value as JSON (which holds no
 //! raw tab and no raw line end), the value empty for a removal. The first line names the layout. Text, so that a person

@@ -1,5 +1,5 @@
-//! Start: journal, tail and index are read whole and held against each other. Each mends the others; what none can give
-//! is named in the log, never passed over.
+//! Crash recovery at start: journal, tail and index are read whole and compared. Each repairs the others; a record that none of
+//! them has is named in the log, never passed over.
 
 use std::fs::{self, File};
 use std::io;

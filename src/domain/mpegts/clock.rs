@@ -1,7 +1,7 @@
-//! The clock of a file that jumps: recordings joined into one, a receiver that started again, another programme.
+//! The clock of a file with timestamp discontinuities: joined recordings, a restarted receiver, another programme.
 //!
-//! The file is taken as pieces within which the clock runs on. Source time is the sum of the pieces: what must be added
-//! to a piece's timestamps makes it begin where the piece before it ends.
+//! The file is taken as pieces within which the clock is continuous. Source time is the sum of the pieces: the offset of a
+//! piece makes it begin where the piece before it ends.
 
 use serde::{Deserialize, Serialize};
 

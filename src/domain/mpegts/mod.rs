@@ -1,8 +1,10 @@
-//! The small container layer every segment passes, whoever made it: cut, then canonicalise.
+//! MPEG transport streams: the small container layer that every segment passes, whichever backend made it. Cut, then
+//! canonicalise.
 //!
 //! Pure functions over 188-byte packets (ISO/IEC 13818-1). Input may be garbage: nothing here panics, and what is held
 //! is bounded by the caller's budget. A canonical segment begins with PAT and PMT, has fixed PIDs, and closes every
-//! continuity counter at a multiple of 16, so that any segment follows any other without a break.
+//! continuity counter at a multiple of 16, so that any segment follows any other without a break. Timestamps have 33 bits and
+//! wrap.
 #![doc = include_str!("README.md")]
 
 pub mod air;

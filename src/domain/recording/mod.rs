@@ -1,4 +1,4 @@
-//! A recording: what of a channel is put into a file, and how far that is.
+//! A recording (DVR): which part of a channel is put into a file, and how far that is.
 
 use serde::{Deserialize, Serialize};
 

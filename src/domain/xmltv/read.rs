@@ -1,7 +1,8 @@
-//! Guides from elsewhere, read leniently and piece by piece (XMLTV).
+//! Imported guides (XMLTV), read leniently and piece by piece.
 //!
-//! Nothing a document type declares is looked at: no entity is expanded, no file and no address is opened. What is read is
-//! bounded in every direction: the whole, one piece of markup, one text, how many programmes, how deep.
+//! No document type declaration is interpreted: no entity is expanded (XXE, billion laughs), no file and no address is opened.
+//! Everything is bounded, against decompression bombs too: the whole, one piece of markup, one text, the number of programmes,
+//! the depth.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Transport streams whose clock jumps: the pieces of the file found, and one clock made of them for whoever reads it.
+//! Transport streams with timestamp discontinuities (clock jumps): the pieces of the file are found, and every reader gets one
+//! continuous clock.
 //!
 //! ffmpeg corrects such jumps itself, but not with `-copyts`, and not in a way that is known before it gets there. So
 //! the file is read by this program and written into a pipe with every timestamp moved to source time: probe, keyframe

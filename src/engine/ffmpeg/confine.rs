@@ -1,4 +1,4 @@
-//! What a child process may not do: what it sees of our environment, and what it gives up between fork and exec.
+//! The sandbox of child processes: what they see of our environment, and what they give up between fork and exec.
 
 use std::io::{Error, Result};
 use std::os::fd::{BorrowedFd, RawFd};

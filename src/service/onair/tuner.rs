@@ -1,7 +1,7 @@
-//! A channel as a tuner gives it: one stream without end, its segments one after the other at the clock's pace.
+//! A channel as a tuner sends it: one endless stream, its segments one after the other at the clock's pace.
 //!
-//! It begins three target durations behind the clock, as players of a playlist do. Those come at once and are the player's
-//! cushion; then each segment comes when it would be listed.
+//! It begins three target durations before the clock, as players of a playlist do. Those segments are sent at once and fill
+//! the player's buffer; then each segment is sent when it would be listed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

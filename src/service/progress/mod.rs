@@ -1,4 +1,4 @@
-//! How far everybody is: saved durably, listed from memory, told to whoever listens.
+//! Watch progress and watch history: saved durably, listed from memory, sent to event streams.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

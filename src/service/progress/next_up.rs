@@ -1,4 +1,4 @@
-//! What comes next: the file behind the one that was watched to its end.
+//! Next up: the file after the one that was watched to its end.
 
 use std::collections::HashSet;
 

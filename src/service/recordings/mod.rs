@@ -1,4 +1,4 @@
-//! Recordings: kept in memory, on disk before anybody hears of a change, begun by one task that wakes for the next start.
+//! Recordings (DVR): kept in memory, durable before a change is announced, started by one task that sleeps until the next start.
 #![doc = include_str!("README.md")]
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Bytes of a source into channels and programmes.
+//! Bytes of an imported list (M3U) or guide (XMLTV) into channels and programmes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a root held when it was looked at last, and what is different now.
+//! The content of a root at the last look, and what differs now.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;

@@ -1,4 +1,5 @@
-//! The video part of the arguments: one filter chain, burned-in subtitles and overlays, the encoder and its GOP.
+//! The video part of the arguments: one filter chain (scaling, tone mapping of HDR, deinterlacing), burned-in subtitles and
+//! overlays, the encoder with its rate control and GOP.
 
 use super::{Args, Ask, CHANGE_WINDOW_SECONDS, may_change};
 use crate::domain::grid::Grid;

@@ -1,4 +1,4 @@
-//! Runs that fail or stall, and when the owner gives up.
+//! The watchdog of runs: runs that fail or stall are restarted once; then the owner gives up.
 
 use super::{Active, Owner, STALL};
 use crate::engine::RunError;

@@ -11,18 +11,26 @@ use super::*;
 const TREE: Tree = Tree::Progress;
 
 /// Kinds of faults, and at how many calls in succession.
-const FAULTS: [(Mode, usize); 4] = [(Mode::Io, 1), (Mode::Io, 4), (Mode::Scarce, 1), (Mode::Short, 2)];
+const FAULTS: [(Mode, usize); 5] =
+    [(Mode::Io, 1), (Mode::Io, 4), (Mode::Scarce, 1), (Mode::Short, 2), (Mode::Renamed, 1)];
 
 /// Far more than any operation makes.
 const CALLS: usize = 2000;
 
-/// A test takes every so manieth call, and other ones for each kind of fault; all with `HEARTHCAST_FAULTS=all`.
+/// A test takes every seventh call, and other ones for each kind of fault; all with `HEARTHCAST_FAULTS=all`.
 const STRIDE: usize = 7;
+
+/// Calls after a rename that are always taken: the folder is opened and synced.
+const AFTER_RENAME: usize = 4;
 
 fn calls(kind: usize) -> impl Iterator<Item = usize> {
     let all = std::env::var("HEARTHCAST_FAULTS").is_ok_and(|value| value == "all");
-    let (first, step) = if all { (1, 1) } else { (1 + kind * 2, STRIDE) };
-    (first..CALLS).step_by(step)
+    let (first, end, step) = match FAULTS[kind].0 {
+        Mode::Renamed => (1, AFTER_RENAME + 1, 1),
+        _ if all => (1, CALLS, 1),
+        _ => (1 + kind * 2, CALLS, STRIDE),
+    };
+    (first..end).step_by(step)
 }
 
 /// A state folder in memory where the system has such a place: thousands of starts and syncs.

@@ -129,10 +129,20 @@ async fn sound_alone_is_a_channel_too() {
     let path = folder.path().join("a.ts");
     film::make(&path, &["-f lavfi -i", "aevalsrc='0.5*sin(2*PI*440*t)':s=44100:d=180", "-c:a mp2 -f mpegts"]);
     let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
-    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let id = channel(&server, json!({"url": antenna.url()}), Some("My own music.")).await;
     let path = aired(&server, &id, folder.path(), 4).await;
     let decoded = play::decode(&path).await;
     assert!(decoded.audio_seconds() > 6.0, "{decoded:?}");
+    // A still stands for the video, so the codecs of `lineup.json` are true of every channel.
+    assert!(decoded.video_seconds() > 6.0, "{decoded:?}");
+    let request = json!({"name": "Tuner", "channelIds": null});
+    let made = success(server.post("/api/livetv/tokens", &request).send().await.unwrap(), 201).await;
+    let target = format!("/hdhr/{}/lineup.json", made["secret"].as_str().unwrap());
+    let lineup = success(server.ask(Method::GET, &target).send().await.unwrap(), 200).await;
+    let seen = film::ffprobe(&path, &["-show_streams"]);
+    let codecs = [&seen["streams"][0]["codec_name"], &seen["streams"][1]["codec_name"]];
+    assert_eq!(codecs, ["h264", "aac"], "{seen}");
+    assert_eq!([&lineup[0]["VideoCodec"], &lineup[0]["AudioCodec"]], ["H264", "AAC"], "{lineup}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -179,6 +179,17 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     assert!(play::decode(&received).await.video_seconds() > 8.0);
     assert_eq!(antenna.made(), 1, "one connection for all");
 
+    let patch = async |body: Value| {
+        success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &body).await, 200).await;
+    };
+    let basis = |basis: Value| json!({"rights": {"recordingBasis": basis}, "attestation": {"authorized": true}});
+    patch(basis(Value::Null)).await;
+    let ended = async { while let Ok(Some(_)) = answer.chunk().await {} };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it ends with the right to record it");
+    patch(basis(json!("My own pictures."))).await;
+    let mut answer = server.ask(Method::GET, &target).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+
     let no = json!({"attestation": {"authorized": false}});
     success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &no).await, 200).await;
     let ended = async { while let Ok(Some(_)) = answer.chunk().await {} };

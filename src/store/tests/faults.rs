@@ -3,7 +3,6 @@
 //! `kill -9` would leave them, and after a restart.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use super::syscalls::{Faults, Mode};
 use super::*;
@@ -96,7 +95,7 @@ async fn changes(compact_from: u64, prepare: impl AsyncFn(&Path)) {
     for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {
         for at in calls(kind) {
             prepare(dir.path()).await;
-            let store = Store::open_sized(dir.path(), sizes(compact_from)).unwrap();
+            let store = reopen(dir.path(), sizes(compact_from));
             let before: Vec<(String, u64)> = store.scan(TREE).unwrap();
             if round == 1 {
                 known.extend(before.iter().map(|(key, value)| (key.clone(), vec![Some(*value)])));
@@ -150,7 +149,7 @@ async fn a_change_is_there_after_a_restart_exactly_when_it_was_acknowledged() {
 async fn a_compaction_that_fails_anywhere_loses_nothing() {
     // So much that the first change is followed by a compaction.
     let grow = async |dir: &Path| {
-        let store = Store::open_sized(dir, sizes(u64::MAX)).unwrap();
+        let store = reopen(dir, sizes(u64::MAX));
         for n in 0..40_u64 {
             store.put(TREE, "grown", &(n % 2)).await.unwrap();
         }

@@ -238,6 +238,24 @@ async fn the_last_packets_say_how_long_half_a_file_is() {
     }
 }
 
+#[tokio::test]
+async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("a.wmv"), &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
+    let mut bytes = std::fs::read(folder.path().join("a.wmv")).unwrap();
+    // No packet is promised, and the broadcast flag says that lengths are not valid (section 3.2).
+    let properties = [0xa1, 0xdc, 0xab, 0x8c, 0x47, 0xa9, 0xcf, 0x11];
+    let at = bytes.windows(8).position(|eight| eight == properties).expect("file properties");
+    bytes[at + 56..at + 64].fill(0);
+    bytes[at + 88] |= 1;
+    std::fs::write(folder.path().join("stream.wmv"), bytes).unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    let media = thorough(&tools, &Arc::new(open(folder.path(), "stream.wmv"))).await.unwrap();
+    let seconds = media.duration_seconds.unwrap();
+    assert!((1.8..2.3).contains(&seconds), "{seconds}");
+    assert_eq!(media.warnings, ["the header gives no duration: it was measured"]);
+}
+
 /// How long the first stream of a file plays, seconds, by its packets.
 fn decoded(path: &Path) -> f64 {
     let output = Command::new("ffprobe")

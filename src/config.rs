@@ -172,9 +172,14 @@ impl Config {
         roots
     }
 
+    /// `public_base_url` without a slash at its end.
+    pub fn base_url(&self) -> Option<&str> {
+        self.public_base_url.as_deref().map(|url| url.trim_end_matches('/'))
+    }
+
     /// The path of `public_base_url`: empty, or e.g. `/tv`, without a slash at its end.
     pub fn path_prefix(&self) -> &str {
-        let url = self.public_base_url.as_deref().unwrap_or_default().trim_end_matches('/');
+        let url = self.base_url().unwrap_or_default();
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
         rest.find('/').map_or("", |at| &rest[at..])
     }

@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::mpegts::clock::Piece;
 use super::time::FrameRate;
 
+mod language;
+
+pub use language::language_tag;
+
 /// Raised whenever the meaning of a cached probe changes.
 pub const PROBE_VERSION: u32 = 3;
 
@@ -314,103 +318,5 @@ impl Media {
             StreamKind::Subtitle(subtitle) => Some((stream, subtitle)),
             _ => None,
         })
-    }
-}
-
-/// ISO 639-2 codes, both kinds, with the shorter ISO 639-1 code BCP-47 asks for instead.
-const LANGUAGES: [(&str, &str); 74] = [
-    ("afr", "af"),
-    ("alb", "sq"),
-    ("ara", "ar"),
-    ("arm", "hy"),
-    ("baq", "eu"),
-    ("bel", "be"),
-    ("ben", "bn"),
-    ("bos", "bs"),
-    ("bul", "bg"),
-    ("cat", "ca"),
-    ("ces", "cs"),
-    ("chi", "zh"),
-    ("cze", "cs"),
-    ("cym", "cy"),
-    ("dan", "da"),
-    ("deu", "de"),
-    ("dut", "nl"),
-    ("ell", "el"),
-    ("eng", "en"),
-    ("est", "et"),
-    ("eus", "eu"),
-    ("fas", "fa"),
-    ("fin", "fi"),
-    ("fra", "fr"),
-    ("fre", "fr"),
-    ("geo", "ka"),
-    ("ger", "de"),
-    ("gle", "ga"),
-    ("glg", "gl"),
-    ("gre", "el"),
-    ("heb", "he"),
-    ("hin", "hi"),
-    ("hrv", "hr"),
-    ("hun", "hu"),
-    ("hye", "hy"),
-    ("ice", "is"),
-    ("ind", "id"),
-    ("isl", "is"),
-    ("ita", "it"),
-    ("jpn", "ja"),
-    ("kat", "ka"),
-    ("kor", "ko"),
-    ("lav", "lv"),
-    ("lit", "lt"),
-    ("ltz", "lb"),
-    ("mac", "mk"),
-    ("may", "ms"),
-    ("mkd", "mk"),
-    ("msa", "ms"),
-    ("nld", "nl"),
-    ("nob", "nb"),
-    ("nor", "no"),
-    ("per", "fa"),
-    ("pol", "pl"),
-    ("por", "pt"),
-    ("ron", "ro"),
-    ("rum", "ro"),
-    ("rus", "ru"),
-    ("slk", "sk"),
-    ("slo", "sk"),
-    ("slv", "sl"),
-    ("spa", "es"),
-    ("sqi", "sq"),
-    ("srp", "sr"),
-    ("swe", "sv"),
-    ("tam", "ta"),
-    ("tel", "te"),
-    ("tha", "th"),
-    ("tur", "tr"),
-    ("ukr", "uk"),
-    ("urd", "ur"),
-    ("vie", "vi"),
-    ("wel", "cy"),
-    ("zho", "zh"),
-];
-
-/// The BCP-47 tag for a language as files write it; None for what is no language code.
-pub fn language_tag(text: &str) -> Option<String> {
-    let (primary, rest) = match text.split_once(['-', '_']) {
-        Some((primary, rest)) => (primary, Some(rest)),
-        None => (text, None),
-    };
-    let primary = primary.to_ascii_lowercase();
-    if !(2..=3).contains(&primary.len()) || !primary.bytes().all(|byte| byte.is_ascii_lowercase()) {
-        return None;
-    }
-    let short = LANGUAGES.iter().find(|(long, _)| *long == primary).map_or(primary.as_str(), |(_, short)| short);
-    match rest {
-        Some(rest) if rest.split(['-', '_']).all(|part| (1..=8).contains(&part.len()) && part.is_ascii()) => {
-            Some(format!("{short}-{}", rest.replace('_', "-")))
-        }
-        Some(_) => None,
-        None => Some(short.to_owned()),
     }
 }

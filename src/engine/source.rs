@@ -4,39 +4,31 @@
 //! probed and transcoded. Nothing else in the program opens request data.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::domain::library::{Located, Root, forbidden, locate};
-use crate::domain::sniff::{self, Sniffed};
-use crate::error::{Code, Error, Result};
+use crate::domain::sniff::Sniffed;
 
 mod links;
+mod open_file;
+mod roots;
 
-/// The configured roots, opened once.
-#[derive(Debug)]
-pub struct Roots {
-    roots: Vec<Root>,
-    folders: Vec<OwnedFd>,
-    /// Their paths without links, as they were at the start.
-    real: Vec<PathBuf>,
-}
+pub use open_file::OpenFile;
+pub use roots::Roots;
 
 /// One open regular file inside a root.
 #[derive(Debug)]
 pub struct Source {
-    pub file: File,
+    pub file: OpenFile,
     /// The one spelling of the path it was asked for by.
     pub path: String,
     /// Index of its root.
@@ -52,139 +44,13 @@ pub struct Source {
     pub inode: (u64, u64),
     /// What the bytes are; None for what is no media.
     pub sniffed: Option<Sniffed>,
-    /// Whether the kernel answers for this file without asking a network: only then may it be asked inline.
+    /// [`OpenFile::is_local`]: only then may its file system be asked inline.
     pub local: bool,
     fingerprint: OnceLock<String>,
     made_of_it: OnceLock<Box<dyn Any + Send + Sync>>,
     /// A disk that is asleep: reading it for the fingerprint takes this long.
     #[cfg(test)]
     pub stall: Duration,
-}
-
-impl Roots {
-    /// Opens every root folder.
-    ///
-    /// # Errors
-    /// The first folder that cannot be opened, by name.
-    pub fn open(roots: Vec<Root>) -> std::io::Result<Self> {
-        let folders = roots
-            .iter()
-            .map(|root| {
-                #[allow(clippy::disallowed_methods, reason = "the roots the operator named")]
-                rustix::fs::open(&root.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|cause| std::io::Error::other(format!("root {}: {cause}", root.path.display())))
-            })
-            .collect::<Result<_, _>>()?;
-        let real = roots.iter().map(|root| root.path.canonicalize()).collect::<Result<_, _>>()?;
-        Ok(Self { roots, folders, real })
-    }
-
-    pub fn list(&self) -> &[Root] {
-        &self.roots
-    }
-
-    /// Opens a request path as a media file beneath its root. Blocks on the file system.
-    ///
-    /// # Errors
-    /// Those of [`Self::open_file`]; `UNSUPPORTED_MEDIA_TYPE` when its bytes are no media.
-    pub fn open_media(&self, raw: &str) -> Result<Source> {
-        let source = self.open_file(raw)?;
-        if source.sniffed.is_none() {
-            return Err(Error::new(Code::UnsupportedMediaType, "this file is not media"));
-        }
-        Ok(source)
-    }
-
-    /// Opens a request path as a regular file beneath its root, media or not. Blocks on the file system.
-    ///
-    /// # Errors
-    /// `INVALID_PATH`, `FORBIDDEN` (outside the roots, symlinks included), `NOT_FOUND` (inside, but no such file) or
-    /// `SOURCE_READ_FAILED`.
-    pub fn open_file(&self, raw: &str) -> Result<Source> {
-        let located = self.locate(raw)?;
-        if located.folder {
-            return Err(not_found());
-        }
-        let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let file = File::from(fd);
-        let meta = file.metadata().map_err(Error::internal)?;
-        if !meta.is_file() {
-            return Err(not_found());
-        }
-        let unreadable = |cause: io::Error| {
-            Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{raw}: {cause}"))
-        };
-        let sniffed = sniff::sniff(&mut Pieces(&file)).map_err(unreadable)?;
-        Ok(Source {
-            local: is_local(&file),
-            sniffed,
-            path: located.path,
-            root: located.root,
-            root_id: self.roots[located.root].id.clone(),
-            relative: located.relative,
-            len: meta.len(),
-            modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-            inode: (meta.dev(), meta.ino()),
-            file,
-            fingerprint: OnceLock::new(),
-            made_of_it: OnceLock::new(),
-            #[cfg(test)]
-            stall: Duration::ZERO,
-        })
-    }
-
-    /// Where a request path belongs.
-    ///
-    /// # Errors
-    /// `INVALID_PATH`, `FORBIDDEN`.
-    pub fn locate(&self, raw: &str) -> Result<Located> {
-        locate(&self.roots, raw)
-    }
-
-    pub(super) fn open_beneath(&self, located: &Located, flags: OFlags) -> Result<OwnedFd> {
-        let opened = match self.open_in(located.root, &located.relative, flags) {
-            Err(Errno::XDEV) => {
-                let (root, relative) = links::followed(self, located).ok_or_else(forbidden)?;
-                self.open_in(root, &relative, flags)
-            }
-            opened => opened,
-        };
-        opened.map_err(|cause| match cause {
-            Errno::XDEV | Errno::LOOP => forbidden(),
-            Errno::ACCESS | Errno::PERM => Error::new(Code::Forbidden, "the server may not read this file")
-                .with_cause(format!("open {}: {cause}", located.path)),
-            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::NODEV => {
-                not_found()
-            }
-            other => Error::new(Code::SourceReadFailed, "the file could not be opened")
-                .with_cause(format!("open {}: {other}", located.path)),
-        })
-    }
-
-    fn open_in(&self, root: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let relative = if relative.as_os_str().is_empty() { ".".as_ref() } else { relative };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-        rustix::fs::openat2(self.folders[root].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
-    }
-}
-
-/// A file's bytes for the look at its head.
-struct Pieces<'a>(&'a File);
-
-impl sniff::Bytes for Pieces<'_> {
-    type Error = io::Error;
-
-    fn at(&mut self, offset: u64, most: usize) -> io::Result<Cow<'_, [u8]>> {
-        if i64::try_from(offset).is_err() {
-            return Ok(Cow::Borrowed(&[]));
-        }
-        let mut piece = vec![0; most];
-        let filled = read_full(self.0, &mut piece, offset)?;
-        piece.truncate(filled);
-        Ok(Cow::Owned(piece))
-    }
 }
 
 /// Reads until the buffer is full or the file ends.
@@ -199,26 +65,6 @@ fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         }
     }
     Ok(filled)
-}
-
-/// Whether a file lies on a file system of this machine (magic numbers: statfs(2)).
-fn is_local(file: &File) -> bool {
-    const NETWORKS: [u32; 9] = [
-        0x6969,      // NFS
-        0xff53_4d42, // CIFS
-        0xfe53_4d42, // SMB2
-        0x517b,      // SMB
-        0x6573_5546, // FUSE, which may be anything
-        0x0102_1997, // 9P
-        0x00c3_6400, // Ceph
-        0x5346_414f, // AFS
-        0x7461_636f, // OCFS2
-    ];
-    rustix::fs::fstatfs(file).is_ok_and(|system| !NETWORKS.contains(&(system.f_type as u32)))
-}
-
-fn not_found() -> Error {
-    Error::new(Code::NotFound, "no such file in the library")
 }
 
 impl Source {
@@ -415,6 +261,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::domain::library::Root;
 
     #[test]
     fn a_file_that_grew_holds_what_it_held_and_one_that_was_written_over_does_not() {

@@ -6,10 +6,12 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+
+use crate::engine::source::OpenFile;
 
 /// Space left alone on the disk, bytes: the state may lie on the same one, and must be able to say what became of a
 /// recording.
@@ -28,7 +30,7 @@ pub struct Shelf {
 /// A file that grows.
 #[derive(Debug)]
 pub struct Tape {
-    file: File,
+    file: OpenFile,
     len: u64,
 }
 
@@ -93,7 +95,8 @@ impl Shelf {
         }
         let file = self.open_beneath(relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         rustix::fs::fchmod(&file, self.mode()? & Mode::from_raw_mode(0o666))?;
-        Ok(Tape { file, len: 0 })
+        let device = file.metadata()?.dev();
+        Ok(Tape { file: OpenFile::new(file, device), len: 0 })
     }
 
     /// Whoever may use the folder may use what is made in it. The umask is for the state and allows nobody else.
@@ -107,11 +110,12 @@ impl Shelf {
     /// What the file system says; `UnexpectedEof` when the file is shorter, `PermissionDenied` when it lies elsewhere.
     pub fn resume(&self, path: &Path, len: u64) -> Result<Tape> {
         let file = self.open_beneath(self.relative(path)?, OFlags::RDWR)?;
-        if file.metadata()?.len() < len {
+        let meta = file.metadata()?;
+        if meta.len() < len {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         file.set_len(len)?;
-        Ok(Tape { file, len })
+        Ok(Tape { file: OpenFile::new(file, meta.dev()), len })
     }
 
     /// Removes a file, and its folder when that was the last in it; false when it was not there.

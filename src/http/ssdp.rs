@@ -140,8 +140,8 @@ impl Host {
     /// The device as somebody reaches it; None while its token opens nothing, and for whom there is no way here.
     fn device(&self, asker: SocketAddrV4) -> Option<Device> {
         let user = self.service.accounts.authenticate_stream(&self.secret).ok()?;
-        let base = match &self.service.config.public_base_url {
-            Some(base) => base.trim_end_matches('/').to_owned(),
+        let base = match self.service.config.base_url() {
+            Some(base) => base.to_owned(),
             None => format!("http://{}:{}", self.address(asker)?, self.listen.port()),
         };
         Some(Device {

@@ -1,4 +1,4 @@
-//! The index of a stream in a body: players say "none" by null, by -1, or not at all.
+//! The index of a stream in a body: a number, or none as null or -1. Absent is not none: a default applies.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -6,25 +6,25 @@ use serde::{Deserialize, Deserializer};
 /// An index as it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StreamIndex {
-    /// Absent or null: nothing is said.
     #[default]
     Absent,
-    /// -1: none is meant.
+    Null,
+    /// -1.
     None,
     At(u32),
 }
 
 impl StreamIndex {
-    /// The stream, where one is named.
+    /// The stream, if the body names one.
     pub fn stream(self) -> Option<u32> {
         self.given().flatten()
     }
 
-    /// None where nothing is said; `Some(None)` where none is meant.
+    /// None if absent; `Some(None)` for null and -1.
     pub fn given(self) -> Option<Option<u32>> {
         match self {
             Self::Absent => None,
-            Self::None => Some(None),
+            Self::Null | Self::None => Some(None),
             Self::At(index) => Some(Some(index)),
         }
     }
@@ -33,7 +33,7 @@ impl StreamIndex {
 impl<'de> Deserialize<'de> for StreamIndex {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Option::<i64>::deserialize(deserializer)? {
-            None => Ok(Self::Absent),
+            None => Ok(Self::Null),
             Some(-1) => Ok(Self::None),
             Some(index) => match u32::try_from(index) {
                 Ok(index) => Ok(Self::At(index)),
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn none_is_said_in_three_ways() {
+    fn null_and_minus_one_are_none_and_absent_is_not() {
         for (json, index) in [
-            ("null", Ok(StreamIndex::Absent)),
+            ("null", Ok(StreamIndex::Null)),
             ("-1", Ok(StreamIndex::None)),
             ("0", Ok(StreamIndex::At(0))),
             ("4294967295", Ok(StreamIndex::At(u32::MAX))),
@@ -61,7 +61,13 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<StreamIndex>(json).map_err(|_| ()), index, "{json}");
         }
-        assert_eq!(StreamIndex::None.given(), Some(None));
-        assert_eq!(StreamIndex::None.stream(), None);
+        for (index, given) in [
+            (StreamIndex::Absent, None),
+            (StreamIndex::Null, Some(None)),
+            (StreamIndex::None, Some(None)),
+            (StreamIndex::At(1), Some(Some(1))),
+        ] {
+            assert_eq!((index.given(), index.stream()), (given, given.flatten()), "{index:?}");
+        }
     }
 }

@@ -12,6 +12,9 @@ use crate::error::{Code, Error, Result};
 /// How long the file system may take to answer.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
 
+/// When to try again: a disk that was asleep is awake by then.
+const RETRY_SECONDS: u32 = 5;
+
 /// Threads that may wait for one root at a time; a dead disk takes these and no others.
 const LANES_PER_ROOT: usize = 16;
 
@@ -117,9 +120,10 @@ impl Library {
             });
             done.await.map_err(Error::internal)?
         };
+        let slow = || Error::new(Code::StorageTimeout, "the file system did not answer within 15 s");
         tokio::time::timeout(STORAGE_DEADLINE, job)
             .await
-            .unwrap_or_else(|_| Err(Error::new(Code::StorageTimeout, "the file system did not answer within 15 s")))
+            .unwrap_or_else(|_| Err(slow().with_retry_after(RETRY_SECONDS)))
     }
 
     fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Opened>> {
@@ -207,7 +211,8 @@ mod tests {
         let (answers, ()) = tokio::join!(stuck, passing);
         assert_eq!(answers.len(), LANES_PER_ROOT + 1);
         for answer in answers {
-            assert_eq!(answer.unwrap_err().code, Code::StorageTimeout);
+            let slow = answer.unwrap_err();
+            assert_eq!((slow.code, slow.retry_after), (Code::StorageTimeout, Some(RETRY_SECONDS)));
         }
         // The threads are still held: whoever comes now waits for one, and no longer than the deadline.
         let (late, ()) = tokio::join!(library.within_deadline(0, || Ok(())), async {

@@ -186,7 +186,7 @@ impl Subtitles {
                 return Err(Error::new(Code::PayloadTooLarge, "the subtitle file is larger than 16 MiB"));
             }
             let mut bytes = Vec::new();
-            (&source.file).take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(|cause| {
+            (&*source.file).take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(|cause| {
                 Error::new(Code::SourceReadFailed, "the subtitle file could not be read").with_cause(cause)
             })?;
             if !subtitles::is_text(&bytes[..bytes.len().min(4096)]) {

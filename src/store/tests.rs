@@ -1,6 +1,6 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -28,8 +28,22 @@ fn damaged_files(dir: &Path) -> usize {
     fs::read_dir(dir.join("damaged")).map_or(0, Iterator::count)
 }
 
+/// Opens a state that was just closed. A process that another test forks has its lock too, until it executes a program.
+fn reopen(dir: &Path, sizes: commit::Sizes) -> Store {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match Store::open_sized(dir, sizes) {
+            Err(error) if error.code == Code::Conflict && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 fn all(dir: &Path) -> Vec<(String, u64)> {
-    Store::open(dir).unwrap().scan(Tree::Progress).unwrap()
+    let sizes = commit::Sizes { reserve: RESERVE_BYTES, compact_from: COMPACT_FROM_BYTES };
+    reopen(dir, sizes).scan(Tree::Progress).unwrap()
 }
 
 /// A state of 300 records, some changed, some removed, closed in good order.

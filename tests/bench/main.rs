@@ -4,6 +4,9 @@
 
 /// A large cached file, beside nginx.
 mod bytes;
+/// Damaged files of a killed server.
+#[path = "../it/kit/damage.rs"]
+mod damage;
 /// A disk that fills up.
 #[path = "../it/kit/disk.rs"]
 mod disk;

@@ -55,6 +55,16 @@ async fn stop(child: Child) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+/// No other user has a right to the state folder or to anything in it.
+fn check_private(state: &Path) {
+    let mut paths = vec![state.to_owned()];
+    while let Some(path) = paths.pop() {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o077, 0, "{} is private", path.display());
+        let entries = std::fs::read_dir(&path).into_iter().flatten();
+        paths.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+}
+
 #[tokio::test]
 async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -63,6 +73,8 @@ async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "short\n").await.contains("at least 8"));
     assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "").await.contains("no password"));
     done(state, &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\nignored").await;
+    // Of what the first command made: the next one would take the rights away.
+    check_private(state);
     assert!(refused(state, &["user", "add", "ADA", "--password-stdin"], "correct horse\n").await.contains("taken"));
     assert!(refused(state, &["token", "new", "--user", "bob"], "").await.contains("no user \"bob\""));
     let token = done(state, &["token", "new", "--user", "ada"], "").await.trim().to_owned();
@@ -83,12 +95,7 @@ async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     assert!(busy.contains(address) && busy.contains("--listen"), "{busy}");
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "a server without a port touches nothing");
     assert!(!stop(child).await.contains(&token), "no token in the log");
-    let mut paths = vec![state.to_owned()];
-    while let Some(path) = paths.pop() {
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o077, 0, "{} is private", path.display());
-        let entries = std::fs::read_dir(&path).into_iter().flatten();
-        paths.extend(entries.map(|entry| entry.unwrap().path()));
-    }
+    check_private(state);
 
     done(state, &["user", "passwd", "ada", "--password-stdin"], "battery staple\n").await;
     assert!(done(state, &["user", "list"], "").await.contains("0 devices"));

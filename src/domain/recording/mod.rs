@@ -173,6 +173,20 @@ impl Recording {
         (self.start_ms - self.padding.before_ms, self.end_ms + self.padding.after_ms)
     }
 
+    /// Takes over what a guide says of its programme now; false if that changes nothing. The start of a recording under way
+    /// stays, and none becomes longer than [`LONGEST_MS`].
+    pub fn follow(&mut self, airing: Airing) -> bool {
+        let before = self.clone();
+        if self.state == State::Scheduled {
+            self.start_ms = airing.start_ms;
+        }
+        self.end_ms = airing.end_ms.min(self.start_ms + LONGEST_MS);
+        (self.entry, self.item) = (airing.entry, airing.item);
+        (self.title, self.subtitle) = (airing.title, airing.subtitle);
+        (self.season, self.episode) = (airing.season, airing.episode);
+        *self != before
+    }
+
     /// Moves on by an event; false where that changes nothing.
     pub fn on(&mut self, event: Event, now_ms: i64) -> bool {
         let Some(next) = self.state.on(event) else { return false };
@@ -319,6 +333,28 @@ pub mod tests {
         let mut one = recording("a", 1, 0, 10);
         assert!(one.on(E::Begin, 5) && one.ended_ms.is_none() && one.on(E::End, 10) && !one.on(E::Fail, 11));
         assert_eq!((one.state, one.ended_ms), (S::Complete, Some(10)));
+    }
+
+    #[test]
+    fn a_recording_follows_its_programme() {
+        let airing = |start_ms, end_ms| Airing {
+            entry: Some("1-7".into()),
+            title: "Show with extra time".into(),
+            subtitle: None,
+            season: None,
+            episode: Some(3),
+            start_ms,
+            end_ms,
+            item: "show".into(),
+            new: false,
+        };
+        let mut waits = recording("a", 1, 100, 200);
+        assert!(waits.follow(airing(150, 300)) && !waits.follow(airing(150, 300)));
+        assert_eq!((waits.span(), &*waits.title, waits.episode), ((150, 300), "Show with extra time", Some(3)));
+        assert!(waits.on(Event::Begin, 150) && waits.follow(airing(160, 250)));
+        assert_eq!(waits.span(), (150, 250), "what has begun keeps its start");
+        assert!(waits.follow(airing(160, i64::MAX)));
+        assert_eq!(waits.end_ms, 150 + LONGEST_MS);
     }
 
     #[test]

@@ -100,6 +100,9 @@ proptest! {
         mode in a_mode(), other in a_mode(), seed: u64, edits in prop::collection::vec((0i64..90_000_000, 1usize..30), 1..6),
     ) {
         let mut definition = Definition::new(START, wanted(mode, seed, 10));
+        // Nor where the edit comes before the channel begins: guides name what is to come.
+        let (named, early) = (definition.programme(START + 14 * 24 * 3_600_000), definition.revised(START, wanted(other, seed, 3)));
+        prop_assert!(early.programme(START).unwrap().ordinal > named.unwrap().ordinal);
         let mut now = START;
         for (wait, count) in edits {
             now += wait;

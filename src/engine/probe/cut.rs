@@ -96,9 +96,7 @@ async fn by_last_packets(source: &Arc<Source>, media: Media) -> Media {
     let file = source.clone();
     let measuring = tokio::task::spawn_blocking(move || (ends::measured(&file, &media), media));
     let (measured, mut media) = measuring.await.expect("the readers of ends do not panic");
-    let Some(left) = measured else { return media };
-    // Of these the end is measured only where packets are missing.
-    let is_short = matches!(media.container, Container::Asf | Container::Avi);
+    let Some((left, is_short)) = measured else { return media };
     media.warnings.push(match media.duration_seconds {
         Some(stated) if left < stated - TOLERANCE_SECONDS => cut_text(left, stated),
         _ if is_short => "the file is cut short".to_owned(),

@@ -145,6 +145,20 @@ async fn attached_fonts_do_not_fill_the_report() {
 }
 
 #[tokio::test]
+async fn chapters_do_not_fill_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // As text these are more than 4 MiB.
+    let title = "x".repeat(3000);
+    let chapter = |n: u32| format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={n}\nEND={}\ntitle={title}\n", n + 1);
+    std::fs::write(path("a.txt"), format!(";FFMETADATA1\n{}", (0..1500).map(chapter).collect::<String>())).unwrap();
+    make(&path("a.mkv"), &["-i", path("a.txt").to_str().unwrap()]);
+    let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
+    let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
+    assert_eq!(codecs, ["h264", "aac"]);
+}
+
+#[tokio::test]
 async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.mp4");
@@ -159,7 +173,9 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
     assert_eq!(why, "frames too large to be decoded in this process");
     // The container may lie about the size; the parameter sets cannot.
     let mut bytes = std::fs::read(&path).unwrap();
-    let at = bytes.windows(4).position(|four| four == b"avc1").unwrap();
+    // The first one is a brand; the last one is the sample entry.
+    let at = bytes.windows(4).rposition(|four| four == b"avc1").unwrap();
+    assert_eq!(bytes[at + 28..at + 32], [0x20, 0, 0x11, 0], "8192 x 4352");
     bytes[at + 28..at + 32].copy_from_slice(&[1, 0, 1, 0]);
     std::fs::write(&path, bytes).unwrap();
     let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
@@ -220,6 +236,24 @@ async fn the_last_packets_say_how_long_half_a_file_is() {
         assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
         assert!(media.seekable);
     }
+}
+
+#[tokio::test]
+async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("a.wmv"), &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
+    let mut bytes = std::fs::read(folder.path().join("a.wmv")).unwrap();
+    // No packet is promised, and the broadcast flag says that lengths are not valid (section 3.2).
+    let properties = [0xa1, 0xdc, 0xab, 0x8c, 0x47, 0xa9, 0xcf, 0x11];
+    let at = bytes.windows(8).position(|eight| eight == properties).expect("file properties");
+    bytes[at + 56..at + 64].fill(0);
+    bytes[at + 88] |= 1;
+    std::fs::write(folder.path().join("stream.wmv"), bytes).unwrap();
+    let tools = Tools::beside(Path::new("ffmpeg"));
+    let media = thorough(&tools, &Arc::new(open(folder.path(), "stream.wmv"))).await.unwrap();
+    let seconds = media.duration_seconds.unwrap();
+    assert!((1.8..2.3).contains(&seconds), "{seconds}");
+    assert_eq!(media.warnings, ["the header gives no duration: it was measured"]);
 }
 
 /// How long the first stream of a file plays, seconds, by its packets.

@@ -17,7 +17,8 @@ use crate::service::onair::Viewer;
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
 #[allow(dead_code, reason = "a description: `Asked` reads the real ones")]
 pub struct ViewParams {
-    /// `1`: from the start of what is on; with `watchSession`, of what was on at the first such request.
+    /// `1`: from the start of what is on at the first such request of this `watchSession`. Without one the playlist keeps one
+    /// start for each login or stream token, until 30 s pass without a request.
     from_start: Option<String>,
     /// Catch-up: from an instant on, ISO 8601 or unix seconds. `utc` means the same; the `lutc` that players send with it
     /// is the time it is, and taken no notice of.
@@ -42,8 +43,13 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn read(service: &Service, call: &Call, channel: &Channel) -> Result<Self> {
-        let session = session(call)?.map(str::to_owned);
+    /// `unnamed` is the view of a request that starts over without `watchSession`.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR`; `NOT_FOUND` for what is longer ago than is kept.
+    pub fn read(service: &Service, call: &Call, channel: &Channel, unnamed: Option<&str>) -> Result<Self> {
+        let starts_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
+        let session = session(call)?;
         let now_ms = service.clock.now().as_millisecond();
         let at = match call.query("at")? {
             None => call.query("utc")?.map(|text| ("utc", text)),
@@ -57,14 +63,15 @@ impl Asked {
         });
         let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
         let end = end.or(at.zip(duration).map(|(at, duration)| at + duration));
-        let view = match (at, call.query("fromStart")?) {
-            (Some(at), _) => match end {
+        let session = session.or(unnamed.filter(|_| starts_over && at.is_none())).map(str::to_owned);
+        let view = match at {
+            Some(at) => match end {
                 Some(end) if end <= at => return Err(Error::field("end", "must be later than at")),
                 Some(end) => between(channel, at, end, now_ms)?,
                 None => View::From(begins(channel, at, now_ms)?),
             },
-            (None, None | Some("" | "0" | "false")) => View::Live,
-            (None, Some(_)) => {
+            None if !starts_over => View::Live,
+            None => {
                 let kept = match &session {
                     Some(session) => {
                         service.onair.viewers().start_of(channel.id, &Viewer::new(call.user()?, Some(session)))

@@ -82,8 +82,8 @@ impl Pass {
 /// # Errors
 /// `BAD_REQUEST` for a Host header that is none.
 pub fn base(service: &Service, call: &Call) -> Result<String> {
-    if let Some(base) = &service.config.public_base_url {
-        return Ok(base.trim_end_matches('/').to_owned());
+    if let Some(base) = service.config.base_url() {
+        return Ok(base.to_owned());
     }
     let host = call.header(HOST).filter(|host| {
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))

@@ -21,7 +21,7 @@ use crate::http::reply;
 use crate::http::transcode;
 use crate::service::Service;
 use crate::service::accounts::random;
-use crate::service::onair::Viewer;
+use crate::service::onair::{START_OVER, Viewer};
 use crate::service::{ingest, onair};
 
 /// Life of a child address after the hour it was made in, seconds: twelve hours.
@@ -93,7 +93,7 @@ pub fn resource(call: &Call) -> Option<String> {
         (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let asked = Asked::read(&service, &call, &channel)?;
+    let asked = Asked::read(&service, &call, &channel, None)?;
     let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
@@ -182,7 +182,7 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
         (status = 503, description = "`CHANNEL_UNAVAILABLE`: it has not begun; `TRANSCODER_BUSY`: the encode slots do not suffice for one more viewer")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let asked = Asked::read(&service, &call, &channel)?;
+    let asked = Asked::read(&service, &call, &channel, Some(START_OVER))?;
     let viewer = Viewer::new(call.user()?, asked.session.as_deref());
     service.onair.viewers().seen(channel.id, &viewer, asked.start());
     let channel = asked.run(&service, channel).await?;

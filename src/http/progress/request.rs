@@ -39,11 +39,11 @@ pub(in crate::http) struct SaveRequest {
     #[schema(max_length = 64, example = "web")]
     player: Option<String>,
     device_id: Option<String>,
-    /// -1 = none.
+    /// Null or -1 = none; absent = the one remembered.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = -1)]
     audio_stream_index: StreamIndex,
-    /// -1 = none.
+    /// Null or -1 = none; absent = the one remembered.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = -1)]
     subtitle_stream_index: StreamIndex,

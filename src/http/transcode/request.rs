@@ -86,7 +86,8 @@ impl StartBody {
         let off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
         let mode = self.subtitle_mode.map(|mode| mode.to_ascii_lowercase());
         let subtitle = match mode.as_deref() {
-            // A player that switched subtitles off keeps its mode.
+            // A player that switched subtitles off keeps its mode. Null is not off here: with `embedded` it leaves the
+            // choice of the stream to the server, as it always did.
             Some("embedded" | "burn") if off => SubtitleRequest::None,
             None if subtitle_stream.is_some() => SubtitleRequest::Embedded,
             None | Some("none") => SubtitleRequest::None,

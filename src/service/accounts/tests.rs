@@ -282,6 +282,21 @@ async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
 }
 
 #[tokio::test]
+async fn cleanup_writes_no_token_while_one_is_revoked() {
+    let Kept { accounts, clock, dir: _dir } = open();
+    let ada = accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
+    let (_, secret) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
+    clock.advance(DAY);
+    accounts.authenticate_stream(&secret).unwrap();
+    // A change under way, as a revocation is: a token written now would come back with the next start.
+    let change = accounts.changes.lock().await;
+    let cleanup = tokio::time::timeout(Duration::from_millis(200), accounts.tidy_streams()).await;
+    assert!(cleanup.is_err(), "it waits for the change");
+    drop(change);
+    accounts.tidy_streams().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_first_admin_is_made_once_by_code_within_a_day() {
     let Kept { accounts, clock, dir } = open();
     let file = dir.path().join("setup-code");

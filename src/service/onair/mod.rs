@@ -40,7 +40,7 @@ use stills::{Says, Stills};
 pub use tuner::Tuner;
 use tuner::Tuners;
 use viewers::Viewers;
-pub use viewers::{State, Viewer};
+pub use viewers::{START_OVER, State, Viewer};
 
 /// How far behind the live window a request still counts as one of the live viewers', ms.
 const BEHIND_MS: i64 = 60_000;

@@ -25,6 +25,10 @@ const USER_VIEWS: usize = 128;
 /// Users and recordings with views at most. A viewer beyond that still watches, uncounted.
 const MOST_USERS: usize = 10_000;
 
+/// The view of a login that starts over and names no view. A player requests its playlist again and again: without a view
+/// that keeps the start, it would jump to the next programme at its beginning.
+pub const START_OVER: &str = "_start-over";
+
 /// How a channel stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -89,6 +93,15 @@ struct View {
 }
 
 impl View {
+    /// Whether several players of one login may share it.
+    fn is_shared(&self) -> bool {
+        matches!(&*self.session, "" | START_OVER)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.seen.elapsed() >= IDLE
+    }
+
     fn is(&self, channel: u32, viewer: &Viewer) -> bool {
         self.channel == channel && self.session == viewer.session && self.login == viewer.login
     }
@@ -155,13 +168,13 @@ fn uncount(counts: &mut HashMap<u32, usize>, channel: u32) {
 }
 
 impl Viewers {
-    /// Notes that a viewer watches; gives where the view began. A start that was noted before is kept.
+    /// Notes that a viewer watches; gives where the view began. A start that was noted before is kept until the view expires.
     pub fn seen(&self, channel: u32, viewer: &Viewer, start_ms: Option<i64>) -> Option<i64> {
         let mut book = self.lock();
         let known = book.by_user.get_mut(&viewer.user);
         if let Some(view) = known.and_then(|views| views.iter_mut().find(|view| view.is(channel, viewer))) {
+            view.start_ms = view.start_ms.filter(|_| !view.is_idle()).or(start_ms);
             view.seen = Instant::now();
-            view.start_ms = view.start_ms.or(start_ms);
             return view.start_ms;
         }
         let (login, session) = (viewer.login.clone(), viewer.session.clone());
@@ -172,7 +185,7 @@ impl Viewers {
     /// Where a viewer's view began, when that was kept.
     pub fn start_of(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
         let book = self.lock();
-        book.by_user.get(&viewer.user)?.iter().find(|view| view.is(channel, viewer))?.start_ms
+        book.by_user.get(&viewer.user)?.iter().find(|view| view.is(channel, viewer) && !view.is_idle())?.start_ms
     }
 
     /// A viewer leaves; false when they were not there.
@@ -199,7 +212,7 @@ impl Viewers {
     }
 
     /// Whether a viewer of a channel is still there, as far as that is known: a view that was seen on another channel since
-    /// has left this one. Views without a name may be several players of one login.
+    /// has left this one, unless it may be several players of one login.
     pub(super) fn stays(&self, channel: u32) -> bool {
         let stays = |views: &[View], view: &View| {
             let moved = |other: &View| {
@@ -207,7 +220,7 @@ impl Viewers {
                     && other.seen > view.seen
                     && (&other.login, &other.session) == (&view.login, &view.session)
             };
-            view.session.is_empty() || view.seen.elapsed() < MOVED || !views.iter().any(moved)
+            view.is_shared() || view.seen.elapsed() < MOVED || !views.iter().any(moved)
         };
         let here = |view: &View| view.channel == channel && view.seen.elapsed() < IDLE;
         self.lock().by_user.values().any(|views| views.iter().any(|view| here(view) && stays(views, view)))
@@ -281,6 +294,21 @@ mod tests {
         assert_eq!((viewers.start_of(7, &ada), viewers.watched().contains(&7)), (Some(5), true));
         tokio::time::advance(IDLE + EXPIRE).await;
         assert_eq!((total(&viewers), viewers.watched().len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_is_kept_until_the_view_expires() {
+        let viewers = Viewers::default();
+        let ada = viewer("ada", "tv", START_OVER);
+        viewers.seen(7, &ada, Some(5));
+        tokio::time::advance(IDLE / 2).await;
+        assert_eq!((viewers.seen(7, &ada, Some(9)), viewers.start_of(7, &ada)), (Some(5), Some(5)));
+        tokio::time::advance(IDLE).await;
+        assert_eq!((viewers.start_of(7, &ada), viewers.seen(7, &ada, Some(9))), (None, Some(9)));
+        // Another player of the same login on another channel does not end it.
+        tokio::time::advance(MOVED).await;
+        viewers.seen(8, &ada, Some(1));
+        assert!(viewers.stays(7) && viewers.stays(8));
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,10 +40,22 @@ pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms
         .collect()
 }
 
-/// The programme that starts at an instant, if it is still the one with this id.
-pub(super) fn stands(channel: &Channel, entry: &str, start_ms: i64) -> bool {
-    let on = channel.airings(start_ms, start_ms + 1).next();
-    on.is_some_and(|on| on.programme.start_ms == start_ms && id_of(channel, &on) == entry)
+/// The programme of an id as the guide has it now, if it still starts at that instant.
+pub(super) fn current(channel: &Channel, entry: &str, start_ms: i64) -> Option<Airing> {
+    let is = |on: &Entry| on.programme.start_ms == start_ms && id_of(channel, on) == entry;
+    let listed = channel.airings(start_ms, start_ms + 1).next().filter(is);
+    // A programme that was cut short may be too short for the guide to name.
+    let named = listed.or_else(|| {
+        let programme = channel.definition.programme(start_ms).filter(|programme| programme.part.is_none());
+        programme.map(|programme| channel.entry(programme)).filter(is)
+    });
+    named.map(|on| airing(channel, &on, false))
+}
+
+/// The programme on air, if it airs this item.
+pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64) -> Option<Airing> {
+    let on = channel.airings(now_ms, now_ms + 1).next()?;
+    Some(airing(channel, &on, false)).filter(|airing| airing.item == item && airing.start_ms <= now_ms)
 }
 
 /// Of the programmes to come that air the same, the one that begins nearest to an instant.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{MOST, MOST_RULES, Recordings, airings, lock, wake};
 use crate::domain::channel::Channel;
 use crate::domain::live::CATCHUP_MS;
-use crate::domain::recording::{Airing, Event, Keep, LONGEST_MS, Padding, Recording, Rule, State, Written};
+use crate::domain::recording::{Airing, Keep, LONGEST_MS, Padding, Recording, Rule, State, Written};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random;
@@ -187,40 +187,6 @@ impl Service {
             recordings.put_rule(rule).await?;
         }
         Ok(())
-    }
-}
-
-impl Service {
-    /// Moves what was asked for by an entry of the guide to where its programme is after a change of the channel. What is
-    /// not on any more fails: something else in its place was not asked for.
-    pub(super) async fn follow_entries(&self) {
-        let recordings = &self.recordings;
-        let now_ms = self.clock.now().as_millisecond();
-        let by_entry = |one: &Recording| one.state == State::Scheduled && one.rule.is_none() && one.entry.is_some();
-        for one in recordings.all().into_iter().filter(by_entry) {
-            let Ok(channel) = self.channels.get(one.channel_id) else { continue };
-            let stands = one.entry.as_deref().is_none_or(|entry| airings::stands(&channel, entry, one.start_ms));
-            if channel.external.is_some() || stands || one.start_ms < now_ms {
-                continue;
-            }
-            let Some(airing) = airings::nearest(&channel, &one.item, one.start_ms, now_ms) else {
-                let gone = Error::new(Code::NotFound, "the guide of this channel has its programme no more");
-                recordings.settle(&one.id, Event::Fail, Some(&gone), now_ms).await;
-                continue;
-            };
-            let moved = recordings.edit(&one.id, |one| {
-                (one.entry, one.start_ms, one.end_ms) = (airing.entry, airing.start_ms, airing.end_ms);
-                one.state == State::Scheduled
-            });
-            match moved.await {
-                Ok(moved) => {
-                    tracing::info!(recording.id = moved.id, moved.start_ms, "a recording follows its programme")
-                }
-                Err(fault) => {
-                    tracing::warn!(recording.id = one.id, %fault, "a recording could not follow its programme")
-                }
-            }
-        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::store::{Store, Tree};
 
 mod airings;
 mod ask;
+mod follow;
 mod keeper;
 mod recorder;
 mod reel;

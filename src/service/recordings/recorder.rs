@@ -107,17 +107,15 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
     let mut noted = Instant::now();
     let mut rights = service.rights.follow();
     loop {
+        // The guide may have changed its end or title; how far the file is, this task knows better.
+        recording = Recording { written: recording.written, ..service.recordings.get(id)? };
         let next = tokio::select! {
             next = reel::next(service, &recording) => next,
             () = told(stop) => return note(service, &mut deck, &recording).await.map(|()| End::Stopped),
         };
         match next {
             Ok(Next::Piece(piece)) => {
-                if shelf.free_bytes() < piece.bytes.len() as u64 {
-                    note(service, &mut deck, &recording).await?;
-                    return Err(full());
-                }
-                let appended = append(&mut deck, &mut recording, piece).await;
+                let appended = append(&mut deck, &shelf, &mut recording, piece).await;
                 if let Err(fault) = appended {
                     // What lies before the piece is sound, and said to be there.
                     if fault.code == Code::StorageFull {
@@ -211,10 +209,15 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
     }
 }
 
-async fn append(deck: &mut Deck, recording: &mut Recording, piece: Piece) -> Result<()> {
+async fn append(deck: &mut Deck, shelf: &Arc<Shelf>, recording: &mut Recording, piece: Piece) -> Result<()> {
     let Piece { bytes, from, through, is_slate } = piece;
     let len = bytes.len() as u64;
-    deck.with(move |tape| tape.append(&bytes)).await?;
+    let shelf = shelf.clone();
+    let write = move |tape: &mut Tape| match shelf.free_bytes() < len {
+        true => Err(ErrorKind::StorageFull.into()),
+        false => tape.append(&bytes),
+    };
+    deck.with(write).await?;
     let due = recording.span().0 * 90;
     recording.written.add(len, (from, through), is_slate, due);
     Ok(())

@@ -100,6 +100,7 @@ impl Service {
     pub(in crate::service) fn map_guides(&self) {
         let guides = self.standing_guides();
         self.channels.show(|channel| programmes(&guides, channel));
+        self.recordings.look_again();
     }
 
     /// The same for one channel; gives it as it is then.

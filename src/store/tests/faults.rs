@@ -3,7 +3,6 @@
 //! `kill -9` would leave them, and after a restart.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use super::syscalls::{Faults, Mode};
 use super::*;
@@ -11,18 +10,26 @@ use super::*;
 const TREE: Tree = Tree::Progress;
 
 /// Kinds of faults, and at how many calls in succession.
-const FAULTS: [(Mode, usize); 4] = [(Mode::Io, 1), (Mode::Io, 4), (Mode::Scarce, 1), (Mode::Short, 2)];
+const FAULTS: [(Mode, usize); 5] =
+    [(Mode::Io, 1), (Mode::Io, 4), (Mode::Scarce, 1), (Mode::Short, 2), (Mode::Renamed, 1)];
 
 /// Far more than any operation makes.
 const CALLS: usize = 2000;
 
-/// A test takes every so manieth call, and other ones for each kind of fault; all with `HEARTHCAST_FAULTS=all`.
+/// A test takes every seventh call, and other ones for each kind of fault; all with `HEARTHCAST_FAULTS=all`.
 const STRIDE: usize = 7;
+
+/// Calls after a rename that are always taken: the folder is opened and synced.
+const AFTER_RENAME: usize = 4;
 
 fn calls(kind: usize) -> impl Iterator<Item = usize> {
     let all = std::env::var("HEARTHCAST_FAULTS").is_ok_and(|value| value == "all");
-    let (first, step) = if all { (1, 1) } else { (1 + kind * 2, STRIDE) };
-    (first..CALLS).step_by(step)
+    let (first, end, step) = match FAULTS[kind].0 {
+        Mode::Renamed => (1, AFTER_RENAME + 1, 1),
+        _ if all => (1, CALLS, 1),
+        _ => (1 + kind * 2, CALLS, STRIDE),
+    };
+    (first..end).step_by(step)
 }
 
 /// A state folder in memory where the system has such a place: thousands of starts and syncs.
@@ -88,7 +95,7 @@ async fn changes(compact_from: u64, prepare: impl AsyncFn(&Path)) {
     for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {
         for at in calls(kind) {
             prepare(dir.path()).await;
-            let store = Store::open_sized(dir.path(), sizes(compact_from)).unwrap();
+            let store = reopen(dir.path(), sizes(compact_from));
             let before: Vec<(String, u64)> = store.scan(TREE).unwrap();
             if round == 1 {
                 known.extend(before.iter().map(|(key, value)| (key.clone(), vec![Some(*value)])));
@@ -142,7 +149,7 @@ async fn a_change_is_there_after_a_restart_exactly_when_it_was_acknowledged() {
 async fn a_compaction_that_fails_anywhere_loses_nothing() {
     // So much that the first change is followed by a compaction.
     let grow = async |dir: &Path| {
-        let store = Store::open_sized(dir, sizes(u64::MAX)).unwrap();
+        let store = reopen(dir, sizes(u64::MAX));
         for n in 0..40_u64 {
             store.put(TREE, "grown", &(n % 2)).await.unwrap();
         }

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{off_t, size_t, ssize_t};
@@ -23,6 +23,8 @@ pub enum Mode {
     Scarce,
     /// Half of a write is done, and the next one fails with `ENOSPC`.
     Short,
+    /// `EIO`, at any call after the first rename.
+    Renamed,
 }
 
 /// What a call does.
@@ -34,6 +36,7 @@ enum Call {
     Write,
     Sync,
     Name,
+    Rename,
 }
 
 enum Injected {
@@ -49,6 +52,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 static LAST: AtomicUsize = AtomicUsize::new(0);
 static INJECTED: AtomicUsize = AtomicUsize::new(0);
+static IS_RENAMED: AtomicBool = AtomicBool::new(false);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Faults at calls `first` to `first + burst - 1` that concern files below `folder`, as long as this lives.
@@ -66,6 +70,7 @@ impl Faults {
         PREFIX_LEN.store(prefix.len(), SeqCst);
         COUNT.store(0, SeqCst);
         INJECTED.store(0, SeqCst);
+        IS_RENAMED.store(false, SeqCst);
         FIRST.store(first, SeqCst);
         LAST.store(first + burst, SeqCst);
         MODE.store(mode as u8, SeqCst);
@@ -103,7 +108,11 @@ fn inject(call: Call, path: &[u8]) -> Option<Injected> {
     if !path.starts_with(prefix) {
         return None;
     }
-    let io = mode == Mode::Io as u8;
+    if mode == Mode::Renamed as u8 && !IS_RENAMED.load(SeqCst) {
+        IS_RENAMED.store(call == Call::Rename, SeqCst);
+        return None;
+    }
+    let io = mode == Mode::Io as u8 || mode == Mode::Renamed as u8;
     let errno = match call {
         _ if io => libc::EIO,
         Call::Open if mode == Mode::Scarce as u8 => libc::EMFILE,
@@ -189,7 +198,7 @@ interpose! {
     fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int =
         Call::Sync, |call| on_file(call, fd) => SYS_sync_file_range(fd, at, len, flags);
     fn rename(from: *const c_char, to: *const c_char) -> c_int =
-        Call::Name, |call| on_path(call, from) => SYS_renameat2(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0);
+        Call::Rename, |call| on_path(call, from) => SYS_renameat2(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0);
     fn unlink(path: *const c_char) -> c_int =
         Call::Name, |call| on_path(call, path) => SYS_unlinkat(libc::AT_FDCWD, path, 0);
     fn unlinkat(fd: c_int, path: *const c_char, flags: c_int) -> c_int =

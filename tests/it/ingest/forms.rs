@@ -129,10 +129,20 @@ async fn sound_alone_is_a_channel_too() {
     let path = folder.path().join("a.ts");
     film::make(&path, &["-f lavfi -i", "aevalsrc='0.5*sin(2*PI*440*t)':s=44100:d=180", "-c:a mp2 -f mpegts"]);
     let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
-    let id = channel(&server, json!({"url": antenna.url()}), None).await;
+    let id = channel(&server, json!({"url": antenna.url()}), Some("My own music.")).await;
     let path = aired(&server, &id, folder.path(), 4).await;
     let decoded = play::decode(&path).await;
     assert!(decoded.audio_seconds() > 6.0, "{decoded:?}");
+    // A still stands for the video, so the codecs of `lineup.json` are true of every channel.
+    assert!(decoded.video_seconds() > 6.0, "{decoded:?}");
+    let request = json!({"name": "Tuner", "channelIds": null});
+    let made = success(server.post("/api/livetv/tokens", &request).send().await.unwrap(), 201).await;
+    let target = format!("/hdhr/{}/lineup.json", made["secret"].as_str().unwrap());
+    let lineup = success(server.ask(Method::GET, &target).send().await.unwrap(), 200).await;
+    let seen = film::ffprobe(&path, &["-show_streams"]);
+    let codecs = [&seen["streams"][0]["codec_name"], &seen["streams"][1]["codec_name"]];
+    assert_eq!(codecs, ["h264", "aac"], "{seen}");
+    assert_eq!([&lineup[0]["VideoCodec"], &lineup[0]["AudioCodec"]], ["H264", "AAC"], "{lineup}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,6 +178,17 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     }
     assert!(play::decode(&received).await.video_seconds() > 8.0);
     assert_eq!(antenna.made(), 1, "one connection for all");
+
+    let patch = async |body: Value| {
+        success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &body).await, 200).await;
+    };
+    let basis = |basis: Value| json!({"rights": {"recordingBasis": basis}, "attestation": {"authorized": true}});
+    patch(basis(Value::Null)).await;
+    let ended = async { while let Ok(Some(_)) = answer.chunk().await {} };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it ends with the right to record it");
+    patch(basis(json!("My own pictures."))).await;
+    let mut answer = server.ask(Method::GET, &target).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
 
     let no = json!({"attestation": {"authorized": false}});
     success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &no).await, 200).await;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use hearthcast::store::{Store, Tree};
 use serde_json::{Value, json};
 
+use super::damage::{DAMAGES, damage};
 use super::disk::limit_files;
 use super::faults::{CALLS, Counts, Fault};
 use super::program::Program;
@@ -41,20 +42,6 @@ struct Told {
     open: Vec<f64>,
     unknown: u64,
 }
-
-/// What was done to the files of a killed server.
-#[derive(Clone, Copy, Debug)]
-enum Damage {
-    None,
-    Index,
-    Tail,
-    Journal,
-    NoIndex,
-    JournalCut,
-}
-
-const DAMAGES: [Damage; 6] =
-    [Damage::None, Damage::Index, Damage::Tail, Damage::Journal, Damage::NoIndex, Damage::JournalCut];
 
 /// `rounds` times: writes to every film at once, kills, damages files in five rounds of six, starts, and holds what
 /// stands against what was acknowledged. Panics when anything acknowledged is missing.
@@ -376,40 +363,4 @@ async fn position(program: &Program, film: &Path) -> f64 {
     assert_eq!(answer.status(), 200, "{}", program.log());
     let answer: Value = answer.json().await.expect("JSON");
     answer["progress"]["positionSeconds"].as_f64().unwrap_or(0.0)
-}
-
-fn damage(state: &Path, damage: Damage, seed: u64) {
-    match damage {
-        Damage::None => {}
-        Damage::Index => flip(&state.join("db"), seed, 8),
-        Damage::Tail => flip(&state.join("journal.tail"), seed, 2),
-        Damage::Journal => flip(&state.join("journal"), seed, 2),
-        Damage::NoIndex => fs::remove_dir_all(state.join("db")).expect("there is an index"),
-        Damage::JournalCut => {
-            let file = fs::File::options().write(true).open(state.join("journal")).expect("there is a journal");
-            let len = file.metadata().expect("it has a length").len();
-            file.set_len(len.saturating_sub(seed * 7919 % 4096)).expect("it can be cut");
-        }
-    }
-}
-
-/// Flips `count` bytes of a file, or of every file in a folder: the last one near the end of what is written.
-fn flip(path: &Path, seed: u64, count: u64) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).expect("a folder") {
-            flip(&entry.expect("an entry").path(), seed, count);
-        }
-        return;
-    }
-    let mut bytes = fs::read(path).expect("a file");
-    // sled takes space ahead: what is written lies at the beginning.
-    let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
-    for k in 0..count {
-        if written > 0 {
-            let step = seed * 7919 + k * 104_729;
-            let at = if k + 1 == count { written - 1 - step % written.min(2048) } else { step % written };
-            bytes[at as usize] ^= 0x20;
-        }
-    }
-    fs::write(path, bytes).expect("written");
 }

@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod captions;
+pub mod damage;
 pub mod disk;
 pub mod elsewhere;
 pub mod faults;

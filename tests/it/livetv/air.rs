@@ -270,8 +270,18 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     let begun = begun["url"].as_str().unwrap().strip_prefix(&server.base).unwrap().to_owned();
     let first = async || numbered(&list(&server, &begun).await.0)[0].clone();
     let before = first().await;
+    // The same for a player that has but a stream token, and names no view.
+    let request = json!({"name": "Kitchen", "channelIds": null});
+    let made = success(server.post("/api/livetv/tokens", &request).send().await.unwrap(), 201).await;
+    let plain = format!("{one_watch}/live.m3u8?token={}", made["secret"].as_str().unwrap());
+    let token_first = async || numbered(&list(&server, &format!("{plain}&fromStart=1")).await.0)[0].clone();
+    let live = async || numbered(&list(&server, &plain).await.0)[0].clone();
+    let (token_before, live_before) = (token_first().await, live().await);
+    assert_eq!(token_before, before);
     server.service.clock.advance(Duration::from_secs(20));
     assert_eq!(first().await, before);
+    assert_eq!(token_first().await, before);
+    assert_ne!(live().await, live_before, "what is live is not held back");
     server.service.clock.advance(Duration::from_secs(100));
     for address in addresses {
         refused(server.ask(Method::GET, &address).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;

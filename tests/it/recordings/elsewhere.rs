@@ -7,9 +7,8 @@ use crate::ingest::antenna::{self, Antenna};
 
 const SOURCES: &str = "/api/livetv/sources";
 
-/// Programmes of a channel: title, what else is said, and hours from now, begin and end.
-fn guide(programmes: &[(&str, &str, f64, f64)]) -> String {
-    let now = Timestamp::now();
+/// Programmes of a channel: title, its other elements, and begin and end in hours from an instant.
+fn guide(now: Timestamp, programmes: &[(&str, &str, f64, f64)]) -> String {
     let at = |hours: f64| {
         let at = now + ((hours * 3600.0) as i64).seconds();
         at.strftime("%Y%m%d%H%M%S +0000").to_string()
@@ -76,7 +75,8 @@ async fn what_a_guide_from_elsewhere_says_is_recorded_by_entry_and_by_series() {
         ("Show", again, 5.0, 6.0),
         ("Show", "<episode-num system=\"onscreen\">S01E01</episode-num>", 24.0, 25.0),
     ];
-    let body = cleared(json!({"kind": "xmltv", "name": "G", "upload": guide(&told)}));
+    let now = Timestamp::now();
+    let body = cleared(json!({"kind": "xmltv", "name": "G", "upload": guide(now, &told)}));
     let made = success(send(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
     let guides = format!("{SOURCES}/{}", made["id"]);
     let entries = asked(&server, "/api/livetv/epg").await["entries"].clone();
@@ -103,10 +103,12 @@ async fn what_a_guide_from_elsewhere_says_is_recorded_by_entry_and_by_series() {
     let first = scheduled(&server).await;
     assert_eq!(first.iter().map(|(_, title)| title.as_str()).collect::<Vec<_>>(), ["Show", "SHOW"], "{first:?}");
 
-    // The guide moves one of them: so does its recording, once the rules are applied again.
+    // The guide moves one of them: so does its recording. It gives the programme on air another title and a later end,
+    // and the recording under way follows.
     let mut moved = told;
     (moved[3].2, moved[3].3) = (7.0, 8.0);
-    success(send(&server, Method::PATCH, &guides, &json!({"upload": guide(&moved)})).await, 200).await;
+    (moved[0].0, moved[0].3) = ("Now with extra time", 0.75);
+    success(send(&server, Method::PATCH, &guides, &json!({"upload": guide(now, &moved)})).await, 200).await;
     let other = json!({"channelId": channel, "series": {"title": "Other"}});
     success(send(&server, Method::POST, RECORDINGS, &other).await, 201).await;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -122,11 +124,16 @@ async fn what_a_guide_from_elsewhere_says_is_recorded_by_entry_and_by_series() {
 
     // What is on is recorded meanwhile, until nobody may any more: then at once, with what there is.
     let target = format!("{RECORDINGS}/{}", one["id"].as_str().unwrap());
+    let entries = asked(&server, "/api/livetv/epg").await["entries"].clone();
+    let longer = entries.as_array().unwrap().iter().find(|entry| entry["id"] == on["id"]).unwrap();
+    assert!(longer["end"].as_str() > on["end"].as_str(), "{longer}");
     let deadline = Instant::now() + Duration::from_secs(60);
     let path = loop {
         let one = asked(&server, &target).await["recording"].clone();
         let path = one["path"].as_str().map(std::path::PathBuf::from);
-        if let Some(path) = path.filter(|path| std::fs::metadata(path).is_ok_and(|file| file.len() > 100_000)) {
+        let follows = (&one["title"], &one["end"]) == (&json!("Now with extra time"), &longer["end"]);
+        let is_long = |path: &std::path::PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 100_000);
+        if let Some(path) = path.filter(is_long).filter(|_| follows) {
             break path;
         }
         assert!(Instant::now() < deadline, "{one}");

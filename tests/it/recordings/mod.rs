@@ -258,6 +258,27 @@ async fn what_was_asked_for_by_its_entry_follows_its_programme() {
     edit(json!([film("Other.mp4"), film("Show S01E02.mkv")])).await;
     let failed = studio.until(&made["id"], |one| one["state"] == "failed").await;
     assert_eq!(failed["failure"]["code"], "NOT_FOUND", "{failed}");
+
+    // A change that applies at once cuts the programme on air: its recording, begun long ago, ends there too.
+    let long = studio._films.path().join("Long.mp4");
+    film::flash_and_beep(&long, 120, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
+    let start = (Timestamp::now() - Duration::from_secs(5)).to_string();
+    let body = json!({"name": "Two", "scheduleMode": "sequential", "startAt": start, "items": [{"path": long}]});
+    let two = success(send(server, Method::POST, "/api/livetv/channels", &body).await, 201).await["channel"].clone();
+    let by_entry = json!({"channelId": two["id"], "entryId": format!("{}-0", two["id"])});
+    let made = success(send(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
+    studio.until(&made["id"], |one| one["state"] == "recording").await;
+    let target = format!("/api/livetv/channels/{}?applyAt=now", two["id"]);
+    let items = json!({"items": [film("Other.mp4")]});
+    success(send(server, Method::PATCH, &target, &items).await, 200).await;
+    let cut = studio.until(&made["id"], |one| one["state"] == "complete").await;
+    assert_eq!((&cut["entryId"], &cut["start"]), (&made["entryId"], &made["start"]));
+    assert!(cut["end"].as_str() < made["end"].as_str(), "{cut}");
+    // A recording itself has no fields to change.
+    let target = format!("{RECORDINGS}/{}", made["id"].as_str().unwrap());
+    let refusal = send(server, Method::PATCH, &target, &json!({"end": made["end"]})).await;
+    assert_eq!(refusal.headers()["allow"], "DELETE, GET, HEAD, OPTIONS");
+    refused(refusal, 405, "METHOD_NOT_ALLOWED").await;
 }
 
 #[tokio::test]

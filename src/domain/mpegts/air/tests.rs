@@ -147,6 +147,19 @@ proptest! {
     }
 }
 
+/// The shortest segment: there is nothing but this frame to be split, so that its counter ends where the next one begins.
+#[test]
+fn a_segment_of_one_silent_frame_leaves_no_gap_in_the_counters() {
+    let one = |n: i64| {
+        let origin = n * AAC_FRAME;
+        let span =
+            Span { from: 0, to: AAC_FRAME, opens: true, closes: true, base: BASE, lead: 0, origin, sounded: None };
+        aired(&[], span, &still())
+    };
+    assert_eq!(seen(&one(0), 0).1.len(), 1);
+    check_received(&[one(0), one(1), one(2)].concat()).unwrap();
+}
+
 #[test]
 fn where_items_meet_the_steps_are_those_within_them() {
     // Lengths that are no multiple of a frame, of files whose first picture comes late, with and without sound.

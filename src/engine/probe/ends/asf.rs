@@ -11,8 +11,9 @@ const MOST_HEADER: u64 = 4 << 20;
 /// Packets looked at: sound and picture interleave within them.
 const LAST_PACKETS: u64 = 32;
 
-/// When the last whole packet ends, seconds; None for a file that holds all the packets it promises.
-pub(super) fn end(source: &Source) -> Option<f64> {
+/// When the last whole packet ends, seconds, and whether packets are missing; None for a file that holds all the packets it
+/// promises. A recorded stream promises none.
+pub(super) fn end(source: &Source) -> Option<(f64, bool)> {
     let head = read(source, 0, 30)?;
     let header_len = little::<8>(&head, 16).filter(|len| head.starts_with(&HEADER) && *len <= MOST_HEADER)?;
     let header = read(source, 0, header_len as usize)?;
@@ -29,13 +30,16 @@ pub(super) fn end(source: &Source) -> Option<f64> {
         return None;
     }
     let first = header_len + 50;
-    let whole = source.len.saturating_sub(first) / packet_len;
-    if whole >= promised {
+    // An index may follow; a recorded stream states no length of its packets.
+    let stated = little::<8>(&data, 16).filter(|len| *len > 50);
+    let end = stated.map_or(source.len, |len| source.len.min(header_len.saturating_add(len)));
+    let whole = end.saturating_sub(first) / packet_len;
+    if promised > 0 && whole >= promised {
         return None;
     }
     let from = whole.saturating_sub(LAST_PACKETS);
     let ends = (from..whole).filter_map(|packet| send_end(&read(source, first + packet * packet_len, 32)?));
-    ends.max().map(|milliseconds| milliseconds as f64 / 1000.0)
+    ends.max().map(|milliseconds| (milliseconds as f64 / 1000.0, promised > 0))
 }
 
 /// Send time and duration of a packet added, milliseconds (section 5.2.2).

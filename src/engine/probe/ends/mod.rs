@@ -14,18 +14,20 @@ mod wavpack;
 /// Bytes read at the end of a file to find its last packets: larger than any frame but an intra-only 4K one.
 const TAIL: u64 = 2 << 20;
 
-/// When the last packet ends, seconds from the start of the media; None where this container is not known here, where
-/// its last packets were not found, or where it holds all that its header promises. Blocks on the file system.
-pub(super) fn measured(source: &Source, media: &Media) -> Option<f64> {
-    let seconds = match media.container {
-        Container::Flv => flv::last_timestamp(&tail(source)?)? - media.start_seconds,
+/// When the last packet ends, seconds from the start of the media, and whether the header promises more; None where this
+/// container is not known here, where its last packets were not found, or where it holds all that its header promises. Of
+/// `flv`, `wavpack` and `flac` the times tell whether anything is missing. Blocks on the file system.
+pub(super) fn measured(source: &Source, media: &Media) -> Option<(f64, bool)> {
+    let by_time = |seconds: f64| (seconds, false);
+    let measured = match media.container {
+        Container::Flv => by_time(flv::last_timestamp(&tail(source)?)? - media.start_seconds),
         Container::Asf => asf::end(source)?,
-        Container::Avi => avi::end(source)?,
-        Container::WavPack => wavpack::end(&tail(source)?)? as f64 / sample_rate(media)?,
-        Container::Flac => flac::end(&head(source)?, &tail(source)?)?,
+        Container::Avi => (avi::end(source)?, true),
+        Container::WavPack => by_time(wavpack::end(&tail(source)?)? as f64 / sample_rate(media)?),
+        Container::Flac => by_time(flac::end(&head(source)?, &tail(source)?)?),
         _ => return None,
     };
-    Some(seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0)
+    Some(measured).filter(|(seconds, _)| seconds.is_finite() && *seconds > 0.0)
 }
 
 /// When the first stream of a chained Ogg file ends, seconds; None for any other file. Blocks on the file system.

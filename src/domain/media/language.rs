@@ -1,0 +1,123 @@
+//! Languages of streams as files write them (ISO 639), and as BCP-47 has them.
+
+/// The BCP-47 tag for a language as files write it; None for what is no language code.
+pub fn language_tag(text: &str) -> Option<String> {
+    let (primary, rest) = match text.split_once(['-', '_']) {
+        Some((primary, rest)) => (primary, Some(rest)),
+        None => (text, None),
+    };
+    let primary = primary.to_ascii_lowercase();
+    if !(2..=3).contains(&primary.len()) || !primary.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return None;
+    }
+    let short = LANGUAGES.iter().find(|(long, _)| *long == primary).map_or(primary.as_str(), |(_, short)| short);
+    match rest {
+        Some(rest) if rest.split(['-', '_']).all(|part| (1..=8).contains(&part.len()) && part.is_ascii()) => {
+            Some(format!("{short}-{}", rest.replace('_', "-")))
+        }
+        Some(_) => None,
+        None => Some(short.to_owned()),
+    }
+}
+
+/// ISO 639-2 codes, both kinds, with the shorter ISO 639-1 code BCP-47 asks for instead.
+const LANGUAGES: [(&str, &str); 74] = [
+    ("afr", "af"),
+    ("alb", "sq"),
+    ("ara", "ar"),
+    ("arm", "hy"),
+    ("baq", "eu"),
+    ("bel", "be"),
+    ("ben", "bn"),
+    ("bos", "bs"),
+    ("bul", "bg"),
+    ("cat", "ca"),
+    ("ces", "cs"),
+    ("chi", "zh"),
+    ("cze", "cs"),
+    ("cym", "cy"),
+    ("dan", "da"),
+    ("deu", "de"),
+    ("dut", "nl"),
+    ("ell", "el"),
+    ("eng", "en"),
+    ("est", "et"),
+    ("eus", "eu"),
+    ("fas", "fa"),
+    ("fin", "fi"),
+    ("fra", "fr"),
+    ("fre", "fr"),
+    ("geo", "ka"),
+    ("ger", "de"),
+    ("gle", "ga"),
+    ("glg", "gl"),
+    ("gre", "el"),
+    ("heb", "he"),
+    ("hin", "hi"),
+    ("hrv", "hr"),
+    ("hun", "hu"),
+    ("hye", "hy"),
+    ("ice", "is"),
+    ("ind", "id"),
+    ("isl", "is"),
+    ("ita", "it"),
+    ("jpn", "ja"),
+    ("kat", "ka"),
+    ("kor", "ko"),
+    ("lav", "lv"),
+    ("lit", "lt"),
+    ("ltz", "lb"),
+    ("mac", "mk"),
+    ("may", "ms"),
+    ("mkd", "mk"),
+    ("msa", "ms"),
+    ("nld", "nl"),
+    ("nob", "nb"),
+    ("nor", "no"),
+    ("per", "fa"),
+    ("pol", "pl"),
+    ("por", "pt"),
+    ("ron", "ro"),
+    ("rum", "ro"),
+    ("rus", "ru"),
+    ("slk", "sk"),
+    ("slo", "sk"),
+    ("slv", "sl"),
+    ("spa", "es"),
+    ("sqi", "sq"),
+    ("srp", "sr"),
+    ("swe", "sv"),
+    ("tam", "ta"),
+    ("tel", "te"),
+    ("tha", "th"),
+    ("tur", "tr"),
+    ("ukr", "uk"),
+    ("urd", "ur"),
+    ("vie", "vi"),
+    ("wel", "cy"),
+    ("zho", "zh"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_iso_639_2_become_one_tag() {
+        for (text, tag) in [
+            ("ger", Some("de")),
+            ("DEU", Some("de")),
+            ("de", Some("de")),
+            ("gsw", Some("gsw")),
+            ("pt-BR", Some("pt-BR")),
+            ("por_br", Some("pt-br")),
+            ("german", None),
+            ("d", None),
+            ("de-", None),
+            ("d1", None),
+            ("", None),
+        ] {
+            assert_eq!(language_tag(text).as_deref(), tag, "{text}");
+        }
+    }
+}

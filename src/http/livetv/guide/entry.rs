@@ -1,0 +1,140 @@
+//! One programme of a guide, as it is sent.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::seconds;
+use crate::domain::channel::Channel;
+use crate::domain::guide::Entry;
+use crate::domain::live::CATCHUP_MS;
+use crate::domain::time::instant_text;
+use crate::http::address::{Addresses, Picture};
+use crate::http::livetv::asked::Unix;
+
+/// One programme. Nothing in it is copied: a guide holds many.
+#[derive(Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuideEntry<'a> {
+    /// Stays the same in every guide.
+    #[schema(value_type = String)]
+    id: Id,
+    channel_id: u32,
+    title: &'a str,
+    description: &'a str,
+    #[schema(value_type = String, format = DateTime)]
+    start: At,
+    #[schema(value_type = String, format = DateTime)]
+    end: At,
+    #[schema(value_type = String)]
+    icon_url: Icon<'a>,
+    subtitle: Option<&'a str>,
+    season: Option<u32>,
+    episode: Option<u32>,
+    year: Option<u32>,
+    #[schema(value_type = Vec<String>)]
+    categories: Categories<'a>,
+    rating: Option<&'a str>,
+    duration_seconds: f64,
+    media_path: &'a str,
+    is_filler: bool,
+    /// On air now.
+    is_live: bool,
+    /// Where it can be watched from its beginning; null for what is to come, and for what is longer ago than is kept.
+    #[schema(value_type = Option<String>)]
+    catchup_url: Option<Catchup<'a>>,
+}
+
+impl<'a> GuideEntry<'a> {
+    pub fn new(channel: &'a Channel, entry: &Entry<'a>, now: Timestamp, addresses: Addresses<'a>) -> Self {
+        let (programme, name) = (&entry.programme, &entry.name);
+        let (face, now_ms) = (&channel.face, now.as_millisecond());
+        let kept = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
+        Self {
+            id: Id(channel.id, programme.ordinal),
+            channel_id: channel.id,
+            title: name.title,
+            description: entry.listing.map_or(&face.description, |listing| &listing.description),
+            start: At(programme.start_ms),
+            end: At(programme.end_ms),
+            icon_url: Icon(addresses.picture(face.logo_url.as_deref(), channel.id)),
+            subtitle: name.subtitle,
+            season: name.season,
+            episode: name.episode,
+            year: name.year,
+            categories: match entry.listing {
+                Some(listing) if !listing.categories.is_empty() => Categories::Listed(&listing.categories),
+                _ => Categories::Own(&face.category),
+            },
+            rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
+            duration_seconds: seconds(programme.end_ms - programme.start_ms),
+            media_path: entry.path,
+            is_filler: channel.is_filler(programme),
+            is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
+            catchup_url: kept.then_some(Catchup(addresses, channel.id, programme.start_ms, programme.end_ms)),
+        }
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+}
+
+/// Of a channel, and of its programme.
+#[derive(Clone, Copy)]
+struct Id(u32, u64);
+
+/// Unix milliseconds, as an instant.
+#[derive(Clone, Copy)]
+struct At(i64);
+
+/// The address of a channel's picture.
+#[derive(Clone, Copy)]
+struct Icon<'a>(Picture<'a>);
+
+/// What a listing says, or what its channel is, where that is anything.
+#[derive(Clone, Copy)]
+enum Categories<'a> {
+    Listed(&'a [String]),
+    Own(&'a str),
+}
+
+/// A channel, and the seconds its programme begins and ends at.
+#[derive(Clone, Copy)]
+struct Catchup<'a>(Addresses<'a>, u32, i64, i64);
+
+impl Serialize for Categories<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Listed(all) => all.serialize(to),
+            Self::Own("") => <[&str]>::serialize(&[], to),
+            Self::Own(one) => [one].serialize(to),
+        }
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{}-{}", self.0, self.1))
+    }
+}
+
+impl Serialize for At {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(std::str::from_utf8(&instant_text(self.0)).unwrap_or_default())
+    }
+}
+
+impl Serialize for Icon<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl Serialize for Catchup<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let Self(addresses, channel, from, to_ms) = *self;
+        let (from, end) = (Unix(from), Unix(to_ms));
+        to.collect_str(&format_args!("{}?at={from}&end={end}", addresses.live(channel)))
+    }
+}

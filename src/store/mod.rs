@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::{Code, Error, Result};
 
 mod appender;
+mod batch;
 mod commit;
 mod draft;
 mod export;
@@ -30,6 +31,8 @@ mod snapshot;
 mod tail;
 mod tree;
 
+use batch::Edit;
+pub use batch::{Batch, MAX_CHANGES};
 use commit::NotStored;
 pub use export::{backup, export, import};
 pub use journal::MAX_RECORD;
@@ -138,6 +141,24 @@ impl Store {
         self.change(tree, key, None).await
     }
 
+    /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them before.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL` when they could not be made durable: then what was there before is there still, also after a
+    /// restart. `INTERNAL` when a failing disk leaves that unknown: then all or none are there after a restart.
+    pub async fn write(&self, batch: Batch) -> Result<()> {
+        let mut edits = Vec::with_capacity(batch.edits.len());
+        for edit in batch.edits {
+            if edit.json.is_some() || self.contains(edit.tree, &edit.key)? {
+                edits.push(edit);
+            }
+        }
+        match edits.is_empty() {
+            true => Ok(()),
+            false => self.commit(edits).await.map(drop),
+        }
+    }
+
     /// All records of a tree, by key.
     ///
     /// # Errors
@@ -214,14 +235,18 @@ impl Store {
         opened(&view, tree)?.contains_key(key).map_err(|cause| damaged(tree, key, cause))
     }
 
-    /// Hands a change to the committer, and waits until it is durable.
     async fn change(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
         if !tree.journaled() {
             return self.change_unjournaled(tree, key, json);
         }
+        self.commit(vec![Edit { tree, key: key.to_owned(), json }]).await
+    }
+
+    /// Hands changes to the committer, and waits until they are durable; tells whether one of their records was there.
+    async fn commit(&self, edits: Vec<Edit>) -> Result<bool> {
         let (done, outcome) = oneshot::channel();
         let waiting = self.inner.waiting.as_ref().expect("the committer runs as long as the store is open");
-        let change = commit::Change { tree, key: key.to_owned(), json, done };
+        let change = commit::Change { edits, done };
         waiting.send(change).await.map_err(|_| not_durable("the committer has stopped"))?;
         match outcome.await.map_err(|_| unknown("the committer has stopped"))? {
             Ok(before) => Ok(before),

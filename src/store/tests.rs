@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
+mod batches;
 mod faults;
 mod safety;
 pub mod syscalls;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,6 +43,9 @@ pub use tree::Tree;
 /// Disk space left alone unless configured, bytes: for sled, for other programs, and for what frees space.
 pub const RESERVE_BYTES: u64 = 32 << 20;
 
+/// How long a server that starts waits for the lock of another one.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
 /// Shortest journal that is compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
 
@@ -74,7 +78,17 @@ impl Store {
         Self::open_with(dir, RESERVE_BYTES)
     }
 
-    /// The same; writes are refused while fewer than `reserve` bytes are free on the disk.
+    /// The same; waits at most 2 s for another process to close it. A supervisor may start a server again before the system
+    /// has released what the killed one held.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_waiting(dir: &Path) -> Result<Self> {
+        let sizes = commit::Sizes { reserve: RESERVE_BYTES, compact_from: COMPACT_FROM_BYTES };
+        Self::open_patiently(dir, sizes, LOCK_WAIT)
+    }
+
+    /// As [`Self::open`]; writes are refused while fewer than `reserve` bytes are free on the disk.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -83,8 +97,12 @@ impl Store {
     }
 
     fn open_sized(dir: &Path, sizes: commit::Sizes) -> Result<Self> {
+        Self::open_patiently(dir, sizes, Duration::ZERO)
+    }
+
+    fn open_patiently(dir: &Path, sizes: commit::Sizes, patience: Duration) -> Result<Self> {
         private::folder(dir)?;
-        let lock = Lock::take(dir)?;
+        let lock = Lock::take(dir, patience)?;
         let mut opened = recover::open(dir)?;
         let lost = std::mem::take(&mut opened.lost);
         let (view, waiting, committer) =

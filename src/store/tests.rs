@@ -8,6 +8,7 @@ mod batches;
 mod faults;
 mod safety;
 pub mod syscalls;
+mod traced;
 
 fn state() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

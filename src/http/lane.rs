@@ -161,6 +161,7 @@ async fn connection(
     mut phase: watch::Receiver<Phase>,
 ) {
     let routes = warp::service(routes);
+    let eviction = place.clone();
     let runs = Runs::default();
     let queue = runs.clone();
     let wire = Wire::new(socket, runs, Pace::new(place.clone()));
@@ -205,6 +206,10 @@ async fn connection(
                 }
                 return;
             }
+            () = eviction.evicted() => {
+                tracing::debug!("a slow connection without credentials was closed for another one");
+                return;
+            }
             changed = phase.changed() => match *phase.borrow() {
                 _ if changed.is_err() => return,
                 Phase::Serving => {}
@@ -225,4 +230,40 @@ fn too_large(request: &hyper::Request<Incoming>) -> Option<Error> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     (bytes > MAX_HEADER_BYTES)
         .then(|| Error::new(Code::HeadersTooLarge, format!("the headers are larger than {MAX_HEADER_BYTES} bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use warp::Filter;
+
+    use super::super::places::Places;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_gives_way_is_closed() {
+        let routes: Routes = warp::any().map(|| Response::new("answer".into())).boxed();
+        let (_phase, watching) = watch::channel(Phase::Serving);
+        let lanes = Lanes::start(&routes, &watching).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, peer) = listener.accept().await.unwrap();
+        let places = Places::new(1, &[]);
+        let arrived =
+            Arrived { socket: socket.into_std().unwrap(), remote: peer.ip(), place: places.take(peer.ip()).unwrap() };
+        lanes.take(arrived).await;
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut head = [0; 12];
+        client.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        let _newcomer = places.take_at([192, 0, 2, 1].into(), Instant::now() + Duration::from_secs(10)).unwrap();
+        let mut rest = Vec::new();
+        // The end comes because it was closed: it would be kept open for 15 s more.
+        let before = Instant::now();
+        let _ = client.read_to_end(&mut rest).await;
+        assert!(before.elapsed() < HEAD_DEADLINE, "{:?}", before.elapsed());
+    }
 }

@@ -4,20 +4,26 @@
 //! without this, one machine that reads slowly shuts everybody out. IPv6 clients own a /64, so that counts as one
 //! address. A trusted proxy speaks for many clients and limits them itself: its connections have no share, and the last
 //! quarter is open to them.
+//!
+//! A connection for which nothing is free takes the place of the slowest one that has shown no credentials, which is
+//! closed. So many addresses that read slowly keep no user out who has not signed in lately.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Connections of one address where a quarter would be fewer: as many as one browser opens.
 const LEAST_SHARE: usize = 6;
 
 /// For how long an address counts as one with credentials after its last connection that showed them.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// How long a connection is left alone whatever it takes: enough to sign in, which makes it safe.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Addresses without a connection that are remembered at most.
 const MOST_REMEMBERED: usize = 4096;
@@ -28,6 +34,33 @@ pub struct Places {
     most: usize,
     trusted: Vec<IpAddr>,
     clients: Mutex<HashMap<IpAddr, Client>>,
+    /// Open connections that may be closed for others, by number; those of trusted proxies are not.
+    open: Mutex<HashMap<u64, Arc<Progress>>>,
+    numbered: AtomicU64,
+}
+
+/// How far a connection has come.
+struct Progress {
+    since: Instant,
+    /// Bytes the client has taken.
+    taken: AtomicU64,
+    admitted: AtomicBool,
+    /// None once it was given to another connection.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    evicted: Notify,
+}
+
+impl Progress {
+    /// Bytes a second; None for one that is not closed for others.
+    fn rate(&self, now: Instant) -> Option<f64> {
+        let age = now.saturating_duration_since(self.since);
+        let is_slow = age >= GRACE && !self.admitted.load(Ordering::Relaxed);
+        is_slow.then(|| self.taken.load(Ordering::Relaxed) as f64 / age.as_secs_f64())
+    }
+
+    fn permit(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One client address.
@@ -59,38 +92,59 @@ pub struct Place {
     places: Arc<Places>,
     /// None for a trusted proxy.
     client: Option<IpAddr>,
-    admitted: AtomicBool,
-    _permit: OwnedSemaphorePermit,
+    number: u64,
+    progress: Arc<Progress>,
 }
 
 impl Places {
     pub fn new(most: usize, trusted: &[IpAddr]) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(most));
-        Arc::new(Self { free, most, trusted: trusted.to_vec(), clients: Mutex::default() })
+        let (clients, open, numbered) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self { free, most, trusted: trusted.to_vec(), clients, open, numbered })
     }
 
     /// A place for a connection from `peer`.
     ///
     /// # Errors
-    /// When all are taken, or all that this address may have.
+    /// When all are taken by connections that are not closed for others, or all that this address may have.
     pub fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
+        self.take_at(peer, Instant::now())
+    }
+
+    pub(super) fn take_at(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Result<Place, Full> {
         let peer = peer.to_canonical();
         let client = (!self.trusted.contains(&peer)).then(|| network(peer));
         let mut clients = self.clients();
+        let mut is_reserved = false;
         if let Some(client) = client {
             let known = clients.get(&client);
             if known.is_some_and(|known| known.open >= (self.most / 4).max(LEAST_SHARE)) {
                 return Err(Full::Address);
             }
-            if self.taken() >= self.most - self.most / 4 && !known.is_some_and(Client::is_known) {
-                return Err(Full::Server);
-            }
+            is_reserved = self.taken() >= self.most - self.most / 4 && !known.is_some_and(Client::is_known);
         }
-        let permit = self.free.clone().try_acquire_owned().map_err(|_| Full::Server)?;
+        let free = if is_reserved { None } else { self.free.clone().try_acquire_owned().ok() };
+        let permit = free.or_else(|| self.evict(now)).ok_or(Full::Server)?;
+        let number = self.numbered.fetch_add(1, Ordering::Relaxed);
+        let (taken, admitted) = (AtomicU64::new(0), AtomicBool::new(false));
+        let permit = Mutex::new(Some(permit));
+        let progress = Arc::new(Progress { since: now, taken, admitted, permit, evicted: Notify::new() });
         if let Some(client) = client {
             clients.entry(client).or_default().open += 1;
+            self.open().insert(number, progress.clone());
         }
-        Ok(Place { places: self.clone(), client, admitted: AtomicBool::new(false), _permit: permit })
+        Ok(Place { places: self.clone(), client, number, progress })
+    }
+
+    /// Has the slowest connection without credentials closed, and gives what it held.
+    fn evict(&self, now: Instant) -> Option<OwnedSemaphorePermit> {
+        let mut open = self.open();
+        let rates = open.iter().filter_map(|(number, progress)| Some((*number, progress.rate(now)?)));
+        let (number, _) = rates.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        // From here on its own thread closes it; it counts no more.
+        let slowest = open.remove(&number)?;
+        slowest.evicted.notify_one();
+        slowest.permit().take()
     }
 
     /// Connections that are open.
@@ -106,6 +160,10 @@ impl Places {
         }
     }
 
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Progress>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +172,7 @@ impl Places {
 impl Place {
     /// Notes that a request over this connection was let in by its credentials.
     pub fn admit(&self) {
-        if self.admitted.swap(true, Ordering::Relaxed) {
+        if self.progress.admitted.swap(true, Ordering::Relaxed) {
             return;
         }
         if let Some(client) = self.client {
@@ -124,7 +182,17 @@ impl Place {
 
     /// Whether one was.
     pub fn is_admitted(&self) -> bool {
-        self.admitted.load(Ordering::Relaxed)
+        self.progress.admitted.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the client took bytes.
+    pub fn sent(&self, bytes: usize) {
+        self.progress.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection is to be closed for another one.
+    pub async fn evicted(&self) {
+        self.progress.evicted.notified().await;
     }
 }
 
@@ -132,9 +200,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(address) = self.client else { return };
         let mut clients = self.places.clients();
+        self.places.open().remove(&self.number);
         let Some(client) = clients.get_mut(&address) else { return };
         client.open -= 1;
-        if *self.admitted.get_mut() {
+        if self.progress.admitted.load(Ordering::Relaxed) {
             client.admitted -= 1;
             client.left = Some(Instant::now());
         }
@@ -192,6 +261,38 @@ mod tests {
         flood.clear();
         assert_eq!(take("192.0.2.4", 99).len(), 10);
         assert_eq!((places.taken(), places.clients().len()), (0, 1), "only the one with credentials is remembered");
+    }
+
+    #[test]
+    fn the_slowest_connection_without_credentials_gives_way() {
+        let places = Places::new(8, &[]);
+        let from = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let mut held: Vec<Place> = (1..7).map(|n| places.take(from(n)).unwrap()).collect();
+        held[0].admit();
+        for (n, place) in held.iter().enumerate() {
+            place.sent(if n == 3 { 10 } else { 1000 * n });
+        }
+        assert_eq!(places.take(from(9)).err(), Some(Full::Server), "each may sign in within its first seconds");
+        let later = Instant::now() + GRACE;
+        let evicted = |place: &Place| {
+            let mut waiting = std::pin::pin!(place.evicted());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            waiting.as_mut().poll(&mut context).is_ready()
+        };
+        let newcomer = places.take_at(from(9), later).unwrap();
+        let given_way = held.iter().map(evicted).collect::<Vec<_>>();
+        assert_eq!(given_way, [false, false, false, true, false, false], "the first one is slower, and signed in");
+        assert_eq!(places.taken(), 6, "one for another");
+        drop(held.remove(3));
+        assert_eq!(places.taken(), 6, "what it held belongs to the newcomer");
+        newcomer.admit();
+        held.push(newcomer);
+        // Full to the last place, for those who are known as well.
+        held.extend((0..2).map(|_| places.take(from(1)).unwrap()));
+        held.iter().for_each(Place::admit);
+        assert_eq!(places.take_at(from(1), later + GRACE).err(), Some(Full::Server), "all have shown credentials");
+        drop(held);
+        assert_eq!((places.taken(), places.open().len()), (0, 0));
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl Pace {
 
     fn took(&mut self, bytes: usize) {
         self.taken += bytes as u64;
+        self.place.sent(bytes);
     }
 
     /// The socket takes bytes again. False when the client was too slow in the window that ends here; who has shown

@@ -101,7 +101,7 @@ impl Service {
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));
-        let store = Store::open(&config.state)?;
+        let store = Store::open_waiting(&config.state)?;
         let quarantine = Arc::new(Quarantine::open(quarantine::folder(&config.state))?);
         let media =
             Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());

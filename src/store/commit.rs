@@ -18,6 +18,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::appender::Appender;
+use super::batch::Edit;
 use super::draft::Draft;
 use super::index::Index;
 use super::journal;
@@ -28,9 +29,9 @@ use super::tree::Tree;
 /// Callers that may wait at once; further ones wait for a slot.
 const WAITING: usize = 1024;
 
-/// Changes made durable with one sync at most, and their bytes.
-const BATCH: usize = 512;
-const BATCH_BYTES: usize = 16 << 20;
+/// Callers whose changes are made durable with one sync at most, and the bytes of those.
+const GROUP: usize = 512;
+const GROUP_BYTES: usize = 16 << 20;
 
 /// A journal is compacted when it is this many times as long as what it says.
 const COMPACT_FACTOR: u64 = 4;
@@ -78,16 +79,20 @@ pub struct View {
 /// The view as readers share it.
 pub type Shared = Arc<RwLock<View>>;
 
-/// One change, and who waits for it.
+/// Changes of one caller, made together or not at all.
 pub struct Change {
-    pub tree: Tree,
-    pub key: String,
-    /// None to remove.
-    pub json: Option<Vec<u8>>,
+    /// One at least.
+    pub edits: Vec<Edit>,
     pub done: oneshot::Sender<Outcome>,
 }
 
-/// A change with its number and the length of its line.
+impl Change {
+    fn bytes(&self) -> usize {
+        self.edits.iter().filter_map(|edit| edit.json.as_ref()).map(Vec::len).sum()
+    }
+}
+
+/// A change with the number of its first edit and the length of its line.
 struct Numbered {
     change: Change,
     number: u64,
@@ -139,16 +144,16 @@ pub fn start(
     };
     let run = move || {
         while let Some(first) = committer.next(&mut queue) {
-            let mut bytes = first.json.as_ref().map_or(0, Vec::len);
-            let mut batch = vec![first];
-            while batch.len() < BATCH
-                && bytes < BATCH_BYTES
+            let mut bytes = first.bytes();
+            let mut group = vec![first];
+            while group.len() < GROUP
+                && bytes < GROUP_BYTES
                 && let Ok(next) = queue.try_recv()
             {
-                bytes += next.json.as_ref().map_or(0, Vec::len);
-                batch.push(next);
+                bytes += next.bytes();
+                group.push(next);
             }
-            committer.commit(batch);
+            committer.commit(group);
             committer.compact_if_worth();
             committer.restart_tail(false);
             committer.heal_if_due();
@@ -175,24 +180,28 @@ impl Committer {
         }
     }
 
-    /// Makes a batch durable, and answers each waiter.
-    fn commit(&mut self, batch: Vec<Change>) {
+    /// Makes a group of changes durable, and answers each waiter.
+    fn commit(&mut self, group: Vec<Change>) {
         let failed = self.files.is_none().then(|| "the state is being opened again after a failure".to_owned());
         let free = free_bytes(&self.dir);
         let mut lines = Vec::new();
-        let mut accepted = Vec::with_capacity(batch.len());
-        for change in batch {
+        let (mut accepted, mut last) = (Vec::with_capacity(group.len()), self.last);
+        for change in group {
             // A removal frees space, so it may use a part of the reserve.
-            let floor = if change.json.is_some() { self.sizes.reserve } else { self.sizes.reserve / 4 };
+            let grows = change.edits.iter().any(|edit| edit.json.is_some());
+            let floor = if grows { self.sizes.reserve } else { self.sizes.reserve / 4 };
             let full = (free < floor).then(|| format!("{free} bytes are free, {floor} are held back"));
             if let Some(cause) = failed.clone().or(full) {
                 // A waiter that gave up needs no answer.
                 let _ = change.done.send(Err(NotStored::Refused(cause)));
                 continue;
             }
-            let number = self.last + 1 + accepted.len() as u64;
-            let begin = lines.len();
-            journal::write(&mut lines, change.tree, &change.key, number, change.json.as_deref());
+            let (number, begin) = (last + 1, lines.len());
+            last += change.edits.len() as u64;
+            match &*change.edits {
+                [Edit { tree, key, json }] => journal::write(&mut lines, *tree, key, number, json.as_deref()),
+                edits => journal::write_batch(&mut lines, number, edits),
+            }
             accepted.push(Numbered { change, number, len: (lines.len() - begin) as u64 });
         }
         if accepted.is_empty() {
@@ -207,7 +216,7 @@ impl Committer {
             }
             return;
         }
-        self.last += accepted.len() as u64;
+        self.last = last;
         self.apply(accepted);
     }
 
@@ -239,23 +248,27 @@ impl Committer {
         let view = read(&view);
         let mut fault = view.index.is_none().then(|| "it is not open".to_owned());
         let (mut answers, mut missed) = (Vec::with_capacity(accepted.len()), Vec::new());
-        for Numbered { change: Change { tree, key, json, done }, number, len } in accepted {
-            let set = match &view.index {
-                Some(index) if fault.is_none() => index.set(tree, &key, number, json.as_deref()),
-                _ => Ok(None),
-            };
-            let before = match set {
-                Ok(before) if fault.is_none() => before,
-                outcome => {
-                    fault = fault.or_else(|| outcome.err().map(|cause| cause.to_string()));
-                    missed.push(((tree, key), json));
-                    // Only a removal asks, and its record was seen before it was sent here.
-                    answers.push((done, true));
-                    continue;
+        for Numbered { change: Change { edits, done }, number, len } in accepted {
+            let (mut existed, len) = (false, len / edits.len() as u64);
+            for (Edit { tree, key, json }, number) in edits.into_iter().zip(number..) {
+                let set = match &view.index {
+                    Some(index) if fault.is_none() => index.set(tree, &key, number, json.as_deref()),
+                    _ => Ok(None),
+                };
+                match set {
+                    Ok(before) if fault.is_none() => {
+                        self.count(before, json.as_deref(), len);
+                        existed |= before.is_some();
+                    }
+                    outcome => {
+                        fault = fault.or_else(|| outcome.err().map(|cause| cause.to_string()));
+                        missed.push(((tree, key), json));
+                        // Only a removal needs it, and its record was seen before it was sent here.
+                        existed = true;
+                    }
                 }
-            };
-            self.count(before, json.as_deref(), len);
-            answers.push((done, before.is_some()));
+            }
+            answers.push((done, existed));
         }
         if let Some(index) = view.index.as_ref().filter(|_| fault.is_none()) {
             fault = index.note(self.last).err().map(|cause| cause.to_string());

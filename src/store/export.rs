@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -116,7 +117,7 @@ pub fn backup(dir: &Path, file: &Path) -> Result<u64> {
 /// naming the line that is wrong.
 pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     private::folder(dir)?;
-    let _lock = Lock::take(dir)?;
+    let _lock = Lock::take(dir, Duration::ZERO)?;
     let failed = |cause: std::io::Error| unusable(dir, cause);
     let known = match journal::read(&dir.join("journal")) {
         Ok(known) => known.is_some_and(|known| known.slots.values().any(|slot| !slot.gone)),

@@ -183,8 +183,12 @@ impl Index {
 
     /// Waits until its files hold everything, and the disk holds its files: sled's own flush is no data sync.
     pub fn sync(&self) -> Result<(), String> {
-        guarded(|| self.db().flush().map(drop)).map_err(|fault| fault.to_string())?;
-        synced(&self.folder).map_err(|cause| cause.to_string())
+        let synced = guarded(|| {
+            self.db().flush()?;
+            // Guarded too: std panics when a folder that was read cannot be closed.
+            Ok(synced(&self.folder)?)
+        });
+        synced.map_err(|fault| fault.to_string())
     }
 }
 

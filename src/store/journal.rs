@@ -4,16 +4,21 @@
 //! A line is `checksum TAB number TAB tree TAB key TAB value LF`: checksum in hex, key and value as JSON (which holds no
 //! raw tab and no raw line end), the value empty for a removal. The first line names the layout. Text, so that a person
 //! can read what happened, and so that a line behind a damaged one is found by the next line end.
+//!
+//! A batch is one line too, so that a crash leaves all of it or nothing: its tree is `batch`, its key empty, and its value
+//! the lines of its changes with a tab in the place of each line end. Its number is that of the first change.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use data_encoding::HEXLOWER;
 
+use super::batch::{Edit, MAX_CHANGES};
 use super::record;
 use super::tree::Tree;
 
@@ -30,7 +35,17 @@ pub const MAX_RECORD: usize = 8 << 20;
 /// in JSON), because versions before 2026-11-22 wrote records of any length.
 pub const MAX_LINE: u64 = 64 << 20;
 
-const _: () = assert!(MAX_LINE > 6 * MAX_RECORD as u64 + 1024);
+/// Bytes of a line beside key and JSON at most: the checksum, two numbers of 20 digits' length, the tree, quotes, tabs.
+const LINE_OVERHEAD: u64 = 128;
+
+const _: () = assert!(MAX_LINE > 6 * MAX_RECORD as u64 + (MAX_CHANGES as u64 + 1) * LINE_OVERHEAD);
+
+/// Bytes of the shortest line of a change: the checksum alone has 32.
+const SHORTEST_LINE: u64 = 40;
+
+/// Stands in the place of a tree in the line of a batch. Versions that know no batches take it for a tree of a newer
+/// version and refuse the journal.
+const BATCH: &str = "batch";
 
 /// One change.
 #[derive(Debug, PartialEq)]
@@ -62,8 +77,45 @@ pub struct Reading {
     pub end: u64,
     /// Where lines are damaged.
     pub faults: Vec<u64>,
+    /// Changes that damaged lines before the last intact one can hide.
+    hidden: u64,
+    /// Damaged lines after the last intact one, and their bytes.
+    damaged: (u64, u64),
     /// Trees of intact lines that this version does not know.
     unknown: BTreeSet<String>,
+}
+
+impl Reading {
+    fn add(&mut self, found: Result<Entry<'_>, &str>, offset: u64, len: u64) {
+        let entry = match found {
+            Ok(entry) => entry,
+            Err(tree) => {
+                self.unknown.insert(tree.to_owned());
+                return;
+            }
+        };
+        let (lines, bytes) = std::mem::take(&mut self.damaged);
+        // As many as numbers are missing and fit into the bytes, where they are those of batches.
+        let skipped = entry.number.saturating_sub(self.last + 1).min(bytes / SHORTEST_LINE);
+        self.hidden += skipped.max(2 * lines);
+        self.last = self.last.max(entry.number);
+        let slot = Slot { number: entry.number, offset, len: len as u32, gone: entry.json.is_none() };
+        let known = self.slots.entry((entry.tree, entry.key.into_owned())).or_insert(slot);
+        if known.number <= slot.number {
+            *known = slot;
+        }
+    }
+
+    fn damage(&mut self, at: u64, len: u64) {
+        self.faults.push(at);
+        self.damaged = (self.damaged.0 + 1, self.damaged.1 + len);
+    }
+
+    /// Changes that the damaged lines can hide, without those numbered after [`Self::last`]. A damaged line can hide its
+    /// own change and the one of the next line, whose line end it swallowed; those of a batch are more.
+    pub fn hidden(&self) -> u64 {
+        self.hidden + 2 * self.damaged.0
+    }
 }
 
 /// Why a journal cannot be read at all.
@@ -97,6 +149,30 @@ pub fn write(into: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Optio
     into.extend_from_slice(format!("\t{number}\t{}\t{key}\t", tree.name()).as_bytes());
     into.extend_from_slice(value);
     into.push(b'\n');
+}
+
+/// Appends several changes to a text as one line; the first has this number.
+pub fn write_batch(into: &mut Vec<u8>, number: u64, edits: &[Edit]) {
+    let mut value = Vec::new();
+    for (edit, number) in edits.iter().zip(number..) {
+        write(&mut value, edit.tree, &edit.key, number, edit.json.as_deref());
+        if let Some(end) = value.last_mut() {
+            *end = b'\t';
+        }
+    }
+    value.pop();
+    into.extend_from_slice(HEXLOWER.encode(&record::checksum(BATCH, "", number, &value)).as_bytes());
+    into.extend_from_slice(format!("\t{number}\t{BATCH}\t\"\"\t").as_bytes());
+    into.extend_from_slice(&value);
+    into.push(b'\n');
+}
+
+/// Where the changes of a batch stand in its line: each range is a line of a change, without its end.
+fn parts(line: &[u8]) -> Vec<Range<usize>> {
+    let tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at);
+    // The fourth is before the value, and every fifth from there between two changes.
+    let bounds: Vec<usize> = tabs.skip(3).step_by(5).chain([line.len()]).collect();
+    bounds.windows(2).map(|pair| pair[0] + 1..pair[1]).collect()
 }
 
 /// Reads one line, without its end; None for one that is damaged. For a tree this program does not know: its name.
@@ -152,23 +228,22 @@ pub fn read_from(file: &File) -> Result<Reading, Unreadable> {
             if lines.fill_buf()?.is_empty() {
                 break;
             }
-            reading.faults.push(at);
+            reading.damage(at, len);
         } else if at == 0 {
             head(text, &mut reading)?;
         } else {
             match entry(text) {
-                None => reading.faults.push(at),
-                Some(Err(tree)) => {
-                    reading.unknown.insert(tree.to_owned());
-                }
-                Some(Ok(entry)) => {
-                    reading.last = reading.last.max(entry.number);
-                    let slot = Slot { number: entry.number, offset: at, len: len as u32, gone: entry.json.is_none() };
-                    let known = reading.slots.entry((entry.tree, entry.key.into_owned())).or_insert(slot);
-                    if known.number <= slot.number {
-                        *known = slot;
+                None => reading.damage(at, len),
+                Some(Err(BATCH)) => {
+                    for part in parts(text) {
+                        let (offset, len) = (at + part.start as u64, part.len() as u64 + 1);
+                        match entry(&text[part]) {
+                            None => reading.damage(offset, len),
+                            Some(found) => reading.add(found, offset, len),
+                        }
                     }
                 }
+                Some(found) => reading.add(found, at, len),
             }
         }
         at += len;
@@ -188,7 +263,7 @@ fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
         Some(layout) if layout > LAYOUT => Err(Unreadable::Newer(layout)),
         Some(LAYOUT) => Ok(()),
         _ => {
-            reading.faults.push(0);
+            reading.damage(0, text.len() as u64);
             Ok(())
         }
     }
@@ -204,7 +279,9 @@ pub fn reread(file: &File, slot: Slot) -> io::Result<Option<Vec<u8>>> {
         Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         read => read?,
     }
-    let entry = line.strip_suffix(b"\n").and_then(entry).and_then(Result::ok);
+    // Within a batch a tab ends it.
+    let text = line.strip_suffix(b"\n").or_else(|| line.strip_suffix(b"\t"));
+    let entry = text.and_then(entry).and_then(Result::ok);
     let json = entry.filter(|entry| entry.number == slot.number).and_then(|entry| entry.json);
     Ok(json.map(<[u8]>::to_vec))
 }

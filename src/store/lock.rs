@@ -3,10 +3,17 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
+use super::unusable;
 use crate::error::{Code, Error, Result};
+
+/// Time between two attempts while another process holds a lock.
+const RETRY_EVERY: Duration = Duration::from_millis(20);
 
 /// The claim on a state folder; the system lets go of it when the process ends, however it ends.
 pub struct Lock {
@@ -14,12 +21,14 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Claims `dir`, and notes our process id in `dir/lock` for the next one who asks.
+    /// Claims `dir`, and notes our process id in `dir/lock` for the message of other processes. Waits at most `patience`
+    /// for another process to release it.
     ///
     /// # Errors
-    /// `CONFLICT` when another process holds it.
-    pub fn take(dir: &Path) -> Result<Self> {
+    /// `CONFLICT` when another process holds it; `INTERNAL` naming what the system says.
+    pub fn take(dir: &Path, patience: Duration) -> Result<Self> {
         let path = dir.join("lock");
+        let deadline = Instant::now() + patience;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -27,15 +36,60 @@ impl Lock {
             .write(true)
             .open(&path)
             .map_err(|cause| Error::internal(format!("{}: {cause}", path.display())))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            let holder = holder.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
-            let message = format!("the state folder {} is in use by a running hearthcast{holder}", dir.display());
-            return Err(Error::new(Code::Conflict, message));
+        loop {
+            #[cfg(test)]
+            super::tests::syscalls::before_flock(&file).map_err(|cause| unusable(&path, cause))?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(RETRY_EVERY),
+                Err(Errno::WOULDBLOCK) => return Err(in_use(dir, &mut file)),
+                Err(cause) => return Err(unusable(&path, cause)),
+            }
         }
         // Only for people to read: the lock itself is what counts.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _file: file })
+    }
+}
+
+fn in_use(dir: &Path, file: &mut File) -> Error {
+    let mut holder = String::new();
+    let _ = file.read_to_string(&mut holder);
+    let holder = holder.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+    let message = format!("the state folder {} is in use by a running hearthcast{holder}", dir.display());
+    Error::new(Code::Conflict, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_released_soon_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Lock::take(dir.path(), Duration::ZERO).unwrap();
+        let refused = Lock::take(dir.path(), Duration::from_millis(1)).err().unwrap();
+        assert_eq!(refused.code, Code::Conflict);
+        assert!(refused.message.contains(&format!("(process {})", std::process::id())), "{}", refused.message);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| Lock::take(dir.path(), Duration::from_secs(600)));
+            // Most likely it waits by now; it succeeds in any case.
+            thread::sleep(Duration::from_millis(50));
+            drop(held);
+            waiting.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_lock_is_not_a_running_server() {
+        use crate::store::tests::syscalls::{Faults, Mode};
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("lock"), "").unwrap();
+        let faults = Faults::arm(dir.path(), Mode::Io, 2, 1);
+        let error = Lock::take(dir.path(), Duration::ZERO).err().unwrap();
+        assert_eq!(faults.disarm(), 1);
+        assert_eq!(error.code, Code::Internal);
+        assert!(error.cause.as_deref().unwrap().contains("Input/output error"), "{error}");
     }
 }

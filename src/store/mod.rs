@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::{Code, Error, Result};
 
 mod appender;
+mod batch;
 mod commit;
 mod draft;
 mod export;
@@ -30,6 +32,8 @@ mod snapshot;
 mod tail;
 mod tree;
 
+use batch::Edit;
+pub use batch::{Batch, MAX_CHANGES};
 use commit::NotStored;
 pub use export::{backup, export, import};
 pub use journal::MAX_RECORD;
@@ -38,6 +42,9 @@ pub use tree::Tree;
 
 /// Disk space left alone unless configured, bytes: for sled, for other programs, and for what frees space.
 pub const RESERVE_BYTES: u64 = 32 << 20;
+
+/// How long a server that starts waits for the lock of another one.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// Shortest journal that is compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
@@ -71,7 +78,17 @@ impl Store {
         Self::open_with(dir, RESERVE_BYTES)
     }
 
-    /// The same; writes are refused while fewer than `reserve` bytes are free on the disk.
+    /// The same; waits at most 2 s for another process to close it. A supervisor may start a server again before the system
+    /// has released what the killed one held.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_waiting(dir: &Path) -> Result<Self> {
+        let sizes = commit::Sizes { reserve: RESERVE_BYTES, compact_from: COMPACT_FROM_BYTES };
+        Self::open_patiently(dir, sizes, LOCK_WAIT)
+    }
+
+    /// As [`Self::open`]; writes are refused while fewer than `reserve` bytes are free on the disk.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -80,8 +97,12 @@ impl Store {
     }
 
     fn open_sized(dir: &Path, sizes: commit::Sizes) -> Result<Self> {
+        Self::open_patiently(dir, sizes, Duration::ZERO)
+    }
+
+    fn open_patiently(dir: &Path, sizes: commit::Sizes, patience: Duration) -> Result<Self> {
         private::folder(dir)?;
-        let lock = Lock::take(dir)?;
+        let lock = Lock::take(dir, patience)?;
         let mut opened = recover::open(dir)?;
         let lost = std::mem::take(&mut opened.lost);
         let (view, waiting, committer) =
@@ -136,6 +157,24 @@ impl Store {
             return Ok(false);
         }
         self.change(tree, key, None).await
+    }
+
+    /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them before.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL` when they could not be made durable: then what was there before is there still, also after a
+    /// restart. `INTERNAL` when a failing disk leaves that unknown: then all or none are there after a restart.
+    pub async fn write(&self, batch: Batch) -> Result<()> {
+        let mut edits = Vec::with_capacity(batch.edits.len());
+        for edit in batch.edits {
+            if edit.json.is_some() || self.contains(edit.tree, &edit.key)? {
+                edits.push(edit);
+            }
+        }
+        match edits.is_empty() {
+            true => Ok(()),
+            false => self.commit(edits).await.map(drop),
+        }
     }
 
     /// All records of a tree, by key.
@@ -214,14 +253,18 @@ impl Store {
         opened(&view, tree)?.contains_key(key).map_err(|cause| damaged(tree, key, cause))
     }
 
-    /// Hands a change to the committer, and waits until it is durable.
     async fn change(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
         if !tree.journaled() {
             return self.change_unjournaled(tree, key, json);
         }
+        self.commit(vec![Edit { tree, key: key.to_owned(), json }]).await
+    }
+
+    /// Hands changes to the committer, and waits until they are durable; tells whether one of their records was there.
+    async fn commit(&self, edits: Vec<Edit>) -> Result<bool> {
         let (done, outcome) = oneshot::channel();
         let waiting = self.inner.waiting.as_ref().expect("the committer runs as long as the store is open");
-        let change = commit::Change { tree, key: key.to_owned(), json, done };
+        let change = commit::Change { edits, done };
         waiting.send(change).await.map_err(|_| not_durable("the committer has stopped"))?;
         match outcome.await.map_err(|_| unknown("the committer has stopped"))? {
             Ok(before) => Ok(before),

@@ -48,7 +48,10 @@ pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, hel
     let mut draft = Draft::begin(dir)?;
     let mut lost = Vec::new();
     let removed = removed(reading, tail, held);
-    for (id, place) in newest(reading, tail, held) {
+    let mut newest: Vec<_> = newest(reading, tail, held).into_iter().collect();
+    // In order: missing numbers tell how much a damaged line can hide.
+    newest.sort_unstable_by_key(|(_, place)| place.number());
+    for (id, place) in newest {
         let (tree, key) = id;
         let copied = match place {
             Place::Journal(slot) | Place::Tail(slot) if slot.gone => {
@@ -107,14 +110,14 @@ fn newest<'a>(reading: &'a Reading, tail: &'a Reading, held: &'a Held) -> HashMa
 }
 
 /// Records of the journal that an index without a fault does not have, though it has later changes: their removal stood
-/// in a damaged line, or in an end that is gone. A damaged line can hide two changes, its own and the next one's whose
-/// line end it swallowed; when more records are missing than can be explained so, the index lost them, and they are kept.
+/// in a damaged line, or in an end that is gone. When more records are missing than these can hide, the index lost them,
+/// and they are kept.
 fn removed<'a>(reading: &'a Reading, tail: &Reading, held: &Held) -> HashSet<&'a Id> {
     let absent = |(id, slot): &(&Id, &Slot)| {
         !slot.gone && slot.number <= held.last && !held.numbers.contains_key(*id) && !tail.slots.contains_key(*id)
     };
     let missing: HashSet<_> = reading.slots.iter().filter(absent).map(|(id, _)| id).collect();
-    let hidden = 2 * reading.faults.len() as u64 + held.last.saturating_sub(reading.last);
+    let hidden = reading.hidden() + held.last.saturating_sub(reading.last);
     if !held.faults.is_empty() || missing.len() as u64 > hidden {
         return HashSet::new();
     }

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
+mod batches;
 mod faults;
 mod safety;
 pub mod syscalls;
+mod traced;
 
 fn state() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

@@ -9,7 +9,7 @@ use super::directory::token_hash;
 use super::{Accounts, random};
 use crate::domain::account::{self, Login, User};
 use crate::error::{Code, Error, Result};
-use crate::store::Tree;
+use crate::store::{Batch, Tree};
 
 /// Devices one user may have signed in; the one not seen for longest goes first.
 const MAX_DEVICES: usize = 100;
@@ -46,6 +46,19 @@ pub struct Ended {
     pub stream_tokens: usize,
 }
 
+/// Logins and stream tokens to be ended, by id.
+pub(super) struct Access {
+    logins: Vec<String>,
+    streams: Vec<String>,
+}
+
+impl Access {
+    pub(super) fn delete_in(&self, batch: &mut Batch) -> Result<()> {
+        self.logins.iter().try_for_each(|id| batch.delete(Tree::Logins, id))?;
+        self.streams.iter().try_for_each(|id| batch.delete(Tree::StreamTokens, id))
+    }
+}
+
 /// A login as its user sees it.
 #[derive(Clone, Debug)]
 pub struct DeviceView {
@@ -61,6 +74,28 @@ impl Accounts {
         device: Option<&str>,
         address: Option<IpAddr>,
     ) -> Result<Issued> {
+        self.store_device(user, Batch::default(), device, address).await
+    }
+
+    /// Adds a user and signs their device in: both, or nothing. The caller holds `changes`.
+    pub(super) async fn add_user_and_device(
+        &self,
+        user: User,
+        device: Option<&str>,
+        address: Option<IpAddr>,
+    ) -> Result<Issued> {
+        let mut batch = Batch::default();
+        batch.put(Tree::Users, &user.id, &user)?;
+        self.store_device(&user, batch, device, address).await
+    }
+
+    async fn store_device(
+        &self,
+        user: &User,
+        mut batch: Batch,
+        device: Option<&str>,
+        address: Option<IpAddr>,
+    ) -> Result<Issued> {
         let token = format!("hc_{}", BASE64URL_NOPAD.encode(&random::<32>()));
         let now = self.now();
         let login = Login {
@@ -72,22 +107,28 @@ impl Accounts {
             created_at: now,
             last_seen_at: now,
         };
-        self.store.put(Tree::Logins, &login.id, &login).await?;
+        let surplus = Access { logins: self.surplus(&user.id), streams: Vec::new() };
+        batch.put(Tree::Logins, &login.id, &login)?;
+        surplus.delete_in(&mut batch)?;
+        self.store.write(batch).await?;
         let issued = Issued { token, login_id: login.id.clone(), expires_at: self.expiry(now), user: user.clone() };
-        self.write().put_login(login);
-        self.forget_surplus(&user.id).await?;
+        let mut directory = self.write();
+        if directory.user(&user.id).is_none() {
+            directory.put_user(user.clone());
+        }
+        directory.put_login(login);
+        drop(directory);
+        self.end(&surplus);
         Ok(issued)
     }
 
-    async fn forget_surplus(&self, user_id: &str) -> Result<()> {
+    /// Logins of a user that have to go so that one more can be added.
+    fn surplus(&self, user_id: &str) -> Vec<String> {
         let mut devices: Vec<(Timestamp, String)> =
             self.read().devices_of(user_id).map(|device| (device.last_seen(), device.login.id.clone())).collect();
         devices.sort_unstable();
-        let surplus = devices.len().saturating_sub(MAX_DEVICES);
-        for (_, id) in devices.drain(..surplus) {
-            self.forget(&id).await?;
-        }
-        Ok(())
+        let surplus = (devices.len() + 1).saturating_sub(MAX_DEVICES);
+        devices.into_iter().take(surplus).map(|(_, id)| id).collect()
     }
 
     /// Revokes at once, then durably.
@@ -123,17 +164,22 @@ impl Accounts {
         self.forget(login_id).await.map(drop)
     }
 
-    /// Ends all access of a user but what is kept, and every link signed with it.
+    /// Ends all access of a user but what is kept, and every link signed with it: at once, then durably.
     ///
     /// # Errors
-    /// `STORAGE_FULL`.
+    /// `STORAGE_FULL`: then all of it is there again after a restart.
     pub async fn revoke_all(&self, user_id: &str, keep: Keep<'_>) -> Result<Ended> {
         let _change = self.changes.lock().await;
-        self.forget_all(user_id, keep).await
+        let access = self.access_of(user_id, keep);
+        let mut batch = Batch::default();
+        access.delete_in(&mut batch)?;
+        let ended = self.end(&access);
+        self.store.write(batch).await?;
+        Ok(ended)
     }
 
-    /// As [`Self::revoke_all`]; the caller holds `changes`.
-    pub(super) async fn forget_all(&self, user_id: &str, keep: Keep<'_>) -> Result<Ended> {
+    /// The access of a user but what is kept. The caller holds `changes`.
+    pub(super) fn access_of(&self, user_id: &str, keep: Keep<'_>) -> Access {
         let logins: Vec<String> = self
             .read()
             .devices_of(user_id)
@@ -141,21 +187,18 @@ impl Accounts {
             .filter(|id| Some(id.as_str()) != keep.login)
             .collect();
         let streams = if keep.stream_tokens { Vec::new() } else { self.stream_ids(user_id) };
-        // All of them stop working before the first slow write.
-        {
-            let mut directory = self.write();
-            for id in &logins {
-                directory.remove_login(id);
-            }
+        Access { logins, streams }
+    }
+
+    /// Ends access in memory. The caller holds `changes`, and removes the records.
+    pub(super) fn end(&self, access: &Access) -> Ended {
+        let mut directory = self.write();
+        for id in &access.logins {
+            directory.remove_login(id);
         }
-        self.remove_streams(&streams);
-        for id in &logins {
-            self.store.delete(Tree::Logins, id).await?;
-        }
-        for id in &streams {
-            self.store.delete(Tree::StreamTokens, id).await?;
-        }
-        Ok(Ended { logins: logins.len(), stream_tokens: streams.len() })
+        drop(directory);
+        self.remove_streams(&access.streams);
+        Ended { logins: access.logins.len(), stream_tokens: access.streams.len() }
     }
 
     /// Housekeeping, once a minute: writes down when devices were seen, forgets those long expired.

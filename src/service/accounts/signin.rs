@@ -67,11 +67,12 @@ impl Accounts {
         if !self.setup_required() {
             return Err(done());
         }
-        let user = self.insert_user(username, Role::Admin, Some(hash)).await?;
+        let user = self.new_user(username, Role::Admin, Some(hash))?;
+        let issued = self.add_user_and_device(user, device, Some(address)).await?;
         if let Some(used) = self.setup_code(Option::take) {
             used.remove();
         }
-        self.add_device(&user, device, Some(address)).await
+        Ok(issued)
     }
 
     /// Changes one's own password; every other device is signed out, and stream tokens end unless they are kept.

@@ -393,3 +393,50 @@ async fn two_users_of_one_name_in_the_store_are_told_apart_the_later_one_renamed
         assert_eq!(accounts.users().len(), 3);
     }
 }
+
+/// Changes in the journal, each made as a whole.
+fn changes(kept: &Kept) -> usize {
+    std::fs::read_to_string(kept.dir.path().join("journal")).unwrap().lines().count()
+}
+
+#[tokio::test]
+async fn what_one_answer_changes_is_one_change_of_the_journal() {
+    let kept = open();
+    let accounts = &kept.accounts;
+    let code = accounts.prepare().await.unwrap().unwrap();
+    let mut before = changes(&kept);
+    let mut one_more = |what: &str| {
+        before += 1;
+        assert_eq!(changes(&kept), before, "{what}");
+    };
+    accounts.set_up(&code, "root", "first password", None, HOME).await.unwrap();
+    one_more("the first admin and their device");
+    accounts.issue("ada", Role::User).await.unwrap();
+    one_more("a user and their device");
+    let ada = accounts.user_named("ada").unwrap().id;
+    let last = accounts.issue("ada", Role::User).await.unwrap();
+    one_more("a device");
+    let (stream, _) = accounts.add_stream_token(&ada, "Kodi", None, None).await.unwrap();
+    one_more("a stream token");
+    let keep = accounts.authenticate(&last).unwrap().login_id.clone();
+    let keep = Keep { login: Some(&keep), stream_tokens: false };
+    let ended = accounts.set_password(&ada, "second password", keep).await.unwrap();
+    assert_eq!((ended.logins, ended.stream_tokens), (1, 1));
+    one_more("a password, a device and a stream token");
+    assert_eq!(accounts.stream_tokens(&ada).iter().filter(|token| token.id == stream.id).count(), 0);
+    accounts.authenticate(&last).unwrap();
+    accounts.remove_user(&ada).await.unwrap();
+    one_more("a user and their device");
+    assert_eq!(super::tests::code(accounts.authenticate(&last)), Code::Unauthorized);
+    let root = accounts.user_named("root").unwrap().id;
+    for _ in 0..2 {
+        accounts.issue("root", Role::Admin).await.unwrap();
+        one_more("a device");
+    }
+    assert_eq!(accounts.revoke_all(&root, Keep::default()).await.unwrap().logins, 3);
+    one_more("all devices");
+    let Kept { accounts, clock, dir } = kept;
+    drop(accounts);
+    let accounts = reopen(dir.path(), &clock, |_| ());
+    assert_eq!((accounts.users().len(), accounts.devices(&root).len()), (1, 0));
+}

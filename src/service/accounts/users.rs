@@ -7,7 +7,7 @@ use crate::config::DeclaredAdmin;
 use crate::domain::access::Role;
 use crate::domain::account::{self, User};
 use crate::error::{Code, Error, Result};
-use crate::store::Tree;
+use crate::store::{Batch, Tree};
 
 /// Users one server keeps.
 const MAX_USERS: usize = 10_000;
@@ -47,39 +47,58 @@ impl Accounts {
     pub async fn issue(&self, username: &str, role: Role) -> Result<String> {
         let _change = self.changes.lock().await;
         let known = self.read().named(username).map(|user| User::clone(user));
-        let user = match known {
-            Some(user) => user,
-            None => self.insert_user(username, role, None).await?,
+        let issued: Issued = match known {
+            Some(user) => self.add_device(&user, Some("command line"), None).await?,
+            None => {
+                let user = self.new_user(username, role, None)?;
+                self.add_user_and_device(user, Some("command line"), None).await?
+            }
         };
-        self.add_device(&user, Some("command line"), None).await.map(|issued: Issued| issued.token)
+        Ok(issued.token)
     }
 
-    /// Sets a password and ends all access of the user but what is kept.
+    /// Sets a password and ends all access of the user but what is kept: both, or nothing.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a password that cannot be; `NOT_FOUND`.
+    /// `VALIDATION_ERROR` for a password that cannot be; `NOT_FOUND`; `STORAGE_FULL`.
     pub async fn set_password(&self, user_id: &str, password: &str, keep: Keep<'_>) -> Result<Ended> {
         account::password(password).map_err(|fault| Error::field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.changes.lock().await;
         let user = self.existing(user_id)?;
-        self.save_user(User { password_hash: Some(hash), ..user }).await?;
-        self.forget_all(user_id, keep).await
+        self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
     }
 
-    /// Removes a user with all their logins and stream tokens.
+    /// Writes a user and ends their access, in one change. The caller holds `changes`.
+    async fn replace_user(&self, user: User, keep: Keep<'_>) -> Result<Ended> {
+        let access = self.access_of(&user.id, keep);
+        let mut batch = Batch::default();
+        batch.put(Tree::Users, &user.id, &user)?;
+        access.delete_in(&mut batch)?;
+        self.store.write(batch).await?;
+        self.write().put_user(user);
+        Ok(self.end(&access))
+    }
+
+    /// Removes a user with all their logins and stream tokens: all of it, or nothing. Their progress is removed by
+    /// [`crate::service::progress::Progress::tidy`]; no other user ever has this id.
     ///
     /// # Errors
-    /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom nobody could let anybody in.
+    /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom nobody could let anybody in; `STORAGE_FULL`.
     pub async fn remove_user(&self, user_id: &str) -> Result<()> {
         let _change = self.changes.lock().await;
         let user = self.existing(user_id)?;
         if user.role == Role::Admin && self.read().admins() == 1 {
             return Err(Error::new(Code::Conflict, "the last admin cannot be removed"));
         }
-        self.forget_all(user_id, Keep::default()).await?;
+        let access = self.access_of(user_id, Keep::default());
+        let mut batch = Batch::default();
+        batch.delete(Tree::Users, user_id)?;
+        access.delete_in(&mut batch)?;
+        self.store.write(batch).await?;
+        self.end(&access);
         self.write().remove_user(user_id);
-        self.store.delete(Tree::Users, user_id).await.map(drop)
+        Ok(())
     }
 
     /// Makes the admin of the configuration, or gives them the password of its file again.
@@ -95,15 +114,22 @@ impl Accounts {
             None => self.insert_user(&declared.username, Role::Admin, Some(hash)).await.map(drop),
             Some(user) if user.role == Role::Admin && user.password_hash.as_ref() == Some(&hash) => Ok(()),
             Some(user) => {
-                let id = user.id.clone();
-                self.save_user(User { role: Role::Admin, password_hash: Some(hash), ..user }).await?;
-                self.forget_all(&id, Keep::default()).await.map(drop)
+                let user = User { role: Role::Admin, password_hash: Some(hash), ..user };
+                self.replace_user(user, Keep::default()).await.map(drop)
             }
         }
     }
 
     /// Adds a user. The caller holds `changes`.
-    pub(super) async fn insert_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
+    async fn insert_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
+        let user = self.new_user(username, role, password_hash)?;
+        self.store.put(Tree::Users, &user.id, &user).await?;
+        self.write().put_user(user.clone());
+        Ok(user)
+    }
+
+    /// A user who may be added, not stored yet. The caller holds `changes`.
+    pub(super) fn new_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
         let username = account::username(username).map_err(|fault| Error::field("username", fault))?;
         if self.read().named(&username).is_some() {
             let taken = Error::new(Code::Conflict, format!("the name {username:?} is taken"));
@@ -113,15 +139,7 @@ impl Accounts {
             return Err(Error::new(Code::Conflict, format!("there are {MAX_USERS} users already")));
         }
         let id = format!("u_{}", BASE64URL_NOPAD.encode(&random::<9>()));
-        let user = User { id, username, role, password_hash, created_at: self.now() };
-        self.save_user(user.clone()).await?;
-        Ok(user)
-    }
-
-    async fn save_user(&self, user: User) -> Result<()> {
-        self.store.put(Tree::Users, &user.id, &user).await?;
-        self.write().put_user(user);
-        Ok(())
+        Ok(User { id, username, role, password_hash, created_at: self.now() })
     }
 
     /// A user by id.

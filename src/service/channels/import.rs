@@ -15,7 +15,9 @@ use crate::domain::m3u::follow::{Mark, follow};
 use crate::domain::m3u::read::{Entry, Skips};
 use crate::error::Result;
 use crate::service::accounts::random;
-use crate::store::Tree;
+use crate::store::{Batch, MAX_CHANGES, Tree};
+
+const _: () = assert!(MAX_CHANNELS < MAX_CHANGES, "all channels of a source are removed in one batch");
 
 /// Records written at once: they share the syncs of the disk.
 const TOGETHER: usize = 512;
@@ -159,22 +161,23 @@ impl Channels {
         }
     }
 
-    /// Removes all channels of a source; their ids are never used again.
+    /// Removes all channels of a source together with what `batch` changes; their ids are never used again.
     ///
     /// # Errors
-    /// `STORAGE_FULL`: then some may be left.
-    pub async fn remove_imported(&self, source: u32) -> Result<()> {
+    /// `STORAGE_FULL`: then nothing was changed.
+    pub async fn remove_imported(&self, source: u32, mut batch: Batch) -> Result<()> {
         let _editing = self.editing.lock().await;
-        let removals = self.of_source(source).into_iter().map(|channel| async move {
+        let removed = self.of_source(source);
+        for channel in &removed {
             let gone = Kept { tvg_id: channel.tvg_id.clone(), channel: None };
-            self.store.put(Tree::Channels, &channel_key(channel.id), &gone).await?;
+            batch.put(Tree::Channels, &channel_key(channel.id), &gone)?;
+        }
+        self.store.write(batch).await?;
+        for channel in removed {
             self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&channel.id);
             self.present.forget(channel.id);
             self.past.forget(channel.id);
-            Ok(())
-        });
-        let removals: Vec<_> = removals.collect();
-        stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|()| async { Ok(()) }).await?;
+        }
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         Ok(())
     }

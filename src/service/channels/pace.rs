@@ -12,7 +12,7 @@ use crate::domain::channel::Channel;
 use crate::domain::live;
 use crate::domain::pace::{Pace, Run};
 use crate::error::{Code, Error, Result};
-use crate::store::{Store, Tree};
+use crate::store::{Batch, Store, Tree};
 
 /// How long a clock runs behind the last sign of somebody who watches, ms: as long as a viewer counts.
 const LEASE_MS: i64 = 30_000;
@@ -129,7 +129,7 @@ impl Channels {
             && let Some(pace) = &halted.pace
             && before.pace.as_ref() != Some(pace)
             // It would stop a little later by itself.
-            && let Err(fault) = self.write_changes(&before, pace).await
+            && let Err(fault) = self.write_pace(&before, pace).await
         {
             tracing::debug!(channel.id = id, %fault, "where a channel stopped is not kept");
         }
@@ -174,25 +174,18 @@ impl Channels {
         }
     }
 
-    /// Writes what is new of a clock, then forgets what it no longer has: in this order whatever is there at any moment
-    /// is a clock that goes as this one does.
+    /// Writes what is new of a clock and removes what it no longer has: all of it, or nothing.
     async fn write_pace(&self, channel: &Channel, next: &Pace) -> Result<()> {
-        self.write_changes(channel, next).await?;
-        let runs = next.runs();
-        for gone in channel.pace.as_deref().map(Pace::runs).unwrap_or_default() {
-            if !runs.iter().any(|run| run.from_ms == gone.from_ms) {
-                self.store.delete(Tree::Paces, &key(channel.id, gone)).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_changes(&self, channel: &Channel, next: &Pace) -> Result<()> {
         let before = channel.pace.as_deref().map(Pace::runs).unwrap_or_default();
-        for run in next.runs().iter().filter(|run| !before.contains(run)) {
-            self.store.put(Tree::Paces, &key(channel.id, run), run).await?;
+        let runs = next.runs();
+        let mut batch = Batch::default();
+        for run in runs.iter().filter(|run| !before.contains(run)) {
+            batch.put(Tree::Paces, &key(channel.id, run), run)?;
         }
-        Ok(())
+        for gone in before.iter().filter(|gone| !runs.iter().any(|run| run.from_ms == gone.from_ms)) {
+            batch.delete(Tree::Paces, &key(channel.id, gone))?;
+        }
+        self.store.write(batch).await
     }
 
     /// Gives a channel another clock, where `of` has one for it as it is now.

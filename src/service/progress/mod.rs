@@ -10,7 +10,7 @@ use crate::domain::progress::{self, Record, Save, Verdict};
 use crate::error::{Error, Result};
 use crate::service::clock::{Ahead, Clock};
 use crate::service::events::{Events, What};
-use crate::store::{Store, Tree};
+use crate::store::{Batch, Store, Tree};
 
 mod index;
 mod next_up;
@@ -146,8 +146,12 @@ impl Progress {
             return Ok(());
         }
         let Some(record) = self.of(user_id, from)? else { return Ok(()) };
-        self.write_down(user_id, &Record { media_id: to.to_owned(), ..record }).await?;
-        self.store.delete(self.tree, &key(user_id, from)).await?;
+        let record = Record { media_id: to.to_owned(), ..record };
+        let mut batch = Batch::default();
+        batch.put(self.tree, &key(user_id, to), &record)?;
+        batch.delete(self.tree, &key(user_id, from))?;
+        self.store.write(batch).await?;
+        self.notify_written(user_id, &record);
         if let Some(index) = self.write().get_mut(user_id) {
             index.remove(from);
         }
@@ -230,9 +234,13 @@ impl Progress {
     /// The caller holds the item's lane.
     async fn write_down(&self, user_id: &str, record: &Record) -> Result<()> {
         self.store.put(self.tree, &key(user_id, &record.media_id), record).await?;
+        self.notify_written(user_id, record);
+        Ok(())
+    }
+
+    fn notify_written(&self, user_id: &str, record: &Record) {
         self.write().entry(user_id.to_owned()).or_default().put(record);
         self.events.tell(Some(user_id), What::Progress(Box::new(record.clone())));
-        Ok(())
     }
 
     /// Now, as exact as the wire: a device that sends back what it was told is not older than that.

@@ -81,3 +81,16 @@ async fn what_a_user_made_meanwhile_saves_is_kept() {
     assert!(progress.of("u_new", "film").unwrap().is_some());
     assert!(progress.of("u_gone", "film").unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_record_that_follows_its_item_is_moved_in_one_change() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
+    let progress = open(folder.path(), &clock);
+    save(&progress, "u_1", "old", 100.0, None).await;
+    let changes = || std::fs::read_to_string(folder.path().join("journal")).unwrap().lines().count();
+    let before = changes();
+    progress.carry("u_1", "old", "new").await.unwrap();
+    assert_eq!((changes(), listed(&progress)), (before + 1, vec!["new".to_owned()]));
+    drop(progress);
+    assert_eq!(listed(&open(folder.path(), &clock)), ["new"]);
+}

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{MOST, MOST_RULES, Recordings, airings, lock, wake};
+use super::{MOST, MOST_RULES, Recordings, airings, wake};
 use crate::domain::channel::Channel;
 use crate::domain::live::CATCHUP_MS;
 use crate::domain::recording::{Airing, Keep, LONGEST_MS, Padding, Recording, Rule, State, Written};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random;
-use crate::store::Tree;
 
 /// How far ahead rules are applied, ms.
 const PLANNED_MS: i64 = 7 * 24 * 3_600_000;
@@ -103,15 +102,13 @@ impl Service {
         }
         {
             let _editing = recordings.editing.lock().await;
-            if let Some(rule) = &rule {
-                recordings.put_rule(rule.clone()).await?;
-            }
-            if let Some(recording) = &recording {
-                recordings.put(recording.clone()).await?;
-            }
+            recordings.put_together(rule.clone(), recording.iter().cloned().collect(), &[]).await?;
         }
         if let Some(rule) = &rule {
-            self.plan(&rule.id).await?;
+            // The rule is stored, so the answer is success; the keeper plans again.
+            if let Err(fault) = self.plan(&rule.id).await {
+                tracing::warn!(rule.id, %fault, "a new series rule could not be planned yet");
+            }
             let first = || recordings.all().into_iter().rev().find(|one| one.rule.as_deref() == Some(&rule.id));
             recording = recording.or_else(first);
         }
@@ -164,14 +161,14 @@ impl Service {
         let now_ms = self.clock.now().as_millisecond();
         let on = airings::between(self, &channel, now_ms, now_ms + PLANNED_MS);
         let before = rule.clone();
-        for moved in recordings.stale(&rule, &on) {
+        let stale = recordings.stale(&rule, &on);
+        for moved in &stale {
             rule.forget(moved.start_ms, &moved.item);
-            recordings.store.delete(Tree::Recordings, &moved.id).await?;
-            lock(&recordings.all).remove(&moved.id);
         }
+        let kept = recordings.all().len() - stale.len();
         let mut fresh_ones = Vec::new();
         for airing in on.iter().filter(|airing| airing.end_ms - airing.start_ms <= LONGEST_MS) {
-            if fresh_ones.len() >= MOST_AT_ONCE || recordings.all().len() + fresh_ones.len() >= MOST {
+            if fresh_ones.len() >= MOST_AT_ONCE || kept + fresh_ones.len() >= MOST {
                 break;
             }
             if rule.wants(airing) {
@@ -180,13 +177,8 @@ impl Service {
                 fresh_ones.push(Recording { rule: Some(rule.id.clone()), keep: rule.keep, ..one });
             }
         }
-        for one in fresh_ones {
-            recordings.put(one).await?;
-        }
-        if rule != before {
-            recordings.put_rule(rule).await?;
-        }
-        Ok(())
+        // Together: a recording without the rule's note of it would be scheduled again.
+        recordings.put_together((rule != before).then_some(rule), fresh_ones, &stale).await
     }
 }
 

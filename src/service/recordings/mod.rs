@@ -16,7 +16,7 @@ use crate::engine::tape::Shelf;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::events::{Events, What};
-use crate::store::{Store, Tree};
+use crate::store::{Batch, Store, Tree};
 
 mod airings;
 mod ask;
@@ -183,21 +183,23 @@ impl Recordings {
         Ok(Removed { state: None, file_deleted })
     }
 
-    /// Removes a series rule; what it asked for and has not begun is cancelled.
+    /// Removes a series rule and cancels its recordings that have not begun: all of it, or nothing.
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`.
     pub async fn remove_rule(&self, id: &str, now_ms: i64) -> Result<()> {
+        let _editing = self.editing.lock().await;
         self.rule(id)?;
-        {
-            let _editing = self.editing.lock().await;
-            self.store.delete(Tree::RecordingRules, id).await?;
-            lock(&self.rules).remove(id);
-        }
-        let waits = |one: &Recording| one.rule.as_deref() == Some(id) && one.state == State::Scheduled;
-        for waiting in self.all().into_iter().filter(waits) {
-            self.edit(&waiting.id, |one| one.on(Event::Cancel, now_ms)).await?;
-        }
+        let mut waiting = self.all();
+        waiting.retain_mut(|one| {
+            one.rule.as_deref() == Some(id) && one.state == State::Scheduled && one.on(Event::Cancel, now_ms)
+        });
+        let mut batch = Batch::default();
+        batch.delete(Tree::RecordingRules, id)?;
+        waiting.iter().try_for_each(|one| batch.put(Tree::Recordings, &one.id, one))?;
+        self.store.write(batch).await?;
+        lock(&self.rules).remove(id);
+        waiting.into_iter().for_each(|one| self.remember(one));
         Ok(())
     }
 
@@ -246,9 +248,22 @@ impl Recordings {
         Ok(())
     }
 
-    async fn put_rule(&self, rule: Rule) -> Result<()> {
-        self.store.put(Tree::RecordingRules, &rule.id, &rule).await?;
-        lock(&self.rules).insert(rule.id.clone(), rule);
+    /// Writes a rule and recordings of it, and removes others: all of it, or nothing. The caller holds `editing`.
+    async fn put_together(&self, rule: Option<Rule>, recordings: Vec<Recording>, gone: &[Recording]) -> Result<()> {
+        let mut batch = Batch::default();
+        gone.iter().try_for_each(|one| batch.delete(Tree::Recordings, &one.id))?;
+        recordings.iter().try_for_each(|one| batch.put(Tree::Recordings, &one.id, one))?;
+        if let Some(rule) = &rule {
+            batch.put(Tree::RecordingRules, &rule.id, rule)?;
+        }
+        self.store.write(batch).await?;
+        for one in gone {
+            lock(&self.all).remove(&one.id);
+        }
+        recordings.into_iter().for_each(|one| self.remember(one));
+        if let Some(rule) = rule {
+            lock(&self.rules).insert(rule.id.clone(), rule);
+        }
         Ok(())
     }
 

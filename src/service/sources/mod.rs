@@ -13,7 +13,7 @@ use crate::domain::source::{Counts, Kind, Right, Select, Source, State};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::rights::Subject;
-use crate::store::{Store, Tree};
+use crate::store::{Batch, Store, Tree};
 
 mod guides;
 mod pieces;
@@ -175,18 +175,22 @@ impl Service {
     /// Removes a source with its channels and programmes.
     ///
     /// # Errors
-    /// `NOT_FOUND`; `STORAGE_FULL`.
+    /// `NOT_FOUND`; `STORAGE_FULL`: then nothing was removed, though the audit log may name it.
     pub async fn remove_source(&self, id: u32, by: &str) -> Result<()> {
         let _editing = self.sources.editing.lock().await;
         let source = self.sources.get(id)?;
         if let Some(clearance) = source.right.clearance() {
             self.audit.add(Subject::Source(id), &source.name, Act::Removed, &[], by, clearance).await?;
         }
-        self.sources.store.put(Tree::Sources, &key(id), &Kept { source: None }).await?;
+        let mut batch = Batch::default();
+        batch.put(Tree::Sources, &key(id), &Kept { source: None })?;
+        self.channels.remove_imported(id, batch).await?;
         self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.rights.tell();
-        self.channels.remove_imported(id).await?;
-        self.sources.guides.forget(id).await?;
+        // Without its source a guide is read no more, and no other source gets this id.
+        if let Err(fault) = self.sources.guides.forget(id).await {
+            tracing::warn!(source.id = id, %fault, "the guide of a removed source takes up space still");
+        }
         self.map_guides();
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! `kill -9` would leave them, and after a restart.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::syscalls::{Faults, Mode};
 use super::*;
@@ -33,22 +34,26 @@ fn calls(kind: usize) -> impl Iterator<Item = usize> {
 }
 
 /// A state folder in memory where the system has such a place: thousands of starts and syncs.
-fn memory_state() -> tempfile::TempDir {
+pub fn memory_state() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { state() }
 }
 
 /// What is known of the records: two values where the outcome of a change is unknown.
-type Known = BTreeMap<String, Vec<Option<u64>>>;
+pub type Known = BTreeMap<String, Vec<Option<u64>>>;
 
-fn sizes(compact_from: u64) -> commit::Sizes {
+pub fn sizes(compact_from: u64) -> commit::Sizes {
     commit::Sizes { reserve: 0, compact_from }
 }
 
-fn fits(known: &Known, found: &[(String, u64)]) -> Result<(), String> {
+pub fn fits(known: &Known, found: &[(String, u64)]) -> Result<(), String> {
     let found: BTreeMap<_, _> = found.iter().cloned().collect();
     if let Some(key) = found.keys().find(|key| !known.contains_key(*key)) {
         return Err(format!("{key} was refused, and is there: {:?}", found[key]));
+    }
+    let [x, y, z] = BATCH.map(|key| found.get(key).copied());
+    if x != z || y != x.filter(|round| round % 2 == 1) {
+        return Err(format!("a part of a batch is there: {x:?} {y:?} {z:?}"));
     }
     for (key, values) in known {
         let value = found.get(key).copied();
@@ -59,33 +64,59 @@ fn fits(known: &Known, found: &[(String, u64)]) -> Result<(), String> {
     Ok(())
 }
 
+/// Answers: success, refused, unknown.
+pub static COUNTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
 /// Notes how a change was answered.
-fn answered(known: &mut Known, key: &str, value: Option<u64>, answer: Result<()>) {
+fn answered(known: &mut Known, key: &str, value: Option<u64>, answer: &Result<()>) {
     let entry = known.entry(key.to_owned()).or_insert_with(|| vec![None]);
     match answer {
-        Ok(()) => *entry = vec![value],
-        Err(error) if error.code == Code::StorageFull => {}
+        Ok(()) => {
+            COUNTS[0].fetch_add(1, Relaxed);
+            *entry = vec![value];
+        }
+        Err(error) if error.code == Code::StorageFull => drop(COUNTS[1].fetch_add(1, Relaxed)),
         Err(error) => {
             assert!(error.message.contains("is unknown"), "{error}");
+            COUNTS[2].fetch_add(1, Relaxed);
             entry.push(value);
         }
     }
 }
 
-async fn change(store: &Store, known: &mut Known, round: u64) {
+pub async fn change(store: &Store, known: &mut Known, round: u64) {
     let (a, b) = (format!("a{}", round % 3), format!("b{}", round % 2));
     let put = store.put(TREE, &a, &round).await;
-    answered(known, &a, Some(round), put);
+    answered(known, &a, Some(round), &put);
     let (one, two) = (round * 2, round * 2 + 1);
     let (first, second) = tokio::join!(store.put(TREE, &b, &one), store.put(TREE, "c", &two));
-    answered(known, &b, Some(one), first);
-    answered(known, "c", Some(two), second);
+    answered(known, &b, Some(one), &first);
+    answered(known, "c", Some(two), &second);
     match store.delete(TREE, &a).await {
-        // It could not be looked up: nothing was begun.
-        Err(error) if error.code == Code::ServerBusy => {}
-        Err(error) if error.code == Code::Internal && !error.message.contains("is unknown") => {}
-        deleted => answered(known, &a, None, deleted.map(drop)),
+        Err(error) if not_begun(&error) => {}
+        deleted => answered(known, &a, None, &deleted.map(drop)),
     }
+    let mut batch = Batch::default();
+    let odd = (round % 2 == 1).then_some(round);
+    let edits = BATCH.into_iter().zip([Some(round), odd, Some(round)]);
+    for (key, value) in edits.clone() {
+        match value {
+            Some(value) => batch.put(TREE, key, &value).unwrap(),
+            None => batch.delete(TREE, key).unwrap(),
+        }
+    }
+    match store.write(batch).await {
+        Err(error) if not_begun(&error) => {}
+        written => edits.for_each(|(key, value)| answered(known, key, value, &written)),
+    }
+}
+
+/// Records of one batch. The middle one is removed in every second.
+const BATCH: [&str; 3] = ["x", "y", "z"];
+
+/// A record to be removed could not be looked up.
+fn not_begun(error: &Error) -> bool {
+    error.code == Code::ServerBusy || error.code == Code::Internal && !error.message.contains("is unknown")
 }
 
 /// Changes records while faults come, with a journal that is compacted from a length on.

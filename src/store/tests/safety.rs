@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use super::syscalls::{Faults, Mode};
 use super::*;
 
 #[tokio::test]
@@ -91,6 +92,32 @@ fn a_state_folder_that_was_open_to_others_is_closed() {
     for path in were.iter().filter(|path| path.exists()) {
         assert_eq!(mode(path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_closed_is_refused_and_says_what_to_run() {
+    let dir = state();
+    let place = dir.path().join("state");
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+    for mode in [Mode::Denied, Mode::Ignored] {
+        let faults = Faults::arm(&place, mode, 1, 1000);
+        let refused = Store::open(&place).err().unwrap();
+        assert_eq!(faults.disarm(), 1, "{mode:?}");
+        assert_eq!(refused.code, Code::Forbidden, "{mode:?}");
+        let way = format!("chmod 700 {}", place.display());
+        assert!(refused.message.contains(&way) && refused.message.contains("mode 0755"), "{}", refused.message);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing was written there");
+    }
+    // Once the folder is closed, the mode of a file in it gives access to no other user.
+    drop(Store::open(&place).unwrap());
+    let journal = place.join("journal");
+    fs::set_permissions(&journal, fs::Permissions::from_mode(0o644)).unwrap();
+    let faults = Faults::arm(&place, Mode::Denied, 1, 1000);
+    drop(Store::open(&place).unwrap());
+    assert!(faults.disarm() >= 1);
+    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&journal).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
 #[tokio::test]

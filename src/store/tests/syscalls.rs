@@ -1,6 +1,6 @@
 //! Faults injected at system calls. This test program defines the file functions of the C library itself, and the linker
 //! prefers them: so every call std and sled make comes through here, without ptrace or `LD_PRELOAD`. Calls that rustix
-//! makes itself (`fallocate`) have a hook.
+//! makes itself (`fallocate`, `flock`) have a hook.
 //!
 //! The functions may run in a forked child, so they allocate nothing and take no lock.
 
@@ -25,6 +25,10 @@ pub enum Mode {
     Short,
     /// `EIO`, at any call after the first rename.
     Renamed,
+    /// `EPERM` where a mode is changed.
+    Denied,
+    /// A mode is not changed, though the call succeeds: a file system without modes.
+    Ignored,
 }
 
 /// What a call does.
@@ -37,11 +41,13 @@ enum Call {
     Sync,
     Name,
     Rename,
+    Mode,
 }
 
 enum Injected {
     Fail(c_int),
     Half,
+    Nothing,
 }
 
 /// 0: no faults.
@@ -98,6 +104,14 @@ pub fn before_fallocate(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
+/// Stands in for a `flock` of the product, which no C function makes.
+pub fn before_flock(file: &std::fs::File) -> io::Result<()> {
+    match on_file(Call::Open, file.as_raw_fd()) {
+        Some(Injected::Fail(errno)) if errno == libc::EIO => Err(io::Error::from_raw_os_error(errno)),
+        _ => Ok(()),
+    }
+}
+
 fn inject(call: Call, path: &[u8]) -> Option<Injected> {
     let mode = MODE.load(SeqCst);
     if mode == 0 || PREFIX_LEN.load(SeqCst) == 0 {
@@ -108,13 +122,15 @@ fn inject(call: Call, path: &[u8]) -> Option<Injected> {
     if !path.starts_with(prefix) {
         return None;
     }
-    if mode == Mode::Renamed as u8 && !IS_RENAMED.load(SeqCst) {
+    let is = |other: Mode| mode == other as u8;
+    if is(Mode::Renamed) && !IS_RENAMED.load(SeqCst) {
         IS_RENAMED.store(call == Call::Rename, SeqCst);
         return None;
     }
-    let io = mode == Mode::Io as u8 || mode == Mode::Renamed as u8;
     let errno = match call {
-        _ if io => libc::EIO,
+        _ if is(Mode::Io) || is(Mode::Renamed) => libc::EIO,
+        Call::Mode if is(Mode::Denied) || is(Mode::Ignored) => libc::EPERM,
+        _ if is(Mode::Denied) || is(Mode::Ignored) => return None,
         Call::Open if mode == Mode::Scarce as u8 => libc::EMFILE,
         Call::Grow | Call::Write => libc::ENOSPC,
         _ => return None,
@@ -124,8 +140,12 @@ fn inject(call: Call, path: &[u8]) -> Option<Injected> {
         return None;
     }
     INJECTED.fetch_add(1, SeqCst);
-    let half = mode == Mode::Short as u8 && call == Call::Write && at == FIRST.load(SeqCst);
-    Some(if half { Injected::Half } else { Injected::Fail(errno) })
+    let half = is(Mode::Short) && call == Call::Write && at == FIRST.load(SeqCst);
+    Some(match half {
+        true => Injected::Half,
+        false if is(Mode::Ignored) => Injected::Nothing,
+        false => Injected::Fail(errno),
+    })
 }
 
 fn on_file(call: Call, fd: c_int) -> Option<Injected> {
@@ -173,6 +193,7 @@ macro_rules! interpose {
         unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
             match $ask($call) {
                 Some(Injected::Fail(errno)) => fail(errno) as $ret,
+                Some(Injected::Nothing) => 0,
                 // SAFETY: what the caller passed, passed on.
                 _ => unsafe { libc::syscall(libc::$number, $($pass),*) as $ret },
             }
@@ -205,6 +226,10 @@ interpose! {
         Call::Name, |call| on_file(call, fd) => SYS_unlinkat(fd, path, flags);
     fn linkat(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char, flags: c_int) -> c_int =
         Call::Name, |call| on_path(call, from) => SYS_linkat(from_fd, from, to_fd, to, flags);
+    fn chmod(path: *const c_char, mode: c_uint) -> c_int =
+        Call::Mode, |call| on_path(call, path) => SYS_fchmodat(libc::AT_FDCWD, path, mode);
+    fn flock(fd: c_int, operation: c_int) -> c_int =
+        Call::Sync, |call| on_file(call, fd) => SYS_flock(fd, operation);
     fn mkdir(path: *const c_char, mode: c_uint) -> c_int =
         Call::Grow, |call| on_path(call, path) => SYS_mkdirat(libc::AT_FDCWD, path, mode);
 }
@@ -216,7 +241,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize
         Some(Injected::Fail(errno)) => fail(errno),
         // SAFETY: what the caller passed, passed on, or its first half.
         Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_write, fd, from, len.div_ceil(2)) as ssize_t },
-        None => unsafe { libc::syscall(libc::SYS_write, fd, from, len) as ssize_t },
+        _ => unsafe { libc::syscall(libc::SYS_write, fd, from, len) as ssize_t },
     }
 }
 
@@ -227,7 +252,7 @@ unsafe extern "C" fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: o
         Some(Injected::Fail(errno)) => fail(errno),
         // SAFETY: as in `write`.
         Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len.div_ceil(2), at) as ssize_t },
-        None => unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len, at) as ssize_t },
+        _ => unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len, at) as ssize_t },
     }
 }
 

@@ -1,0 +1,100 @@
+//! Changes of several records at once: all or none of them, after every cut and with damaged lines.
+
+use super::*;
+
+/// A journal of one early record, and a batch that changes it, writes two more and removes another.
+async fn with_batch(dir: &Path) {
+    let store = Store::open(dir).unwrap();
+    store.put(Tree::Progress, "early", &1).await.unwrap();
+    store.put(Tree::Progress, "gone", &1).await.unwrap();
+    let mut batch = Batch::default();
+    batch.put(Tree::Progress, "early", &2).unwrap();
+    batch.put(Tree::Progress, "tab\t\"new\"", &3).unwrap();
+    batch.delete(Tree::Progress, "gone").unwrap();
+    batch.delete(Tree::Progress, "was never there").unwrap();
+    batch.put(Tree::Books, "other", &4).unwrap();
+    store.write(batch).await.unwrap();
+    store.write(Batch::default()).await.unwrap();
+}
+
+fn named(records: &[(&str, u64)]) -> Vec<(String, u64)> {
+    records.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect()
+}
+
+#[tokio::test]
+async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
+    let dir = state();
+    with_batch(dir.path()).await;
+    let before = named(&[("early", 1), ("gone", 1)]);
+    let after = named(&[("early", 2), ("tab\t\"new\"", 3)]);
+    assert_eq!(all(dir.path()), after);
+    let journal = fs::read(dir.path().join("journal")).unwrap();
+    let lines: Vec<&[u8]> = journal.split_inclusive(|byte| *byte == b'\n').collect();
+    assert_eq!(lines.len(), 4, "the layout, two records, one batch");
+    let begin = journal.len() - lines[3].len();
+    for end in [begin, begin + 1, begin + lines[3].len() / 2, journal.len() - 1, journal.len()] {
+        let case = state();
+        fs::write(case.path().join("journal"), &journal[..end]).unwrap();
+        let whole = end == journal.len();
+        assert_eq!(&all(case.path()), if whole { &after } else { &before }, "{} bytes of the batch", end - begin);
+        let books = Store::open(case.path()).unwrap().keys(Tree::Books, "").unwrap();
+        assert_eq!(books.len(), usize::from(whole));
+        assert_eq!(damaged_files(case.path()), 0);
+    }
+    // A damaged bit, with no other file: nothing of the batch, and the records before it.
+    for at in (begin..journal.len() - 1).step_by(5) {
+        let mut damaged = journal.clone();
+        damaged[at] ^= 1;
+        let path = dir.path().join("damaged-journal");
+        fs::write(&path, damaged).unwrap();
+        let read = journal::read(&path).unwrap().unwrap();
+        assert_eq!((read.faults.len(), read.slots.len(), read.last), (1, 2, 2), "byte {at}");
+    }
+    // Taken out again, and in: an import writes one line for each record.
+    let (mut exported, fresh) = (Vec::new(), state());
+    assert_eq!(export(dir.path(), &mut exported).unwrap(), 3);
+    assert_eq!(import(fresh.path(), &*exported, false).unwrap(), 3);
+    assert_eq!(all(fresh.path()), after);
+}
+
+#[tokio::test]
+async fn a_damaged_batch_of_removals_does_not_bring_the_records_back() {
+    let dir = state();
+    let store = Store::open(dir.path()).unwrap();
+    let mut batch = Batch::default();
+    for n in 0..50_u64 {
+        store.put(Tree::Progress, &format!("{n:02}"), &n).await.unwrap();
+        batch.delete(Tree::Progress, &format!("{n:02}")).unwrap();
+    }
+    store.write(batch).await.unwrap();
+    store.put(Tree::Progress, "kept", &1).await.unwrap();
+    drop(store);
+    // The index is on the disk, so the tail holds the batch no more.
+    let journal = dir.path().join("journal");
+    let text = fs::read(&journal).unwrap();
+    let at = text.windows(7).position(|part| part == b"\tbatch\t").unwrap();
+    flip(&journal, at as u64 + 100);
+    assert_eq!(all(dir.path()), named(&[("kept", 1)]));
+    assert_eq!(damaged_files(dir.path()), 1, "the journal");
+    assert_eq!(all(dir.path()), named(&[("kept", 1)]), "and at the next start");
+}
+
+#[tokio::test]
+async fn a_batch_is_bounded_and_holds_what_is_journaled() {
+    let mut batch = Batch::default();
+    let half = "x".repeat(MAX_RECORD / 2);
+    batch.put(Tree::Users, "u_1", &half).unwrap();
+    let refusal = batch.put(Tree::Users, "u_2", &half).unwrap_err();
+    assert_eq!(refusal.code, Code::PayloadTooLarge);
+    assert!(refusal.message.contains(&MAX_RECORD.to_string()), "{}", refusal.message);
+    assert_eq!(batch.put(Tree::Probes, "p", &1).unwrap_err().code, Code::Internal);
+    let mut batch = Batch::default();
+    (0..MAX_CHANGES).for_each(|n| batch.put(Tree::Users, &n.to_string(), &n).unwrap());
+    assert_eq!(batch.delete(Tree::Users, "u_1").unwrap_err().code, Code::PayloadTooLarge);
+    let dir = state();
+    let store = Store::open(dir.path()).unwrap();
+    store.write(batch).await.unwrap();
+    drop(store);
+    fs::remove_dir_all(dir.path().join("db")).unwrap();
+    assert_eq!(Store::open(dir.path()).unwrap().keys(Tree::Users, "").unwrap().len(), MAX_CHANGES);
+}

@@ -50,7 +50,7 @@ fn all(dir: &Path) -> Vec<(String, u64)> {
 
 /// A state of 300 records, some changed, some removed, closed in good order.
 async fn filled(dir: &Path) -> Vec<(String, u64)> {
-    let store = Store::open(dir).unwrap();
+    let store = Store::open_waiting(dir).unwrap();
     let put = |n: u64, value: u64| {
         let store = store.clone();
         async move { store.put(Tree::Progress, &format!("u_1/{n:03}"), &value).await }
@@ -69,7 +69,7 @@ async fn filled(dir: &Path) -> Vec<(String, u64)> {
 #[tokio::test]
 async fn records_survive_closing_and_come_back_by_key() {
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_2", &"second").await.unwrap();
     store.put(Tree::Users, "u_1", &"first").await.unwrap();
     store.put(Tree::Users, "u_1", &"first, changed").await.unwrap();
@@ -78,7 +78,7 @@ async fn records_survive_closing_and_come_back_by_key() {
     store.put(Tree::Probes, "p", &1).await.unwrap();
     drop(store);
 
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     assert_eq!(store.get::<String>(Tree::Users, "u_1").unwrap().as_deref(), Some("first, changed"));
     assert_eq!(store.get::<String>(Tree::Users, "u_2").unwrap(), None);
     assert_eq!(store.get::<String>(Tree::Logins, "u_1").unwrap(), None);
@@ -90,21 +90,21 @@ async fn records_survive_closing_and_come_back_by_key() {
 #[tokio::test]
 async fn writers_at_once_are_all_durable() {
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     let writers = (0..2000).map(|n| {
         let store = store.clone();
         async move { store.put(Tree::Books, &format!("{n:04}"), &n).await }
     });
     assert!(futures_util::future::join_all(writers).await.into_iter().all(|outcome| outcome.is_ok()));
     drop(store);
-    let values = Store::open(dir.path()).unwrap().scan::<u32>(Tree::Books).unwrap();
+    let values = Store::open_waiting(dir.path()).unwrap().scan::<u32>(Tree::Books).unwrap();
     assert_eq!(values.into_iter().map(|(_, n)| n).collect::<Vec<_>>(), (0..2000).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_damaged_record_is_an_error_never_missing() {
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"first").await.unwrap();
     let tree = opened(&store.view(), Tree::Users).unwrap();
     let mut sealed = tree.get("u_1").unwrap().unwrap().to_vec();
@@ -121,7 +121,7 @@ async fn a_damaged_record_is_an_error_never_missing() {
     assert!(store.scan::<String>(Tree::Users).is_err());
     drop((tree, store));
 
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     assert_eq!(store.scan::<String>(Tree::Users).unwrap(), [("u_1".to_owned(), "first".to_owned())], "mended");
     assert_eq!(damaged_files(dir.path()), 1);
 }
@@ -129,12 +129,12 @@ async fn a_damaged_record_is_an_error_never_missing() {
 #[test]
 fn a_second_process_is_told_who_holds_the_state() {
     let dir = state();
-    let held = Store::open(dir.path()).unwrap();
+    let held = Store::open_waiting(dir.path()).unwrap();
     let error = Store::open(dir.path()).err().unwrap();
     assert_eq!(error.code, Code::Conflict);
     assert!(error.message.contains("is in use by a running hearthcast (process "), "{}", error.message);
     drop(held);
-    Store::open(dir.path()).unwrap();
+    Store::open_waiting(dir.path()).unwrap();
 }
 
 #[tokio::test]
@@ -162,12 +162,12 @@ async fn a_state_of_layout_1_is_brought_over() {
         put(Tree::Probes, "p", "1");
         db.flush().unwrap();
     }
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     assert_eq!(store.get::<String>(Tree::Users, "u_1").unwrap().as_deref(), Some("ada"));
     assert_eq!(store.get::<u32>(Tree::Logins, "l_1").unwrap(), Some(7));
     store.put(Tree::Users, "u_2", &"bob").await.unwrap();
     drop(store);
-    assert_eq!(Store::open(dir.path()).unwrap().scan::<String>(Tree::Users).unwrap().len(), 2);
+    assert_eq!(Store::open_waiting(dir.path()).unwrap().scan::<String>(Tree::Users).unwrap().len(), 2);
     assert_eq!(damaged_files(dir.path()), 0);
 }
 
@@ -175,7 +175,7 @@ async fn a_state_of_layout_1_is_brought_over() {
 async fn an_index_that_is_lost_or_old_is_made_again() {
     let dir = state();
     let early = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Progress, "u_1/000", &5).await.unwrap();
     drop(store);
     copy(&dir.path().join("db"), &early.path().join("db"));
@@ -205,7 +205,7 @@ fn copy(from: &Path, to: &Path) {
 async fn a_record_that_sled_lost_is_noticed() {
     let dir = state();
     let wanted = filled(dir.path()).await;
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     opened(&store.view(), Tree::Progress).unwrap().remove("u_1/001").unwrap();
     drop(store);
     assert_eq!(all(dir.path()), wanted);
@@ -266,10 +266,10 @@ async fn flipped_bytes_in_the_journal_are_mended() {
 #[tokio::test]
 async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
     let dir = state();
-    drop(Store::open(dir.path()).unwrap());
+    drop(Store::open_waiting(dir.path()).unwrap());
     let early = state();
     copy(&dir.path().join("db"), early.path());
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     let mut changed = Vec::new();
     for n in 0..40_u64 {
         store.put(Tree::Progress, &format!("u_1/{:02}", n % 16), &n).await.unwrap();
@@ -321,7 +321,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
 #[tokio::test]
 async fn a_journal_that_has_grown_is_written_anew() {
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     let big = "x".repeat(40_000);
     store.put(Tree::Progress, "u_1/kept", &7).await.unwrap();
     for n in 0..600_u64 {
@@ -332,7 +332,7 @@ async fn a_journal_that_has_grown_is_written_anew() {
     assert!(len < 17 << 20, "{len}");
     drop(store);
     for _ in 0..2 {
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         assert_eq!(store.get::<u64>(Tree::Progress, "u_1/kept").unwrap(), Some(7));
         let last = |n: u64| store.get::<(u64, String)>(Tree::Progress, &format!("u_1/{n}")).unwrap().map(|(n, _)| n);
         assert_eq!((last(0), last(1), last(2), last(3)), (Some(596), Some(597), Some(598), None));
@@ -346,7 +346,7 @@ async fn the_state_goes_out_and_in_again() {
     let dir = state();
     let wanted = filled(dir.path()).await;
     secret::write(&dir.path().join("signing-keys"), "secret\n").unwrap();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"ada").await.unwrap();
     let mut text = Vec::new();
     let records = export(dir.path(), &mut text).unwrap();

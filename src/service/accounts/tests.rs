@@ -27,7 +27,7 @@ fn open() -> Kept {
 fn reopen(dir: &std::path::Path, clock: &Clock, change: impl FnOnce(&mut Config)) -> Accounts {
     let mut config = Config::new(dir.to_owned(), dir.join("cache"));
     change(&mut config);
-    Accounts::open(&config, Store::open(dir).unwrap(), clock.clone()).unwrap()
+    Accounts::open(&config, Store::open_waiting(dir).unwrap(), clock.clone()).unwrap()
 }
 
 fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {

@@ -210,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_the_same_is_held_once_and_stays_so() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open_waiting(folder.path()).unwrap();
         let shelf = Shelf::default();
         let (ab, first) = shelf.keep(&store, &items(&["a", "b"])).await.unwrap();
         let (again, second) = shelf.keep(&store, &items(&["a", "b"])).await.unwrap();

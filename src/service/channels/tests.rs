@@ -29,7 +29,7 @@ fn bounds(item: &crate::domain::schedule::Item) -> Vec<i64> {
 #[tokio::test]
 async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any_other() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open_waiting(folder.path()).unwrap();
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
     store.put(Tree::Revisions, "0000000007/0000000001", &json(REVISION)).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
 #[tokio::test]
 async fn what_many_channels_are_made_of_is_held_once() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open_waiting(folder.path()).unwrap();
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
     for (id, asked) in [(7, "/lib"), (8, "/lib"), (9, "/other")] {

@@ -50,7 +50,7 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
 #[tokio::test]
 async fn a_stored_result_counts_for_the_version_it_was_found_in() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("state")).unwrap();
+    let store = Store::open_waiting(&folder.path().join("state")).unwrap();
     let quarantine = Arc::new(Quarantine::open(folder.path().join("reading")).unwrap());
     let path = folder.path().join("a.avi");
     film(&path, 30);

@@ -7,7 +7,7 @@ use crate::domain::progress::MediaType;
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn open(folder: &std::path::Path, clock: &Clock) -> Progress {
-    let store = Store::open(folder).unwrap();
+    let store = Store::open_waiting(folder).unwrap();
     Progress::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap()
 }
 

@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_channel_of_12000_programmes_survives_a_restart_and_is_replaced_as_a_whole() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         let guides = Guides::open(store.clone(), &known()).unwrap();
         // Control characters would take six bytes each in JSON; a quote takes two.
         let long = "\"".repeat(2000);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), stored, "the same guide is not written again");
         drop((guides, store));
 
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         let guides = Guides::open(store.clone(), &known()).unwrap();
         let guide = guides.all().remove(&7).unwrap();
         assert_eq!((guide["one"].all.len(), guide["two"].all.len()), (12_000, 3));
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap().len(), 2, "a head and a piece");
         drop((guides, store));
 
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         let guides = Guides::open(store.clone(), &known()).unwrap();
         let guide = guides.all().remove(&7).unwrap();
         assert_eq!((guide.len(), guide["two"].all.len()), (1, 4));
@@ -211,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn a_guide_that_is_not_stored_leaves_the_former_one_of_an_older_version() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         store.put(Tree::UploadedProgrammes, "0000000007/a/b", &programmes(5, "old")).await.unwrap();
         drop(store);
         let store = Store::open_with(dir.path(), u64::MAX).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
         drop((guides, store));
 
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         let guides = Guides::open(store.clone(), &known()).unwrap();
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5, "also after a restart");
         guides.put(&uploaded(), other()).await.unwrap();

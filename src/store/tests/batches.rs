@@ -4,7 +4,7 @@ use super::*;
 
 /// A journal of one early record, and a batch that changes it, writes two more and removes another.
 async fn with_batch(dir: &Path) {
-    let store = Store::open(dir).unwrap();
+    let store = Store::open_waiting(dir).unwrap();
     store.put(Tree::Progress, "early", &1).await.unwrap();
     store.put(Tree::Progress, "gone", &1).await.unwrap();
     let mut batch = Batch::default();
@@ -37,7 +37,7 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
         fs::write(case.path().join("journal"), &journal[..end]).unwrap();
         let whole = end == journal.len();
         assert_eq!(&all(case.path()), if whole { &after } else { &before }, "{} bytes of the batch", end - begin);
-        let books = Store::open(case.path()).unwrap().keys(Tree::Books, "").unwrap();
+        let books = Store::open_waiting(case.path()).unwrap().keys(Tree::Books, "").unwrap();
         assert_eq!(books.len(), usize::from(whole));
         assert_eq!(damaged_files(case.path()), 0);
     }
@@ -60,7 +60,7 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
 #[tokio::test]
 async fn a_damaged_batch_of_removals_does_not_bring_the_records_back() {
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     let mut batch = Batch::default();
     for n in 0..50_u64 {
         store.put(Tree::Progress, &format!("{n:02}"), &n).await.unwrap();
@@ -92,9 +92,9 @@ async fn a_batch_is_bounded_and_holds_what_is_journaled() {
     (0..MAX_CHANGES).for_each(|n| batch.put(Tree::Users, &n.to_string(), &n).unwrap());
     assert_eq!(batch.delete(Tree::Users, "u_1").unwrap_err().code, Code::PayloadTooLarge);
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.write(batch).await.unwrap();
     drop(store);
     fs::remove_dir_all(dir.path().join("db")).unwrap();
-    assert_eq!(Store::open(dir.path()).unwrap().keys(Tree::Users, "").unwrap().len(), MAX_CHANGES);
+    assert_eq!(Store::open_waiting(dir.path()).unwrap().keys(Tree::Users, "").unwrap().len(), MAX_CHANGES);
 }

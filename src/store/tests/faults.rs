@@ -192,12 +192,12 @@ async fn a_compaction_that_fails_anywhere_loses_nothing() {
 #[tokio::test]
 async fn a_start_that_fails_anywhere_leaves_everything_for_the_next_one() {
     let dir = memory_state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.put(TREE, "early", &1).await.unwrap();
     drop(store);
     let early = memory_state();
     copy(&dir.path().join("db"), early.path());
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     for n in 0..6_u64 {
         store.put(TREE, &format!("{}", n % 4), &n).await.unwrap();
     }
@@ -247,7 +247,7 @@ async fn a_start_that_fails_anywhere_leaves_everything_for_the_next_one() {
 async fn an_export_or_import_that_fails_anywhere_is_whole_or_an_error() {
     let dir = memory_state();
     let (place, file) = (dir.path().join("state"), dir.path().join("backup"));
-    let store = Store::open(&place).unwrap();
+    let store = Store::open_waiting(&place).unwrap();
     for n in 0..5_u64 {
         store.put(TREE, &format!("{n}"), &n).await.unwrap();
     }

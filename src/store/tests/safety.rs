@@ -8,7 +8,7 @@ use super::*;
 #[tokio::test]
 async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
     let dir = state();
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     // A text of JSON has two quotes.
     let most = "x".repeat(MAX_RECORD - "u_1".len() - 2);
     store.put(Tree::Users, "u_1", &most).await.unwrap();
@@ -24,7 +24,7 @@ async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
     let other = state();
     assert_eq!(import(other.path(), &*exported, false).unwrap(), 2);
     for dir in [&dir, &other] {
-        let store = Store::open(dir.path()).unwrap();
+        let store = Store::open_waiting(dir.path()).unwrap();
         assert_eq!(store.get::<String>(Tree::Users, "u_1").unwrap().as_ref(), Some(&most));
         assert_eq!(store.get::<String>(Tree::Users, "u_2").unwrap().as_deref(), Some("before"));
     }
@@ -61,7 +61,7 @@ async fn an_export_that_leaves_something_out_fails_and_names_it() {
     let dir = state();
     assert_eq!(export(&dir.path().join("none"), Vec::new()).unwrap_err().code, Code::NotFound);
     assert!(!dir.path().join("none").exists());
-    let store = Store::open(dir.path()).unwrap();
+    let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"ada").await.unwrap();
     store.put(Tree::Users, "u_2", &"grace").await.unwrap();
     opened(&store.view(), Tree::Users).unwrap().insert("u_1", b"damaged").unwrap();
@@ -78,7 +78,7 @@ async fn an_export_that_leaves_something_out_fails_and_names_it() {
 fn a_state_folder_that_was_open_to_others_is_closed() {
     let dir = state();
     let place = dir.path().join("state");
-    drop(Store::open(&place).unwrap());
+    drop(Store::open_waiting(&place).unwrap());
     fs::create_dir(place.join("cache")).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -88,7 +88,7 @@ fn a_state_folder_that_was_open_to_others_is_closed() {
     }
     let were = all();
     // What sled makes later gets its mode from the umask of the command.
-    let _open = Store::open(&place).unwrap();
+    let _open = Store::open_waiting(&place).unwrap();
     for path in were.iter().filter(|path| path.exists()) {
         assert_eq!(mode(path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
@@ -110,11 +110,11 @@ fn a_state_folder_that_cannot_be_closed_is_refused_and_says_what_to_run() {
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing was written there");
     }
     // Once the folder is closed, the mode of a file in it gives access to no other user.
-    drop(Store::open(&place).unwrap());
+    drop(Store::open_waiting(&place).unwrap());
     let journal = place.join("journal");
     fs::set_permissions(&journal, fs::Permissions::from_mode(0o644)).unwrap();
     let faults = Faults::arm(&place, Mode::Denied, 1, 1000);
-    drop(Store::open(&place).unwrap());
+    drop(Store::open_waiting(&place).unwrap());
     assert!(faults.disarm() >= 1);
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(&journal).unwrap().permissions().mode() & 0o777, 0o644);
@@ -151,7 +151,7 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let fresh = state();
         import(fresh.path(), &*fs::read(&file).unwrap(), false).unwrap();
-        let found = Store::open(fresh.path()).unwrap().scan::<(u64, String)>(Tree::Progress).unwrap();
+        let found = Store::open_waiting(fresh.path()).unwrap().scan::<(u64, String)>(Tree::Progress).unwrap();
         let found: std::collections::BTreeMap<_, _> = found.into_iter().map(|(key, (n, _))| (key, n)).collect();
         for (key, n) in before {
             assert!(found[&key] >= n, "round {round}: {key} was {n}, the backup has {}", found[&key]);

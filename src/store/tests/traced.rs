@@ -101,7 +101,7 @@ async fn every_system_call_fails_once() {
                     Some(line) => serde_json::from_str(line).unwrap(),
                     None => (serde_json::from_str(&known).unwrap(), [0; 3]),
                 };
-                let found: Vec<(String, u64)> = Store::open(case.path()).unwrap().scan(Tree::Progress).unwrap();
+                let found: Vec<(String, u64)> = Store::open_waiting(case.path()).unwrap().scan(Tree::Progress).unwrap();
                 fits(&after, &found).unwrap_or_else(|fault| panic!("{what}: {fault}\n{text}"));
                 if injected == 0 {
                     break;

@@ -209,7 +209,7 @@ async fn lengthen_journal(state: &Path, room: u64) {
     /// Where the server begins to compact.
     const LONG: u64 = 16 << 20;
     until_released(state).await;
-    let store = Store::open(state).expect("the state opens");
+    let store = Store::open_waiting(state).expect("the state opens");
     loop {
         let len = fs::metadata(state.join("journal")).expect("there is a journal").len();
         let missing = LONG.saturating_sub(len + room);

@@ -262,7 +262,7 @@ async fn spawn(
 /// Makes a user before the program opens its state.
 async fn token(state: &Path, cache: &Path) -> String {
     let config = Config::new(state.to_owned(), cache.to_owned());
-    let store = Store::open(state).expect("a fresh store opens");
+    let store = Store::open_waiting(state).expect("a fresh store opens");
     let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
     accounts.issue("viewer", Role::User).await.expect("a user can be made")
 }

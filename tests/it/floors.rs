@@ -66,15 +66,12 @@ fn sources() -> Vec<Source> {
                 folders.push(entry);
             } else if entry.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&entry).unwrap();
-                let tests = entry.ends_with("tests.rs");
+                let within = entry.strip_prefix(&src).unwrap();
+                let tests = entry.ends_with("tests.rs") || within.iter().any(|part| part == "tests");
                 let product = if tests { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
                 let code =
                     product.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-                sources.push(Source {
-                    path: entry.strip_prefix(&src).unwrap().to_owned(),
-                    code,
-                    lines: text.lines().count(),
-                });
+                sources.push(Source { path: within.to_owned(), code, lines: text.lines().count() });
             }
         }
     }

@@ -17,17 +17,17 @@ pub struct Principal {
     pub user_id: String,
     pub username: String,
     pub role: Role,
-    /// The login this request came with; grants signed for it die with it.
+    /// The login of this request; grants signed for it end with it.
     pub login_id: String,
-    /// The channels a stream token is for; None for all, and for everybody who signed in.
+    /// The channels a stream token allows; None for all, and for every signed-in user.
     pub channels: Option<Arc<[u32]>>,
-    /// Unix seconds: the end of the signature or stream token that let this request in. No signature made for this
-    /// principal outlives it. None for a bearer token, and for a stream token without an end.
+    /// Expiry of the signature or stream token used for this request, unix seconds. No signature made for this principal
+    /// outlives it. None for a bearer token, and for a stream token without expiry.
     pub until: Option<i64>,
 }
 
 impl Principal {
-    /// The same principal, let in until `end` (unix seconds) at the latest.
+    /// The same principal with an expiry of `end` (unix seconds) at the latest.
     pub fn limited_to(&self, end: i64) -> Self {
         Self { until: Some(self.until.map_or(end, |until| until.min(end))), ..self.clone() }
     }
@@ -38,10 +38,10 @@ impl Principal {
     }
 }
 
-/// The class every route belongs to. There is no route without one.
+/// The access class of a route. Every route has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody: health, sign-in, the app's own files. Never a media byte.
+    /// No authentication: health, sign-in, the web page's own files. Never media.
     Public,
     /// A bearer token.
     User,
@@ -49,10 +49,10 @@ pub enum Access {
     Admin,
     /// A bearer token, or a signed grant (`st`) for exactly this resource.
     Granted,
-    /// Live television, for players that cannot send headers: as `Granted`, or a stream token (`token`), or a signed
-    /// address (`token`, `exp`, `sig`).
+    /// Live television for players that cannot send headers: as `Granted`, or a stream token (`token`), or a signed address
+    /// (`token`, `exp`, `sig`).
     Live,
-    /// Live television, for programs that know a tuner by its address alone: a stream token as the first part of the
-    /// path. Where the configuration does not ask for it, there is no such route.
+    /// Live television for programs that know a tuner by its address alone: a stream token as the first path component. The
+    /// route exists only if it is configured.
     Tuner,
 }

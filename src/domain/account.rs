@@ -1,47 +1,48 @@
-//! Users, their logins, and what a name or a password must look like.
+//! Users, their logins, and the rules for names and passwords.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::access::Role;
 
-/// Longest user name, characters.
+/// Maximum length of a user name, characters.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// Shortest and longest password, bytes. NIST SP 800-63B: at least 8, no rules of composition, room for a passphrase.
+/// Minimum and maximum length of a password, bytes. NIST SP 800-63B: at least 8, no composition rules, room for a
+/// passphrase.
 pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 8..=1024;
 
-/// Longest name of a device, characters.
+/// Maximum length of a device name, characters.
 pub const MAX_DEVICE_CHARS: usize = 100;
 
-/// Somebody who may sign in.
+/// A user account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub id: String,
     pub username: String,
     pub role: Role,
-    /// Argon2id in PHC form; None when only tokens made on the command line let this user in.
+    /// Argon2id in PHC form; None if the user can only use tokens made on the command line.
     pub password_hash: Option<String>,
     pub created_at: Timestamp,
 }
 
-/// One device that is signed in. Its token is known by its SHA-256 only.
+/// One signed-in device. Only the SHA-256 of its token is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     pub id: String,
     pub user_id: String,
     /// SHA-256 of the token, hex.
     pub token_sha256: String,
-    /// As the device called itself.
+    /// The name the device gave itself.
     pub device: Option<String>,
-    /// Where it signed in from.
+    /// The address it signed in from.
     pub address: Option<String>,
     pub created_at: Timestamp,
     pub last_seen_at: Timestamp,
 }
 
-/// A token of a device that cannot sign in: it watches live television and nothing else, until it is revoked. Known by its
-/// SHA-256 only.
+/// A token for a device that cannot sign in: it allows live television only, until it is revoked. Only its SHA-256 is
+/// stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamToken {
     pub id: String,
@@ -56,15 +57,15 @@ pub struct StreamToken {
     pub expires_at: Option<Timestamp>,
 }
 
-/// The form under which names are compared: two users may not differ by case alone.
+/// The form in which names are compared: two users must not differ by case alone.
 pub fn folded(username: &str) -> String {
     username.trim().to_lowercase()
 }
 
-/// A user name as it is kept.
+/// The stored form of a user name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason it is invalid.
 pub fn username(raw: &str) -> Result<String, &'static str> {
     let name = raw.trim();
     if name.is_empty() {
@@ -74,15 +75,15 @@ pub fn username(raw: &str) -> Result<String, &'static str> {
         return Err("must not be longer than 64 characters");
     }
     if name.chars().any(char::is_control) {
-        return Err("must not hold control characters");
+        return Err("must not contain control characters");
     }
     Ok(name.to_owned())
 }
 
-/// Whether a new password may be used.
+/// Checks a new password.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason it is invalid.
 pub fn password(raw: &str) -> Result<(), &'static str> {
     match raw.len() {
         n if n < *PASSWORD_BYTES.start() => Err("must have at least 8 characters"),
@@ -91,7 +92,7 @@ pub fn password(raw: &str) -> Result<(), &'static str> {
     }
 }
 
-/// A device's name as it is kept: one line, cut to length; None when nothing is left.
+/// The stored form of a device name: one line, truncated; None if nothing is left.
 pub fn device(raw: &str) -> Option<String> {
     let plain: String = raw.trim().chars().filter(|c| !c.is_control()).take(MAX_DEVICE_CHARS).collect();
     (!plain.is_empty()).then_some(plain)

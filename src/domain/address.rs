@@ -1,4 +1,4 @@
-//! An address elsewhere, which may hold a password: no way of printing it tells more than where it leads.
+//! External addresses. They may contain credentials, so their text form shows only the server.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,33 +6,33 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::{Host, Url, form_urlencoded};
 
-/// Longest address, bytes.
+/// Maximum length of an address, bytes.
 const MAX_BYTES: usize = 4096;
 
-/// The port of RTSP (RFC 2326 section 3.2).
+/// The default port of RTSP (RFC 2326 section 3.2).
 const RTSP_PORT: u16 = 554;
 
-/// An http or https address, or where that is asked for one of SRT or RTSP. Text and debug forms show scheme, host and port alone, for paths and queries hold
-/// passwords as often as the place that was made for them; what is stored is whole.
+/// An http or https address, or for streams one of SRT or RTSP. `Display` and `Debug` show only scheme, host and port,
+/// because paths and queries contain passwords as often as the userinfo does. The stored form is complete.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(Url);
 
 impl Address {
     /// # Errors
-    /// Why it is none, in words that repeat nothing of it.
+    /// The reason it is invalid; it repeats nothing of the address.
     pub fn read(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");
         }
         if text.chars().any(char::is_control) {
-            return Err("must not hold control characters");
+            return Err("must not contain control characters");
         }
         let url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. https://tv.example/live.m3u8")?;
         Self::of(url)
     }
 
-    /// One of a stream: `srt://host:port` too, which is called (a listener would open this machine to everybody), and
-    /// `rtsp://host`, as cameras speak it, with a name and a password before the host where need be.
+    /// The address of a stream. It may also be `srt://host:port` in caller mode (a listener would open this machine to
+    /// everyone), or `rtsp://host` of a camera, with user name and password if needed.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -41,7 +41,7 @@ impl Address {
         match scheme.as_str() {
             "srt" => Self::srt(text),
             "rtsp" => Self::rtsp(text),
-            "rtsps" => Err("is RTSP over TLS, which is not taken in: cameras sign their certificates themselves"),
+            "rtsps" => Err("must not be RTSP over TLS (rtsps), because camera certificates are self-signed; use rtsp"),
             _ => Self::read(text).map_err(|why| match why {
                 "must begin with http:// or https://" => "must begin with http://, https://, srt:// or rtsp://",
                 why => why,
@@ -52,11 +52,11 @@ impl Address {
     fn srt(text: &str) -> Result<Self, &'static str> {
         let url = Self::other(text)?;
         if url.port().is_none() {
-            return Err("must name a port: one that is called, e.g. srt://tv.example:9000");
+            return Err("must have a port, e.g. srt://tv.example:9000");
         }
         let told = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
         if told("mode").is_some_and(|mode| mode != "caller") {
-            return Err("must be called: no mode but caller");
+            return Err("must use mode=caller, or no mode");
         }
         if told("passphrase").is_some_and(|secret| !(10..=79).contains(&secret.len())) {
             return Err("must have a passphrase of 10 to 79 bytes, or none");
@@ -67,36 +67,36 @@ impl Address {
     fn rtsp(text: &str) -> Result<Self, &'static str> {
         let url = Self::other(text)?;
         match url.port() {
-            Some(0) => Err("must name a port that is none or not 0"),
+            Some(0) => Err("must not have port 0"),
             _ => Ok(Self(url)),
         }
     }
 
-    /// An address that is not http, with its host as every other is written.
+    /// Parses an address that is not http and normalizes its host.
     fn other(text: &str) -> Result<Url, &'static str> {
         if text.len() > MAX_BYTES || text.chars().any(char::is_control) {
-            return Err("must not be longer than 4096 bytes or hold control characters");
+            return Err("must not be longer than 4096 bytes or contain control characters");
         }
         let mut url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. rtsp://camera.example/live")?;
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or("must name a host")?;
-        // A host is written in many ways; this one is read as any other.
+        // A host can be written in many ways; parse it as http would.
         let plain = Url::parse(&format!("http://{host}/")).map_err(|_| "must name a host")?;
         url.set_host(plain.host_str()).map_err(|_| "must name a host")?;
         url.set_fragment(None);
         Ok(url)
     }
 
-    /// Whether it is taken in by RTSP.
+    /// Whether it is an RTSP address.
     pub fn is_rtsp(&self) -> bool {
         self.0.scheme() == "rtsp"
     }
 
-    /// Whether it is taken in by SRT.
+    /// Whether it is an SRT address.
     pub fn is_srt(&self) -> bool {
         self.0.scheme() == "srt"
     }
 
-    /// Where a redirect or an entry of a list leads from here.
+    /// Resolves a redirect or an entry of a playlist against this address.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -118,7 +118,7 @@ impl Address {
         Ok(Self(url))
     }
 
-    /// All of it, for the one who connects.
+    /// The complete address, for connecting.
     pub fn secret(&self) -> &Url {
         &self.0
     }
@@ -126,7 +126,7 @@ impl Address {
     /// Host as written, and port.
     pub fn host(&self) -> (Host<&str>, u16) {
         let host = match self.0.host() {
-            // Of an address that is not http an IPv4 address is no more than a name.
+            // For schemes other than http, the parser returns an IPv4 address as a name.
             Some(Host::Domain(name)) => name.parse().map_or(Host::Domain(name), Host::Ipv4),
             host => host.unwrap_or(Host::Domain("")),
         };
@@ -134,13 +134,13 @@ impl Address {
         (host, self.0.port_or_known_default().unwrap_or(usual))
     }
 
-    /// The server alone, as an address: what people who are not admins see of where something comes from.
+    /// The address of the server alone: what users who are not admins see.
     pub fn origin(&self) -> String {
         let port = self.0.port().map_or_else(String::new, |port| format!(":{port}"));
         format!("{}://{}{port}/", self.0.scheme(), self.0.host_str().unwrap_or_default())
     }
 
-    /// Whether both lead to the same server by the same scheme.
+    /// Whether both have the same scheme, host and port.
     pub fn same_origin(&self, other: &Self) -> bool {
         self.0.origin() == other.0.origin()
     }
@@ -165,14 +165,14 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Parts of the name of a query parameter that holds a credential.
+/// Substrings of query parameter names that contain a credential.
 const CREDENTIAL_NAMES: [&str; 10] =
     ["user", "login", "pass", "pwd", "token", "auth", "secret", "key", "credential", "signature"];
 
-/// The address of an image without a name and password before its host, as everybody may see it. None when its query
-/// holds a credential: without that it would not work.
+/// The public form of an image address: without user name and password. None if its query contains a credential, because it
+/// would not work without.
 pub fn without_credentials(text: &str) -> Option<Cow<'_, str>> {
-    // A guide shows thousands of addresses, and nearly none has anything to leave out.
+    // A guide has thousands of addresses, and almost none needs a change.
     let Some(first) = text.find(['@', '?', '#']) else { return Some(Cow::Borrowed(text)) };
     let query = text[first..].find(['?', '#']).map_or("", |at| &text[first + at + 1..]);
     let is_credential = |name: &str| {
@@ -194,7 +194,7 @@ pub fn without_credentials(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(url.into()))
 }
 
-/// For the store: all of it.
+/// The stored form is the complete address.
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.0.as_str())
@@ -263,7 +263,7 @@ mod tests {
         {
             assert!(Address::stream(wrong).is_err(), "{wrong}");
         }
-        assert!(Address::read("srt://a.example:9000").is_err(), "no list, no guide, no redirect");
+        assert!(Address::read("srt://a.example:9000").is_err(), "not valid for lists, guides and redirects");
         let camera = Address::stream("RTSP://ada:se%40cret@0x7f.1/user=ada_password=secret#x").unwrap();
         assert_eq!((camera.to_string().as_str(), camera.is_rtsp()), ("rtsp://127.0.0.1/…", true));
         assert_eq!(camera.host(), (Host::Ipv4([127, 0, 0, 1].into()), 554));
@@ -273,7 +273,7 @@ mod tests {
         {
             assert!(Address::stream(wrong).is_err(), "{wrong}");
         }
-        assert!(Address::read("rtsp://a.example/").is_err(), "no list, no guide, no redirect");
+        assert!(Address::read("rtsp://a.example/").is_err(), "not valid for lists, guides and redirects");
         let base = Address::read("http://a.example/x/live.m3u8?t=1").unwrap();
         assert_eq!(base.join("../b.ts").unwrap().secret().as_str(), "http://a.example/b.ts");
         assert!(base.join("file:///etc/passwd").is_err() && base.join("gopher://a.example/").is_err());

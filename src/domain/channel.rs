@@ -1,4 +1,4 @@
-//! A channel: what it is called and where it stands, beside what it airs.
+//! A channel: its settings, its stream settings and what it airs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,49 +17,49 @@ use crate::error::{Error, Result};
 /// Highest channel number.
 pub const MAX_NUMBER: u32 = 99_999;
 
-/// What guides name, unless told otherwise, seconds at least; and what they may be told at most.
+/// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
 pub const LEAST_SECONDS: u32 = 120;
 const MOST_LEAST_SECONDS: u32 = 24 * 3600;
 
-/// Longest name, characters.
+/// Maximum length of a name, characters.
 const MAX_NAME: usize = 100;
 
-/// Longest text of the others, bytes.
+/// Maximum length of other texts, bytes.
 const MAX_TEXT: usize = 2048;
 
-/// The longest a channel's segments may be, seconds: players begin three of them behind the end.
+/// Maximum target duration of a channel, seconds: players start three of them before the live edge.
 pub const LONGEST_TARGET: u64 = 6;
 
-/// What of a channel changes nothing of what it airs.
+/// The settings of a channel that do not affect what it airs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Face {
     pub name: Box<str>,
     pub number: u32,
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub enabled: bool,
-    /// Kept ready although nobody watches.
+    /// Kept ready without viewers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always_on: bool,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub category: Box<str>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub description: Box<str>,
-    /// None for a drawn one.
+    /// None for a generated logo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logo_url: Option<Box<str>>,
-    /// An IANA name.
+    /// IANA time zone name.
     pub timezone: Arc<str>,
-    /// Whether guides name what stands between programmes.
+    /// Whether guides list filler.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub show_filler: bool,
-    /// What is shorter belongs in guides to the programme before it, unless all is.
-    #[serde(default = "usual_least", skip_serializing_if = "is_usual_least")]
+    /// Shorter programmes are merged into the guide entry before them, unless all are shorter.
+    #[serde(rename = "least_seconds", default = "usual_least", skip_serializing_if = "is_usual_least")]
     pub least_seconds: u32,
-    /// What a slate says; None for a picture alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Text on the slate; None for an image without text.
+    #[serde(rename = "offline", default, skip_serializing_if = "Option::is_none")]
     pub offline: Option<Box<str>>,
-    /// The path of a picture that a slate shows; None for the usual one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Path of the slate's background image; None for the default one.
+    #[serde(rename = "offline_picture", default, skip_serializing_if = "Option::is_none")]
     pub offline_picture: Option<Box<str>>,
 }
 
@@ -71,64 +71,67 @@ fn usual_least() -> u32 {
     LEAST_SECONDS
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_least(seconds: &u32) -> bool {
     *seconds == LEAST_SECONDS
 }
 
-/// What is made of what is aired.
+/// How the channel's stream is produced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Output {
-    /// Lines at most; None leaves pictures as large as they are.
+    /// Maximum height in lines; None keeps the original size.
     #[serde(skip_serializing_if = "is_usual_height")]
     pub max_height: Option<u32>,
-    /// Of encoded pictures; None for the usual rate of their size.
+    /// Maximum bit rate of encoded video; None for the default of its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_kbps: Option<u32>,
-    /// Whether pictures that need no change are copied.
-    #[serde(skip_serializing_if = "is_true")]
+    /// Whether video that needs no change is copied.
+    #[serde(rename = "copy", skip_serializing_if = "is_true")]
     pub copy: bool,
-    /// The target duration of the channel's playlists, seconds. It never changes: no item's segment may be longer.
+    /// Target duration of the channel's playlists, seconds. It never changes, so no item's segment may be longer.
+    #[serde(rename = "target")]
     pub target: u64,
-    /// Languages of sound, the best first.
+    /// Audio languages in order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audio_languages: Vec<String>,
-    /// One rate for all pictures; None leaves each its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Frame rate of all video; None keeps each item's own.
+    #[serde(rename = "rate", skip_serializing_if = "Option::is_none")]
     pub rate: Option<FrameRate>,
-    /// How loud all sound is to be, LUFS; None leaves it as loud as it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Target loudness, LUFS; None leaves it unchanged.
+    #[serde(rename = "level", skip_serializing_if = "Option::is_none")]
     pub level: Option<i16>,
-    /// Languages of subtitles drawn into the picture, the best first.
+    /// Languages of burned-in subtitles in order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subtitle_languages: Vec<String>,
-    /// A picture of the library laid over all.
+    /// Watermark: an image of the library overlaid on all video.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark: Option<Watermark>,
 }
 
-/// Lines of pictures, unless told otherwise.
+/// Default maximum height, lines.
 const USUAL_HEIGHT: Option<u32> = Some(720);
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_height(height: &Option<u32>) -> bool {
     *height == USUAL_HEIGHT
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_true(value: &bool) -> bool {
     *value
 }
 
-/// A picture in a corner of a channel's.
+/// An image overlaid in a corner of a channel's video.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
     pub path: String,
     pub corner: Corner,
     /// Percent, above zero.
+    #[serde(rename = "opacity")]
     pub opacity: u8,
-    /// Percent of the picture's width, 1 to 50.
+    /// Percent of the video's width, 1 to 50.
+    #[serde(rename = "width")]
     pub width: u8,
 }
 
@@ -148,11 +151,11 @@ impl Default for Output {
     }
 }
 
-/// Items as they were asked for: what a folder holds is looked up when a revision is made.
+/// Items as requested. A folder's content is listed when a revision is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ask {
     pub path: Box<str>,
-    /// Of a folder: with the folders in it.
+    /// For a folder: include its subfolders.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,15 +164,15 @@ pub struct Ask {
     pub weight: u32,
 }
 
-/// What a channel by the clock is made of, as it was asked for.
+/// The requested content of a channel with a block schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     pub grid: Grid,
-    /// By name; slots of the grid name them by their place.
+    /// By name; the grid's slots refer to them by index.
     pub sources: Vec<(String, Vec<Ask>)>,
 }
 
-/// What is aired between programmes and within them, as it was asked for.
+/// The requested filler between and within programmes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FillerAsk {
     pub pre: Vec<Ask>,
@@ -182,52 +185,51 @@ pub struct FillerAsk {
 }
 
 impl FillerAsk {
-    /// What most channels have: nothing, and all of them the same.
+    /// No filler; one value shared by all channels, because most have none.
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<FillerAsk>> = LazyLock::new(Arc::default);
         NONE.clone()
     }
 }
 
-/// One channel with everything it aired of late, airs and will air. What many have alike they share, and what few have
-/// is boxed: there may be thousands of them.
+/// A channel with its schedule. There may be thousands, so common values are shared and rare ones boxed.
 #[derive(Clone, Debug)]
 pub struct Channel {
     /// Never used twice.
     pub id: u32,
-    /// What players know it by, whatever becomes of its name and number.
+    /// The id players know it by; it stays when name and number change.
     pub tvg_id: Box<str>,
     pub face: Face,
     pub asks: Arc<[Ask]>,
     pub output: Arc<Output>,
-    /// Of a channel by the clock.
+    /// Only with a block schedule.
     pub plan: Option<Box<Plan>>,
     pub filler: Arc<FillerAsk>,
-    /// Of a channel from elsewhere. It airs nothing of its own: its definition is empty.
+    /// Only for an external channel, which has no schedule of its own: its definition is empty.
     pub external: Option<Box<External>>,
-    /// What a guide from elsewhere says of a channel from elsewhere; not part of its record.
+    /// The external guide's listings of an external channel; not part of its record.
     pub listings: Option<Arc<Listings>>,
-    /// Its own clock, where it has one; not part of its record.
+    /// Its own clock, if it has one; not part of its record.
     pub pace: Option<Arc<Pace>>,
     pub seed: u64,
     pub mode: Mode,
-    /// Grows by one with every change.
+    /// Increases by one with every change.
     pub version: u32,
     pub definition: Definition,
 }
 
 impl Channel {
-    /// The channel's time at an instant, ms: the instant itself, unless it has a clock of its own.
+    /// Channel time at a wall-clock instant, ms: the instant itself, unless the channel has its own clock.
     pub fn time(&self, instant_ms: i64) -> i64 {
         self.pace.as_ref().map_or(instant_ms, |pace| pace.at(instant_ms))
     }
 
-    /// The last instant at which the channel's time was that, ms: when what began there did.
+    /// The last wall-clock instant with this channel time, ms: when something that starts at that time was aired.
     pub fn instant(&self, time_ms: i64) -> i64 {
         self.pace.as_ref().map_or(time_ms, |pace| pace.left(time_ms))
     }
 
-    /// Whether it airs only while somebody watches.
+    /// Whether it airs only while it has viewers.
     pub fn on_demand(&self) -> bool {
         self.pace.as_ref().is_some_and(|pace| pace.waits())
     }
@@ -237,7 +239,7 @@ impl Face {
     /// Checks every field.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` naming the first field that cannot stand.
+    /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn check(&self) -> Result<()> {
         let characters = self.name.chars().count();
         if characters == 0 || characters > MAX_NAME || self.name.trim().is_empty() {
@@ -246,7 +248,7 @@ impl Face {
         let texts = [("name", &*self.name), ("category", &*self.category)];
         for (field, text) in texts {
             if text.chars().any(char::is_control) {
-                return Err(Error::field(field, "must not hold control characters"));
+                return Err(Error::field(field, "must not contain control characters"));
             }
         }
         let logo = self.logo_url.as_deref().unwrap_or("/");
@@ -258,7 +260,7 @@ impl Face {
         if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
             || logo.chars().any(|c| c.is_control() || c.is_whitespace())
         {
-            return Err(Error::field("logoUrl", "must be a path of this server or an http address"));
+            return Err(Error::field("logoUrl", "must be a path on this server or an http(s) address"));
         }
         if !(1..=MAX_NUMBER).contains(&self.number) {
             return Err(Error::field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
@@ -286,7 +288,7 @@ pub mod tests {
     use crate::domain::schedule::cut::{Look, steps};
     use crate::domain::schedule::{Item, Wanted, itemize};
 
-    /// A channel with three films of 40 minutes, from 2026-01-01 on.
+    /// A channel with three films of 40 minutes that starts on 2026-01-01.
     pub fn channel(id: u32) -> Channel {
         let item = |title: &str| Item {
             id: 0,
@@ -338,7 +340,7 @@ pub mod tests {
         }
     }
 
-    /// Thousands are held whole: what few have must not cost all.
+    /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.
     #[test]
     fn a_channel_that_has_nothing_special_is_small() {
         let sizes = [size_of::<Channel>(), size_of::<crate::domain::schedule::Revision>(), size_of::<Ask>()];

@@ -1,8 +1,8 @@
-//! Codec strings of RFC 6381, from a stream's configuration record where there is one.
+//! Codec strings of RFC 6381, from a stream's configuration record if there is one.
 
 use super::time::FrameRate;
 
-/// What is known of a stream when its codec string is asked for.
+/// The data from which a codec string is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
     /// Lower-case ffmpeg codec name.
@@ -18,7 +18,7 @@ pub struct Facts<'a> {
     pub config: &'a [u8],
 }
 
-/// The codec string a browser understands in `MediaSource.isTypeSupported`; None where the registry has none.
+/// The codec string for `MediaSource.isTypeSupported`; None if the registry has none.
 pub fn string(facts: &Facts) -> Option<String> {
     Some(match facts.codec {
         "h264" => return avc(facts),
@@ -47,7 +47,7 @@ pub fn string(facts: &Facts) -> Option<String> {
     })
 }
 
-/// Level as people write it (`5.1`), from the codec's own number.
+/// Level in its usual form (`5.1`), from the codec's own number.
 pub fn level(codec: &str, number: i64) -> Option<String> {
     let number = u32::try_from(number).ok().filter(|number| *number > 0)?;
     let (major, minor) = match codec {
@@ -151,7 +151,7 @@ fn vp9(facts: &Facts) -> String {
         return format!("vp09.{profile:02}.{level:02}.{:02}", depth >> 4);
     }
     let profile = facts.profile.and_then(|text| text.rsplit('-').next()?.parse::<u8>().ok()).unwrap_or(0);
-    // Largest picture of each level, VP9 levels table; the level is a hint to the browser, it decodes by size.
+    // Largest frame of each level, from the VP9 levels table. The level is a hint; browsers decode by size.
     const LARGEST: [(u64, u8); 8] = [
         (36_864, 10),
         (73_728, 11),
@@ -167,10 +167,10 @@ fn vp9(facts: &Facts) -> String {
     format!("vp09.{profile:02}.{level}.{:02}", facts.bit_depth.max(8))
 }
 
-/// The lowest level of H.264 that holds pictures of this size at this rate, as 10 x level, from 3.0 on (ISO/IEC 14496-10
-/// table A-1); 5.2 where none does.
+/// The lowest H.264 level from 3.0 that allows pictures of this size at this rate, as 10 x level (ISO/IEC 14496-10 table
+/// A-1); 5.2 if none does.
 pub fn avc_level(width: u32, height: u32, rate: FrameRate) -> u8 {
-    // Macroblocks of a picture and a second.
+    // Level, maximum macroblocks per picture and per second.
     const LEVELS: [(u8, u64, u64); 8] = [
         (30, 1_620, 40_500),
         (31, 3_600, 108_000),

@@ -1,8 +1,8 @@
 //! Encode slots: which renditions are encoded now, and whether one more viewer can be served.
 //!
-//! A machine encodes as many renditions at once as it has encode slots. One that is far enough ahead of its readers
-//! leaves its slot to another, so more viewers than slots can watch. Here is the decision alone; `service::encode_slots`
-//! carries it out.
+//! A machine encodes as many renditions at once as it has encode slots. A rendition far enough ahead of its readers leaves
+//! its slot to another, so more viewers than slots can watch. This module only decides; `service::encode_slots` applies the
+//! decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use std::collections::{BTreeMap, BTreeSet};
 /// as much as one or two segments.
 pub const TURN_SEGMENTS: usize = 3;
 
-/// How much sooner the reader of another rendition must run dry to end a turn early, ms.
+/// How much sooner another rendition's reader must run dry to end a turn early, ms.
 const URGENT_MS: i64 = 4_000;
 
-/// A share is planned with so much more than was measured: a scene may be harder to encode, a run has to be started.
+/// Safety factor over the measured share: a scene may be harder to encode, and a run has to start.
 const HEADROOM: f64 = 1.2;
 
-/// The least share of a slot. It bounds how many runs wait, paused, for their turn.
+/// Minimum share of a slot. It bounds how many runs wait, paused, for their turn.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Pixels that one slot encodes in a second where nothing was measured yet. Two cores of 2015 do more.
+/// Pixels per second that one slot is assumed to encode before anything was measured. Two cores of 2015 do more.
 const UNMEASURED_PIXELS: f64 = 60e6;
 
 /// Rounding of sums of shares.
 const EPSILON: f64 = 1e-9;
 
-/// How far a request may be behind the furthest one before it counts as a seek, segments.
+/// How far before the furthest request a request may be without counting as a seek, segments.
 const SEEK_BACK: usize = 8;
 
-/// How far a request may be ahead of the furthest one before it counts as a seek, segments.
+/// How far after the furthest request a request may be without counting as a seek, segments.
 const SEEK_AHEAD: usize = 2;
 
-/// What one rendition needs of the encode slots.
+/// The demand of one rendition for encode slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// Admission number of its earliest viewer; earlier viewers have lower ones.
@@ -40,7 +40,7 @@ pub struct Demand {
     pub share: f64,
     /// When its first reader runs dry, ms of any clock; None when nothing is missing.
     pub deadline_ms: Option<i64>,
-    /// The same for a second run, where two readers are far apart.
+    /// Deadline for a second run if two readers are far apart, ms; None if none is needed.
     pub second_ms: Option<i64>,
     /// Slots it has.
     pub held: usize,
@@ -49,7 +49,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// What its deadline counts as: within its turn a rendition is left alone unless another one is urgent.
+    /// The deadline used for ranking: within its turn a rendition keeps its slot unless another one is urgent.
     fn rank_ms(&self, deadline_ms: i64) -> i64 {
         if self.held > 0 && self.delivered < TURN_SEGMENTS { deadline_ms - URGENT_MS } else { deadline_ms }
     }
@@ -61,7 +61,7 @@ impl Demand {
     }
 }
 
-/// How many slots each rendition may use, in the order of `demands`.
+/// The number of slots each rendition may use, in the order of `demands`.
 ///
 /// The nearest deadline is served first. When the shares add up to more than `slots`, later viewers get what earlier ones
 /// leave. A rendition that needs nothing keeps its slot as long as no other needs one.
@@ -89,7 +89,7 @@ pub fn assign(slots: usize, demands: &[Demand]) -> Vec<usize> {
     assigned
 }
 
-/// Viewers whose shares fit into the slots, earlier ones first. What was planned for harder scenes may be used up.
+/// Viewers whose shares fit into the slots, earlier ones first. The headroom for harder scenes may be used up.
 fn entitled(slots: usize, demands: &[Demand]) -> BTreeSet<u64> {
     let mut shares: BTreeMap<u64, f64> = BTreeMap::new();
     for demand in demands {
@@ -105,19 +105,19 @@ fn entitled(slots: usize, demands: &[Demand]) -> BTreeSet<u64> {
     shares.into_iter().take_while(within).map(|(viewer, _)| viewer).collect()
 }
 
-/// Whether one more viewer can be served beside those who were admitted. A viewer never needs more than one slot.
+/// Whether one more viewer can be served in addition to those admitted. A viewer never needs more than one slot.
 pub fn fits(slots: usize, admitted: impl IntoIterator<Item = f64>, share: f64) -> bool {
     let sum: f64 = admitted.into_iter().chain([share]).map(|share| share.min(1.0)).sum();
     sum <= slots as f64 + EPSILON
 }
 
-/// The share of a slot that a rendition needs, at so many seconds of media per second of slot time.
+/// The share of a slot that a rendition needs. `speed` is seconds of media per second of slot time.
 pub fn share(speed: f64) -> f64 {
     (HEADROOM / speed.max(0.001)).clamp(LEAST_SHARE, 1.0)
 }
 
-/// The speed to expect of a rendition that decodes and encodes `pixels` per second, before it was measured: by what a
-/// slot of this machine encoded of others, else by a cautious constant.
+/// The expected speed of a rendition that decodes and encodes `pixels` per second, before it was measured: from what a slot
+/// of this machine encoded for others, otherwise from a cautious constant.
 pub fn expected_speed(pixels: f64, measured_pixels: Option<f64>) -> f64 {
     measured_pixels.unwrap_or(UNMEASURED_PIXELS) / pixels.max(1.0)
 }

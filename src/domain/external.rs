@@ -5,35 +5,35 @@ use serde::{Deserialize, Serialize};
 use crate::domain::address::Address;
 use crate::domain::rights::Clearance;
 
-/// Addresses to fall back on at most.
+/// Maximum number of failover addresses.
 pub const MAX_FAILOVER: usize = 8;
 
-/// Longest name given to servers elsewhere, bytes.
+/// Maximum length of the `User-Agent` sent to the source, bytes.
 pub const MAX_USER_AGENT: usize = 256;
 
 /// The stream of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
     pub url: Address,
-    /// Tried in this order when the first does not answer.
+    /// Tried in this order when the first address does not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failover: Vec<Address>,
-    /// What the server elsewhere is told; None for this program's own name.
+    /// `User-Agent` sent to the source; None for this program's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
 }
 
-/// Who answers for a channel.
+/// Which clearance covers a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Its own clearance. `imported` is how it calls itself on the wire: `m3u-import`, else `external`.
+    /// Its own clearance. `imported` selects its type in the API: `m3u-import`, otherwise `external`.
     Own { clearance: Clearance, imported: bool },
     /// The clearance of the source it was imported from.
     Source { id: u32, entry: Imported },
 }
 
-/// What the list said of a channel when it was read last: what of the channel still says so follows the list.
+/// The list's entry for a channel when it was last read. Settings of the channel that still equal it follow the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Imported {
@@ -41,23 +41,25 @@ pub struct Imported {
     pub name: String,
     pub category: String,
     pub logo: Option<String>,
-    /// What the times of its guide are off by.
+    /// Offset of its guide's times.
     pub shift_ms: i64,
-    /// It is not in the list any more, and was switched off for that.
+    /// The channel disappeared from the list and was disabled for that reason.
+    #[serde(rename = "gone")]
     pub gone: bool,
 }
 
-/// What makes a channel external.
+/// The settings that make a channel external.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct External {
+    #[serde(rename = "feed")]
     pub feed: Feed,
     pub origin: Origin,
-    /// Whose programmes it shows, where that was said by hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The guide channel it uses, if set by hand.
+    #[serde(rename = "guide", default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<GuideId>,
 }
 
-/// A channel of a guide from elsewhere.
+/// A channel of an external guide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuideId {
     /// The guide's source; None for the first that has such a channel.
@@ -66,7 +68,7 @@ pub struct GuideId {
 }
 
 impl External {
-    /// The word on the wire.
+    /// The API's value.
     pub fn source_type(&self) -> &'static str {
         match &self.origin {
             Origin::Own { imported: false, .. } => "external",
@@ -82,7 +84,7 @@ impl External {
         }
     }
 
-    /// What the list it was imported from says of it.
+    /// The entry of the list it was imported from.
     pub fn imported(&self) -> Option<&Imported> {
         match &self.origin {
             Origin::Own { .. } => None,
@@ -90,7 +92,7 @@ impl External {
         }
     }
 
-    /// Its own clearance; None when a source has it.
+    /// Its own clearance; None if that of a source applies.
     pub fn own(&self) -> Option<&Clearance> {
         match &self.origin {
             Origin::Own { clearance, .. } => Some(clearance),

@@ -1,41 +1,42 @@
-//! Sound of telephones and of most cameras (ITU-T G.711), as linear samples that any decoder takes.
+//! Converts G.711 audio of telephones and most cameras (ITU-T G.711) to linear PCM that any decoder accepts.
 
-/// Samples a second of what is written.
+/// Output sample rate, Hz.
 const RATE: u32 = 48_000;
 
-/// Samples taken at once: what is written has to say its length in 16 bits.
+/// Most input samples per packet: the packet header states its length in 16 bits.
 pub const MOST: usize = 1024;
 
-/// How a byte stands for a sample.
+/// Companding law: how a byte encodes a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     A,
     Mu,
 }
 
-/// Makes bytes into packets of 16-bit stereo at 48 kHz, as Blu-ray discs have it: MPEG-TS has no other plain sound.
+/// Converts G.711 bytes to packets of 16-bit stereo at 48 kHz in the Blu-ray LPCM format. MPEG-TS has no other way to
+/// carry linear PCM.
 #[derive(Debug)]
 pub struct Voice {
     law: Law,
-    /// Samples written for each that comes.
+    /// Output samples per input sample.
     times: i32,
     last: i32,
 }
 
 impl Voice {
-    /// None when there is no whole number of samples for each of so many a second.
+    /// None unless `rate` (samples per second) is at least 8000 and divides 48,000.
     pub fn new(law: Law, rate: u32) -> Option<Self> {
         let whole = rate >= 8000 && RATE.is_multiple_of(rate);
         whole.then(|| Self { law, times: (RATE / rate) as i32, last: 0 })
     }
 
-    /// One packet; of more than [`MOST`] bytes only those.
+    /// Converts up to [`MOST`] bytes to one packet; further bytes are dropped.
     pub fn put(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = &bytes[..bytes.len().min(MOST)];
         let length = bytes.len() * self.times as usize * 4;
         let mut out = Vec::with_capacity(4 + length);
         out.extend_from_slice(&(length as u16).to_be_bytes());
-        // Two channels at 48 kHz; 16 bits.
+        // Two channels, 48 kHz, 16 bits.
         out.extend_from_slice(&[0x31, 0x40]);
         for &byte in bytes {
             let next = match self.law {
@@ -53,7 +54,7 @@ impl Voice {
     }
 }
 
-/// Sign, three bits of exponent, four of mantissa; every other bit is turned over.
+/// Decodes sign, three bits of exponent and four of mantissa, with every other bit inverted.
 fn a_law(byte: u8) -> i32 {
     let code = i32::from(byte ^ 0x55);
     let (exponent, mantissa) = (code >> 4 & 7, code & 15);
@@ -64,7 +65,7 @@ fn a_law(byte: u8) -> i32 {
     if code & 0x80 != 0 { size } else { -size }
 }
 
-/// The same with every bit turned over, and a bias of 132.
+/// Decodes sign, exponent and mantissa, with all bits inverted and a bias of 132.
 fn mu_law(byte: u8) -> i32 {
     let code = i32::from(!byte);
     let size = ((((code & 15) << 3) + 132) << (code >> 4 & 7)) - 132;
@@ -91,7 +92,7 @@ mod tests {
     fn a_packet_says_what_it_holds() {
         let mut voice = Voice::new(Law::Mu, 8000).unwrap();
         let packet = voice.put(&[0x80, 0x80]);
-        assert_eq!(packet[..8], [0, 48, 0x31, 0x40, 20, 234, 20, 234], "a sixth of 32124, on both sides");
+        assert_eq!(packet[..8], [0, 48, 0x31, 0x40, 20, 234, 20, 234], "a sixth of 32124, on both channels");
         assert_eq!((packet.len(), &packet[48..]), (52, &[125, 124, 125, 124][..]));
         assert_eq!(voice.put(&[0xff; 5000]).len(), 4 + MOST * 24);
         assert!(Voice::new(Law::A, 16_000).is_some());

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use super::time::{FrameRate, seconds, ticks};
 
-/// Where segments begin, in 90 kHz ticks of source time.
+/// Segment boundaries in 90 kHz ticks of source time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "cut")]
 pub enum Grid {
     /// Encoded video: a fixed number of frames, the first two segments in halves.
     Frames(Frames),
-    /// Copied video: the source's own keyframes, merged to a least length. `bounds` ends with the item's end.
+    /// Copied video: the source's own keyframes, merged to a minimum length. `bounds` ends with the item's end.
     Keyframes { bounds: Arc<[i64]> },
     /// No video: a fixed step.
     Steps { step: i64, end: i64 },
 }
 
-/// Full segments that are cut in halves at the start of an item. A viewer waits for half as long, and an encoder that is
-/// just faster than life fills the buffer before the first full segment is due; every later bound stays where it was.
+/// Number of full segments at the start of an item that are split in halves. A viewer waits half as long, and an encoder
+/// barely faster than real time fills the buffer before the first full segment is due. All later bounds stay in place.
 const HALVED: u64 = 2;
 
 /// A grid of frames at a constant rate.
@@ -30,11 +30,13 @@ const HALVED: u64 = 2;
 pub struct Frames {
     pub rate: FrameRate,
     /// Frames of a full segment.
+    #[serde(rename = "per_segment")]
     pub per_segment: u32,
     /// Frames of the item.
+    #[serde(rename = "total")]
     pub total: u64,
-    /// Whether the first segments are full ones too, as those of the copied video beside them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether the first segments are full ones too, to match copied video they are encoded alongside.
+    #[serde(rename = "whole", default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
 
@@ -44,7 +46,7 @@ impl Frames {
         (self.per_segment > 1 && !self.whole).then(|| u64::from(self.per_segment).div_ceil(2))
     }
 
-    /// The first frame of segment `k`; the number of frames behind the last one.
+    /// The first frame of segment `k`; `total` for `k == len()`.
     pub fn first(&self, k: usize) -> u64 {
         let (k, per_segment) = (k as u64, u64::from(self.per_segment));
         let frame = match self.half() {
@@ -55,7 +57,7 @@ impl Frames {
         frame.min(self.total)
     }
 
-    /// The segment that holds a frame of the item.
+    /// The segment that contains a frame of the item.
     pub fn segment(&self, frame: u64) -> usize {
         let full = frame / u64::from(self.per_segment);
         let segment = match self.half() {
@@ -66,7 +68,7 @@ impl Frames {
         segment as usize
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     pub fn len(&self) -> usize {
         self.segment(self.total - 1) + 1
     }
@@ -75,8 +77,8 @@ impl Frames {
         false
     }
 
-    /// The segments at whose start an encoder that counts `per_segment` frames must be told to begin anew, when it
-    /// begins with segment `first`.
+    /// Segments whose start must be forced to a keyframe, because an encoder that counts `per_segment` frames per GOP would
+    /// miss them. The encoder begins with segment `first`.
     pub fn told(&self, first: usize) -> std::ops::Range<usize> {
         let last = if self.half().is_some() { (2 * HALVED) as usize } else { 0 };
         first + 1..last.min(self.len() - 1) + 1
@@ -84,14 +86,14 @@ impl Frames {
 }
 
 impl Grid {
-    /// Fixed frames: as many as come nearest to `segment_seconds`, over an item of `duration_seconds`.
+    /// A fixed number of frames per segment, the nearest to `segment_seconds`, over an item of `duration_seconds`.
     pub fn frames(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
         let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
         let total = rate.frame_near(ticks(duration_seconds)).max(1);
         Self::Frames(Frames { rate, per_segment, total, whole: false })
     }
 
-    /// The keyframes at least `segment_seconds` apart; a last piece under 0.3 s joins the one before.
+    /// Keyframes at least `segment_seconds` apart; a last segment under 0.3 s joins the one before.
     pub fn keyframes(keyframes: &[i64], segment_seconds: f64, duration_seconds: f64) -> Self {
         let least = ticks(segment_seconds);
         let end = ticks(duration_seconds).max(1);
@@ -109,8 +111,8 @@ impl Grid {
         Self::Keyframes { bounds: bounds.into() }
     }
 
-    /// The segments of copied video as frames of a constant rate, for what is encoded beside it; None where they do not
-    /// all begin at the same number of frames, each within half a frame.
+    /// The segments of copied video expressed in frames of a constant rate, for video encoded alongside. None unless they
+    /// all have the same number of frames, each bound within half a frame.
     pub fn in_frames(&self, rate: FrameRate) -> Option<Self> {
         let Self::Keyframes { bounds } = self else { return None };
         let per_segment = u32::try_from(rate.frame_near(bounds[1])).ok().filter(|frames| *frames > 0)?;
@@ -121,8 +123,8 @@ impl Grid {
         same.then_some(Self::Frames(frames))
     }
 
-    /// A fixed step over an item without video. A last piece under 0.3 s is shared out among the others: it may be shorter
-    /// than a frame of copied audio, and then no frame begins in it.
+    /// A fixed step over an item without video. A last step under 0.3 s is spread over the others: it could be shorter than
+    /// a frame of copied audio, and then no frame would begin in it.
     pub fn steps(segment_seconds: f64, duration_seconds: f64) -> Self {
         let (step, end) = (ticks(segment_seconds).max(1), ticks(duration_seconds).max(1));
         let (whole, rest) = (end / step, end % step);
@@ -131,7 +133,7 @@ impl Grid {
         Self::Steps { step, end }
     }
 
-    /// How many segments there are; at least one.
+    /// Number of segments; at least one.
     pub fn len(&self) -> usize {
         match self {
             Self::Frames(frames) => frames.len(),
@@ -144,7 +146,7 @@ impl Grid {
         false
     }
 
-    /// Where segment `k` begins, ticks; for `k == len()` the end of the item.
+    /// Start of segment `k`, ticks; the end of the item for `k == len()`.
     pub fn start(&self, k: usize) -> i64 {
         match self {
             Self::Frames(frames) => frames.rate.ticks_of(frames.first(k)),
@@ -163,7 +165,7 @@ impl Grid {
         self.start(self.len())
     }
 
-    /// The segment on air at `ticks`, clamped into the grid.
+    /// The segment that contains `ticks`, clamped into the grid.
     pub fn at(&self, ticks: i64) -> usize {
         let (mut low, mut high) = (0, self.len());
         while high - low > 1 {
@@ -177,7 +179,7 @@ impl Grid {
         low
     }
 
-    /// The same for equal grids, and for no others: segments cut differently are other segments.
+    /// A hash that is equal for equal grids only: segments with other bounds are other segments.
     pub fn digest(&self) -> [u8; 16] {
         let text = serde_json::to_vec(self).expect("a grid is plain data");
         let mut digest = [0; 16];
@@ -185,7 +187,7 @@ impl Grid {
         digest
     }
 
-    /// The longest segment in whole seconds, rounded as RFC 8216 section 4.3.3.1 asks.
+    /// The longest segment in whole seconds, rounded as RFC 8216 section 4.3.3.1 requires.
     pub fn target_duration(&self) -> u64 {
         (0..self.len()).map(|k| seconds(self.length(k)).round() as u64).max().unwrap_or(1).max(1)
     }
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_short_last_step_is_shared_out_among_the_others() {
-        // 24.0327 s of MP3 frames; the last one begins before 24 s.
+        // 24.0327 s of MP3 frames, the last of which begins before 24 s (reported from the field).
         let grid = Grid::steps(2.0, 24.0327);
         assert_eq!((grid.len(), grid.end()), (12, ticks(24.0327)));
         assert!((0..12).all(|k| (grid.length(k) - ticks(24.0327 / 12.0)).abs() <= 12), "{grid:?}");

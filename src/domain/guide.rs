@@ -11,16 +11,16 @@ use crate::domain::schedule::{Cursor, Definition, Item, Programme};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<'a> {
     pub programme: Programme,
-    /// None for what comes from elsewhere.
+    /// None on external channels.
     pub item: Option<&'a Item>,
-    /// Its file; empty for what comes from elsewhere.
+    /// Its file; empty on external channels.
     pub path: &'a str,
     pub name: Name<'a>,
-    /// What a guide from elsewhere says of it.
+    /// Its listing in an external guide.
     pub listing: Option<&'a Listing>,
 }
 
-/// What a title says of what it names.
+/// The parts of a title.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Name<'a> {
     pub title: &'a str,
@@ -30,22 +30,22 @@ pub struct Name<'a> {
     pub year: Option<u32>,
 }
 
-/// Entries of a guide, one after the other: programmes, and where filler is hidden, each with the filler behind it.
+/// The entries of a guide in order. Where filler is hidden, each entry includes the filler after it.
 #[derive(Clone, Debug)]
 pub struct Entries {
     cursor: Cursor,
-    /// Taken already, belongs to the next entry.
+    /// Read ahead; it begins the next entry.
     ahead: Option<Programme>,
     show_filler: bool,
-    /// Whether programmes are told in parts where filler is named: their breaks are.
+    /// Whether parts of a programme are entries of their own where filler is listed.
     parts: bool,
     least_ms: i64,
-    /// The revision that was looked at last, and whether it hides what is short.
+    /// The last revision checked, and whether it hides short programmes.
     hides: Option<(usize, bool)>,
     to_ms: i64,
-    /// The channel's clock with what is to come of it.
+    /// The channel's clock, projected into the future.
     pace: Option<Pace>,
-    /// Of a channel from elsewhere, and which of them comes next.
+    /// The listings of an external channel, and the index of the next one.
     listings: Option<(Arc<Listings>, usize)>,
 }
 
@@ -62,29 +62,29 @@ impl Channel {
         Entry { programme, item: Some(item), path: &item.path, name, listing: None }
     }
 
-    /// What a guide from elsewhere says of a programme; None on channels out of the library.
+    /// A programme's listing in an external guide; None on scheduled channels.
     pub fn listing(&self, programme: &Programme) -> Option<&Listing> {
         self.external.as_ref()?;
         self.listings.as_ref()?.all.get(programme.item)
     }
 
-    /// Whether it stands between two programmes, or in a break of one.
+    /// Whether it is filler, between programmes or in a break.
     pub fn is_filler(&self, programme: &Programme) -> bool {
         self.external.is_none() && self.definition.is_filler(programme)
     }
 
-    /// Whether nothing of its own is shown.
+    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         self.external.is_none() && self.definition.is_slate(programme)
     }
 
-    /// Entries that are on between two instants. Of a channel with a clock of its own: what was aired, and what would be
-    /// if somebody watched from now on.
+    /// Entries on air between two wall-clock instants. For a channel with its own clock: the past as aired, and the future
+    /// as if there were a viewer from now on.
     pub fn guide(&self, from_ms: i64, to_ms: i64, now_ms: i64) -> impl Iterator<Item = Entry<'_>> {
         self.told(Entries::new(self, from_ms, to_ms, now_ms))
     }
 
-    /// The same in the channel's own time, and with no programme in parts: each with its breaks, whatever is named.
+    /// Programmes on air between two instants of channel time, never split into parts: each includes its breaks.
     pub fn airings(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
         self.told(Entries::make(self, None, from_ms, to_ms, false))
     }
@@ -95,22 +95,22 @@ impl Channel {
 }
 
 impl Entry<'_> {
-    /// Where in its item it begins, ms: of what goes on behind a break.
+    /// Position in its item where it begins, ms; above zero for the part after a break.
     pub fn skipped_ms(&self) -> i64 {
         self.item.map_or(0, |item| item.part(self.programme.part).from_ms)
     }
 }
 
 impl Entries {
-    /// Those that are on between two instants.
+    /// Entries on air between two wall-clock instants.
     pub fn new(channel: &Channel, from_ms: i64, to_ms: i64, now_ms: i64) -> Self {
         let pace = channel.pace.as_ref().map(|pace| pace.ahead(now_ms));
-        // What went before is not known.
+        // There are no records from before that time.
         let from_ms = pace.as_ref().map_or(from_ms, |pace| pace.at(from_ms.max(pace.known_ms())));
         Self::make(channel, pace, from_ms, to_ms, true)
     }
 
-    /// Those from an instant of the channel's own time on.
+    /// Entries from an instant of channel time on.
     fn make(channel: &Channel, pace: Option<Pace>, from_ms: i64, to_ms: i64, parts: bool) -> Self {
         let definition = &channel.definition;
         let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
@@ -121,7 +121,7 @@ impl Entries {
         let show_filler = channel.face.show_filler;
         let (ahead, hides) = (None, None);
         let mut entries = Self { cursor, ahead, show_filler, parts, least_ms, hides, to_ms, pace, listings };
-        // What is on may belong to an entry that began before.
+        // The current programme may belong to an entry that began earlier.
         while let Some(programme) = entries.cursor.clone().next(definition)
             && programme.start_ms > first
             && !entries.leads(definition, &programme)
@@ -145,7 +145,7 @@ impl Entries {
         loop {
             let planned = self.planned(definition)?;
             let at = |time_ms: i64| self.pace.as_ref().map_or(time_ms, |pace| pace.reached(time_ms));
-            // One that stood is one entry all the while; one that was skipped before it began is none.
+            // A programme during which the clock was paused is one entry; one that was skipped before it began has no entry.
             let (start_ms, end_ms) = (at(planned.start_ms), at(planned.end_ms));
             if start_ms >= self.to_ms {
                 return None;
@@ -156,7 +156,7 @@ impl Entries {
         }
     }
 
-    /// Takes the next as it is planned, in the channel's own time.
+    /// Takes the next entry as scheduled, in channel time.
     fn planned(&mut self, definition: &Definition) -> Option<Programme> {
         let mut entry = self.ahead.take().or_else(|| self.cursor.next(definition))?;
         let revision = &definition.revisions[entry.revision];
@@ -177,7 +177,7 @@ impl Entries {
         Some(entry)
     }
 
-    /// Whether an entry begins with a programme.
+    /// Whether a programme begins an entry.
     fn leads(&mut self, definition: &Definition, programme: &Programme) -> bool {
         if !(self.show_filler || programme.leads) {
             return false;
@@ -185,7 +185,7 @@ impl Entries {
         if programme.within {
             return self.parts;
         }
-        // Of a broken programme this is but the beginning.
+        // This is only the first part of a programme with breaks.
         if programme.part.is_some() && definition.item(programme).duration_ms >= self.least_ms {
             return true;
         }
@@ -195,7 +195,7 @@ impl Entries {
             || !self.hides_short(definition, programme.revision)
     }
 
-    /// Whether what is short is hidden in a revision: not where all is.
+    /// Whether a revision's short programmes are hidden; not if all are short.
     fn hides_short(&mut self, definition: &Definition, revision: usize) -> bool {
         if let Some((known, hides)) = self.hides
             && known == revision
@@ -210,7 +210,8 @@ impl Entries {
     }
 }
 
-/// A programme from elsewhere. Its ordinal is its start in unix seconds: it stays when the guide is read again.
+/// A programme of an external guide. Its ordinal is its start in unix seconds, so it stays the same when the guide is read
+/// again.
 fn aired(listing: &Listing, item: usize) -> Programme {
     Programme {
         revision: 0,
@@ -227,7 +228,7 @@ fn aired(listing: &Listing, item: usize) -> Programme {
 }
 
 impl<'a> Name<'a> {
-    /// Reads `Show S01E02 Title`, `Title (2020)` and what is neither. A show without a name is called as its folder.
+    /// Parses `Show S01E02 Title`, `Title (2020)` and plain titles. A show without a name takes the name of its folder.
     pub fn read(text: &'a str, path: &'a str) -> Self {
         let Some((start, end, season, episode)) = marker(text) else {
             let (title, year) = year(text);
@@ -246,7 +247,7 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || "-._".contains(c))
 }
 
-/// `S01E02`, at the beginning of a word: where it stands, and what it says.
+/// Finds `S01E02` at the start of a word: its start, its end, season and episode.
 fn marker(text: &str) -> Option<(usize, usize, u32, u32)> {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take(4).take_while(|byte| byte.is_ascii_digit()).count();
@@ -273,7 +274,7 @@ fn is_season(folder: &str) -> bool {
         || folder == "specials"
 }
 
-/// A title without the year behind it.
+/// Splits the year in parentheses off a title.
 fn year(text: &str) -> (&str, Option<u32>) {
     let split = text.trim_end().strip_suffix(')').and_then(|rest| rest.rsplit_once('('));
     match split.map(|(title, digits)| (title.trim(), digits.len(), digits.parse::<u32>())) {
@@ -300,11 +301,11 @@ mod tests {
         };
         let whole = 2_400_000 + 2 * 60_000;
         assert_eq!(spans(&channel, 0, 2 * whole), [(0, whole), (whole, 2 * whole)]);
-        assert_eq!(spans(&channel, whole - 1, whole), [(0, whole)], "from the middle of it too");
+        assert_eq!(spans(&channel, whole - 1, whole), [(0, whole)], "also from its middle");
         channel.face.least_seconds = 60;
         assert_eq!(spans(&channel, 0, whole).len(), 3);
         channel.face.least_seconds = 3600;
-        assert_eq!(spans(&channel, 0, whole).len(), 3, "all is short");
+        assert_eq!(spans(&channel, 0, whole).len(), 3, "all are short");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the operator lets sources be fetched from all the same.
+/// Non-global addresses and hosts from which the operator allows sources (`allowedSources`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     networks: Vec<(IpAddr, u8)>,
@@ -14,10 +14,10 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Reads addresses, networks (`192.168.1.0/24`) and host names.
+    /// Parses addresses, networks (`192.168.1.0/24`) and host names.
     ///
     /// # Errors
-    /// The first that is none of these.
+    /// Names the first item that is none of these.
     pub fn read(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {
@@ -33,12 +33,12 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// Whether a host was named.
+    /// Whether a host is allowed by name.
     pub fn host(&self, name: &str) -> bool {
         self.hosts.contains(&bare(name))
     }
 
-    /// Whether an address was named, or its network.
+    /// Whether an address, or its network, is listed.
     pub fn holds(&self, ip: IpAddr) -> bool {
         let number = |ip: IpAddr| match ip {
             IpAddr::V4(ip) => u128::from(u32::from(ip)),
@@ -51,7 +51,7 @@ impl Allowed {
         })
     }
 
-    /// Why an address is not connected to; None when it may be.
+    /// Why a connection to an address is refused; None if it is allowed.
     pub fn refuses(&self, ip: IpAddr) -> Option<&'static str> {
         let plain = ip.to_canonical();
         if self.holds(ip) || self.holds(plain) { None } else { inside(ip) }
@@ -62,12 +62,12 @@ fn width(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
-/// A host name as it is compared.
+/// A host name in the form used for comparison.
 fn bare(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Why an address is no place on the internet; None when it is one.
+/// Why an address is not global; None if it is.
 pub fn inside(ip: IpAddr) -> Option<&'static str> {
     match ip {
         IpAddr::V4(ip) => inside_v4(ip),
@@ -78,9 +78,9 @@ pub fn inside(ip: IpAddr) -> Option<&'static str> {
 fn inside_v4(ip: Ipv4Addr) -> Option<&'static str> {
     Some(match ip.octets() {
         [0, ..] => "unspecified",
-        [127, ..] => "this machine itself",
+        [127, ..] => "loopback",
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => "a private network",
-        [100, 64..=127, ..] => "a provider's inner network",
+        [100, 64..=127, ..] => "carrier-grade NAT (100.64.0.0/10)",
         [169, 254, ..] => "link-local",
         [192, 0, 0, _] => "reserved for protocols",
         [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => "reserved for documentation",
@@ -97,7 +97,7 @@ fn inside_v6(ip: Ipv6Addr) -> Option<&'static str> {
     let v4 = |high: u16, low: u16| inside_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     match parts {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("unspecified"),
-        [0, 0, 0, 0, 0, 0, 0, 1] => Some("this machine itself"),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some("loopback"),
         // Mapped, translated (RFC 2765), NAT64 (RFC 6052).
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => v4(high, low),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
@@ -110,7 +110,7 @@ fn inside_v6(ip: Ipv6Addr) -> Option<&'static str> {
         [0xff00..=0xffff, ..] => Some("multicast"),
         // ISATAP (RFC 5214).
         [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => v4(high, low).or(Some("a relay")),
-        // All that was ever given out to be reached.
+        // Global unicast addresses.
         [0x2000..=0x3fff, ..] => None,
         _ => Some("reserved"),
     }

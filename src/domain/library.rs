@@ -1,4 +1,4 @@
-//! Roots, where a request path belongs, and how a folder is ordered. Pure: opening is the engine's `source`.
+//! Library roots, the root a request path belongs to, and the order of a folder. Opening files is the engine's `source`.
 
 use std::cmp::Ordering;
 use std::path::{Component, Path, PathBuf};
@@ -6,36 +6,36 @@ use std::path::{Component, Path, PathBuf};
 use crate::domain::sniff::Kind;
 use crate::error::{Code, Error};
 
-/// Longest request path, bytes.
+/// Maximum length of a request path, bytes.
 pub const MAX_PATH_BYTES: usize = 4096;
 
 /// A configured library folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Short stable name; media is addressed inside by (root id, relative path).
+    /// Short stable name; internally media is addressed by (root id, relative path).
     pub id: String,
     /// Absolute path as configured; request paths are matched against it by components.
     pub path: PathBuf,
 }
 
-/// A request path inside a root, still unopened.
+/// A request path inside a root, not opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// Index into the roots.
     pub root: usize,
     /// Relative to the root; empty for the root itself.
     pub relative: PathBuf,
-    /// The one spelling of this path: without doubled slashes and `.` parts.
+    /// The normalized path: without doubled slashes and `.` parts.
     pub path: String,
-    /// Whether it was written with a slash at its end, as only a folder may be.
+    /// Whether the path ended with a slash, which only a folder may.
     pub folder: bool,
 }
 
-/// Finds the longest root that holds `raw`, by components.
+/// Finds the longest root that contains `raw`, by components.
 ///
 /// # Errors
-/// `INVALID_PATH` for what is no absolute path of 1 to 4,096 bytes without NUL; `FORBIDDEN` for every path outside
-/// the roots and for every path with `..`, whether or not it exists.
+/// `INVALID_PATH` unless `raw` is an absolute path of 1 to 4,096 bytes without NUL. `FORBIDDEN` for every path outside the
+/// roots and every path with `..`, whether or not it exists.
 pub fn locate(roots: &[Root], raw: &str) -> Result<Located, Error> {
     let invalid = |why: &str| Err(Error::new(Code::InvalidPath, format!("path {why}")));
     if raw.is_empty() {
@@ -45,7 +45,7 @@ pub fn locate(roots: &[Root], raw: &str) -> Result<Located, Error> {
         return invalid("is longer than 4096 bytes");
     }
     if raw.contains('\0') {
-        return invalid("holds a NUL byte");
+        return invalid("contains a NUL byte");
     }
     let path = Path::new(raw);
     if !path.is_absolute() {
@@ -69,12 +69,13 @@ pub fn locate(roots: &[Root], raw: &str) -> Result<Located, Error> {
         .ok_or_else(forbidden)
 }
 
-/// The one answer for everything outside the roots: it tells nothing of what exists there.
+/// The one error for every path outside the roots: it does not reveal what exists there.
 pub fn forbidden() -> Error {
     Error::new(Code::Forbidden, "path is outside the library roots")
 }
 
-/// What a name promises when a folder is listed; None for what is not shown. What plays is decided by bytes.
+/// The media kind a file name suggests in a folder listing; None for files that are not listed. Whether a file plays is
+/// decided by its bytes.
 pub fn kind_by_name(name: &str) -> Option<Kind> {
     const VIDEO: &[&str] = &[
         "mp4", "m4v", "mov", "qt", "3gp", "3g2", "mkv", "webm", "ts", "m2ts", "mts", "m2t", "trp", "mpg", "mpeg", "ps",
@@ -98,7 +99,7 @@ pub fn kind_by_name(name: &str) -> Option<Kind> {
     }
 }
 
-/// Order of names as a person expects it: numbers by value, letters without case; the bytes settle the rest.
+/// Natural order of names: numbers by value, letters without case; ties are broken by bytes.
 pub fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
     loop {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// The order is one: antisymmetric, transitive, and equal only for equal names.
+        /// The order is total: antisymmetric, transitive, and equal only for equal names.
         #[test]
         fn the_order_is_total(a in "[a-cA-C0-2é ]{0,6}", b in "[a-cA-C0-2é ]{0,6}", c in "[a-cA-C0-2é ]{0,6}") {
             prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
@@ -186,7 +187,7 @@ mod tests {
             }
         }
 
-        /// What is located lies inside its root, spelled without detours.
+        /// A located path is inside its root and normalized.
         #[test]
         fn what_is_located_lies_inside(raw in "(/(lib|shows|other|a|\\.|\\.\\.|)){0,6}") {
             if let Ok(located) = locate(&roots(), &raw) {

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 
-/// What players shall know channels by.
+/// The id by which players know channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// What stays whatever becomes of name and number.
+    /// Stays the same when name and number change.
     #[default]
     Stable,
     Number,
@@ -34,10 +34,10 @@ impl Naming {
     }
 }
 
-/// Where drawn pictures of channels are, by their id.
+/// Address of generated channel logos, followed by the channel's id.
 pub const DRAWN: &str = "/api/livetv/logos/";
 
-/// Where a channel's image lies, as everybody may see it: the given one without credentials, or the one this server draws.
+/// The public address of a channel's logo: the configured one without credentials, or a generated one.
 pub fn logo(channel: &Channel) -> Cow<'_, str> {
     match channel.face.logo_url.as_deref().and_then(without_credentials) {
         Some(url) => url,
@@ -45,7 +45,7 @@ pub fn logo(channel: &Channel) -> Cow<'_, str> {
     }
 }
 
-/// An address that works from anywhere: one of this server's own begins with `base`, which has no slash at its end.
+/// Makes an address absolute: a path on this server is prefixed with `base`, which has no trailing slash.
 pub fn absolute<'a>(base: &str, address: Cow<'a, str>) -> Cow<'a, str> {
     match address.starts_with('/') {
         true => Cow::Owned(format!("{base}{address}")),

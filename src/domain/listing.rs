@@ -1,11 +1,11 @@
-//! What a guide from elsewhere says of a channel.
+//! Listings: the programmes of a channel in an external guide.
 
 use serde::{Deserialize, Serialize};
 
-/// How long something is taken to last that says neither when it ends nor what follows.
+/// Assumed length of a programme with neither an end nor a successor.
 const UNTOLD_MS: i64 = 30 * 60_000;
 
-/// Longest of all, ms: an end beyond it is none.
+/// Maximum length of a programme, ms; longer ones are cut.
 const LONGEST_MS: i64 = 7 * 24 * 3_600_000;
 
 /// One programme.
@@ -13,7 +13,7 @@ const LONGEST_MS: i64 = 7 * 24 * 3_600_000;
 pub struct Listing {
     /// Unix ms.
     pub start_ms: i64,
-    /// The start while nobody said an end.
+    /// Equal to the start if the guide gives no end.
     pub end_ms: i64,
     pub title: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,13 +30,14 @@ pub struct Listing {
     pub year: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rating: Option<String>,
-    /// The guide says that it was on before.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// The guide marks it as a repeat.
+    #[serde(rename = "repeat", default, skip_serializing_if = "std::ops::Not::not")]
     pub repeat: bool,
 }
 
 impl Listing {
-    /// What is aired, the same for every airing as far as the guide tells them apart: its episode, else what it is called.
+    /// A key that is the same for every airing of the same content, as far as the guide allows: title and episode, otherwise
+    /// title and subtitle, description or start.
     pub fn item(&self) -> String {
         let Self { title, subtitle, season, episode, description, .. } = self;
         let (title, subtitle) = (title.to_lowercase(), subtitle.as_deref().unwrap_or_default().to_lowercase());
@@ -51,17 +52,17 @@ impl Listing {
     }
 }
 
-/// The programmes of one channel: by start, none over another.
+/// The programmes of one channel: sorted by start, without overlap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listings {
     pub all: Vec<Listing>,
-    /// Another one for other programmes.
+    /// Hash of the content.
     pub stamp: u64,
 }
 
 impl Listings {
-    /// Those of a channel whose guide is off by so many ms. Of several that start together the first stays; one that has
-    /// no end ends where the next begins, and so does one that would go on beyond.
+    /// The listings of a channel, moved by `shift_ms` to correct the guide's offset. Of several that start together the
+    /// first stays. One without an end, or that overlaps the next, ends where the next one begins.
     pub fn of(mut all: Vec<Listing>, shift_ms: i64) -> Self {
         for listing in &mut all {
             listing.start_ms += shift_ms;
@@ -94,7 +95,7 @@ impl Listings {
         Self { all, stamp }
     }
 
-    /// Where those begin that end after an instant.
+    /// Index of the first listing that ends after an instant.
     pub fn from(&self, from_ms: i64) -> usize {
         self.all.partition_point(|listing| listing.end_ms <= from_ms)
     }

@@ -14,44 +14,45 @@ use super::pace::{Jump, Leg, Pace};
 use super::schedule::{Definition, Programme};
 use super::time::{instant, seconds};
 
-/// How far back one may go, days; and ms.
+/// How far back catch-up reaches, days; and ms.
 pub const CATCHUP_DAYS: u32 = 7;
 pub const CATCHUP_MS: i64 = CATCHUP_DAYS as i64 * 24 * 3_600_000;
 
-/// Segments of the live window at least.
+/// Minimum number of segments in the live window.
 const LEAST_SEGMENTS: usize = 6;
 
-/// Whatever is asked for, no list is longer, ms: a player that comes back in time gets on with the next.
+/// No playlist is longer than this, whatever was requested, ms. A player that comes back in time continues with the next
+/// one.
 pub const LONGEST_MS: i64 = 6 * 3_600_000;
 
-/// One segment on air. Its instants are ticks since 1970.
+/// A segment on air. Its instants are ticks since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// When its programme starts, ms since 1970, and its place in it: what it is called by.
+    /// Start of its programme, ms since 1970, and its index in that programme: together they form its file name.
     pub programme_ms: i64,
     pub index: usize,
-    /// Its place in the whole item.
+    /// Its index in the whole item.
     pub place: usize,
     pub start: i64,
     pub end: i64,
     pub sequence: u64,
-    /// Changes that players are told of before it.
+    /// Discontinuities before it (`EXT-X-DISCONTINUITY`), its own included.
     pub changes: u64,
 }
 
-/// What kind of list is asked for.
+/// The kind of playlist requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// What was on just now.
+    /// The live window.
     Live,
-    /// From an instant on, and everything since (ms).
+    /// Everything since an instant (ms).
     From(i64),
-    /// Between two instants (ms); whole once the second is past.
+    /// Between two instants (ms); complete once the second has passed.
     Between(i64, i64),
 }
 
-/// Segments from the one on air at an instant (ms) on, without end; none before the channel's first. What was skipped is
-/// not among them: the rest is numbered as if it had never been.
+/// Segments in order, starting with the one on air at an instant (ms), without end. There are none before the channel's
+/// first. Skipped segments are left out, and the others are numbered as if those had never existed.
 pub fn slots<'a>(
     definition: &'a Definition,
     pace: Option<&Pace>,
@@ -70,7 +71,7 @@ pub fn slots<'a>(
     })
 }
 
-/// The same as it was scheduled.
+/// Segments as scheduled, skips ignored.
 fn planned(definition: &Definition, from_ms: i64) -> impl Iterator<Item = Slot> + use<'_> {
     let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
     let from_ms = from_ms.max(first);
@@ -80,7 +81,7 @@ fn planned(definition: &Definition, from_ms: i64) -> impl Iterator<Item = Slot> 
         .skip_while(move |slot| slot.end <= from_ms * 90)
 }
 
-/// Where a skip leads to: the end of what the guide says is on. None before the channel's first programme.
+/// The target of a skip: the end of the programme the guide shows as current. None before the channel's first programme.
 pub fn jump(channel: &Channel, now_ms: i64) -> Option<Jump> {
     let (definition, pace) = (&channel.definition, channel.pace.as_deref()?);
     let time_ms = pace.at(now_ms);
@@ -94,7 +95,7 @@ pub fn jump(channel: &Channel, now_ms: i64) -> Option<Jump> {
         return Some(Jump { to_ms, passed: last.passed, changes: last.changes, ticks: last.ticks, unseen });
     };
     let leg = pace.leg(aired.programme_ms);
-    // Where items look different players are told, once, however many were passed.
+    // A change of format is one discontinuity, however many were skipped.
     let told = aired.changes + u64::from(next.changes > aired.changes + leg.changes);
     Some(Jump {
         to_ms,
@@ -120,12 +121,12 @@ pub fn segments(definition: &Definition, programme: Programme) -> impl Iterator<
     })
 }
 
-/// The segments a list holds at an instant (ms). `target` is the channel's target duration, seconds.
+/// The segments of a playlist at an instant (ms). `target` is the channel's target duration, seconds.
 pub fn listed(definition: &Definition, pace: Option<&Pace>, view: View, target: u64, now_ms: i64) -> Vec<Slot> {
     let over = |until_ms: i64| move |slot: &Slot| slot.end <= until_ms * 90;
     match view {
         View::Live => {
-            // A player that starts three target durations from the end must find that place listed for a while yet.
+            // A player starts three target durations before the end and must find that segment listed for a while longer.
             let room = (3 * target as i64 + 2) * 90_000;
             let back_ms = room / 90 + LEAST_SEGMENTS as i64 * target as i64 * 1000;
             let from_ms = back(pace, now_ms, back_ms, target as i64 * 1000);
@@ -148,7 +149,7 @@ pub fn listed(definition: &Definition, pace: Option<&Pace>, view: View, target: 
     }
 }
 
-/// The instant so far back in what was aired. Where something was skipped, a segment may have been cut short: `lost_ms`.
+/// The channel time `back_ms` of aired time ago. A skip may have cut a segment short by up to `lost_ms`.
 pub fn back(pace: Option<&Pace>, now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
     let mut end = now_ms;
     for leg in pace.map(Pace::legs).unwrap_or_default().iter().rev() {
@@ -165,8 +166,8 @@ pub fn back(pace: Option<&Pace>, now_ms: i64, mut back_ms: i64, lost_ms: i64) ->
     end.saturating_sub(back_ms)
 }
 
-/// Whether a list has all it will ever have. `stands` says that the channel's clock does: then what is under way is not
-/// waited for.
+/// Whether a playlist is complete. `stands` means that the channel's clock is paused; then the list does not wait for the
+/// segment in progress.
 pub fn is_over(
     definition: &Definition,
     pace: Option<&Pace>,
@@ -187,7 +188,7 @@ pub fn is_over(
     }
 }
 
-/// The text of a list; `ended` is one that is over. `tail` is put behind every address: the grant of whoever asked.
+/// The text of a playlist; `ended` adds `EXT-X-ENDLIST`. `tail` is appended to every address: the viewer's grant.
 pub fn playlist(slots: &[Slot], pace: Option<&Pace>, view: View, target: u64, ended: bool, tail: &str) -> String {
     let mut text = String::with_capacity(256 + slots.len() * (110 + tail.len()));
     let (sequence, mut changes) = slots.first().map_or((0, 0), |first| (first.sequence, first.changes));
@@ -200,7 +201,7 @@ pub fn playlist(slots: &[Slot], pace: Option<&Pace>, view: View, target: u64, en
     }
     text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
     for slot in slots {
-        // As many as are counted (RFC 8216, section 6.2.1): what was skipped may have been several.
+        // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
         while changes < slot.changes {
             text.push_str("#EXT-X-DISCONTINUITY\n");
             changes += 1;
@@ -217,12 +218,12 @@ pub fn playlist(slots: &[Slot], pace: Option<&Pace>, view: View, target: u64, en
     text
 }
 
-/// What a segment is called.
+/// The file name of a segment.
 fn name(programme_ms: i64, index: usize) -> String {
     format!("{programme_ms}-{index:05}.ts")
 }
 
-/// The segment a name stands for; None for every name this program does not write itself.
+/// The segment a file name refers to; None for every name this program does not write itself.
 pub fn named(text: &str) -> Option<(i64, usize)> {
     let (programme, index) = text.strip_suffix(".ts")?.split_once('-')?;
     let found = (programme.parse().ok()?, index.parse().ok()?);

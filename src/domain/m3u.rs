@@ -7,26 +7,26 @@ use crate::domain::live::CATCHUP_MS;
 pub mod follow;
 pub mod read;
 
-/// How to write it.
+/// Options of a written playlist.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Address of this server, without a slash at its end.
+    /// Base URL of this server, without a trailing slash.
     pub base: String,
     pub naming: Naming,
-    /// The address of the guide that belongs to it.
+    /// URL of the matching XMLTV guide.
     pub guide: String,
     pub catchup: Catchup,
 }
 
-/// How players are told that they may go back.
+/// How the playlist announces catch-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Catchup {
-    /// By an address of its own.
+    /// With a complete catch-up URL.
     #[default]
     Default,
-    /// By what is put behind the channel's address.
+    /// With a suffix to append to the channel's URL.
     Append,
-    /// By two parameters that players know of themselves.
+    /// With two query parameters that players already know.
     Shift,
     None,
 }
@@ -43,7 +43,7 @@ impl Catchup {
     }
 }
 
-/// The first line.
+/// Formats the first line.
 pub fn head(style: &Style) -> String {
     let mut guide = attribute("url-tvg", &style.guide) + &attribute("x-tvg-url", &style.guide);
     if style.catchup != Catchup::None {
@@ -52,11 +52,11 @@ pub fn head(style: &Style) -> String {
     format!("#EXTM3U{guide}\n")
 }
 
-/// The two lines of a channel. `query` is what its link carries, such as a token; without a question mark.
+/// Formats the two lines of a channel. `query` is the query string of its link, such as a token, without a question mark.
 pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
     let (face, id) = (&channel.face, style.naming.of(channel));
     let base = &style.base;
-    // Whether an external stream has video, or audio, is known once it is received: nothing is said before.
+    // Whether an external stream has video or audio is only known once it is received, so no codecs are listed.
     let (video, audio) = if channel.external.is_some() { ("", "") } else { ("h264", "aac") };
     let mut line = String::from("#EXTINF:-1");
     for (name, value) in [
@@ -73,7 +73,7 @@ pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
         line.push_str(&attribute(name, value));
     }
     let (link, ask) = (format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id), "at={utc}&end={utcend}");
-    // What comes from elsewhere is not kept: there is nothing to go back to.
+    // External channels are not kept, so there is no catch-up.
     let catchup = if channel.external.is_some() { Catchup::None } else { style.catchup };
     let (kind, source) = match (catchup, query) {
         (Catchup::None, _) => ("", String::new()),
@@ -87,7 +87,7 @@ pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
     for (name, value) in [("catchup", kind), ("catchup-source", &source), ("catchup-days", &days)] {
         line.push_str(&attribute(name, value));
     }
-    // Jellyfin takes what stands behind the last comma for the name.
+    // Jellyfin reads the text after the last comma as the name.
     let shown: String = face.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     match query {
@@ -96,7 +96,7 @@ pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
     }
 }
 
-/// An attribute with a space before it; nothing when it says nothing. There is no way to escape a quote.
+/// Formats an attribute with a leading space, or nothing for an empty value. M3U cannot escape quotes.
 fn attribute(name: &str, value: &str) -> String {
     let value: String = value.chars().filter(|c| !c.is_control()).map(|c| if c == '"' { '\'' } else { c }).collect();
     if value.trim().is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }

@@ -36,7 +36,7 @@ pub enum Container {
 }
 
 impl Container {
-    /// The name on the wire, as it is serialised.
+    /// The API's value, as it is serialised.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mp4 => "mp4",
@@ -66,16 +66,17 @@ pub struct Media {
     pub container: Container,
     /// From the bytes, e.g. `video/mp4`, `audio/mp4`, `video/x-matroska`.
     pub mime_type: String,
-    /// None when it cannot be known. Seconds.
+    /// Seconds; None if it cannot be known.
     pub duration_seconds: Option<f64>,
-    /// First timestamp of the file in its own clock, seconds (what must be subtracted to get source time).
+    /// First timestamp of the file in its own clock, seconds; subtract it to get source time.
     pub start_seconds: f64,
-    /// The pieces of a transport stream whose clock jumps; empty where the clock runs on from `start_seconds`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The continuous pieces of a transport stream whose clock jumps; empty if the clock is continuous from `start_seconds`.
+    #[serde(rename = "clock", default, skip_serializing_if = "Vec::is_empty")]
     pub clock: Vec<Piece>,
     pub bitrate_kbps: Option<u32>,
+    #[serde(rename = "seekable")]
     pub seekable: bool,
-    /// Seconds from one keyframe to the next in the first video stream, on average; None where no table tells.
+    /// Average keyframe interval of the first video stream, seconds; None if the file has no keyframe table.
     pub keyframe_interval_seconds: Option<f64>,
     pub streams: Vec<Stream>,
     pub chapters: Vec<Chapter>,
@@ -84,11 +85,11 @@ pub struct Media {
     pub warnings: Vec<String>,
 }
 
-/// One elementary stream. `index` is the index ffmpeg knows it by (`-map 0:<index>`).
+/// One elementary stream. `index` is ffmpeg's index (`-map 0:<index>`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     pub index: u32,
-    /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` where none is known.
+    /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` if there is none.
     pub codec: String,
     /// RFC 6381, for `MediaSource.isTypeSupported`.
     pub codec_string: Option<String>,
@@ -98,9 +99,12 @@ pub struct Stream {
     /// As in the file (often ISO 639-2).
     pub language: Option<String>,
     pub title: Option<String>,
+    #[serde(rename = "default")]
     pub default: bool,
+    #[serde(rename = "forced")]
     pub forced: bool,
-    /// False when nothing on this machine can decode it.
+    /// False if this server cannot decode it.
+    #[serde(rename = "decodable")]
     pub decodable: bool,
     pub kind: StreamKind,
 }
@@ -111,7 +115,7 @@ pub enum StreamKind {
     Video(Video),
     Audio(Audio),
     Subtitle(Subtitle),
-    /// Timed metadata, attached pictures and the like: never played, listed for honesty.
+    /// Timed metadata, attached pictures and the like: never played, listed for completeness.
     Data,
 }
 
@@ -124,14 +128,17 @@ pub struct Video {
     pub sample_aspect: (u32, u32),
     /// Average frame rate; None when unknown.
     pub frame_rate: Option<FrameRate>,
+    #[serde(rename = "variable_frame_rate")]
     pub variable_frame_rate: bool,
+    #[serde(rename = "interlaced")]
     pub interlaced: bool,
     pub bit_depth: u8,
-    /// `4:2:0`, `4:2:2`, `4:4:4` or `4:0:0`; empty when not one frame could be decoded.
+    /// `4:2:0`, `4:2:2`, `4:4:4` or `4:0:0`; empty if no frame could be decoded.
     pub chroma: String,
-    /// Clockwise degrees a player must turn the picture: 0, 90, 180, 270.
+    /// Clockwise rotation a player must apply, degrees: 0, 90, 180, 270.
     pub rotation: u16,
     /// Mirrored left to right, applied before the rotation.
+    #[serde(rename = "mirrored")]
     pub mirrored: bool,
     pub hdr: Option<Hdr>,
     pub color: Color,
@@ -146,7 +153,7 @@ pub enum Hdr {
 }
 
 impl Hdr {
-    /// The name on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hdr10 => "hdr10",
@@ -172,20 +179,23 @@ pub struct Audio {
     pub channel_layout: Option<String>,
     pub sample_rate: u32,
     pub bit_depth: Option<u8>,
+    #[serde(rename = "commentary")]
     pub commentary: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subtitle {
+    #[serde(rename = "text")]
     pub text: bool,
+    #[serde(rename = "hearing_impaired")]
     pub hearing_impaired: bool,
 }
 
-/// The codec of DVB teletext (ETSI EN 300 472). Listed among the subtitles, where viewers look for it.
+/// The codec of DVB teletext (ETSI EN 300 472). Listed with the subtitles, where viewers expect it.
 pub const TELETEXT: &str = "dvb_teletext";
 
 impl Stream {
-    /// A stream that can be decoded, of which nothing else is known.
+    /// A decodable stream with nothing else known.
     pub fn new(index: u32, codec: &str, kind: StreamKind) -> Self {
         Self {
             index,
@@ -205,7 +215,7 @@ impl Stream {
 }
 
 impl Video {
-    /// The common case: 8 bits, 4:2:0, square pixels, whole frames, upright, of unknown rate and colour.
+    /// The common case: 8 bits, 4:2:0, square pixels, progressive, upright, unknown rate and colour.
     pub fn new(width: u32, height: u32) -> Self {
         Self {
             width,
@@ -225,7 +235,7 @@ impl Video {
 }
 
 impl Audio {
-    /// Sound of which nothing else is known; the rate in Hz.
+    /// Audio with nothing else known; the rate in Hz.
     pub fn new(channels: u32, sample_rate: u32) -> Self {
         Self { channels, channel_layout: None, sample_rate, bit_depth: None, commentary: false }
     }
@@ -245,7 +255,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Whether it says of itself that it is a font. Many programs wrote many types before `font/…` (RFC 8081).
+    /// Whether it is declared to be a font. Programs used many types before `font/…` (RFC 8081).
     pub fn is_font(&self) -> bool {
         let kind = self.mime_type.as_deref().unwrap_or_default().to_ascii_lowercase();
         let name = self.file_name.as_deref().unwrap_or_default().to_ascii_lowercase();
@@ -255,7 +265,7 @@ impl Attachment {
     }
 }
 
-/// The type of a font by its first four bytes (RFC 8081); None for what is no font.
+/// The type of a font by its first four bytes (RFC 8081); None if it is not a font.
 pub fn font_type(magic: [u8; 4]) -> Option<&'static str> {
     match &magic {
         [0, 1, 0, 0] | b"true" => Some("font/ttf"),
@@ -276,7 +286,7 @@ pub struct Tags {
 }
 
 impl Media {
-    /// A file that can be seeked in, of which nothing is known but its streams.
+    /// A seekable file with nothing known but its streams.
     pub fn new(container: Container, streams: Vec<Stream>) -> Self {
         Self {
             container,

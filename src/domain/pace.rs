@@ -1,53 +1,53 @@
-//! A channel's own clock, where it has one: it runs while somebody watches, stands while nobody does, and is moved forward
-//! when a programme is skipped. So it only ever goes forward.
+//! A channel's own clock, for channels that air on demand: it runs while a viewer watches, pauses while there is none, and
+//! jumps forward when a programme is skipped. It never goes back.
 //!
-//! Schedule, segments and their numbers are functions of the channel's time, whether it has such a clock or not; here that
-//! time and everybody's meet. The clock is a short list of stretches that never change once they are over. One that is
-//! under way says beforehand when it ends, unless somebody is still there by then: what is stored is true without anything
-//! that would have to be stored later, so a server that is killed goes on as if it had not been.
+//! Schedule, segments and their numbers are functions of channel time, with or without such a clock. This module converts
+//! between channel time and wall-clock time. The clock is a short list of running intervals. A finished interval never
+//! changes. The current one is stored with its end in advance, and that end is extended while viewers remain. So the stored
+//! clock is correct without a write at the end, even after the server was killed.
 //!
 //! All instants are ms since 1970.
 
 use serde::{Deserialize, Serialize};
 
-/// The end of a stretch that has none: the clock goes on whether somebody watches or not.
+/// The end of an interval without end: the clock runs whether there are viewers or not.
 pub const ENDLESS: i64 = i64::MAX;
 
-/// Stretches remembered at most.
+/// Maximum number of stored intervals.
 const MOST: usize = 1024;
 
-/// How long they are remembered, ms: a guide may look back a week, and one downloaded then another.
+/// How long intervals are kept, ms: a guide may reach back a week, and a downloaded guide may be a week old.
 const KEPT_MS: i64 = 14 * 24 * 3_600_000;
 
-/// How much of the channel's time the stretches remembered come to at least, however old they are, ms: a list names
-/// segments of the last minute.
+/// The kept intervals cover at least this much channel time, however old they are, ms: a playlist lists the last minute.
 const LEAST_MS: i64 = 180_000;
 
-/// What guides say of a clock that stands: it goes on at the next full minute. So they stay the same for so long, ms.
+/// Guides assume that a paused clock resumes at the next full minute, so their content stays the same for this long, ms.
 const STEP_MS: i64 = 60_000;
 
-/// A stretch: from one instant to another the channel's time goes as fast as everybody's; then it stands.
+/// A wall-clock interval in which channel time advances at normal speed. The clock is paused after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub from_ms: i64,
     pub to_ms: i64,
-    /// The channel's time at the first.
+    /// Channel time at `from_ms`.
+    #[serde(rename = "at_ms")]
     pub at_ms: i64,
-    /// Segments of the schedule before it that were skipped, for others are numbered as if there were none.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Scheduled segments skipped before this interval. Later segments are numbered as if the skipped ones did not exist.
+    #[serde(rename = "passed", default, skip_serializing_if = "is_none")]
     pub passed: u64,
-    /// The same of changes that players would have been told of.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Skipped discontinuities, counted likewise.
+    #[serde(rename = "changes", default, skip_serializing_if = "is_none")]
     pub changes: u64,
-    /// How much time that was on the line of the segments' own timestamps, ticks.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    /// Skipped time on the timeline of the segments' timestamps, ticks.
+    #[serde(rename = "ticks", default, skip_serializing_if = "is_nothing")]
     pub ticks: i64,
-    /// Made by a change of the channel: then it was given its clock, or that was let go on for good.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Created when `onDemand` was switched on or off.
+    #[serde(rename = "turn", default, skip_serializing_if = "std::ops::Not::not")]
     pub turn: bool,
 }
 
-/// A stretch of the channel's own time that was aired without a jump, or will be.
+/// An interval of channel time that was, or will be, aired without a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
     pub from_ms: i64,
@@ -58,45 +58,46 @@ pub struct Leg {
     pub ticks: i64,
 }
 
-/// Where a skip leads: an instant of the channel's time, and what is passed until there.
+/// The target of a skip: an instant of channel time, and the skipped totals up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
     pub to_ms: i64,
     pub passed: u64,
     pub changes: u64,
     pub ticks: i64,
-    /// Nothing of the last stretch was aired to the end of a segment: it is as if it had not been.
+    /// No segment of the last interval was aired to its end, so that interval is dropped.
     pub unseen: bool,
 }
 
 /// A channel's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// By their instants; never empty.
+    /// Sorted by wall-clock time; never empty.
     runs: Vec<Run>,
 }
 
 impl Run {
-    /// The channel's time behind it.
+    /// Channel time at its end.
     fn end(&self) -> i64 {
         self.at_ms.saturating_add(self.to_ms.saturating_sub(self.from_ms))
     }
 }
 
 impl Pace {
-    /// A clock that stands at a channel's beginning.
+    /// A clock paused at the channel's start.
     pub fn new(start_ms: i64) -> Self {
         Self::same(start_ms, start_ms)
     }
 
-    /// The clock of a channel that had none of its own until an instant.
+    /// The clock of a channel that followed wall-clock time up to an instant.
     pub fn same(start_ms: i64, until_ms: i64) -> Self {
         let to_ms = until_ms.max(start_ms);
         let first = Run { from_ms: start_ms, to_ms, at_ms: start_ms, passed: 0, changes: 0, ticks: 0, turn: true };
         Self { runs: vec![first] }
     }
 
-    /// Stretches as they were kept, in any order; of two that begin together the later one counts. None without any.
+    /// Rebuilds a clock from stored intervals in any order. Of two that begin together the later one wins. None if there are
+    /// none.
     pub fn of(runs: Vec<Run>) -> Option<Self> {
         let mut sorted: Vec<Run> = Vec::with_capacity(runs.len());
         let mut runs = runs;
@@ -109,7 +110,7 @@ impl Pace {
         }
         for n in 1..sorted.len() {
             let (next, last) = (sorted[n], &mut sorted[n - 1]);
-            // It may have ended before it was known to.
+            // The interval may have ended earlier than its stored end.
             let most = next.from_ms.min(last.from_ms.saturating_add((next.at_ms - last.at_ms).max(0)));
             last.to_ms = last.to_ms.clamp(last.from_ms, most);
             let end = last.end();
@@ -121,36 +122,36 @@ impl Pace {
         Some(pace)
     }
 
-    /// The stretches, by their instants.
+    /// The intervals, sorted by wall-clock time.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
     fn last(&self) -> &Run {
-        self.runs.last().expect("a clock has a stretch")
+        self.runs.last().expect("a clock has an interval")
     }
 
-    /// Since when it is known how the clock went.
+    /// The earliest wall-clock instant the clock still has records of.
     pub fn known_ms(&self) -> i64 {
         self.runs[0].from_ms
     }
 
-    /// Whether it stands while nobody watches, from the last stretch on.
+    /// Whether the clock pauses without viewers (on demand), as of the last interval.
     pub fn waits(&self) -> bool {
         self.last().to_ms != ENDLESS
     }
 
-    /// Whether it runs until an instant, as far as it is known.
+    /// Whether the clock is already set to run until an instant.
     pub fn lasts(&self, until_ms: i64) -> bool {
         self.last().to_ms >= until_ms
     }
 
-    /// Whether it stands at an instant behind the last change.
+    /// Whether the clock is paused at an instant after the last change.
     pub fn stands(&self, now_ms: i64) -> bool {
         self.last().to_ms <= now_ms
     }
 
-    /// The channel's time at an instant. What was before all that is known counts as aired without a break.
+    /// Channel time at a wall-clock instant. Time before the first record counts as aired without a pause.
     pub fn at(&self, instant_ms: i64) -> i64 {
         match self.runs.partition_point(|run| run.from_ms <= instant_ms).checked_sub(1) {
             Some(n) => {
@@ -166,7 +167,8 @@ impl Pace {
         first.at_ms.saturating_sub(first.from_ms.saturating_sub(instant_ms))
     }
 
-    /// The first instant at which the clock is as far as that, as far as it is known: where something ends.
+    /// The first wall-clock instant at which channel time reaches `time_ms`: when something ends. [`ENDLESS`] if it is not
+    /// reached within the known intervals.
     pub fn reached(&self, time_ms: i64) -> i64 {
         match self.runs.partition_point(|run| run.end() < time_ms) {
             n if n == self.runs.len() => ENDLESS,
@@ -181,7 +183,7 @@ impl Pace {
         }
     }
 
-    /// The last instant at which the clock is no further than that: where something that was aired begins.
+    /// The last wall-clock instant at which channel time is at most `time_ms`: when something that was aired begins.
     pub fn left(&self, time_ms: i64) -> i64 {
         match self.runs.partition_point(|run| run.at_ms <= time_ms).checked_sub(1) {
             None => self.reached(time_ms),
@@ -190,7 +192,7 @@ impl Pace {
         }
     }
 
-    /// The channel's time as it was aired, without what was skipped.
+    /// The intervals of channel time that were aired, without the skipped ones.
     pub fn legs(&self) -> Vec<Leg> {
         let mut legs: Vec<Leg> = Vec::new();
         let mut end = i64::MIN;
@@ -211,26 +213,26 @@ impl Pace {
         legs
     }
 
-    /// What was passed before a programme that was aired; it may begin before all that is known.
+    /// The interval a programme was aired in, with the totals skipped before it. It may begin before the first record.
     pub fn leg(&self, programme_ms: i64) -> Leg {
         let legs = self.legs();
         *legs.iter().rfind(|leg| leg.from_ms <= programme_ms).expect("the first has no beginning")
     }
 
-    /// The clock as guides take it: what was, and from now on as if somebody watched.
+    /// The clock that guides use: the past as it was, and from now on as if there were a viewer.
     #[must_use]
     pub fn ahead(&self, now_ms: i64) -> Self {
         let mut ahead = self.clone();
         let last = *self.last();
         if last.to_ms > now_ms {
-            ahead.runs.last_mut().expect("a clock has a stretch").to_ms = ENDLESS;
+            ahead.runs.last_mut().expect("a clock has an interval").to_ms = ENDLESS;
         } else {
             ahead.runs.push(Run { from_ms: next_step(now_ms), to_ms: ENDLESS, at_ms: last.end(), turn: false, ..last });
         }
         ahead
     }
 
-    /// What guides depend on of it: another value where they say something else.
+    /// A hash of everything guides depend on: it differs where the guide would differ.
     pub fn stamp(&self, now_ms: i64) -> u64 {
         let last = self.last();
         let stands = if last.to_ms > now_ms { [0; 2] } else { [last.to_ms, next_step(now_ms)] };
@@ -241,13 +243,13 @@ impl Pace {
         u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"))
     }
 
-    /// When guides came to say what they say.
+    /// When the guide's content last changed (for `Last-Modified`).
     pub fn changed_ms(&self, now_ms: i64) -> i64 {
         let last = self.last();
         if last.to_ms > now_ms { last.from_ms } else { last.to_ms.max(next_step(now_ms) - STEP_MS) }
     }
 
-    /// Somebody watches: it runs until then at least. None where it does anyway.
+    /// A viewer is present: the clock runs at least until `until_ms`. None if it already does.
     pub fn running(&self, now_ms: i64, until_ms: i64) -> Option<Self> {
         let last = *self.last();
         if last.to_ms >= until_ms {
@@ -261,14 +263,14 @@ impl Pace {
         }
     }
 
-    /// Nobody watches any more: it stands from now on. None where it does, or goes on for good.
+    /// The last viewer has left: the clock pauses now. None if it is paused, or runs without end.
     pub fn halted(&self, now_ms: i64) -> Option<Self> {
         let last = *self.last();
         let to_ms = now_ms.max(last.from_ms);
         (last.to_ms > to_ms && self.waits()).then(|| self.with(Run { to_ms, ..last }, now_ms))
     }
 
-    /// It is moved forward: for as long as it would have run it goes on from there.
+    /// Jumps forward and keeps the end up to which the clock was set to run.
     #[must_use]
     pub fn skipped(&self, now_ms: i64, jump: Jump) -> Self {
         let last = *self.last();
@@ -283,7 +285,7 @@ impl Pace {
         before.with(next, now_ms)
     }
 
-    /// From now on it stands while nobody watches, or goes on from where it is.
+    /// Switches on-demand mode on (`waits`: pause without viewers) or off (continue from the current channel time).
     #[must_use]
     pub fn turned(&self, now_ms: i64, waits: bool) -> Self {
         let last = *self.last();
@@ -292,7 +294,7 @@ impl Pace {
         self.with(Run { from_ms, to_ms, at_ms: self.at(from_ms), turn: true, ..last }, now_ms)
     }
 
-    /// With another stretch at its end, and without what is too old or too many.
+    /// Appends an interval and drops those that are too old or too many.
     fn with(&self, run: Run, now_ms: i64) -> Self {
         let mut runs = self.runs.clone();
         runs.push(run);
@@ -317,12 +319,12 @@ fn next_step(now_ms: i64) -> i64 {
     (now_ms.div_euclid(STEP_MS) + 1) * STEP_MS
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_none(passed: &u64) -> bool {
     *passed == 0
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_nothing(ticks: &i64) -> bool {
     *ticks == 0
 }

@@ -1,30 +1,30 @@
-//! A picture in a file: what it is and how large, by its first bytes, before any decoder sees it.
+//! Detects format and size of a PNG or JPEG image from its first bytes, before any decoder reads it.
 
-/// Widest and highest there may be, pixels.
+/// Largest width and height, pixels.
 pub const MOST_PIXELS: u32 = 4096;
 
-/// How a picture is written.
+/// Format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     Png,
     Jpeg,
 }
 
-/// What bytes are; None for what is neither PNG nor JPEG, or larger than [`MOST_PIXELS`] on a side.
+/// Format, width and height. None unless it is a PNG or JPEG of at most [`MOST_PIXELS`] on each side.
 pub fn look(bytes: &[u8]) -> Option<(Form, u32, u32)> {
     let (form, width, height) = png(bytes).or_else(|| jpeg(bytes))?;
     let fits = |side: u32| (1..=MOST_PIXELS).contains(&side);
     (fits(width) && fits(height)).then_some((form, width, height))
 }
 
-/// The header comes first (PNG, third edition, section 5.6).
+/// PNG begins with its header (PNG, third edition, section 5.6).
 fn png(bytes: &[u8]) -> Option<(Form, u32, u32)> {
     let head = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")?;
     let side = |at: usize| head.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
     Some((Form::Png, side(0)?, side(4)?))
 }
 
-/// Segments up to the one that begins a frame (ITU-T T.81 section B.2.2).
+/// Walks the JPEG segments up to the frame header (ITU-T T.81 section B.2.2).
 fn jpeg(bytes: &[u8]) -> Option<(Form, u32, u32)> {
     let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
     loop {
@@ -39,7 +39,7 @@ fn jpeg(bytes: &[u8]) -> Option<(Form, u32, u32)> {
         let length = usize::from(u16::from_be_bytes(behind.get(..2)?.try_into().ok()?));
         let side = |at: usize| behind.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes).map(u32::from);
         match marker {
-            // Tables and notes between; 0xc4, 0xc8 and 0xcc begin no frame.
+            // Frame headers; 0xc4, 0xc8 and 0xcc are tables and reserved markers.
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => return Some((Form::Jpeg, side(5)?, side(3)?)),
             0xd8..=0xda => return None,
             _ => rest = behind.get(length.max(2)..)?,

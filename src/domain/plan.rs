@@ -1,13 +1,13 @@
 //! A rendition: everything that changes a segment's bytes, as plain data.
 //!
-//! Sessions that need the same rendition of the same item share its segments; the hash is the key.
+//! Sessions that need the same rendition of the same item share its segments; [`Rendition::hash`] is the key.
 
 use serde::{Deserialize, Serialize};
 
 use super::media::Hdr;
 use super::time::FrameRate;
 
-/// What a run makes: at most one video and one audio stream, muxed as MPEG-TS.
+/// The output of a run: at most one video and one audio stream, muxed as MPEG-TS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rendition {
     pub video: Option<VideoPlan>,
@@ -27,13 +27,14 @@ pub struct EncodeVideo {
     /// Display size after rotation and pixel aspect, square pixels, both even.
     pub width: u32,
     pub height: u32,
+    #[serde(rename = "rate")]
     pub rate: FrameRate,
     pub deinterlace: bool,
-    /// Set when the picture must be mapped to SDR BT.709.
+    /// Set when the video must be mapped to SDR BT.709.
     pub tone_map: Option<Hdr>,
     pub burn: Option<Burn>,
-    /// A picture laid over it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The watermark overlaid on it.
+    #[serde(rename = "emblem", default, skip_serializing_if = "Option::is_none")]
     pub emblem: Option<Emblem>,
     /// Ceiling of the rate control, kbit/s.
     pub max_kbps: u32,
@@ -41,15 +42,17 @@ pub struct EncodeVideo {
     pub encoder: String,
 }
 
-/// A picture in a corner of every other.
+/// A watermark: an image overlaid in a corner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Emblem {
-    /// Its content, in hex.
+    /// Hash of the image, hex.
     pub digest: String,
     pub corner: Corner,
     /// Percent.
+    #[serde(rename = "opacity")]
     pub opacity: u8,
-    /// Percent of the picture's width.
+    /// Percent of the video's width.
+    #[serde(rename = "width")]
     pub width: u8,
 }
 
@@ -62,7 +65,7 @@ pub enum Corner {
     BottomRight,
 }
 
-/// A subtitle drawn into the picture.
+/// A burned-in subtitle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
 pub enum Burn {
@@ -73,7 +76,7 @@ pub enum Burn {
 }
 
 impl Burn {
-    /// Whether it is pictures, and not text.
+    /// Whether it is a bitmap subtitle.
     pub fn is_bitmap(&self) -> bool {
         match self {
             Self::Embedded { bitmap, .. } | Self::Sidecar { bitmap, .. } => *bitmap,
@@ -92,14 +95,14 @@ pub enum AudioPlan {
         stream: u32,
         channels: u32,
         kbps: u32,
-        /// Louder or softer than it is, tenths of a decibel.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Gain, tenths of a decibel.
+        #[serde(rename = "gain", default, skip_serializing_if = "Option::is_none")]
         gain: Option<i16>,
     },
 }
 
 impl Rendition {
-    /// 128 bits of BLAKE3 over the serialised rendition and the producer's version, in hex.
+    /// 128 bits of BLAKE3 over the serialised rendition and the backend's version, hex.
     pub fn hash(&self, producer: &str) -> String {
         let text = serde_json::to_vec(self).expect("a rendition is plain data");
         let mut hasher = blake3::Hasher::new();

@@ -11,7 +11,7 @@ pub use clients::{Device, DeviceSource, takes_start_in_multivariant};
 pub use device::{AudioSupport, DeviceProfile, VideoSupport};
 use device::{audio_reason, knows_audio, knows_video, takes_container, takes_webvtt, video_reasons};
 
-/// The ABR ladder: resolution labels of `profile.resolution`, largest first, with their rung's ceiling in kbit/s.
+/// Size labels of the API, largest first, with height and the rung's maximum bit rate in kbit/s.
 pub const RUNGS: [(&str, u32, u32); 7] = [
     ("2160p", 2160, 16_000),
     ("1440p", 1440, 9_000),
@@ -22,20 +22,20 @@ pub const RUNGS: [(&str, u32, u32); 7] = [
     ("240p", 240, 400),
 ];
 
-/// What the viewer asked for, already validated against the probe.
+/// The viewer's request, already validated against the probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wish {
-    /// None = default track, then first (one the device can play is preferred).
+    /// None = the default track, otherwise the first; a track the device can play is preferred.
     pub audio_stream: Option<u32>,
     pub subtitle: SubtitleWish,
-    /// The subtitle must be a rendition of a session: the client may know no other way to it.
+    /// The subtitle must be a rendition of a session, because the client may know no other way to it.
     pub needs_subtitle_rendition: bool,
-    /// Longest height in lines; None = original.
+    /// Maximum height in lines; None = original.
     pub max_height: Option<u32>,
     pub max_bitrate_kbps: Option<u32>,
     pub max_audio_channels: Option<u32>,
     pub force_transcode: bool,
-    /// A ladder of renditions is wanted, which a file alone is not.
+    /// An ABR ladder is requested, which a file alone cannot provide.
     pub adaptive: bool,
 }
 
@@ -54,18 +54,18 @@ pub enum SubtitleWish {
     Burn(Burn),
 }
 
-/// The answer.
+/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Serve the bytes.
+    /// Serve the file as it is.
     Direct,
     /// Make segments.
     Session(Tracks),
-    /// Nothing here can be played.
+    /// No stream can be played.
     Refuse,
 }
 
-/// What a session does with each stream.
+/// The action for each stream of a session, by stream index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
     pub video: Option<(u32, Action)>,
@@ -78,7 +78,7 @@ pub enum Action {
     Encode,
 }
 
-/// Why a file is not played directly. On the wire the names are in upper snake case (`decision.reasons`).
+/// Why a file is not played directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     ContainerNotSupported,
@@ -95,7 +95,7 @@ pub enum Reason {
     AudioChannelsNotSupported,
     BitrateExceedsLimit,
     SubtitleCodecNotSupported,
-    /// Text beside the video, because the client may not know `subtitleUrl`.
+    /// Text in a subtitle rendition, because the client may not know `subtitleUrl`.
     SubtitleSelected,
     SecondaryAudioSelected,
     StartForced,
@@ -127,7 +127,7 @@ impl Reason {
     }
 }
 
-/// Chooses direct, copy, encode or refusal, and says why. No reasons means: the bytes as they are.
+/// Chooses direct play, copy, encode or refusal, and gives the reasons. Direct play has no reasons.
 pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, Vec<Reason>) {
     let video = pick_video(media, device);
     let audio = pick_audio(media, device, wish);
@@ -151,7 +151,7 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
         }
         reasons.extend(&picture);
     } else if media.videos().next().is_some() {
-        // A picture nobody can decode: the sound alone can still be had.
+        // Neither server nor device can decode the video; the audio alone can still be played.
         reasons.push(Reason::VideoCodecNotSupported);
     }
     if too_fast {
@@ -173,7 +173,7 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
     if reasons.is_empty() {
         return (Decision::Direct, reasons);
     }
-    // A session decodes or rewrites what it carries, so it can use only what this machine understands.
+    // A session decodes or remuxes its streams, so it can use only those this server can decode.
     let video = video.filter(|(stream, _)| stream.decodable).or_else(|| first_decodable(media.videos()));
     let audio = audio
         .filter(|(stream, _)| stream.decodable)
@@ -195,7 +195,7 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
     (Decision::Session(tracks), reasons)
 }
 
-/// Whether a picture can go into MPEG-TS segments as it is. A turn or a mirror lives in the container, which is lost.
+/// Whether video can be copied into MPEG-TS segments. Rotation and mirroring are container metadata and would be lost.
 pub fn can_copy_video(stream: &Stream, video: &Video) -> bool {
     const PROFILES: [&str; 4] = ["constrained-baseline", "baseline", "main", "high"];
     stream.codec == "h264"
@@ -209,7 +209,7 @@ pub fn can_copy_video(stream: &Stream, video: &Video) -> bool {
         && !video.mirrored
 }
 
-/// Whether a sound track can go into MPEG-TS segments as it is: AAC-LC that ADTS can describe, or MP3.
+/// Whether an audio track can be copied into MPEG-TS segments: AAC-LC that ADTS can describe, or MP3.
 pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, max_channels: Option<u32>) -> bool {
     const ADTS_RATES: [u32; 13] =
         [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
@@ -222,7 +222,7 @@ pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, ma
     fits && channels && stream.decodable && audio_reason(stream, audio, device).is_none()
 }
 
-/// Height in lines as the viewer sees it: after pixel aspect and rotation.
+/// Displayed height in lines, after pixel aspect and rotation.
 pub fn display_height(video: &Video) -> u32 {
     if matches!(video.rotation, 90 | 270) { display_width(video) } else { video.height }
 }
@@ -238,14 +238,14 @@ fn first_decodable<'a, T: 'a>(mut streams: impl Iterator<Item = (&'a Stream, &'a
     streams.find(|(stream, _)| stream.decodable)
 }
 
-/// The picture a player shows: the default one, else the first, of those that somebody can decode.
+/// The video a player shows: the default stream, otherwise the first, of those that the server or the device can decode.
 fn pick_video<'a>(media: &'a Media, device: &DeviceProfile) -> Option<(&'a Stream, &'a Video)> {
     let usable = || media.videos().filter(|(stream, _)| stream.decodable || knows_video(device, &stream.codec));
     usable().find(|(stream, _)| stream.default).or_else(|| usable().next())
 }
 
-/// The sound that is meant: the one asked for; else the one a player takes by itself, unless the device cannot play
-/// it but can play another that is no commentary and not in another language.
+/// The audio track to play: the requested one, otherwise the one a player selects by itself. If the device cannot play that
+/// one, another track it can play is taken, unless that is a commentary or in another language.
 fn pick_audio<'a>(media: &'a Media, device: &DeviceProfile, wish: &Wish) -> Option<(&'a Stream, &'a Audio)> {
     if let Some(index) = wish.audio_stream {
         return media.audios().find(|(stream, _)| stream.index == index);
@@ -267,7 +267,7 @@ fn pick_audio<'a>(media: &'a Media, device: &DeviceProfile, wish: &Wish) -> Opti
     other.or(own.filter(|(stream, _)| usable(stream))).or_else(|| media.audios().find(|(stream, _)| usable(stream)))
 }
 
-/// The sound a player takes by itself.
+/// The audio track a player selects by itself.
 fn own_audio(media: &Media) -> Option<(&Stream, &Audio)> {
     media.audios().find(|(stream, _)| stream.default).or_else(|| media.audios().next())
 }

@@ -1,14 +1,14 @@
 //! Playlists and asset names of a session, as pure functions (RFC 8216).
 //!
-//! Every child URI carries the grant of whoever asked: players do not carry query strings over.
+//! Every child URI carries the viewer's grant, because players do not carry query strings over.
 
 use std::fmt::Write;
 
 use super::grid::Grid;
 use super::time::{FrameRate, seconds};
 
-/// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have a target duration of its own
-/// (RFC 8216 section 6.2.4), and few requests serve a whole film.
+/// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have its own target duration (RFC 8216
+/// section 6.2.4), and long segments mean few requests per film.
 pub const SUBTITLE_SECONDS: f64 = 30.0;
 
 /// A media playlist of a session.
@@ -22,7 +22,7 @@ pub enum Track {
     Subtitles,
 }
 
-/// What a session serves under its address.
+/// A file that a session serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
     Playlist(Track),
@@ -30,7 +30,7 @@ pub enum Asset {
 }
 
 impl Track {
-    /// The track at the start of a name, and what follows it.
+    /// The track at the start of a name, and the rest of the name.
     fn begins(name: &str) -> Option<(Self, &str)> {
         let (prefix, rest) = name.split_at_checked(2)?;
         let track = match prefix {
@@ -67,7 +67,7 @@ impl Track {
     }
 }
 
-/// The asset a name stands for; None for every name this program does not write itself.
+/// The asset a name refers to; None for every name this program does not write itself.
 pub fn asset(name: &str) -> Option<Asset> {
     if name.len() > 64 {
         return None;
@@ -81,11 +81,11 @@ pub fn asset(name: &str) -> Option<Asset> {
     (track.segment_name(index) == name).then_some(Asset::Segment(track, index))
 }
 
-/// What the multivariant playlist says of a variant.
+/// A variant of the multivariant playlist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub track: Track,
-    /// RFC 6381, comma separated; None when it is not known (better than wrong).
+    /// RFC 6381, comma separated; None if unknown, because a wrong value is worse.
     pub codecs: Option<String>,
     pub size: Option<(u32, u32)>,
     pub frame_rate: Option<FrameRate>,
@@ -94,7 +94,7 @@ pub struct Variant {
     pub average_bandwidth: u64,
 }
 
-/// A WebVTT rendition beside the variants.
+/// A WebVTT rendition of the multivariant playlist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubtitleRendition {
     pub name: String,
@@ -103,10 +103,10 @@ pub struct SubtitleRendition {
     pub forced: bool,
 }
 
-/// The multivariant playlist (`index.m3u8`). Players that do not measure first begin with the first variant.
+/// The multivariant playlist (`index.m3u8`). Players that do not measure bandwidth first begin with the first variant.
 ///
-/// `start_seconds` above 0 puts `EXT-X-START` here too. Not for every player: ffmpeg 5.1 takes a multivariant playlist
-/// that has it for a media playlist as well, lists its streams twice and loses the duration (measured).
+/// With `start_seconds` above 0 it has `EXT-X-START` too. Not every player accepts that: ffmpeg 5.1 mistakes such a
+/// multivariant playlist for a media playlist as well, lists its streams twice and loses the duration (measured).
 pub fn multivariant(
     variants: &[Variant],
     subtitles: Option<&SubtitleRendition>,
@@ -149,11 +149,11 @@ pub fn multivariant(
     text
 }
 
-/// A media playlist: every segment of the item from `from` (ticks) to its end, whatever exists of it yet, and
-/// `EXT-X-START` at `start_seconds` of the item.
+/// A media playlist: every segment of the item from `from` (ticks) to its end, whether made yet or not, with `EXT-X-START`
+/// at `start_seconds` of the item.
 ///
-/// The first segment is listed with what of it lies past `from`. Segments of video begin there; those of subtitles are
-/// longer, and players hold the timelines of all renditions against each other by the lengths listed.
+/// The first segment is listed with the length that remains after `from`. Video segments begin there; subtitle segments are
+/// longer, and players align the timelines of all renditions by the listed lengths.
 pub fn media(track: Track, grid: &Grid, from: i64, start_seconds: f64, grant: &str) -> String {
     let first = grid.at(from);
     let mut text = String::with_capacity(200 + (grid.len() - first) * (40 + grant.len()));
@@ -162,7 +162,7 @@ pub fn media(track: Track, grid: &Grid, from: i64, start_seconds: f64, grant: &s
     start(&mut text, start_seconds - seconds(from));
     let (prefix, extension) = (track.prefix(), track.extension());
     for index in first..grid.len() {
-        // Nine ticks are a hundred microseconds; in whole numbers, for a film has thousands of lines.
+        // Nine ticks are 100 µs. Integers, because a film has thousands of lines.
         let before = (from - grid.start(index)).max(0);
         let length = ((grid.length(index) - before) * 100 + 4) / 9;
         let (whole, micros) = (length / 1_000_000, length % 1_000_000);
@@ -172,7 +172,7 @@ pub fn media(track: Track, grid: &Grid, from: i64, start_seconds: f64, grant: &s
     text
 }
 
-/// The grid of a subtitle rendition over an item that ends where `grid` does.
+/// The grid of a subtitle rendition for an item with the same end as `grid`.
 pub fn subtitle_grid(grid: &Grid) -> Grid {
     Grid::steps(SUBTITLE_SECONDS, seconds(grid.end()))
 }
@@ -187,12 +187,12 @@ fn with_grant(name: &str, grant: &str) -> String {
     format!("{name}?st={grant}")
 }
 
-/// An attribute value may hold neither quotes nor line ends (RFC 8216 section 4.2).
+/// An attribute value must not contain quotes or line ends (RFC 8216 section 4.2).
 fn quoted(text: &str) -> String {
     text.chars().map(|c| if c == '"' { '\'' } else { c }).filter(|c| !c.is_control()).collect()
 }
 
-/// `avc1.PPCCLL` from the first sequence parameter set in a segment (RFC 6381 section 3.3); None when there is none.
+/// `avc1.PPCCLL` from the first sequence parameter set in a segment (RFC 6381 section 3.3); None if there is none.
 pub fn avc_codec(segment: &[u8]) -> Option<String> {
     let at = segment.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)?;
     let sps = segment.get(at + 4..at + 7)?;

@@ -10,32 +10,33 @@ mod media_type;
 
 pub use media_type::MediaType;
 
-/// How far a device's clock may be ahead of ours before its word on the time is no longer taken. A clock that is years
-/// ahead would otherwise shut every other device out for as long.
+/// How far a device's clock may be ahead of the server's before its times are ignored. A clock years ahead would otherwise
+/// block all other devices.
 pub const MAX_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Positions remembered behind a stray return to the start.
+/// Number of positions kept when a stray save returns to the start.
 pub const MAX_PAST: usize = 5;
 
-/// A position at or below this is not worth coming back to when it is thrown away by a stray zero, seconds.
+/// A position at or below this is not worth keeping when a stray zero replaces it, seconds.
 const STRAY_FROM_SECONDS: f64 = 60.0;
 
-/// Where a list shows a record.
+/// Which list a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Begun, or put back to the start.
+    /// At the start: just begun, or put back.
     Untouched,
     InProgress,
     Completed,
 }
 
-/// How far one user is in one item. Kept under the item's content, so that renaming or moving the file changes nothing.
+/// One user's progress in one item. It is stored under the item's content hash, so renaming or moving the file changes
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub media_id: String,
-    /// Where the item was seen last.
+    /// Last known path of the item.
     pub path: String,
-    /// Its size; 0 for a folder. By it a moved file is looked for.
+    /// Its size, used to find a moved file; 0 for a folder.
     pub size_bytes: u64,
     pub media_type: MediaType,
     pub title: String,
@@ -54,17 +55,20 @@ pub struct Record {
     pub completed_at: Option<Timestamp>,
     pub first_watched_at: Timestamp,
     pub last_watched_at: Timestamp,
-    /// When the device says this was true; ours where it says nothing.
+    /// Client time of the last change; server time if the device sends none.
     pub updated_at: Timestamp,
     /// Counts the changes, resets included.
     pub version: u64,
-    /// Positions a stray zero threw away, newest first.
+    /// Positions replaced by stray zeros, newest first.
+    #[serde(rename = "past")]
     pub past: Vec<Past>,
-    /// Put back to nothing. Such a record is kept for a while, so that a late device does not bring the old one back.
+    /// The record was reset. It is kept for a while, so that a late save of another device does not restore the old
+    /// position.
+    #[serde(rename = "reset")]
     pub reset: bool,
 }
 
-/// A place in a book beside the position.
+/// A position in an audiobook, in addition to the seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     pub chapter_index: u32,
@@ -73,14 +77,15 @@ pub struct Place {
     pub percentage: f64,
 }
 
-/// A position that was.
+/// An earlier position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Past {
     pub position_seconds: f64,
+    #[serde(rename = "at")]
     pub at: Timestamp,
 }
 
-/// What a device sends.
+/// A save sent by a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Save {
     pub media_id: String,
@@ -90,37 +95,38 @@ pub struct Save {
     pub title: String,
     pub position_seconds: f64,
     pub duration_seconds: f64,
-    /// None for a device that does not say; it counts as false.
+    /// None counts as false.
     pub completed: Option<bool>,
     pub player: String,
     pub device_id: Option<String>,
     pub audio_stream_index: Option<u32>,
     pub subtitle_stream_index: Option<u32>,
     pub book: Option<Place>,
-    /// Counts a viewing even when the item is completed already.
+    /// Counts a viewing even if the item is already completed.
     pub marks_watched: bool,
-    /// When the device saw this.
+    /// Client time of this position.
     pub client_updated_at: Option<Timestamp>,
     /// The version the device changes; 0 for none.
     pub version: Option<u64>,
 }
 
-/// What becomes of a save.
+/// The result of a save.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Applied(Record),
-    /// An older word: nothing changes, and this is what stands.
+    /// Refused as outdated; contains the stored record.
     Stale(Record),
 }
 
-/// Decides over a save. `now` is the server's time.
+/// Merges a save into the stored record. `now` is the server's time.
 ///
-/// A save with a client time is refused when something newer stands; one with a version when another version stands;
-/// one with neither always wins. What a client time is compared with is the client time of what stands, so that of two
-/// devices the newer wins in whatever order their saves arrive.
+/// A save with a client time is refused if the stored one is newer, and a save with a version if the stored version differs.
+/// A save with neither always wins. Client times are compared with client times, so the newer of two devices wins in
+/// whatever order their saves arrive.
 pub fn save(stored: Option<&Record>, save: Save, now: Timestamp) -> Verdict {
     let standing = stored.map_or(0, |record| record.version);
-    // A clock far ahead is taken as ours. What stands can be as far ahead only if ours was: then it orders nothing.
+    // A client time too far ahead is replaced by the server's. A stored time can be that far ahead only if the server's
+    // clock was wrong; then it is not compared.
     let is_false = |at: Timestamp| at.duration_since(now) > MAX_SKEW;
     let claimed = save.client_updated_at.map(|at| if is_false(at) { now } else { at });
     let older = claimed.zip(stored).is_some_and(|(at, record)| at < record.updated_at && !is_false(record.updated_at));
@@ -134,7 +140,7 @@ pub fn save(stored: Option<&Record>, save: Save, now: Timestamp) -> Verdict {
     let updated_at = claimed.unwrap_or(now);
     let watched_at = updated_at.min(now);
     let mut past = before.map_or_else(Vec::new, |record| record.past.clone());
-    // The interface's body always has `completed`, so false says no more than its absence.
+    // The API's body always has `completed`, so false means no more than its absence.
     let blind = save.client_updated_at.is_none() && save.version.is_none() && !completed;
     if let Some(record) = before.filter(|record| record.position_seconds > STRAY_FROM_SECONDS)
         && blind
@@ -159,7 +165,7 @@ pub fn save(stored: Option<&Record>, save: Save, now: Timestamp) -> Verdict {
 }
 
 impl Record {
-    /// The record of an item nobody has begun, with what a save says of the item. Version 0.
+    /// A new record with the item's data from a save. Version 0.
     fn untouched(save: Save, now: Timestamp) -> Self {
         Self {
             media_id: save.media_id,
@@ -187,7 +193,7 @@ impl Record {
         }
     }
 
-    /// The record put back to nothing.
+    /// The record after a reset.
     pub fn reset(&self, now: Timestamp) -> Self {
         Self {
             position_seconds: 0.0,
@@ -210,7 +216,7 @@ impl Record {
         times.into_iter().flatten().any(|at| time::is_ahead(at.as_second(), now.as_second()))
     }
 
-    /// The record with every time that is too far ahead set back to `now`. The version stays: no device changed anything.
+    /// The record with every time that is too far ahead set to `now`. The version stays, because no device changed anything.
     pub fn set_back(self, now: Timestamp) -> Self {
         let true_time = |at: Timestamp| if time::is_ahead(at.as_second(), now.as_second()) { now } else { at };
         Self {
@@ -222,7 +228,7 @@ impl Record {
         }
     }
 
-    /// Where to begin again, seconds: 0 when the item is done, hardly begun, or at its end titles.
+    /// Resume position, seconds: 0 if the item is completed, barely begun, or at its end titles.
     pub fn resume_seconds(&self) -> f64 {
         let (position, duration) = (self.position_seconds, self.duration_seconds);
         let begun = position >= 5.0_f64.max(duration * 0.01);
@@ -246,7 +252,7 @@ impl Record {
     }
 }
 
-/// Percent of the whole, two decimals; 0 when the whole is unknown.
+/// Percent of the duration, two decimals; 0 if it is unknown.
 pub fn percentage(position_seconds: f64, duration_seconds: f64) -> f64 {
     if duration_seconds <= 0.0 {
         return 0.0;

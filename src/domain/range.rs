@@ -1,13 +1,13 @@
 //! Byte ranges: the `Range` header of a request (RFC 9110 section 14), held against a file's length.
 
-/// What a `Range` header asks of a representation of a given length.
+/// The result of a `Range` header for a representation of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// No range, or one that is to be ignored: the whole, with 200.
+    /// No range, or one that must be ignored: all bytes, with 200.
     Whole,
-    /// One run of bytes, with 206.
+    /// One range of bytes, with 206.
     Part(Span),
-    /// Nothing that exists, with 416.
+    /// No existing byte, with 416.
     Unsatisfiable,
 }
 
@@ -19,14 +19,14 @@ pub struct Span {
 }
 
 impl Span {
-    /// How many bytes.
-    #[allow(clippy::len_without_is_empty, reason = "a span is never empty")]
+    /// Number of bytes.
+    #[allow(clippy::len_without_is_empty, reason = "a byte range is never empty")]
     pub fn len(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// More ranges than this in one header are not worth reading (RFC 9110 section 17.15).
+/// Maximum number of ranges in one header (RFC 9110 section 17.15); more are ignored.
 const MAX_RANGES: usize = 32;
 
 /// One element of a range set, before the length is known.
@@ -37,11 +37,11 @@ enum Spec {
     Last(u64),
 }
 
-/// Reads a `Range` value for a representation of `len` bytes.
+/// Parses a `Range` value for a representation of `len` bytes.
 ///
-/// Several ranges are answered as one where they touch or overlap, and with the whole where they do not: section 14.2
-/// allows a server to ignore them, no player sends them, and a multipart answer could be made to cost far more than
-/// the file. A malformed set and an unknown unit are ignored too. Numbers too large for 64 bits lie past every end.
+/// Several ranges are joined if they touch or overlap, and ignored otherwise: section 14.2 allows that, no player sends
+/// them, and a multipart response could cost far more than the file. A malformed set and an unknown unit are ignored too.
+/// Numbers too large for 64 bits count as past every end.
 pub fn wanted(header: &str, len: u64) -> Wanted {
     let Some(set) = set(header) else { return Wanted::Whole };
     let mut spans: Vec<Span> = Vec::new();
@@ -54,7 +54,7 @@ pub fn wanted(header: &str, len: u64) -> Wanted {
             Spec::From(first) => spans.push(Span { first, last: len - 1 }),
             Spec::Between(first, last) => spans.push(Span { first, last: last.min(len - 1) }),
             Spec::Last(0) => {}
-            // Satisfiable by section 14.1.2, yet no Content-Range can say "nothing".
+            // Satisfiable by section 14.1.2, but `Content-Range` cannot express an empty range.
             Spec::Last(_) if len == 0 => empty_suffix = true,
             Spec::Last(count) => spans.push(Span { first: len.saturating_sub(count), last: len - 1 }),
         }
@@ -73,7 +73,7 @@ pub fn wanted(header: &str, len: u64) -> Wanted {
     Wanted::Part(joined)
 }
 
-/// What stands behind the unit; None for a unit other than bytes.
+/// The part after the unit; None for a unit other than bytes.
 fn set(header: &str) -> Option<&str> {
     let (unit, set) = header.split_once('=')?;
     unit.trim().eq_ignore_ascii_case("bytes").then_some(set)
@@ -83,7 +83,7 @@ fn elements(set: &str) -> impl Iterator<Item = &str> {
     set.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
 }
 
-/// None where the whole header is to be ignored.
+/// None if the whole header must be ignored.
 fn spec(element: &str) -> Option<Spec> {
     let (first, last) = element.split_once('-')?;
     Some(match (first, last) {
@@ -99,7 +99,7 @@ fn spec(element: &str) -> Option<Spec> {
     })
 }
 
-/// Digits only; what overflows is as large as can be.
+/// Digits only; an overflow becomes the maximum.
 fn number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// One range picks exactly the bytes a walk over every index picks.
+        /// One range selects exactly the bytes that a check of every index selects.
         #[test]
         fn one_range_equals_a_walk_over_every_index(len in 0u64..50, first in 0u64..60, last in 0u64..60, form in 0..3) {
             let (header, keep): (String, Box<dyn Fn(u64) -> bool>) = match form {
@@ -189,7 +189,7 @@ mod tests {
             }
         }
 
-        /// Several ranges are one run exactly when the bytes they pick have no hole.
+        /// Several ranges are joined exactly when the bytes they select have no gap.
         #[test]
         fn several_ranges_join_exactly_when_they_leave_no_hole(
             len in 1u64..40,

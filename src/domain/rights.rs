@@ -1,34 +1,33 @@
 //! Rights of external sources: provenance, rights basis and attestation.
 //!
-//! [`missing`] is the one place that says what a claim lacks, and [`Clearance::claim`] the only way to one: whoever makes
-//! or changes something external passes through both.
+//! [`missing`] alone decides what a claim lacks, and [`Clearance::claim`] is the only way to create or change a clearance.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::error::{Code, Error};
 
-/// Shortest statement of a rights basis, characters.
+/// Minimum length of a rights statement, characters.
 pub const MIN_STATEMENT: usize = 20;
 
-/// Longest text of a claim, bytes.
+/// Maximum length of a text, bytes.
 const MAX_TEXT: usize = 4096;
 
-/// What is attested to.
+/// The text of the attestation.
 pub const ATTESTED: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
                             stated, and I answer for what is stated here.";
 
-/// Where something comes from.
+/// Where the content comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     pub source_name: String,
-    /// Where its origin and its terms can be looked up; an http or https address.
+    /// Where origin and terms are published; an http or https address.
     pub source_url: String,
     /// Unix ms.
     pub imported_at_ms: i64,
 }
 
-/// On what basis it is shown.
+/// The legal basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -39,29 +38,30 @@ pub enum Basis {
     Other,
 }
 
-/// The written basis.
+/// The legal basis with its statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     pub basis: Basis,
     pub statement: String,
-    /// Why it may be recorded; None when it may not.
+    /// Why it may be recorded; None if it may not.
     pub recording_basis: Option<String>,
 }
 
-/// Who vouches for it.
+/// Who attested to the rights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attestation {
-    /// False once it was withdrawn.
+    /// False after it was withdrawn.
     pub authorized: bool,
-    /// The user who said so last.
+    /// The user who last attested or withdrew.
+    #[serde(rename = "by")]
     pub by: String,
     /// Unix ms.
     pub at_ms: i64,
-    /// What was attested to.
+    /// The text attested to.
     pub text: String,
 }
 
-/// Provenance, rights and attestation together: none of them stands alone.
+/// Provenance, rights and attestation; none is valid alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clearance {
     pub provenance: Provenance,
@@ -69,7 +69,7 @@ pub struct Clearance {
     pub attestation: Attestation,
 }
 
-/// A claim as somebody told it, with what is left out.
+/// A claim as submitted; fields may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     pub source_name: Option<String>,
@@ -78,12 +78,12 @@ pub struct Claim {
     pub imported_at_ms: Option<i64>,
     pub basis: Option<String>,
     pub statement: Option<String>,
-    /// None when nothing is said of it.
+    /// None if the field was not submitted.
     pub recording_basis: Option<Option<String>>,
     pub authorized: Option<bool>,
 }
 
-/// What happened to a clearance.
+/// A change of a clearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Act {
@@ -102,7 +102,7 @@ impl Basis {
         ("other", Self::Other),
     ];
 
-    /// The word on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, basis)| *basis == self).map_or("other", |(name, _)| name)
     }
@@ -113,7 +113,7 @@ impl Basis {
 }
 
 impl Act {
-    /// The word on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Attested => "attested",
@@ -124,7 +124,8 @@ impl Act {
     }
 }
 
-/// Every field a claim lacks, by its name on the wire. Empty texts, unknown bases and statements too short are lacking.
+/// Every field a claim lacks, by its API name. Empty texts, unknown bases and statements that are too short count as
+/// missing.
 pub fn missing(claim: &Claim) -> Vec<&'static str> {
     let text = |text: &Option<String>, least: usize| {
         text.as_ref().is_some_and(|text| text.trim().chars().filter(|c| shows(*c)).count() >= least && fits(text))
@@ -140,9 +141,9 @@ pub fn missing(claim: &Claim) -> Vec<&'static str> {
     told.iter().filter(|(_, told)| !told).map(|(field, _)| *field).collect()
 }
 
-/// The refusal of what lacks them.
+/// The error for missing fields.
 pub fn required(missing: &[&str]) -> Error {
-    let message = format!("what comes from elsewhere needs a basis to be shown: {} missing", missing.join(", "));
+    let message = format!("the rights basis is incomplete, missing: {}", missing.join(", "));
     Error::new(Code::RightsBasisRequired, message).with_details(json!({"missing": missing}))
 }
 
@@ -150,7 +151,7 @@ fn fits(text: &str) -> bool {
     text.len() <= MAX_TEXT && !text.chars().any(|c| c.is_control() && c != '\n')
 }
 
-/// Whether somebody who reads a text sees anything of it: what only shifts, joins or fills is no word.
+/// Whether a character is visible: control, joining and filling characters are not.
 fn shows(c: char) -> bool {
     let hidden =
         ['\u{ad}', '\u{34f}', '\u{61c}', '\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{feff}', '\u{ffa0}'];
@@ -159,7 +160,7 @@ fn shows(c: char) -> bool {
         && !matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// An http or https address without a password. Admins see it whole, all others its server alone.
+/// An http or https address without credentials. Admins see all of it, others only its server.
 fn is_public_address(text: &str) -> bool {
     let Ok(url) = url::Url::parse(text) else { return false };
     fits(text)
@@ -170,14 +171,14 @@ fn is_public_address(text: &str) -> bool {
 }
 
 impl Clearance {
-    /// What a claim comes to, made by `by` at an instant; over what stood before where something did. `moved` says that
-    /// what is shown comes from another address now.
+    /// The clearance that results from a claim made by user `by`, merged into `before` if there is one. `moved` means that
+    /// the stream's address has changed.
     ///
-    /// A withdrawal needs nothing else. Any other change needs whoever makes it to vouch for it: nobody's word covers
-    /// what another wrote later.
+    /// A withdrawal needs no other field. Any other change needs a new attestation by the user who makes it, because an
+    /// attestation does not cover what was written after it.
     ///
     /// # Errors
-    /// The fields that are missing.
+    /// The missing fields.
     pub fn claim(
         claim: Claim,
         before: Option<&Self>,
@@ -188,7 +189,7 @@ impl Clearance {
         let (said, withdrawn) = (claim.authorized, before.is_some() && claim.authorized == Some(false));
         let mut whole = claim.over(before);
         let standing = before.is_some_and(|before| before.attestation.authorized);
-        // Judged as if somebody vouched, where nobody has to.
+        // Without this, `missing` would demand an attestation although an existing clearance has one.
         let vouched = said == Some(true);
         whole.authorized = Some(vouched || before.is_some());
         let mut lacks = missing(&whole);
@@ -218,12 +219,12 @@ impl Clearance {
         Ok(Self { provenance, rights, attestation })
     }
 
-    /// Whether somebody vouches for it still.
+    /// Whether the attestation is in force.
     pub fn stands(&self) -> bool {
         self.attestation.authorized
     }
 
-    /// What happened between two states of it, and which parts changed; None when nothing did.
+    /// The change between two states, and the parts that changed; None if there is none.
     pub fn act(before: Option<&Self>, after: &Self, moved: bool) -> Option<(Act, Vec<&'static str>)> {
         let Some(before) = before else { return Some((Act::Attested, vec!["provenance", "rights", "attestation"])) };
         let mut parts = Vec::new();
@@ -245,7 +246,7 @@ impl Clearance {
 }
 
 impl Claim {
-    /// With what it leaves out taken from what stands.
+    /// Fills missing fields from the existing clearance.
     fn over(self, before: Option<&Clearance>) -> Self {
         let Some(Clearance { provenance, rights, .. }) = before else { return self };
         Self {
@@ -306,7 +307,7 @@ pub mod tests {
         assert_eq!((first.stands(), &*first.attestation.by, first.attestation.at_ms), (true, "ada", 5));
         let change = |claim, moved| Clearance::claim(claim, Some(&first), moved, "bob", 9);
         let none = Claim::default();
-        assert_eq!(change(none.clone(), false).unwrap(), first, "nothing said, nothing changed");
+        assert_eq!(change(none.clone(), false).unwrap(), first, "an empty claim changes nothing");
         let restated = Claim { statement: Some("Another statement of the same length.".into()), ..none.clone() };
         assert_eq!(change(restated.clone(), false).unwrap_err(), ["attestation.authorized"]);
         assert_eq!(change(none.clone(), true).unwrap_err(), ["attestation.authorized"], "another address");
@@ -325,10 +326,10 @@ pub mod tests {
         assert!(!withdrawn.stands());
         assert_eq!(Clearance::act(Some(&first), &withdrawn, false), Some((Act::Withdrawn, vec!["attestation"])));
         let still = Clearance::claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
-        assert_eq!(still, withdrawn, "who withdrew first is remembered");
+        assert_eq!(still, withdrawn, "the first withdrawal is kept");
         let renamed = Claim { source_name: Some("Elsewhere".into()), ..Claim::default() };
         let renamed = Clearance::claim(renamed, Some(&withdrawn), true, "eve", 11).unwrap();
-        assert!(!renamed.stands(), "a change does not bring it back");
+        assert!(!renamed.stands(), "a change does not restore the attestation");
         assert_eq!(Clearance::act(Some(&withdrawn), &renamed, true).unwrap().0, Act::Changed);
         let again = Claim { authorized: Some(true), ..Claim::default() };
         assert!(Clearance::claim(again, Some(&renamed), false, "ada", 20).unwrap().stands());

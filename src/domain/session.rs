@@ -1,28 +1,28 @@
-//! The states of a transcode session, and what each event does to them.
+//! The states of a playback session and the effect of each event.
 
-/// Where a session stands. `Failed` and `Stopped` are ends.
+/// The state of a session. `Failed` and `Stopped` are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The segment at the start position does not exist yet.
     Starting,
-    /// Playable; a run is working for it.
+    /// Playable; a run is making segments for it.
     Running,
-    /// Playable; nothing is to be made until somebody reads on.
+    /// Playable; no segment is needed until a player reads on.
     Paused,
     /// Playable; every segment of the item exists.
     Complete,
-    /// A producer gave up.
+    /// The backend failed.
     Failed,
     /// Ended by its viewer, an admin, idleness or shutdown.
     Stopped,
 }
 
-/// What happens to a session.
+/// An event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The segment at the start position exists.
     Ready,
-    /// A run works.
+    /// A run is making segments.
     Working,
     /// The runs are far enough ahead.
     Ahead,
@@ -32,17 +32,17 @@ pub enum Event {
     Stop,
 }
 
-/// What the session's owner must do.
+/// An action for the session's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Let go of the runs: nobody reads here any more.
+    /// Release the runs: the session has no readers any more.
     Release,
     /// Keep the session in memory as ended, so that its assets answer 410.
     Remember,
 }
 
 impl State {
-    /// The word on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -64,7 +64,7 @@ impl State {
         self == Self::Starting || self.is_ready()
     }
 
-    /// The state after `event`, and what is to be done.
+    /// The state after `event`, and the actions to perform.
     pub fn on(self, event: Event) -> (Self, &'static [Action]) {
         use State::*;
         match (self, event) {

@@ -1,6 +1,6 @@
 //! Signed URLs and grants: HMAC-SHA256 over a canonical form, compared in constant time.
 //!
-//! A grant travels as `<exp>.<subject>.<sig>`: ten digits of unix seconds, the login it lives by, and 43 characters of
+//! A grant has the form `<exp>.<subject>.<sig>`: ten digits of unix seconds, the login it belongs to, and 43 characters of
 //! base64url. It covers one resource, such as `stream/transcode/ts_…` or `stream/file:<path>`.
 
 use data_encoding::BASE64URL_NOPAD;
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 /// A signing key.
 pub type Key = [u8; 32];
 
-/// Grace for clocks that differ, seconds.
+/// Tolerance for clock differences, seconds.
 pub const LEEWAY_SECONDS: i64 = 30;
 
-/// Longest life of a grant or a signed address, seconds: seven days.
+/// Maximum lifetime of a grant or a signed address, seconds: seven days.
 pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 
-/// Longest grant accepted, bytes.
+/// Maximum length of a grant, bytes.
 pub const MAX_GRANT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +31,15 @@ fn mac(key: &Key, resource: &str, subject: &str, exp: &str) -> Hmac<Sha256> {
     mac
 }
 
-/// Signs a grant for `resource`, living until `exp` (unix seconds) and as long as login `subject` does.
+/// Signs a grant for `resource`, valid until `exp` (unix seconds) and only as long as login `subject` exists.
 pub fn sign(key: &Key, resource: &str, subject: &str, exp: i64) -> String {
     let exp = format!("{exp:010}");
     let sig = BASE64URL_NOPAD.encode(&mac(key, resource, subject, &exp).finalize().into_bytes());
     format!("{exp}.{subject}.{sig}")
 }
 
-/// Checks a grant against any of the live keys; returns its subject and its expiry (unix seconds). The signature is
-/// checked before the expiry.
+/// Checks a grant against the current keys; returns its subject and its expiry (unix seconds). The signature is checked
+/// before the expiry.
 pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Result<(&'a str, i64), Refusal> {
     if grant.len() > MAX_GRANT_BYTES {
         return Err(Refusal::Invalid);
@@ -58,8 +58,8 @@ pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Res
     Ok((subject, current(exp, now)?))
 }
 
-/// Checks an expiry whose signature was verified; returns it in unix seconds. One further away than any signature may
-/// last comes from an older version or from a clock that was ahead.
+/// Checks an expiry whose signature was verified; returns it in unix seconds. An expiry beyond the maximum lifetime comes
+/// from an older version or from a clock that was ahead.
 fn current(exp: &str, now: i64) -> Result<i64, Refusal> {
     let exp: i64 = exp.parse().map_err(|_| Refusal::Invalid)?;
     match exp - now {
@@ -69,7 +69,7 @@ fn current(exp: &str, now: i64) -> Result<i64, Refusal> {
     }
 }
 
-/// A signed address's parameters.
+/// The query parameters of a signed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// `k<key>.<subject>`.
@@ -80,23 +80,23 @@ pub struct Link {
     pub sig: String,
 }
 
-/// Longest parameter of a signed address, bytes.
+/// Maximum length of a parameter of a signed address, bytes.
 const MAX_PARAMETER_BYTES: usize = 128;
 
-/// What a key is called in signed addresses: tells which it was, and nothing of it.
+/// The name of a key in signed addresses: it identifies the key and reveals nothing of it.
 fn key_name(key: &Key) -> String {
     data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..4])
 }
 
-/// Signs an address of `resource` for `subject`, living until `exp` (unix seconds).
+/// Signs an address of `resource` for `subject`, valid until `exp` (unix seconds).
 pub fn sign_link(key: &Key, resource: &str, subject: &str, exp: i64) -> Link {
     let (token, exp) = (format!("k{}.{subject}", key_name(key)), format!("{exp:010}"));
     let sig = BASE64URL_NOPAD.encode(&mac(key, resource, &token, &exp).finalize().into_bytes());
     Link { token, exp, sig }
 }
 
-/// Checks a signed address (token, exp, sig) against the live keys; returns its subject and its expiry (unix seconds). The
-/// signature is checked before the expiry.
+/// Checks a signed address (token, exp, sig) against the current keys; returns its subject and its expiry (unix seconds).
+/// The signature is checked before the expiry.
 pub fn verify_link<'a>(
     keys: &[Key],
     resource: &str,

@@ -1,4 +1,4 @@
-//! A source of channels or of a guide: a list or a guide elsewhere, and by what right it is used.
+//! Sources: an external channel list (M3U) or guide (XMLTV), with the rights basis under which it is used.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::domain::address::Address;
 use crate::domain::m3u::read::{Entry, Skip};
 use crate::domain::rights::{Claim, Clearance, Provenance, missing};
 
-/// What a source holds.
+/// The format of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -14,35 +14,35 @@ pub enum Kind {
     Xmltv,
 }
 
-/// Which entries become channels: all, unless one of the lists names something; then whatever one of them names.
+/// Filter for entries that become channels: all if every list is empty, otherwise those named in any of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Select {
     pub groups: Vec<String>,
     pub names: Vec<String>,
-    /// As the list's `tvg-id`.
+    /// Values of `tvg-id`.
     pub ids: Vec<String>,
 }
 
-/// By what right it is used.
+/// The rights basis under which a source is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// Of a guide: where it comes from is enough.
+    /// Enough for a guide.
     Provenance(Provenance),
     Clearance(Clearance),
 }
 
-/// How the last reading went.
+/// Result of the last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Ready,
-    /// Why; what was read before stays.
+    /// The reason; data read earlier stays.
     Failed(String),
 }
 
-/// What the last reading found.
+/// Counts of the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
@@ -59,24 +59,27 @@ pub struct Source {
     pub id: u32,
     pub kind: Kind,
     pub name: String,
-    /// None when it was uploaded.
+    /// None if it was uploaded.
     pub url: Option<Address>,
-    /// How often it is read again; None for never.
+    /// Refresh interval; None for never.
     pub refresh_hours: Option<u32>,
+    #[serde(rename = "right")]
     pub right: Right,
+    #[serde(rename = "select")]
     pub select: Select,
     /// The first number of new channels; None for the list's own numbers.
     pub number_from: Option<u32>,
     pub state: State,
-    /// When it was read last, unix ms.
+    /// Time of the last read, unix ms.
+    #[serde(rename = "read_ms")]
     pub read_ms: Option<i64>,
     pub counts: Counts,
-    /// What was left out, as far as it is kept.
+    /// Skipped entries, up to a limit.
     pub skipped: Vec<Skip>,
 }
 
 impl Kind {
-    /// The word on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::M3u => "m3u",
@@ -86,7 +89,7 @@ impl Kind {
 }
 
 impl Select {
-    /// Bytes of all its texts.
+    /// Total bytes of its texts.
     pub fn text_bytes(&self) -> usize {
         [&self.groups, &self.names, &self.ids].into_iter().flatten().map(String::len).sum()
     }
@@ -102,10 +105,10 @@ impl Select {
 }
 
 impl Right {
-    /// What a claim comes to for a source of this kind; see [`Clearance::claim`].
+    /// The rights basis that results from a claim for a source of this kind; see [`Clearance::claim`].
     ///
     /// # Errors
-    /// The fields that are missing.
+    /// The missing fields.
     pub fn claim(
         kind: Kind,
         claim: Claim,
@@ -152,7 +155,7 @@ impl Right {
         }
     }
 
-    /// Whether it may be used still.
+    /// Whether it may be used.
     pub fn stands(&self) -> bool {
         self.clearance().is_none_or(Clearance::stands)
     }

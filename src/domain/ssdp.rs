@@ -1,46 +1,46 @@
-//! How devices of a home network find each other: searches read, answers and announcements written (UPnP Device
-//! Architecture 1.1, section 1).
+//! SSDP: parses searches, writes responses and announcements, so that programs find the tuner in the home network (UPnP
+//! Device Architecture 1.1, section 1).
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// Where searches and announcements go.
+/// Multicast address of searches and announcements.
 pub const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
 pub const PORT: u16 = 1900;
 
-/// How long an announcement holds, seconds; the least the architecture allows.
+/// Lifetime of an announcement, seconds; the minimum of the specification.
 pub const HOLDS_SECONDS: u32 = 1800;
 
-/// What is asked for with this means everything.
+/// Search target for all devices.
 const ALL: &str = "ssdp:all";
 
-/// What a description of a tuner says it is.
+/// Device type in the tuner's description.
 const KIND: &str = "urn:schemas-upnp-org:device:MediaServer:1";
 
-/// Longest time an answer may be held back for, seconds (section 1.3.2).
+/// Maximum delay of a response, seconds (section 1.3.2).
 const LONGEST_WAIT: u32 = 5;
 
-/// A device as it is announced.
+/// An announced device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Without `uuid:`.
     pub id: String,
-    /// Where its description is.
+    /// Address of its description.
     pub location: String,
     /// Name and version of the program.
     pub program: String,
 }
 
-/// Somebody looks for devices.
+/// A search for devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     pub target: String,
-    /// Seconds over which answers are to be spread; 0 for one sent to this server alone.
+    /// Seconds over which responses are to be spread; 0 for a search sent to this server alone.
     pub wait: u32,
 }
 
 impl Search {
-    /// Reads a datagram; None for whatever is no search.
+    /// Parses a datagram; None if it is not a search.
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(datagram).ok()?;
         let mut lines = text.split("\r\n");
@@ -61,14 +61,14 @@ impl Search {
 }
 
 impl Device {
-    /// What it can be looked for by, each with its unique name.
+    /// Its search targets, each with its unique name.
     fn names(&self) -> [(String, String); 3] {
         let own = format!("uuid:{}", self.id);
         let named = |kind: &str| (kind.to_owned(), format!("{own}::{kind}"));
         [named("upnp:rootdevice"), (own.clone(), own.clone()), named(KIND)]
     }
 
-    /// The answers to a search, one datagram each; none when something else is looked for.
+    /// The responses to a search, one datagram each; none if it is for something else.
     pub fn answers(&self, search: &Search) -> Vec<String> {
         let names = self.names().into_iter().filter(|(kind, _)| search.target == ALL || search.target == *kind);
         names
@@ -81,12 +81,12 @@ impl Device {
             .collect()
     }
 
-    /// Tells everybody that it is there.
+    /// Announcements that the device is available.
     pub fn arrives(&self) -> Vec<String> {
         self.tells("ssdp:alive")
     }
 
-    /// Tells everybody that it goes.
+    /// Announcements that the device is leaving.
     pub fn leaves(&self) -> Vec<String> {
         self.tells("ssdp:byebye")
     }
@@ -110,7 +110,7 @@ impl Device {
     }
 }
 
-/// Whether it comes from a home network: whatever is answered elsewhere could be made to flood somebody.
+/// Whether a search comes from a home network. Responses to other addresses could be abused to flood a third party.
 pub fn is_near(asker: Ipv4Addr) -> bool {
     asker.is_private() || asker.is_link_local() || asker.is_loopback()
 }

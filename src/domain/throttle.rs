@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-/// Buckets kept at most; beyond that the least recently used one is forgotten.
+/// Maximum number of buckets; beyond it the least recently used one is evicted.
 const MAX_BUCKETS: usize = 10_000;
 
-/// Tries by key, each key with a bucket of its own.
+/// Rate limits attempts by key; each key has its own bucket.
 #[derive(Debug)]
 pub struct Throttle {
     per_minute: u32,
@@ -19,18 +19,18 @@ struct Bucket {
 }
 
 impl Throttle {
-    /// `per_minute` tries at once, and as many again each minute, spread evenly.
+    /// Allows `per_minute` attempts at once, refilled evenly over a minute.
     pub fn new(per_minute: u32) -> Self {
         Self { per_minute: per_minute.max(1), buckets: HashMap::new() }
     }
 
-    /// Takes a try from every key, or from none.
+    /// Takes an attempt from every key, or from none.
     ///
     /// # Errors
-    /// Whole seconds until each of them has a try again.
+    /// Whole seconds until every key has an attempt again.
     pub fn take(&mut self, keys: &[String], now_ms: i64) -> Result<(), u32> {
         for key in keys {
-            // The clock was set back: a bucket fills from now on, not from when the old time is reached again.
+            // If the clock was set back, the bucket fills from now on, not from the time it was last used.
             if let Some(bucket) = self.buckets.get_mut(key) {
                 bucket.at_ms = bucket.at_ms.min(now_ms);
             }
@@ -47,7 +47,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// Gives a try back: it turned out to be a good one.
+    /// Returns an attempt, because it succeeded.
     pub fn refund(&mut self, keys: &[String]) {
         for key in keys {
             if let Some(bucket) = self.buckets.get_mut(key) {
@@ -59,7 +59,7 @@ impl Throttle {
     fn tokens(&self, key: &str, now_ms: i64) -> f64 {
         let full = f64::from(self.per_minute);
         let Some(bucket) = self.buckets.get(key) else { return full };
-        // A clock set back gives nothing and takes nothing.
+        // A clock set back neither adds nor removes tokens.
         let elapsed = (now_ms - bucket.at_ms).max(0) as f64;
         (bucket.tokens + elapsed * full / 60_000.0).min(full)
     }
@@ -73,7 +73,7 @@ impl Throttle {
         if self.buckets.len() < MAX_BUCKETS || self.buckets.contains_key(key) {
             return;
         }
-        // A bucket that is full again says nothing; after a minute without a try every bucket is.
+        // Full buckets need no entry; after a minute without an attempt every bucket is full.
         self.buckets.retain(|_, bucket| now_ms - bucket.at_ms < 60_000);
         if self.buckets.len() >= MAX_BUCKETS
             && let Some(oldest) = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(key, _)| key.clone())
@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(throttle.take(&keys(&["account"]), 0), Ok(()));
         throttle.refund(&keys(&["account"]));
         assert_eq!(throttle.take(&keys(&["account"]), 0), Ok(()));
-        assert_eq!(throttle.take(&keys(&["account"]), -5_000), Err(60), "a clock set back opens nothing");
-        assert_eq!(throttle.take(&keys(&["account"]), 55_000), Ok(()), "and shuts nobody out for longer");
+        assert_eq!(throttle.take(&keys(&["account"]), -5_000), Err(60), "a clock set back grants nothing");
+        assert_eq!(throttle.take(&keys(&["account"]), 55_000), Ok(()), "and does not extend the wait");
     }
 
     #[test]

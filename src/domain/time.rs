@@ -1,18 +1,18 @@
-//! Frame rates and 90 kHz ticks: the exact arithmetic under every grid.
+//! Frame rates and 90 kHz ticks: the exact arithmetic of every grid.
 
 use serde::{Deserialize, Serialize};
 
-/// Ticks a second of an MPEG transport stream (ISO/IEC 13818-1).
+/// Ticks per second of an MPEG transport stream (ISO/IEC 13818-1).
 pub const TICKS_PER_SECOND: i64 = 90_000;
 
-/// A frame rate as an exact fraction, frames a second.
+/// A frame rate as an exact fraction, frames per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FrameRate {
     pub num: u32,
     pub den: u32,
 }
 
-/// Rates that screens know, as exact fractions.
+/// Standard frame rates, as exact fractions.
 pub const STANDARD_RATES: [FrameRate; 8] = [
     FrameRate { num: 24_000, den: 1001 },
     FrameRate { num: 24, den: 1 },
@@ -25,7 +25,7 @@ pub const STANDARD_RATES: [FrameRate; 8] = [
 ];
 
 impl FrameRate {
-    /// The standard rate that is meant, such as 30000/1001 by 29.97.
+    /// The standard rate nearest to a rounded one, e.g. 30000/1001 for 29.97.
     pub fn standard(meant: f64) -> Option<Self> {
         STANDARD_RATES.into_iter().find(|rate| (rate.as_f64() - meant).abs() < 0.005)
     }
@@ -64,26 +64,26 @@ pub fn seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
 }
 
-/// How far ahead of the clock a remembered time may lie, seconds: a day. One further ahead was written while the clock was
+/// How far ahead of the clock a stored time may be, seconds: a day. A time further ahead was written while the clock was
 /// wrong.
 pub const MAX_AHEAD_SECONDS: i64 = 86_400;
 
-/// Whether a remembered time is too far ahead of `now` to be true; both unix seconds.
+/// Whether a stored time is too far ahead of `now` to be true; both unix seconds.
 pub fn is_ahead(at: i64, now: i64) -> bool {
     at.saturating_sub(now) > MAX_AHEAD_SECONDS
 }
 
-/// An instant as the HTTP interface sends it: ISO 8601, UTC, milliseconds, `Z`.
+/// An instant as the API sends it: ISO 8601, UTC, milliseconds, `Z`.
 pub fn instant(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// The same of unix milliseconds, without what a calendar of all zones costs: a guide holds many.
+/// Formats unix ms like [`instant`], without the cost of time zone handling: a guide has many times.
 pub fn instant_of(ms: i64) -> String {
     std::str::from_utf8(&instant_text(ms)).unwrap_or_default().to_owned()
 }
 
-/// The same as bytes, without anything allocated.
+/// Formats unix ms like [`instant`], as bytes and without allocation.
 pub fn instant_text(ms: i64) -> [u8; 24] {
     let (day, rest) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) as u32);
     let (year, month, date) = civil(day);
@@ -101,14 +101,13 @@ pub fn instant_text(ms: i64) -> [u8; 24] {
     text
 }
 
-/// Writes the last two digits of a number at a place of a text.
+/// Writes the last two digits of a number at a position of a text.
 pub fn two_digits(text: &mut [u8], at: usize, value: u32) {
     text[at] = b'0' + (value / 10 % 10) as u8;
     text[at + 1] = b'0' + (value % 10) as u8;
 }
 
-/// Year, month and day of a day counted from 1970, by the calendar of years that begin in March, so that the day that
-/// may lack is the last.
+/// Year, month and day of a day counted from 1970. Years are taken to begin in March, so that the leap day is the last.
 pub fn civil(day: i64) -> (u32, u32, u32) {
     // Days since 1 March of the year 0; an era is 400 years.
     let day = (day + 719_468).clamp(0, 3_652_425);
@@ -121,7 +120,7 @@ pub fn civil(day: i64) -> (u32, u32, u32) {
     ((era * 400 + year + next) as u32, month as u32, date as u32)
 }
 
-/// Seconds rounded to 1 ms, as the HTTP interface sends them.
+/// Seconds rounded to 1 ms, as the API sends them.
 pub fn round_ms(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
@@ -132,7 +131,7 @@ mod tests {
 
     #[test]
     fn instants_are_those_of_the_calendar() {
-        // Years 0 to 9999, at steps that meet every hour, day and month.
+        // Years 0 to 9999, at steps that cover every hour, day and month.
         for ms in (-62_135_596_800_000..253_370_764_800_000i64).step_by(86_399_977 * 331) {
             let expected = instant(jiff::Timestamp::from_millisecond(ms).unwrap());
             assert_eq!(instant_of(ms), expected);

@@ -12,13 +12,13 @@ const OBJECT: u8 = 0x15;
 const COMPOSITION: u8 = 0x16;
 const END: u8 = 0x80;
 
-/// Most bytes of packed objects an epoch may hold.
+/// Most bytes of run-length encoded objects in an epoch.
 const MOST_PACKED: usize = 16 << 20;
 
-/// Most objects of an epoch, and of a composition.
+/// Most objects in an epoch, and in a composition.
 const MOST_OBJECTS: usize = 64;
 
-/// What an epoch told so far.
+/// Decoder state: palettes and objects of the current epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Graphics {
     canvas: (u32, u32),
@@ -31,7 +31,7 @@ pub struct Graphics {
 struct Object {
     width: usize,
     height: usize,
-    /// Runs of colours, and how long they will be in the end.
+    /// Run-length encoded palette indices received so far, and their final length in bytes.
     packed: Vec<u8>,
     length: usize,
 }
@@ -42,7 +42,7 @@ struct Composition {
     placed: Vec<Placed>,
 }
 
-/// An object's place, and the part of it that is shown: left, top, width, height.
+/// Position of an object, and the part of it to show: left, top, width, height.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     object: u16,
@@ -52,17 +52,17 @@ struct Placed {
 }
 
 impl Graphics {
-    /// Whether nothing told before is needed to show this packet.
+    /// True if this packet can be shown without any earlier packet.
     pub fn stands_alone(packet: &[u8]) -> bool {
-        // Type, length, size, rate and number; the state; two of the palette; how many objects.
+        // In a composition segment, byte 10 is the composition state and byte 13 the number of objects.
         let (state, objects) = (packet.get(10), packet.get(13));
         packet.first() == Some(&COMPOSITION) && (state.is_some_and(|state| state >> 6 != 0) || objects == Some(&0))
     }
 
-    /// Takes a packet in.
+    /// Decodes a packet.
     ///
     /// # Errors
-    /// What of it makes no sense; what was told before stays.
+    /// When the packet is malformed. Earlier palettes and objects remain.
     pub fn feed(&mut self, packet: &[u8]) -> Result<Option<Told>, Damaged> {
         let mut bytes = Bytes(packet);
         let mut told = None;
@@ -83,7 +83,7 @@ impl Graphics {
 
     fn compose(&mut self, body: &mut Bytes) -> Result<(), Damaged> {
         self.canvas = (u32::from(body.u16()?), u32::from(body.u16()?));
-        // Rate and number.
+        // Frame rate and composition number.
         body.take(3)?;
         if body.u8()? >> 6 != 0 {
             self.palettes.clear();
@@ -129,13 +129,13 @@ impl Graphics {
         let id = body.u16()?;
         body.u8()?;
         if body.u8()? & 0x80 == 0 {
-            let object = self.objects.get_mut(&id).ok_or(Damaged("an object goes on that never began"))?;
+            let object = self.objects.get_mut(&id).ok_or(Damaged("an object continues that never began"))?;
             let more = body.0.len().min(object.length - object.packed.len());
             object.packed.extend_from_slice(body.take(more)?);
             return Ok(());
         }
         let length = body.take(3)?;
-        // With width and height in front.
+        // The length includes width and height.
         let length = (usize::from(length[0]) << 16 | usize::from(length[1]) << 8 | usize::from(length[2]))
             .checked_sub(4)
             .ok_or(Damaged("an object is too short"))?;
@@ -146,7 +146,7 @@ impl Graphics {
         self.objects.remove(&id);
         let held: usize = self.objects.values().map(|object| object.length).sum();
         if self.objects.len() >= MOST_OBJECTS || held + length > MOST_PACKED {
-            return Err(Damaged("it has too many objects"));
+            return Err(Damaged("an epoch has too many objects"));
         }
         let packed = body.take(body.0.len().min(length))?.to_vec();
         self.objects.insert(id, Object { width, height, packed, length });
@@ -166,7 +166,7 @@ impl Graphics {
 }
 
 impl Object {
-    /// Its colours by number, or a part of them, and how wide that is.
+    /// Palette indices of the object or of a part of it, and the width of that part.
     fn numbers(&self, part: Option<[usize; 4]>) -> (Vec<u8>, usize) {
         let mut whole = vec![0; self.width * self.height];
         let mut lines = whole.chunks_exact_mut(self.width.max(1));
@@ -189,7 +189,7 @@ impl Object {
     }
 }
 
-/// How many pixels of which colour; none at a line's end.
+/// One run: number of pixels and palette index. Zero pixels end the line.
 fn run(bytes: &mut Bytes) -> Result<(usize, u8), Damaged> {
     let first = bytes.u8()?;
     if first != 0 {
@@ -204,7 +204,7 @@ fn run(bytes: &mut Bytes) -> Result<(usize, u8), Damaged> {
     Ok((count, number))
 }
 
-/// Limited luma and colour differences as red, green and blue (ITU-R BT.709 for high definition, else BT.601).
+/// Converts limited-range YCbCr to RGB (ITU-R BT.709 for high definition, otherwise BT.601).
 fn rgb(luma: u8, cr: u8, cb: u8, hd: bool) -> [u8; 3] {
     let (kr, kb) = if hd { (0.2126, 0.0722) } else { (0.299, 0.114) };
     let kg = 1.0 - kr - kb;
@@ -224,7 +224,8 @@ mod tests {
         [&[kind][..], &(body.len() as u16).to_be_bytes(), body].concat()
     }
 
-    /// An object of 4 by 2 pixels at 10, 20: a line of colour 1 and one whose last two are of colour 2.
+    /// A display set with an object of 4x2 pixels at (10, 20): a line of colour 1, and a line whose last two pixels have
+    /// colour 2.
     fn set(state: u8, placed: &[u8]) -> Vec<u8> {
         let composition = [&[0, 64, 0, 48, 0x10, 0, 7, state, 0, 0, placed.len().min(1) as u8][..], placed].concat();
         let runs = [0, 0x84, 1, 0, 0, 0, 2, 2, 2, 0, 0];
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(told.pieces, [Piece { x: 10, y: 20, width: 4, height: 2, pixels }]);
         let cropped = [0, 3, 0, 0x80, 0, 30, 0, 40, 0, 1, 0, 1, 0, 9, 0, 9];
         let told = graphics.feed(&set(0, &cropped)).unwrap().unwrap();
-        // What is left of it, without the column that cannot be seen.
+        // The rest of the object, without its invisible column.
         assert_eq!(told.pieces, [Piece { x: 31, y: 40, width: 2, height: 1, pixels: [black, black].concat() }]);
         let told = graphics.feed(&set(0, &[])).unwrap().unwrap();
         assert_eq!(told.pieces, []);

@@ -11,26 +11,26 @@ pub use graphics::Graphics;
 pub use scale::fitted;
 pub use spu::SubPictures;
 
-/// Most pixels of one rectangle: twice a screen of 1920 by 1080.
+/// Most pixels of one rectangle: twice a 1920x1080 screen.
 const MOST_PIXELS: usize = 1 << 22;
 
-/// Why a packet shows nothing.
+/// Why a packet cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(pub &'static str);
 
-/// What a packet puts on the screen. The next one takes it away.
+/// What a packet shows on the screen. The next packet replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Size of the canvas; None: as large as the picture.
+    /// Size of the canvas; None means the size of the video.
     pub canvas: Option<(u32, u32)>,
-    /// None at all: the screen is clear from then on.
+    /// Empty: the screen is cleared.
     pub pieces: Vec<Piece>,
-    /// From when on and how long it is shown, milliseconds after the packet's own time.
+    /// When it appears and disappears, milliseconds after the packet's own time.
     pub after_ms: i64,
     pub until_ms: Option<i64>,
 }
 
-/// A rectangle on a canvas: red, green, blue and opacity of every pixel, row by row.
+/// A rectangle on a canvas. `pixels` is RGBA, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub x: u32,
@@ -41,7 +41,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// A rectangle of colours by number; the smallest part of it that can be seen. None where nothing can.
+    /// Converts a rectangle of palette indices, cropped to its visible pixels. None if no pixel is visible.
     fn of(x: u32, y: u32, width: usize, numbers: &[u8], colors: &[[u8; 4]]) -> Option<Self> {
         let color = |number: u8| colors.get(usize::from(number)).copied().unwrap_or_default();
         let seen = |number: &u8| color(*number)[3] > 0;
@@ -57,12 +57,12 @@ impl Piece {
     }
 }
 
-/// Bytes of a packet, which may lie about everything.
+/// Reads the bytes of an untrusted packet.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("it is cut short"))?;
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("the packet ends too early"))?;
         self.0 = rest;
         Ok(taken)
     }

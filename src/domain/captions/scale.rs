@@ -1,11 +1,11 @@
-//! A piece of a canvas in the size of the picture it is laid over.
+//! Scales rectangles of a canvas to the size of the video.
 
 use std::ops::Range;
 
 use super::{MOST_PIXELS, Piece};
 
-/// The pieces of a canvas as they lie over a picture of this size, which the canvas covers whatever its shape; what
-/// would lie outside is cut off.
+/// Scales the rectangles of a canvas to a video of this size. The canvas covers the video whatever its aspect ratio;
+/// parts outside the video are cut off.
 pub fn fitted(pieces: &[Piece], canvas: (u32, u32), width: u32, height: u32) -> Vec<Piece> {
     pieces.iter().filter_map(|piece| fit(piece, canvas, width, height)).collect()
 }
@@ -17,7 +17,7 @@ fn fit(piece: &Piece, canvas: (u32, u32), width: u32, height: u32) -> Option<Pie
     if columns * rows > MOST_PIXELS || columns * piece.height as usize > MOST_PIXELS {
         return None;
     }
-    // Colours weigh as much as they are seen, or what is clear would shine through at the edges.
+    // Premultiplied alpha: transparent pixels must not tint the edges.
     let weighed = |pixel: &[u8]| {
         let [red, green, blue, opacity] = [pixel[0], pixel[1], pixel[2], pixel[3]].map(f32::from);
         [red * opacity, green * opacity, blue * opacity, opacity]
@@ -42,15 +42,15 @@ fn fit(piece: &Piece, canvas: (u32, u32), width: u32, height: u32) -> Option<Pie
     Some(Piece { x, y, width: columns as u32, height: rows as u32, pixels })
 }
 
-/// One direction: which pixels there are, and what of the source each of them is made of.
+/// Scaling along one axis.
 struct Line {
     outer: Range<usize>,
-    /// For each of them: the first of the source, and the weights from there on.
+    /// For each output pixel: index of the first source pixel, and the weights starting there.
     weights: Vec<(usize, Vec<f32>)>,
 }
 
 impl Line {
-    /// A triangle over each pixel, as wide as the step between two where it becomes smaller.
+    /// A triangle filter over each pixel. When downscaling, it is as wide as the step between two output pixels.
     fn new(start: u32, length: u32, canvas: u32, whole: u32) -> Option<Self> {
         if length == 0 || canvas == 0 || whole == 0 {
             return None;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// Light falls where it fell before, as much of it as there was, whatever becomes of the canvas.
+        /// Scaling keeps the position and the amount of light for any canvas size.
         #[test]
         fn place_and_weight_are_kept(
             x in 2u32..30, y in 2u32..30, width in 4u32..20, height in 4u32..20, wide in 20u32..200, high in 20u32..200,
@@ -134,8 +134,8 @@ mod tests {
             prop_assert!((sum / area - 1.0).abs() < 0.15, "{} of {}", sum, area);
             let middle_x = (f64::from(x) + f64::from(width) / 2.0) * scale_x;
             let middle_y = (f64::from(y) + f64::from(height) / 2.0) * scale_y;
-            prop_assert!((across / sum - middle_x).abs() < 0.3, "{} beside {}", across / sum, middle_x);
-            prop_assert!((down / sum - middle_y).abs() < 0.3, "{} beside {}", down / sum, middle_y);
+            prop_assert!((across / sum - middle_x).abs() < 0.3, "{} instead of {}", across / sum, middle_x);
+            prop_assert!((down / sum - middle_y).abs() < 0.3, "{} instead of {}", down / sum, middle_y);
         }
 
         #[test]

@@ -3,19 +3,19 @@
 
 use super::{Bytes, Damaged, MOST_PIXELS, Piece, Told};
 
-/// The palette and the canvas of a track.
+/// Palette and canvas of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubPictures {
     canvas: Option<(u32, u32)>,
     palette: [[u8; 3]; 16],
 }
 
-/// What the commands of a packet come to.
+/// Result of a packet's display control commands.
 #[derive(Default)]
 struct Orders {
     start: Option<u16>,
     stop: Option<u16>,
-    /// Places in the palette, and opacities, from the background on.
+    /// Palette indices and opacities, starting with the background.
     colors: [u8; 4],
     opacities: [u8; 4],
     /// Left, top, width and height.
@@ -24,10 +24,10 @@ struct Orders {
 }
 
 impl SubPictures {
-    /// Reads a track's private data.
+    /// Parses a track's private data.
     ///
     /// # Errors
-    /// When it names no palette.
+    /// When it has no valid palette.
     pub fn read(private: &[u8]) -> Result<Self, Damaged> {
         let text = String::from_utf8_lossy(private);
         let value = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
@@ -37,18 +37,19 @@ impl SubPictures {
         });
         let canvas = canvas.filter(|&(width, height)| (1..=8192).contains(&width) && (1..=8192).contains(&height));
         let mut palette = [[0; 3]; 16];
-        let colors = value("palette:").ok_or(Damaged("it has no palette"))?.split(',');
+        let colors = value("palette:").ok_or(Damaged("the track has no palette"))?.split(',');
         for (into, color) in palette.iter_mut().zip(colors) {
-            let color = u32::from_str_radix(color.trim(), 16).map_err(|_| Damaged("its palette is no number"))?;
+            let color = u32::from_str_radix(color.trim(), 16)
+                .map_err(|_| Damaged("a palette entry is not a hexadecimal number"))?;
             *into = [(color >> 16) as u8, (color >> 8) as u8, color as u8];
         }
         Ok(Self { canvas, palette })
     }
 
-    /// What a packet shows.
+    /// Decodes a packet.
     ///
     /// # Errors
-    /// What of it makes no sense.
+    /// When the packet is malformed.
     pub fn feed(&self, packet: &[u8]) -> Result<Told, Damaged> {
         let orders = Orders::read(packet)?;
         let ms = |date: u16| i64::from(date) * 1024 / 90;
@@ -57,8 +58,8 @@ impl SubPictures {
         if orders.start.is_none() {
             return Ok(told);
         }
-        let (x, y, width, height) = orders.area.ok_or(Damaged("it has no place"))?;
-        let (upper, lower) = orders.fields.ok_or(Damaged("it has no fields"))?;
+        let (x, y, width, height) = orders.area.ok_or(Damaged("the packet sets no display area"))?;
+        let (upper, lower) = orders.fields.ok_or(Damaged("the packet sets no pixel data"))?;
         let mut numbers = vec![0; width * height];
         for (field, offset) in [upper, lower].into_iter().enumerate() {
             let mut runs = Runs { bytes: packet, digit: 2 * usize::from(offset) };
@@ -82,11 +83,11 @@ impl Orders {
         let mut orders = Self::default();
         let mut at = usize::from(Bytes(packet.get(2..).unwrap_or_default()).u16()?);
         loop {
-            let mut bytes = Bytes(packet.get(at..).ok_or(Damaged("its commands lie outside"))?);
+            let mut bytes = Bytes(packet.get(at..).ok_or(Damaged("the commands lie outside the packet"))?);
             let date = bytes.u16()?;
             let next = usize::from(bytes.u16()?);
             orders.obey(&mut bytes, date)?;
-            // The last one names itself. Never back, so this ends.
+            // The last command sequence refers to itself. Offsets only increase, so the loop ends.
             if next <= at {
                 return Ok(orders);
             }
@@ -104,19 +105,19 @@ impl Orders {
                 4 => self.opacities = four(bytes.take(2)?),
                 5 => self.area = Some(area(bytes.take(6)?)?),
                 6 => self.fields = Some((bytes.u16()?, bytes.u16()?)),
-                // Colours that change within the picture: left out, as ffmpeg does.
+                // Colour changes within the bitmap are ignored, as in ffmpeg.
                 7 => {
                     let length = usize::from(bytes.u16()?);
                     bytes.take(length.saturating_sub(2))?;
                 }
                 0xff => return Ok(()),
-                _ => return Err(Damaged("it has an unknown command")),
+                _ => return Err(Damaged("the packet has an unknown command")),
             }
         }
     }
 }
 
-/// Twelve bits each: left, right, top, bottom.
+/// Parses the display area; twelve bits each: left, right, top, bottom.
 fn area(bytes: &[u8]) -> Result<(u32, u32, usize, usize), Damaged> {
     let pair = |bytes: &[u8]| {
         let [a, b, c] = [bytes[0], bytes[1], bytes[2]].map(usize::from);
@@ -124,16 +125,16 @@ fn area(bytes: &[u8]) -> Result<(u32, u32, usize, usize), Damaged> {
     };
     let ((left, right), (top, bottom)) = (pair(&bytes[..3]), pair(&bytes[3..]));
     if right < left || bottom < top {
-        return Err(Damaged("its place is turned around"));
+        return Err(Damaged("the display area has a negative size"));
     }
     let (width, height) = (right - left + 1, bottom - top + 1);
     if width * height > MOST_PIXELS {
-        return Err(Damaged("it is too large"));
+        return Err(Damaged("the display area is too large"));
     }
     Ok((left as u32, top as u32, width, height))
 }
 
-/// Runs of pixels, in digits of four bits.
+/// Reads run-length encoded pixels, in units of four bits.
 struct Runs<'a> {
     bytes: &'a [u8],
     digit: usize,
@@ -141,7 +142,7 @@ struct Runs<'a> {
 
 impl Runs<'_> {
     fn digit(&mut self) -> Result<usize, Damaged> {
-        let byte = *self.bytes.get(self.digit / 2).ok_or(Damaged("a field is cut short"))?;
+        let byte = *self.bytes.get(self.digit / 2).ok_or(Damaged("the pixel data ends too early"))?;
         let digit = if self.digit.is_multiple_of(2) { byte >> 4 } else { byte & 15 };
         self.digit += 1;
         Ok(usize::from(digit))
@@ -150,7 +151,7 @@ impl Runs<'_> {
     fn line(&mut self, row: &mut [u8]) -> Result<(), Damaged> {
         let mut at = 0;
         while at < row.len() {
-            // The larger, the more digits; what begins with 14 zeros goes to the end of the line.
+            // Larger values have more digits. A value that begins with 14 zero bits runs to the end of the line.
             let mut value = 0;
             for least in [1, 4, 16, 64] {
                 if value >= least {
@@ -175,9 +176,10 @@ mod tests {
     const PRIVATE: &[u8] =
         b"# a comment\nsize: 720x576\npalette: 000000, ffffff, 102030, 000000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0\n";
 
-    /// 5 by 2 pixels at 16, 33, shown from 1,024 ticks to 92,160: a line of colour 1, and one of two pixels of colour 2.
+    /// 5x2 pixels at (16, 33), shown from 1,024 to 92,160 ticks: a line of colour 1, and a line with two pixels of colour
+    /// 2.
     fn whole() -> Vec<u8> {
-        // Fields: 0001 for the whole line; 2 pixels of colour 2 and the rest of colour 0, which takes 10 and 0000.
+        // First field: 0001 is one whole line. Second field: 2 pixels of colour 2 (0xa), then colour 0 to the end (0000).
         let fields = [0x00, 0x01, 0xa0, 0x00, 0x00];
         let control = 4 + fields.len();
         let shown = [1, 3, 0x02, 0x10, 4, 0x0f, 0x80, 5, 1, 0, 20, 2, 16, 34, 6, 0, 4, 0, 6, 0xff];
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn runs_have_as_many_digits_as_they_need() {
-        // 3, 15, 60 and 200 pixels of colour 1, then the rest of colour 2.
+        // 3, 15, 60 and 200 pixels of colour 1, then colour 2 to the end of the line.
         let bytes = [0xd3, 0xd0, 0xf1, 0x03, 0x21, 0x00, 0x02];
         let mut row = [0; 300];
         let mut runs = Runs { bytes: &bytes, digit: 0 };

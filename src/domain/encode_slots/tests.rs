@@ -61,7 +61,7 @@ fn viewers_are_admitted_while_their_shares_fit() {
     assert!(fits(1, [0.5], 0.5) && !fits(1, [0.5, 0.2], 0.4));
     assert!(fits(2, [7.0], 3.0) && !fits(2, [7.0, 0.2], 1.0));
     assert!(!fits(0, [], 0.1));
-    // 720p30 and 1080p30 out of the same size, on a machine nothing is known of.
+    // 720p30 and 1080p30 from the same size, on a machine without measurements.
     let expected = |height: u32| share(expected_speed(cost((height * 16 / 9, height, 30.0), None), None));
     assert!(expected(360) < 0.25 && expected(720) > 0.5 && expected(1080) >= 1.0);
     let mut measured = Throughput::default();

@@ -1,42 +1,42 @@
-//! The timeline of a channel from elsewhere: piece after piece, and a slate where nothing comes.
+//! The timeline of an external channel: a sequence of segments, with slates in the gaps.
 //!
-//! Its clock is the wall's: what comes faster than life waits, where nothing comes a slate fills in, so that the list goes
-//! on whatever the source does. Numbers begin at the seconds since 1970 and grow by one with each segment of a second at
-//! least: they never go back, even when the server begins anew.
+//! It follows the wall clock: segments that arrive faster than real time wait, and slates fill gaps, so the playlist
+//! advances whatever the source does. Media sequence numbers begin at the seconds since 1970 and grow by one per segment
+//! of at least one second. They never go back, even after a restart.
 
 use std::collections::VecDeque;
 
 use crate::domain::live::Slot;
 
-/// Length of one slate, ticks.
+/// Duration of one slate, ticks.
 pub const SLATE: i64 = 180_000;
 
-/// How long nothing may come of a source that is there, before a slate is shown, ticks: a segment takes its time.
+/// How long a connected source may send nothing before a slate is shown, ticks; a segment takes time to complete.
 const SILENT: i64 = 9 * 90_000;
 
-/// How long a source may take at first, ticks.
+/// How long a source may take to deliver its first segment, ticks.
 const FIRST: i64 = 4 * 90_000;
 
-/// Segments of a list at least.
+/// Minimum number of segments in a playlist.
 const LEAST: usize = 6;
 
-/// How long behind the list segments are kept, ticks: players ask late.
+/// How long segments are kept after they leave the playlist, ticks, because players request them late.
 const KEPT: i64 = 60 * 90_000;
 
-/// What is shown comes from there.
+/// Origin of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     Slate,
     Source {
-        /// The so-manieth connection.
+        /// Connection counter, starting at 1.
         connection: u64,
-        /// The video format, 0 if unknown. A change needs a discontinuity, also within one connection.
+        /// Digest of the video format, 0 if unknown. A change needs a discontinuity, even within one connection.
         format: u64,
     },
 }
 
 impl From {
-    /// Whether players take the one for the continuation of the other.
+    /// True if players accept `next` after `self` without a discontinuity.
     fn goes_on_as(self, next: Self) -> bool {
         match (self, next) {
             (Self::Source { connection, format }, Self::Source { connection: other, format: new }) => {
@@ -47,11 +47,11 @@ impl From {
     }
 }
 
-/// The timeline.
+/// The timeline of one external channel.
 #[derive(Debug)]
 pub struct Air {
     began: i64,
-    /// The end of what is listed, ticks since 1970.
+    /// End of the last segment, ticks since 1970.
     cursor: Option<i64>,
     sequence: u64,
     changes: u64,
@@ -60,18 +60,18 @@ pub struct Air {
 }
 
 impl Air {
-    /// Begins at an instant, ticks since 1970.
+    /// Starts the timeline at `now`, ticks since 1970.
     pub fn new(now: i64) -> Self {
         let number = u64::try_from(now / 90_000).unwrap_or(0);
         Self { began: now, cursor: None, sequence: number, changes: number, last: None, slots: VecDeque::new() }
     }
 
-    /// Whether the next piece may be shown: what was shown before is over.
+    /// True if the next segment may be added: the previous one is over.
     pub fn is_due(&self, now: i64) -> bool {
         self.cursor.is_none_or(|cursor| cursor <= now)
     }
 
-    /// Whether a slate has to be shown. `away` says that the source is not there.
+    /// True if a slate must be shown. `away` means that the source is disconnected.
     pub fn needs_slate(&self, now: i64, away: bool) -> bool {
         match self.cursor {
             None => now >= self.began + FIRST,
@@ -79,14 +79,14 @@ impl Air {
         }
     }
 
-    /// Whether what was added last came from the source.
+    /// True if the last segment came from the source.
     pub fn shows_source(&self) -> bool {
         matches!(self.last, Some(From::Source { .. }))
     }
 
-    /// Adds what lasts so long, ticks.
+    /// Adds a segment of `length` ticks.
     pub fn put(&mut self, from: From, length: i64, now: i64) -> Slot {
-        // After a pause nobody saw, it goes on where the clock is.
+        // After a gap of `KEPT` or more, the timeline continues at the current time.
         let start = self.cursor.filter(|cursor| now - cursor < KEPT).unwrap_or(now - length);
         if self.last.is_some_and(|last| !last.goes_on_as(from)) || self.cursor.is_some_and(|cursor| cursor != start) {
             self.changes += 1;
@@ -107,7 +107,8 @@ impl Air {
         slot
     }
 
-    /// The list: enough for players that begin three target durations (seconds) behind its end.
+    /// Segments of the playlist: enough for players that start three target durations (`target` seconds each) before its
+    /// end.
     pub fn window(&self, target: u64) -> Vec<Slot> {
         let Some(end) = self.cursor else { return Vec::new() };
         let room = (3 * target as i64 + 2) * 90_000;
@@ -116,12 +117,12 @@ impl Air {
         self.slots.iter().skip(first).copied().collect()
     }
 
-    /// The first that begins behind an instant, ticks, or is on then.
+    /// The first segment that satisfies the predicate.
     pub fn next(&self, behind: impl Fn(&Slot) -> bool) -> Option<Slot> {
         self.slots.iter().find(|slot| behind(slot)).copied()
     }
 
-    /// Forgets what nobody asks for any more; gives the segments to be thrown away.
+    /// Removes segments that players no longer request, and returns them so that their bytes can be deleted.
     pub fn forget(&mut self, target: u64) -> Vec<Slot> {
         let listed = self.window(target).first().map_or(0, |first| first.start);
         let old = self.slots.iter().take_while(|slot| slot.end < listed - KEPT).count();
@@ -166,7 +167,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: numbers by one, no gap and no overlap, never more kept than a minute behind the list.
+        /// For any input: numbers grow by one, there are no gaps or overlaps, and segments are kept for at most a minute
+        /// after they leave the playlist.
         #[test]
         fn the_list_only_goes_forward(pieces in proptest::collection::vec((90_000i64..540_000, 0u64..3), 1..200)) {
             let (mut air, mut now) = (Air::new(NOW), NOW);

@@ -1,34 +1,35 @@
-//! Cuts a stream without a plan: at the keyframes as they come.
+//! Cuts a live stream into segments at the keyframes as they arrive, without a planned grid.
 
 use super::super::mpegts::packet::{LEN, Packet, Packets};
 use super::super::mpegts::tables::Track;
 use super::super::mpegts::{pes, unwrap};
 
-/// How far the sound of a piece may come behind the picture that ends it, ticks.
+/// How long the audio of a segment may arrive after the keyframe that ends it, ticks.
 const PATIENCE: i64 = 90_000;
 
-/// A jump of the clock that no stream makes by itself, ticks: it is another one from there.
+/// A larger step of the clock, ticks, means that another stream begins.
 const JUMP: i64 = 10 * 90_000;
 
-/// A piece that ends where the video format changes is so long at least, ticks: segments are numbered one a second at most.
+/// Minimum duration of a segment cut short by a change of video format, ticks. Media sequence numbers grow by at most one
+/// a second.
 const LEAST_OF_A_FORMAT: i64 = 90_000;
 
-/// A piece of a stream: its packets on the fixed PIDs, and its span by the stream's own clock, ticks.
+/// A segment of a live stream: its packets on the fixed PIDs, and its span on the stream's own clock, ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub from: i64,
     pub to: i64,
-    /// When a sound of its stream began: the others lie whole frames from it. 0 before there is one.
+    /// Time of one audio frame of the stream; the others are whole frames away from it. 0 before there is any audio.
     pub beat: i64,
     pub bytes: Vec<u8>,
-    /// The first of its stream: what is shown before its first keyframe cannot be decoded.
+    /// First segment of its stream: frames shown before its first keyframe cannot be decoded.
     pub first: bool,
-    /// The video format: a digest of its H.264 sequence parameter set. 0 where none was seen.
+    /// Video format: a digest of the H.264 sequence parameter set. 0 if none was seen.
     pub format: u64,
 }
 
 impl Piece {
-    /// Its packets without the pictures that are shown before its keyframe: they rest on what is not there.
+    /// The packets without video frames shown before the keyframe: their reference frames are missing.
     pub fn decodable(self) -> Vec<u8> {
         let (mut kept, mut drops) = (Vec::with_capacity(self.bytes.len()), false);
         for bytes in self.bytes.as_chunks::<LEN>().0 {
@@ -48,15 +49,15 @@ impl Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
-    #[error("no keyframe for {0} s")]
+    #[error("the stream had no keyframe for {0} s")]
     NoKeyframe(i64),
-    #[error("a piece is larger than its budget")]
+    #[error("a segment is larger than its budget")]
     Budget,
-    #[error("its clock jumps")]
+    #[error("the stream's clock jumped")]
     Jump,
 }
 
-/// How long pieces are to be, ticks, and how large at most, bytes.
+/// Minimum and maximum duration of a segment, ticks, and its maximum size, bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub least: i64,
@@ -64,24 +65,24 @@ pub struct Bounds {
     pub budget: usize,
 }
 
-/// Feed it bytes, take pieces.
+/// Takes bytes of a live stream and returns finished segments.
 #[derive(Debug)]
 pub struct LiveCutter {
     bounds: Bounds,
-    /// Cut by the picture, else by the sound.
+    /// Cut by video; by audio if there is no video.
     video: bool,
     packets: Packets,
     open: Option<Open>,
-    /// The piece that is ended by `to`, and waits for its last sound.
+    /// The segment before `open`, waiting for its last audio.
     closing: Option<Open>,
     clock: Option<i64>,
     beat: Option<i64>,
-    /// Where the sound of the packet in progress goes.
+    /// The current audio packet belongs to `closing`.
     sound_into_closing: bool,
     first: bool,
-    /// The video format of the keyframe seen last.
+    /// Video format of the latest keyframe.
     format: u64,
-    /// Units of the track that decides in the open piece, and the latest time of one.
+    /// Frames of the deciding track in the open segment, and the latest time of one.
     units: i64,
     reached: i64,
     failed: Option<CutError>,
@@ -95,7 +96,7 @@ struct Open {
 }
 
 impl LiveCutter {
-    /// `video` says whether there is a picture.
+    /// `video` is true if the stream has video.
     pub fn new(video: bool, bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -114,10 +115,10 @@ impl LiveCutter {
         }
     }
 
-    /// Takes bytes; gives the pieces they complete.
+    /// Takes bytes and returns the segments they complete.
     ///
     /// # Errors
-    /// What makes it impossible to go on.
+    /// Why the stream cannot be cut any further.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, CutError> {
         let mut packets = std::mem::take(&mut self.packets);
         let mut done = Vec::new();
@@ -126,11 +127,11 @@ impl LiveCutter {
         self.failed.map_or(Ok(done), Err)
     }
 
-    /// The stream has ended: gives what is left, of a second at least.
+    /// Call at the end of the stream. Returns what is left, if it lasts at least a second.
     pub fn finish(&mut self) -> Vec<Piece> {
         let closed = self.close();
         let last = self.open.take().and_then(|open| {
-            // The last unit lasts as long as the others do.
+            // Assume the average frame duration for the last frame.
             let shown = self.reached - open.from;
             let length = if self.units > 1 { shown + shown / (self.units - 1) } else { 0 };
             (length >= LEAST_OF_A_FORMAT).then(|| self.piece(open, length))
@@ -173,22 +174,22 @@ impl LiveCutter {
         done
     }
 
-    /// A unit of the track that decides.
+    /// Handles a frame of the deciding track.
     fn lead(&mut self, at: i64, key: bool, format: Option<u64>) -> Option<Piece> {
         let mut done = None;
         let format = format.unwrap_or(self.format);
         let changes = self.format != 0 && self.format != format;
         self.format = format;
-        // What cannot be in one segment with what was before does not wait for its usual length.
+        // A format change may end the segment before its usual minimum.
         let least = if changes { self.bounds.least.min(LEAST_OF_A_FORMAT) } else { self.bounds.least };
-        // Nothing more is waited for.
+        // The audio of `closing` is overdue.
         if self.closing.is_some() && self.open.as_ref().is_some_and(|open| at > open.from + PATIENCE) {
             done = self.close();
         }
         match &self.open {
             None if key => self.open = Some(Open { from: at, format, bytes: Vec::new() }),
             Some(open) if key && at - open.from >= least => {
-                // Two at once would need a stream that sends no sound for a whole piece.
+                // Two segments complete at once only if a stream sends no audio for a whole segment.
                 done = done.or_else(|| self.close());
                 self.closing = self.open.replace(Open { from: at, format, bytes: Vec::new() });
             }
@@ -218,7 +219,7 @@ impl LiveCutter {
         Piece { from, to: from + length, beat: self.beat.unwrap_or(0), bytes, first, format }
     }
 
-    /// A time of the stream's clock, which wraps.
+    /// Unwraps a timestamp of the stream's clock.
     fn at(&mut self, pts: i64) -> i64 {
         let at = self.clock.map_or(pts, |near| unwrap(pts, near));
         if self.clock.is_some_and(|clock| (at - clock).abs() > JUMP) {
@@ -229,13 +230,16 @@ impl LiveCutter {
     }
 }
 
-/// A digest of the H.264 sequence parameter set (ITU-T H.264 section 7.3.2.1) that lies whole in the first packet of an access
-/// unit, as it does after a delimiter; None if there is no such set.
+/// Digest of the H.264 sequence parameter set (ITU-T H.264 section 7.3.2.1) in the first packet of an access unit, where
+/// it is after a delimiter. None if there is no complete set.
 fn format_of(payload: &[u8]) -> Option<u64> {
     let start = payload.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)? + 3;
     let set = &payload[start..];
     let end = set.windows(3).position(|three| three[..2] == [0, 0] && three[2] <= 1)?;
-    Some(u64::from_le_bytes(blake3::hash(&set[..end]).as_bytes()[..8].try_into().expect("eight of thirty-two")).max(1))
+    Some(
+        u64::from_le_bytes(blake3::hash(&set[..end]).as_bytes()[..8].try_into().expect("a BLAKE3 hash has 32 bytes"))
+            .max(1),
+    )
 }
 
 #[cfg(test)]
@@ -247,7 +251,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { least: 180_000, most: 540_000, budget: 1 << 20 };
 
-    /// Pictures at 25 a second from a time on, a keyframe each so many, with sound that comes a little later.
+    /// Video at 25 fps starting at `start`, with a keyframe every `every` frames and audio that arrives a little later.
     fn stream(seconds: i64, start: i64, every: i64) -> Vec<u8> {
         let mut writer = Writer::new(Track::Video);
         let mut put = |track, pts, random_access| {
@@ -291,7 +295,7 @@ mod tests {
         assert_eq!((pictures, cutter.finish()), (9 * 25, Vec::new()));
         let mut short = LiveCutter::new(true, BOUNDS);
         short.push(&stream(1, 0, 25)[..188 * 40]).unwrap();
-        assert_eq!(short.finish(), Vec::new(), "less than a second");
+        assert_eq!(short.finish(), Vec::new(), "shorter than a second");
         assert_eq!(LiveCutter::new(true, BOUNDS).finish(), Vec::new());
     }
 
@@ -306,7 +310,7 @@ mod tests {
         assert_eq!(cutter.push(&stream(3, 90_000_000, 25)), Err(CutError::Jump));
     }
 
-    /// An access unit: a delimiter, a sequence parameter set that names a format, a slice.
+    /// An access unit: a delimiter, a sequence parameter set with a format byte, and a slice.
     fn unit(format: u8) -> Vec<u8> {
         let set = [0, 0, 0, 1, 9, 0xf0, 0, 0, 0, 1, 0x67, 0x64, format, 0x1e, 0, 0, 0, 1, 0x68, 1, 0, 0, 1, 0x65];
         [&set[..], &[7; 400]].concat()
@@ -316,7 +320,7 @@ mod tests {
     fn a_piece_ends_where_the_video_format_changes() {
         let mut writer = Writer::new(Track::Video);
         let units = [unit(1), unit(2), vec![7; 400]];
-        // A keyframe each second; the format changes after 5 s, and once more a picture later.
+        // A keyframe each second. The format changes after 5 s, and changes back one frame later.
         for n in 0..12 * 25i64 {
             let random_access = n % 25 == 0 || n == 126;
             let bytes = match n {
@@ -332,9 +336,13 @@ mod tests {
         let format = |n: u8| format_of(&unit(n)).unwrap();
         let seen: Vec<(i64, u64)> = pieces.iter().map(|piece| (piece.from / 3600, piece.format)).collect();
         let (one, two) = (format(1), format(2));
-        assert_eq!(seen[..4], [(0, one), (50, one), (100, one), (125, two)], "at the keyframe, after 1 s instead of 2");
-        assert_eq!(seen[4], (175, one), "no piece is shorter than a second");
-        assert_eq!(format_of(&[0, 0, 1, 0x67, 1, 2, 3]), None, "it may not be whole");
+        assert_eq!(
+            seen[..4],
+            [(0, one), (50, one), (100, one), (125, two)],
+            "cut at the keyframe, after 1 s instead of 2"
+        );
+        assert_eq!(seen[4], (175, one), "no segment is shorter than a second");
+        assert_eq!(format_of(&[0, 0, 1, 0x67, 1, 2, 3]), None, "the set may be incomplete");
     }
 
     proptest! {

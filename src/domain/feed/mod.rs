@@ -1,4 +1,5 @@
-//! Streams from elsewhere: read, cut where they can be cut, and put on a channel's timeline.
+//! Ingest of external streams: detects their content, cuts them at keyframes, and puts the segments on a channel's
+//! timeline.
 
 pub mod air;
 pub mod cut;

@@ -1,39 +1,39 @@
-//! Playlists of servers elsewhere (RFC 8216), read leniently: what is not understood is passed over, what cannot be played
-//! is named.
+//! Parses HLS playlists of external servers (RFC 8216) leniently: unknown tags are ignored, unsupported features are
+//! reported.
 
-/// Longest playlist, bytes, and most segments of one.
+/// Longest playlist, bytes, and most segments in one.
 pub const MOST_BYTES: u64 = 1 << 20;
 const MOST_SEGMENTS: usize = 5000;
 
-/// What a playlist is.
+/// A parsed playlist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Playlist {
-    /// Renditions of one stream.
+    /// Multivariant (master) playlist: the renditions of one stream.
     Master(Vec<Variant>),
     Media(Media),
 }
 
-/// One rendition.
+/// One rendition of a multivariant playlist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     pub uri: String,
     pub bandwidth: u64,
-    /// Lines of the picture; None where it does not say.
+    /// Height of the video, pixels; None if not given.
     pub height: Option<u32>,
-    /// Sound lies in a playlist of its own.
+    /// The audio is in a separate playlist.
     pub apart: bool,
 }
 
-/// A list of segments.
+/// A media playlist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Media {
-    /// Seconds.
+    /// Target duration, seconds.
     pub target: f64,
-    /// The number of the first segment.
+    /// Media sequence number of the first segment.
     pub sequence: u64,
     pub segments: Vec<Segment>,
     pub ended: bool,
-    /// Why it cannot be played.
+    /// Why it cannot be played, as a sentence for the channel's status.
     pub unfit: Option<&'static str>,
 }
 
@@ -41,16 +41,16 @@ pub struct Media {
 pub struct Segment {
     pub uri: String,
     pub seconds: f64,
-    /// Nothing of what was before goes on.
+    /// A discontinuity precedes this segment.
     pub breaks: bool,
-    /// The header it needs.
+    /// URI of its initialization section (EXT-X-MAP).
     pub map: Option<String>,
-    /// First byte and count, where it is a part of a file.
+    /// Offset and length of the segment, bytes, if it is part of a file.
     pub range: Option<(u64, u64)>,
 }
 
 impl Playlist {
-    /// Reads one; None for what is no playlist.
+    /// Parses a playlist; None if the text is not one.
     pub fn read(text: &str) -> Option<Self> {
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if !text.starts_with("#EXTM3U") {
@@ -64,7 +64,8 @@ impl Playlist {
     }
 }
 
-/// The rendition to take: the best up to so many lines, one with its sound within before any other.
+/// Chooses the rendition with the highest bandwidth up to `max_height`, or the lowest bandwidth if none fits. Renditions
+/// with separate audio are never chosen.
 pub fn choose(variants: &[Variant], max_height: u32) -> Option<&Variant> {
     let fits = |variant: &&Variant| variant.height.is_none_or(|height| height <= max_height);
     let whole = || variants.iter().filter(|variant| !variant.apart);
@@ -115,11 +116,13 @@ fn media<'a>(lines: impl Iterator<Item = &'a str>) -> Media {
         } else if let Some(attributes) = line.strip_prefix("#EXT-X-MAP:") {
             map = attribute(attributes, "URI").map(str::to_owned);
             if attribute(attributes, "BYTERANGE").is_some() {
-                media.unfit = Some("its header is a part of a file (EXT-X-MAP with BYTERANGE)");
+                media.unfit = Some(
+                    "the initialization section is part of a file (EXT-X-MAP with BYTERANGE), which is not supported",
+                );
             }
         } else if let Some(attributes) = line.strip_prefix("#EXT-X-KEY:") {
             if attribute(attributes, "METHOD") != Some("NONE") {
-                media.unfit = Some("it is encrypted (EXT-X-KEY)");
+                media.unfit = Some("the stream is encrypted (EXT-X-KEY), which is not supported");
             }
         } else if let Some(value) = line.strip_prefix("#EXT-X-BYTERANGE:") {
             let (count, first) = value.split_once('@').map_or((value, None), |(count, first)| (count, Some(first)));
@@ -153,7 +156,7 @@ fn media<'a>(lines: impl Iterator<Item = &'a str>) -> Media {
     media
 }
 
-/// One attribute of a list, without its quotes. Commas within quotes separate nothing.
+/// Finds one attribute of a list, without its quotes. Commas within quotes do not separate attributes.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = attributes;
     loop {
@@ -182,7 +185,7 @@ mod tests {
         let text = "\u{feff}#EXTM3U\r\n#EXT-X-TARGETDURATION:4\r\n#EXT-X-MEDIA-SEQUENCE:7\r\n#EXT-X-MAP:URI=\"init.mp4\"\r\n\
                     #EXTINF:4.000,a title, with commas\r\na.m4s\r\n\r\n#EXT-X-DISCONTINUITY\r\n#EXT-X-BYTERANGE:10@5\r\n\
                     #EXTINF:3.5\r\nb.m4s\r\n#EXT-X-BYTERANGE:20\r\n#EXTINF:1,\r\nb.m4s\r\n#EXT-X-ENDLIST\r\n";
-        let Some(Playlist::Media(media)) = Playlist::read(text) else { panic!("it is a media playlist") };
+        let Some(Playlist::Media(media)) = Playlist::read(text) else { panic!("expected a media playlist") };
         assert_eq!((media.target, media.sequence, media.ended, media.unfit), (4.0, 7, true, None));
         let seen: Vec<_> = media.segments.iter().map(|one| (&*one.uri, one.seconds, one.breaks, one.range)).collect();
         assert_eq!(
@@ -191,7 +194,7 @@ mod tests {
         );
         assert!(media.segments.iter().all(|one| one.map.as_deref() == Some("init.mp4")));
         let locked = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na.ts";
-        let Some(Playlist::Media(locked)) = Playlist::read(locked) else { panic!("it is a media playlist") };
+        let Some(Playlist::Media(locked)) = Playlist::read(locked) else { panic!("expected a media playlist") };
         assert!(locked.unfit.is_some_and(|why| why.contains("encrypted")));
         assert_eq!(Playlist::read("<html>"), None);
     }
@@ -202,7 +205,7 @@ mod tests {
                     #EXT-X-STREAM-INF:BANDWIDTH=9000000,RESOLUTION=1920x1080,AUDIO=\"a\"\napart.m3u8\n\
                     #EXT-X-STREAM-INF:CODECS=\"avc1.4d,mp4a.40.2\",BANDWIDTH=5000000,RESOLUTION=1920x1080\nhigh.m3u8\n\
                     #EXT-X-STREAM-INF:BANDWIDTH=1000000,RESOLUTION=640x360\nlow.m3u8\n";
-        let Some(Playlist::Master(all)) = Playlist::read(text) else { panic!("it is a master playlist") };
+        let Some(Playlist::Master(all)) = Playlist::read(text) else { panic!("expected a master playlist") };
         assert_eq!(all.len(), 3);
         let chosen = |height| choose(&all, height).map(|variant| variant.uri.as_str());
         assert_eq!((chosen(1080), chosen(720), chosen(100)), (Some("high.m3u8"), Some("low.m3u8"), Some("low.m3u8")));

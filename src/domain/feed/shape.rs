@@ -1,20 +1,20 @@
-//! What a stream holds, by its first bytes: enough to decide what has to be done to it.
+//! Detects container and tracks of a stream from its first bytes, to decide how to process it.
 
 use crate::domain::mpegts::packet::{LEN, Packet, SYNC};
 use crate::domain::mpegts::tables::{parse_pat, parse_pmt};
 
-/// Bytes looked at; a programme map comes several times a second.
+/// Most bytes examined. A PMT is repeated several times a second.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// How a stream is packed.
+/// Container of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     MpegTs,
-    /// Fragmented mp4, its header first.
+    /// Fragmented mp4 that starts with its header.
     Mp4,
 }
 
-/// What a stream holds.
+/// Container and tracks of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub container: Container,
@@ -24,12 +24,12 @@ pub struct Shape {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Video {
-    /// H.264: every player takes it as it is.
+    /// H.264, which every player supports without re-encoding.
     Avc,
     Other,
 }
 
-/// The shape of a stream that begins with these bytes; None while they do not say.
+/// Detects the content of a stream from its first bytes; None while they are not enough.
 pub fn shape(bytes: &[u8]) -> Option<Shape> {
     if bytes.get(4..8).is_some_and(|kind| [b"ftyp", b"styp", b"moov"].iter().any(|known| kind == *known)) {
         return mp4(bytes);
@@ -47,21 +47,21 @@ pub fn shape(bytes: &[u8]) -> Option<Shape> {
         () if has(&[0x01, 0x02, 0x10, 0x24, 0x33, 0x42, 0xd1, 0xea]) => Some(Video::Other),
         () => None,
     };
-    // MPEG audio, AAC, AC-3 and DTS, and what DVB puts into private streams.
+    // MPEG audio, AAC, AC-3 and DTS, and the private streams of DVB.
     let audio = has(&[0x03, 0x04, 0x0f, 0x11, 0x80, 0x81, 0x82, 0x87, 0x06]);
     (video.is_some() || audio).then_some(Shape { container: Container::MpegTs, video, audio })
 }
 
-/// Whether bytes may belong to a transport stream: sync bytes stand a packet apart.
+/// Offset of the first packet if the bytes look like a transport stream: sync bytes one packet apart.
 pub fn begin(bytes: &[u8]) -> Option<usize> {
     let synced = |at: usize| (0..3).all(|n| bytes.get(at + n * LEN) == Some(&SYNC));
     (0..LEN.min(bytes.len())).find(|&at| synced(at))
 }
 
-/// By the names of its sample entries and handlers, which stand in its header.
+/// Detects tracks by the names of sample entries and handlers in the header.
 fn mp4(bytes: &[u8]) -> Option<Shape> {
     let at = |name: &[u8]| bytes.windows(4).position(|four| four == name);
-    // The header is whole once something behind it has begun.
+    // The header is complete once the box after it has begun.
     at(b"moof").or_else(|| at(b"mdat"))?;
     let video = at(b"vide").map(|_| match at(b"avc1").or_else(|| at(b"avc3")) {
         Some(_) => Video::Avc,
@@ -106,7 +106,7 @@ mod tests {
         assert!(shape(&late).is_some() && shape(b"<html>").is_none() && shape(&[]).is_none());
         let mp4 = |boxes: &[u8]| shape(boxes).map(|shape| (shape.container, shape.video, shape.audio));
         let header = b"\0\0\0\x18ftypisom....moov..vide..avc1..soun..mp4a..";
-        assert_eq!(mp4(header), None, "it may not be whole");
+        assert_eq!(mp4(header), None, "the header may be incomplete");
         let whole = [&header[..], b"moof"].concat();
         assert_eq!(mp4(&whole), Some((Container::Mp4, Some(Video::Avc), true)));
     }

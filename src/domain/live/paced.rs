@@ -1,4 +1,4 @@
-//! Lists and guides of channels that air only while somebody watches, over evenings of every kind.
+//! Playlists and guides of channels that air on demand, over random viewing sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::domain::schedule::{Mode, Wanted};
 
 const TARGET: u64 = 3;
 
-/// What somebody does, for how long (ms), and what they do with the remote meanwhile.
+/// A viewer's visit: time away before it (ms), playlist polls, and the polls at which they skip.
 #[derive(Clone, Debug)]
 struct Visit {
     away_ms: i64,
     polls: Vec<i64>,
     skip_at: Vec<usize>,
-    /// Tells that they go, or just goes.
+    /// Whether the viewer reports leaving, or just stops polling.
     leaves: bool,
 }
 
@@ -41,7 +41,7 @@ fn channel(mode: Mode, seed: u64, count: usize) -> Channel {
 
 fn give(channel: &mut Channel, pace: Option<Pace>) {
     if let Some(pace) = pace {
-        // As it would be after a restart.
+        // Through the stored form, as after a restart.
         let kept = serde_json::to_string(pace.runs()).unwrap();
         assert_eq!(Pace::of(serde_json::from_str(&kept).unwrap()).as_ref(), Some(&pace));
         channel.pace = Some(Arc::new(pace));
@@ -52,19 +52,24 @@ fn window(channel: &Channel, now: i64) -> Vec<Slot> {
     listed(&channel.definition, channel.pace.as_deref(), View::Live, TARGET, channel.time(now))
 }
 
-/// Holds a list against what was listed before it: number and changes by name.
+/// Checks a list against earlier lists: sequence numbers and discontinuities, by segment name.
 fn hold(channel: &Channel, list: &[Slot], seen: &mut HashMap<(i64, usize), Slot>) -> Result<(), TestCaseError> {
     let pace = channel.pace.as_deref().unwrap();
     for pair in list.windows(2) {
         prop_assert_eq!(pair[1].sequence, pair[0].sequence + 1, "{:?}", pair);
         prop_assert!(pair[1].changes - pair[0].changes <= 1, "{:?}", pair);
         let line = |slot: &Slot, at: i64| at - pace.leg(slot.programme_ms).ticks;
-        prop_assert_eq!(line(&pair[1], pair[1].start), line(&pair[0], pair[0].end), "timestamps go on: {:?}", pair);
-        prop_assert!(pace.left(pair[0].start / 90) < pace.left(pair[1].start / 90), "dates go forward: {:?}", pair);
+        prop_assert_eq!(
+            line(&pair[1], pair[1].start),
+            line(&pair[0], pair[0].end),
+            "timestamps are continuous: {:?}",
+            pair
+        );
+        prop_assert!(pace.left(pair[0].start / 90) < pace.left(pair[1].start / 90), "dates increase: {:?}", pair);
     }
     for slot in list {
         let known = *seen.entry((slot.programme_ms, slot.index)).or_insert(*slot);
-        prop_assert_eq!(known, *slot, "said otherwise before");
+        prop_assert_eq!(known, *slot, "differs from an earlier list");
     }
     Ok(())
 }
@@ -72,8 +77,8 @@ fn hold(channel: &Channel, list: &[Slot], seen: &mut HashMap<(i64, usize), Slot>
 proptest! {
     #![proptest_config(ProptestConfig { cases: 170, ..ProptestConfig::default() })]
 
-    /// Whoever comes, goes and skips: lists only slide, are numbered without a gap, say the same of a segment each time,
-    /// and their timestamps have no step; and at any instant the guide names what the segment shows.
+    /// However viewers come, leave and skip: lists only slide, are numbered without a gap and describe a segment the same
+    /// way each time, and their timestamps have no step. At any instant the guide names what the segment shows.
     #[test]
     fn what_is_skipped_leaves_no_hole(
         mode in prop::sample::select(MODES.to_vec()), seed: u64, count in 1usize..9, visits in visits(),
@@ -94,7 +99,7 @@ proptest! {
                     prop_assert_eq!(Some(jump.to_ms), channel.definition.programme(channel.time(now)).map(|on| on.end_ms));
                     let before = window(&channel, now);
                     give(&mut channel, Some(pace.skipped(now, jump)));
-                    prop_assert_eq!(window(&channel, now), before, "what was listed stays");
+                    prop_assert_eq!(window(&channel, now), before, "listed segments stay");
                 }
                 let list = window(&channel, now);
                 hold(&channel, &list, &mut seen)?;
@@ -132,7 +137,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// A guide in two parts is the whole guide, with neither gap nor overlap, and no programme comes twice.
+    /// A guide requested in parts equals the whole guide: no gap, no overlap, and no programme twice.
     #[test]
     fn a_guide_in_parts_is_the_whole(
         seed: u64, visits in visits(), parts in prop::collection::vec(1..90_000_000_i64, 1..6), back in 0..90_000_000_i64,
@@ -187,9 +192,9 @@ fn the_past_ends_where_it_was_left_and_the_rest_is_not_waited_for() {
         (slots.len(), playlist(&slots, pace, view, TARGET, ended, "").contains("ENDLIST"))
     };
     let (first, ended) = list(START + 13_500, START + 14_000);
-    assert!(ended && first >= 4, "what was cut short is not waited for");
+    assert!(ended && first >= 4, "does not wait for a segment cut short");
     let (more, ended) = list(START + 19_000, START + 19_000);
-    assert!(more > first && !ended, "what is under way is");
+    assert!(more > first && !ended, "waits for the segment in progress");
     let (all, ended) = list(START + 90_000, START + 90_000);
-    assert!(all > more && ended, "unless the clock stands");
+    assert!(all > more && ended, "unless the clock is paused");
 }

@@ -10,7 +10,7 @@ pub(super) const START: i64 = 1_767_225_600_000;
 pub(super) const MODES: [Mode; 5] =
     [Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random, Mode::Weighted];
 
-/// Items of every kind of cut.
+/// Items with every kind of segmentation.
 pub(super) fn items(count: usize, salt: u64) -> Items {
     let item = |n: usize| {
         let length = 3.0 + (salt.wrapping_mul(n as u64 + 7) % 600) as f64 / 7.0;
@@ -42,7 +42,7 @@ fn channel(mode: Mode, seed: u64, count: usize) -> Definition {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// At any instant, what the guide names is what the segment shows; segments tile time and are numbered without gaps.
+    /// At any instant the guide names what the segment shows; segments tile time and are numbered without gaps.
     #[test]
     fn the_guide_is_what_plays(
         mode in prop::sample::select(MODES.to_vec()), seed: u64, count in 1usize..12, edit in 0i64..5_000_000,
@@ -66,7 +66,7 @@ proptest! {
         }
     }
 
-    /// A window grows at its end and shrinks at its beginning, and says the same of every segment it still lists.
+    /// A window grows at its end, shrinks at its beginning, and describes every segment it still lists the same way.
     #[test]
     fn a_window_only_slides(mode in prop::sample::select(MODES.to_vec()), seed: u64, at in 0i64..9_000_000, steps in prop::collection::vec(1i64..9_000, 1..12)) {
         let definition = channel(mode, seed, 5);

@@ -1,5 +1,5 @@
-//! Which entry of a list is which channel of the list before: lists are reordered, entries renamed, addresses given new
-//! passwords, and players' favourites must stay where they are.
+//! Matches the entries of a refreshed list to the channels of the previous one. Lists get reordered, entries renamed and
+//! URLs get new passwords, but players' favourites must stay valid.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,17 +7,18 @@ use std::hash::Hash;
 
 use crate::domain::address::Address;
 
-/// What an entry is recognised by.
+/// Fields that identify an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<'a> {
-    /// Empty when it has none.
+    /// Empty if it has none.
     pub tvg_id: &'a str,
     pub name: &'a str,
     pub url: &'a Address,
 }
 
-/// For each mark of `after` its index in `before`. The surest signs are looked at first, and each of `before` is found
-/// once at most; a sign that several carry says nothing, unless all that carry it stand in the same order.
+/// For each mark of `after`, its index in `before`. The most reliable fields are compared first, and each of `before` is
+/// matched at most once. A value shared by several entries matches nothing, except where complete duplicates are matched
+/// in order.
 pub fn follow(before: &[Mark<'_>], after: &[Mark<'_>]) -> Vec<Option<usize>> {
     let mut pairs = Pairs { before, after, found: vec![None; after.len()], taken: vec![false; before.len()] };
     pairs.by(true, |mark| Some((mark.url, mark.tvg_id, mark.name)));
@@ -25,7 +26,7 @@ pub fn follow(before: &[Mark<'_>], after: &[Mark<'_>]) -> Vec<Option<usize>> {
     pairs.by(false, |mark| Some((mark.url, mark.name)));
     pairs.by(false, |mark| Some(mark.url));
     pairs.by(false, |mark| Some((mark.tvg_id, mark.name)).filter(|_| !mark.tvg_id.is_empty()));
-    // The same place with another token in the query.
+    // The same URL with another token in the query.
     pairs.by(false, |mark| Some((mark.name, place(mark.url))));
     pairs.by(false, |mark| Some(mark.tvg_id).filter(|id| !id.is_empty()));
     pairs.by(false, |mark| Some(place(mark.url)));
@@ -33,7 +34,7 @@ pub fn follow(before: &[Mark<'_>], after: &[Mark<'_>]) -> Vec<Option<usize>> {
     pairs.found
 }
 
-/// An address without its query.
+/// A URL without its query.
 fn place(url: &Address) -> Cow<'_, str> {
     let text = url.secret().as_str();
     Cow::Borrowed(text.split('?').next().unwrap_or(text))
@@ -47,7 +48,7 @@ struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// Pairs those that carry the same sign: one with one, or with `in_order` the first with the first and so on.
+    /// Pairs entries with the same key: one with one, or with `in_order` the first with the first and so on.
     fn by<S: Eq + Hash>(&mut self, in_order: bool, sign: impl Fn(&'a Mark<'a>) -> Option<S>) {
         let mut signs: HashMap<S, (Vec<usize>, Vec<usize>)> = HashMap::new();
         for (at, mark) in self.before.iter().enumerate().filter(|(at, _)| !self.taken[*at]) {
@@ -102,7 +103,7 @@ mod tests {
         let reversed: Vec<Mark> = before.iter().rev().copied().collect();
         assert_eq!(all(follow(&before, &reversed)), [7, 5, 6, 4, 3, 2, 1, 0]);
         assert_eq!(all(follow(&[], &after)), [-1; 8]);
-        // What is carried by two on either side tells them not apart.
+        // Two entries with the same values on both sides cannot be distinguished.
         let (same, other) = ([url("x"), url("y")], [url("v"), url("w")]);
         fn pair(urls: &[Address; 2]) -> [Mark<'_>; 2] {
             [Mark { tvg_id: "t", name: "T", url: &urls[0] }, Mark { tvg_id: "t", name: "T", url: &urls[1] }]

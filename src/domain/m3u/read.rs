@@ -1,25 +1,25 @@
-//! Playlists of channels from elsewhere, read leniently: whatever line cannot be used is named with the reason.
+//! Parses M3U lists of external channels leniently. Every line that cannot be used is reported with the reason.
 
 use crate::domain::address::{Address, without_credentials};
 
-/// Entries of one list at most.
+/// Most entries of one list.
 pub const MAX_ENTRIES: usize = 20_000;
 
-/// Reasons kept at most; how many there were is counted on.
+/// Most reasons kept; the total is counted beyond that.
 pub const MAX_REASONS: usize = 1000;
 
 /// Longest name and longest other text, characters.
 const MAX_NAME: usize = 100;
 const MAX_TEXT: usize = 500;
 
-/// Guide addresses of one list at most.
+/// Most guide URLs of one list.
 const MAX_GUIDES: usize = 200;
 
-/// A list as it was read.
+/// A parsed list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct List {
     pub entries: Vec<Entry>,
-    /// Where it says its guides are.
+    /// Guide URLs named by the list.
     pub guides: Vec<Address>,
     pub skipped: Skips,
 }
@@ -27,29 +27,29 @@ pub struct List {
 /// One channel of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Counted from 1: where its address stands.
+    /// Line number of its URL, counted from 1.
     pub line: usize,
     pub name: String,
     pub url: Address,
-    /// Empty when it has none.
+    /// Empty if it has none.
     pub tvg_id: String,
     pub number: Option<u32>,
     pub logo: Option<String>,
     pub groups: Vec<String>,
     pub user_agent: Option<String>,
-    /// What the times of its guide are off by.
+    /// Correction of its guide's times, ms.
     pub shift_ms: i64,
 }
 
-/// What was left out, and why.
+/// Skipped entries and the reasons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Skips {
     pub count: usize,
-    /// The first of them.
+    /// The first [`MAX_REASONS`] of them.
     pub reasons: Vec<Skip>,
 }
 
-/// One thing that was left out.
+/// One skipped entry.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Skip {
     pub line: usize,
@@ -66,7 +66,7 @@ impl Skips {
     }
 }
 
-/// What was said of the entry whose address comes next.
+/// Tags read for the entry whose URL comes next.
 #[derive(Default)]
 struct Pending {
     line: usize,
@@ -81,21 +81,21 @@ struct Told {
     attributes: Vec<(String, String)>,
 }
 
-/// Reads a list.
+/// Parses a list.
 ///
 /// # Errors
-/// Why it is none: it is a page, the playlist of a single stream, or holds nothing.
+/// Why it is not a list of channels, as a phrase without a subject ("is a web page or XML, …").
 pub fn read(text: &str) -> Result<List, &'static str> {
     let start = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
     if start.starts_with('<') {
-        return Err("is a page or XML, not a list of channels");
+        return Err("is a web page or XML, not a list of channels");
     }
     if start
         .lines()
         .take(50)
         .any(|line| line.starts_with("#EXT-X-TARGETDURATION") || line.starts_with("#EXT-X-STREAM-INF"))
     {
-        return Err("is the playlist of a single stream, not a list of channels: make it an external channel");
+        return Err("is the playlist of a single stream, not a list of channels: add it as an external channel");
     }
     let mut list = List::default();
     let mut head = Told::default();
@@ -120,7 +120,7 @@ pub fn read(text: &str) -> Result<List, &'static str> {
             if let Some(told) = &pending.told {
                 list.skipped.add(pending.line, &clean(&told.name, MAX_NAME), "no address follows");
             }
-            // Before it stands a length, which channels have none of.
+            // Skip the duration, which is meaningless for channels.
             let rest = rest.trim_start_matches(|c: char| !c.is_whitespace() && c != ',');
             let (attributes, name) = attributes(rest);
             pending =
@@ -143,12 +143,12 @@ pub fn read(text: &str) -> Result<List, &'static str> {
         }
     }
     match list.entries.is_empty() && list.skipped.count == 0 {
-        true => Err("holds no channel"),
+        true => Err("contains no channels"),
         false => Ok(list),
     }
 }
 
-/// An address ends an entry, whether or not something was said of it.
+/// A URL ends an entry, with or without tags before it.
 fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told) {
     let told = pending.told.unwrap_or_default();
     let get = |name: &str| told.get(name).map(str::trim).filter(|value| !value.is_empty());
@@ -156,7 +156,7 @@ fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told
     let names = [told.name.as_str(), get("tvg-name").unwrap_or_default(), &tvg_id];
     let name = names.into_iter().map(|name| clean(name, MAX_NAME)).find(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| format!("Unnamed {}", list.entries.len() + 1));
-    // Players of the Kodi kind take what is behind the bar for headers.
+    // Kodi and similar players read the part after the bar as HTTP headers.
     let (url, headers) = line.split_once('|').unwrap_or((line, ""));
     let url = match Address::stream(url) {
         Ok(url) => url,
@@ -175,7 +175,7 @@ fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told
         }
     };
     if list.entries.len() >= MAX_ENTRIES {
-        return list.skipped.add(at, &name, format!("a list holds {MAX_ENTRIES} channels at most"));
+        return list.skipped.add(at, &name, format!("only the first {MAX_ENTRIES} channels of a list are imported"));
     }
     let agent = headers.split('&').find_map(|header| {
         let (name, value) = header.split_once('=')?;
@@ -187,7 +187,7 @@ fn address(list: &mut List, line: &str, at: usize, pending: Pending, head: &Told
     };
     let groups = get("group-title").or(pending.group.as_deref()).unwrap_or_default();
     let groups = groups.split(';').map(|group| clean(group, MAX_NAME)).filter(|group| !group.is_empty()).take(8);
-    // It is shown to everybody, and goes into the lists of players.
+    // The logo is shown to all users and is written to exported playlists.
     let logo = get("tvg-logo").and_then(|logo| Address::read(logo).ok());
     let logo = logo.and_then(|logo| Some(without_credentials(logo.secret().as_str())?.into_owned()));
     let shift = get("tvg-shift").or_else(|| head.get("tvg-shift")).and_then(|hours| hours.trim().parse::<f64>().ok());
@@ -211,7 +211,8 @@ impl Told {
     }
 }
 
-/// `key="value"` pairs, and what stands behind the comma after them. Quotes may be single, missing, or in the value too.
+/// Parses `key="value"` pairs, and returns the text after the comma that follows them. Quotes may be single, missing, or
+/// inside the value.
 fn attributes(text: &str) -> (Vec<(String, String)>, &str) {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
@@ -224,7 +225,7 @@ fn attributes(text: &str) -> (Vec<(String, String)>, &str) {
         let key = &rest[..end];
         if !rest[end..].starts_with('=') || key.is_empty() {
             rest = rest[end..].trim_start();
-            // A stray sign is passed over, so that every round takes something.
+            // Skip a stray `=`, so that every iteration consumes something.
             rest = rest.strip_prefix('=').map_or(rest, str::trim_start);
             continue;
         }
@@ -243,7 +244,7 @@ fn attributes(text: &str) -> (Vec<(String, String)>, &str) {
     }
 }
 
-/// A value up to the quote that ends it: one that is followed by a space, a comma or nothing.
+/// Splits a value at its closing quote: the first that is followed by a space, a comma or the end.
 fn quoted(text: &str, quote: char) -> (&str, &str) {
     let mut first = None;
     for (at, _) in text.match_indices(quote) {
@@ -255,12 +256,12 @@ fn quoted(text: &str, quote: char) -> (&str, &str) {
     }
     match first {
         Some(at) => (&text[..at], &text[at + 1..]),
-        // It never ends: up to the name.
+        // No closing quote: the value ends at the comma before the name.
         None => text.split_at(text.find(',').unwrap_or(text.len())),
     }
 }
 
-/// Text without control characters and other invisible ones, of bounded length, spaces made one.
+/// Removes control characters and other invisible ones, joins whitespace to single spaces, and limits the length.
 pub fn clean(text: &str, most: usize) -> String {
     let visible = |c: &char| {
         !c.is_control()
@@ -333,7 +334,7 @@ mod tests {
         assert!(read("<!doctype html><p>Please sign in").unwrap_err().contains("page"));
         assert!(read("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n").unwrap_err().contains("single stream"));
         for nothing in ["", "\n\n", "#EXTM3U\n", "#EXTM3U\n# a note\n"] {
-            assert_eq!(read(nothing).unwrap_err(), "holds no channel");
+            assert_eq!(read(nothing).unwrap_err(), "contains no channels");
         }
     }
 

@@ -1,76 +1,80 @@
-//! A segment put on a channel's timeline: one continuous clock, one decoding lead, a picture and a sound at every instant.
+//! Puts a segment on a channel's timeline: one continuous clock, one decoding lead, and video and audio at every instant.
 //!
-//! What follows what on a channel was made by different producers out of different files, so everything that players take
-//! amiss at a boundary is made equal here. Decoding times are given anew: the times of the pictures in order, less one
-//! lead for all (players place pictures by the first decoding time, and reordering differs from file to file). Sound that
-//! begins before the item is left out; where there is none for longer than a frame, silence stands. Frames of sound are
-//! counted from the channel's own 0: an item's are moved by half a frame at most (11 ms), all alike, so that where two
-//! items meet the step is what it is everywhere else.
+//! Consecutive segments of a channel come from different files and backends. Everything that players mishandle at such a
+//! boundary is made uniform here.
+//!
+//! Decoding times are new: the sorted presentation times less one lead for all segments, because players position video
+//! by the first decoding time and reordering differs from file to file. Audio before the item's start is dropped, and
+//! gaps longer than a frame are filled with silence. Audio frames align to the channel's own time 0: all frames of an
+//! item move together, by half a frame (11 ms) at most, so the frame interval stays constant across items.
 
 use super::pes;
 use super::tables::{Entry, Track};
 use super::write::{Unit, Writer};
 use super::{cut::AAC_FRAME, packet::LEN, packet::Packet, unwrap};
 
-/// How long before it is shown a picture is decoded, ticks: more than any usual reordering takes.
+/// Shortest time between decoding and presentation of a frame, ticks: more than any usual reordering needs.
 const LEAD: i64 = 27_000;
 
-/// Time between the pictures of a still, ticks.
+/// Interval between the frames of a still, ticks.
 const STILL_STEP: i64 = 3_600;
 
-/// A first picture that comes later than this was meant to come late, ticks.
+/// A first video frame later than this in its item is late on purpose, ticks.
 pub const LATE: i64 = 90_000;
 
-/// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros, and behind it a fill
-/// element. So long, its PES packet can be split into sixteen packets, and a segment of one frame closes its counter.
+/// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros, plus a fill
+/// element. This makes it long enough that its PES packet can be split into sixteen packets, so a segment of one frame
+/// can close its counter.
 const SILENCE: [u8; 16] =
     [0xff, 0xf1, 0x4c, 0x80, 0x02, 0x1f, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x18, 0x80, 0x00, 0x38];
 
-/// Time between two PCRs where no picture carries one, ticks; and the most there may be (ISO/IEC 13818-1 section 2.7.2).
+/// Interval between PCRs where no video frame carries one, ticks; and the largest interval allowed (ISO/IEC 13818-1
+/// section 2.7.2).
 const PCR_STEP: i64 = 7_200;
 const PCR_MOST: i64 = 9_000;
 
-/// Where a segment lies.
+/// Position of a segment in its item and on its channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// First and last instant in the item, ticks.
+    /// Start and end within the item, ticks.
     pub from: i64,
     pub to: i64,
-    /// The first segment that shows the item after something else, and the last before something else.
+    /// `opens`: first segment of the item after something else was on. `closes`: last segment before something else is
+    /// on.
     pub opens: bool,
     pub closes: bool,
-    /// Clock of the segment's bytes at the file's 0, ticks.
+    /// Timestamp in the segment's bytes at time 0 of the file, ticks.
     pub base: i64,
-    /// Where the item's 0 stands in its file, ticks.
+    /// Position of the item's time 0 in its file, ticks.
     pub lead: i64,
-    /// Clock of the channel at the item's 0, ticks.
+    /// Channel clock at time 0 of the item, ticks.
     pub origin: i64,
-    /// Clock of the channel where the sound of what was on before ends, ticks, where it ends otherwise than an item's does.
+    /// Channel clock at the end of the preceding audio, ticks. Set only if that differs from a regular end of an item.
     pub sounded: Option<i64>,
 }
 
 impl Span {
-    /// Clock of the channel where its sound ends, ticks.
+    /// Channel clock at the end of this segment's audio, ticks.
     pub fn sounds_until(&self) -> i64 {
         self.heard().1 + self.origin
     }
 
-    /// The channel's frame at or behind a time of the item, as one.
+    /// The first audio frame boundary of the channel at or after a time of the item, as a time of the item.
     fn behind(&self, at: i64) -> i64 {
         -(-(at + self.origin)).div_euclid(AAC_FRAME) * AAC_FRAME - self.origin
     }
 
-    /// The channel's frame nearest to a time of the item, as one.
+    /// The audio frame boundary of the channel nearest to a time of the item, as a time of the item.
     fn nearest(&self, at: i64) -> i64 {
         (at + self.origin + AAC_FRAME / 2).div_euclid(AAC_FRAME) * AAC_FRAME - self.origin
     }
 
-    /// By how much all sound of the item is moved: frames of a file are counted from its 0, exactly or nearly so.
+    /// Shift of all audio of the item, ticks. A file's audio frames align to its time 0, exactly or nearly.
     fn shift(&self) -> i64 {
         self.nearest(-self.lead) + self.lead
     }
 
-    /// Where its sound begins and ends, times of the item.
+    /// Start and end of the audio, times of the item.
     fn heard(&self) -> (i64, i64) {
         let shift = self.shift();
         let begin = match self.sounded {
@@ -82,19 +86,19 @@ impl Span {
     }
 }
 
-/// A picture that stands still, as access units that each begin with a delimiter: the first can be decoded alone, each
-/// other repeats it.
+/// A still image as access units that each begin with a delimiter. The first is a keyframe, and each of the others
+/// repeats it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Still {
     pub pictures: Vec<Vec<u8>>,
 }
 
 impl Still {
-    /// Takes a byte stream (ITU-T H.264 annex B) apart at its access unit delimiters.
+    /// Splits a byte stream (ITU-T H.264 annex B) at its access unit delimiters.
     pub fn of(stream: &[u8]) -> Self {
         let starts: Vec<usize> =
             (0..stream.len().saturating_sub(4)).filter(|&at| stream[at..at + 4] == [0, 0, 1, 9]).collect();
-        // A start code may have a zero before it, which belongs to it.
+        // A start code may begin with one more zero byte.
         let begin = |at: usize| if at > 0 && stream[at - 1] == 0 { at - 1 } else { at };
         let ends = starts.iter().skip(1).map(|&at| begin(at)).chain([stream.len()]);
         Self { pictures: starts.iter().zip(ends).map(|(&at, end)| stream[begin(at)..end].to_vec()).collect() }
@@ -107,7 +111,7 @@ struct Picture<'a> {
     bytes: &'a [u8],
 }
 
-/// The bytes of a segment on air. `still` is shown where there is no picture of its own.
+/// Rewrites a segment for the channel. Shows `still` if the segment has no video.
 pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     let units = Units::read(segment, span);
     let mut pictures: Vec<Picture> =
@@ -129,7 +133,7 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     let mut clock = Clock::new(span);
     clock.open(&mut writer, decoded.first().copied());
     for (picture, dts) in pictures.iter().zip(&decoded) {
-        // The PCR comes first: audio from before the segment's start follows the first picture.
+        // The PCR comes first. Audio from before the segment's start follows the first video frame.
         while let Some((pts, bytes)) = sounds.next_if(|(pts, _)| pts.max(&span.from) - LEAD < *dts) {
             clock.reach(&mut writer, pts - LEAD);
             put_sound(&mut writer, pts + span.origin, bytes);
@@ -153,20 +157,20 @@ pub fn aired(segment: &[u8], span: Span, still: &Still) -> Vec<u8> {
     writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
 }
 
-/// Sees to it that a PCR comes often enough where pictures are far apart or missing. Times of the item.
+/// Inserts PCRs where video frames are far apart or missing. Times of the item.
 struct Clock {
     span: Span,
     last: i64,
 }
 
 impl Clock {
-    /// The segment before has a PCR in the last `PCR_STEP` before its end.
+    /// The previous segment has a PCR in the last `PCR_STEP` before its end.
     fn new(span: Span) -> Self {
         Self { span, last: span.from - LEAD - PCR_STEP }
     }
 
-    /// Writes the first PCR, unless the first picture carries it at the segment's start: a receiver that begins here
-    /// can place no PES packet before it (ISO/IEC 13818-1 section 2.4.2.2).
+    /// Writes the first PCR, unless the first video frame carries it at the segment's start. A receiver that starts here
+    /// cannot time a PES packet that precedes it (ISO/IEC 13818-1 section 2.4.2.2).
     fn open(&mut self, writer: &mut Writer<&[u8]>, first: Option<i64>) {
         let start = self.span.from - LEAD;
         if first.is_none_or(|first| first > start) {
@@ -175,7 +179,7 @@ impl Clock {
         }
     }
 
-    /// Writes the PCRs that are due before a unit of this decoding time.
+    /// Writes the PCRs due before a unit with this decoding time.
     fn reach(&mut self, writer: &mut Writer<&[u8]>, time: i64) {
         while time - self.last > PCR_MOST {
             self.last += PCR_STEP;
@@ -183,7 +187,7 @@ impl Clock {
         }
     }
 
-    /// Writes those due before the segment's end.
+    /// Writes the PCRs due before the segment's end.
     fn close(&mut self, writer: &mut Writer<&[u8]>) {
         while self.span.to - LEAD - self.last > PCR_STEP {
             self.last += PCR_STEP;
@@ -196,7 +200,7 @@ fn put_sound<'a>(writer: &mut Writer<&'a [u8]>, pts: i64, bytes: &'a [u8]) {
     writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
 }
 
-/// A still over the whole span.
+/// Frames of the still for the whole span.
 fn standing<'a>(still: &'a Still, span: Span) -> Vec<Picture<'a>> {
     let count = ((span.to - span.from + STILL_STEP - 1) / STILL_STEP).max(1);
     let pictures =
@@ -205,7 +209,7 @@ fn standing<'a>(still: &'a Still, span: Span) -> Vec<Picture<'a>> {
     pictures.zip(at).map(|((n, bytes), pts)| Picture { pts, random_access: n == 0, bytes }).collect()
 }
 
-/// Decoding times: those of the pictures in the order they are shown, less the lead; never behind a picture's own time.
+/// Decoding times: the sorted presentation times less the lead, and never after a frame's own presentation time.
 fn decoding(pictures: &[Picture]) -> Vec<i64> {
     let mut times: Vec<i64> = pictures.iter().map(|picture| picture.pts).collect();
     times.sort_unstable();
@@ -217,7 +221,7 @@ fn decoding(pictures: &[Picture]) -> Vec<i64> {
     times
 }
 
-/// Frames of sound from the span's beginning to its end, without a hole.
+/// Audio frames from the span's start to its end, without a gap.
 fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
     let (shift, (begin, end)) = (span.shift(), span.heard());
     let (opens, closes) = (span.opens || span.sounded.is_some(), span.closes);
@@ -225,7 +229,7 @@ fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
     for (pts, _, bytes) in units.of(Track::Audio) {
         own.extend((0..).zip(frames(bytes)).map(|(n, frame)| (pts + n * AAC_FRAME, frame)));
     }
-    // Within an item each segment keeps what it has; at its ends the channel's frames decide.
+    // Within an item, each segment keeps its own frames. At the item's ends the channel's frame boundaries decide.
     own.retain(|(pts, _)| {
         (if opens { span.nearest(pts + shift) >= begin } else { *pts >= span.from })
             && (if closes { span.nearest(pts + shift) < end } else { *pts < span.to })
@@ -249,7 +253,7 @@ fn sounds(units: &Units, span: Span) -> Vec<(i64, &[u8])> {
     all
 }
 
-/// The ADTS frames of one PES packet (ISO/IEC 13818-7 section 6.2); what is no frame ends it.
+/// The ADTS frames in one PES packet (ISO/IEC 13818-7 section 6.2). Stops at bytes that are not a frame.
 fn frames(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let head = bytes.first_chunk::<7>()?;
@@ -263,10 +267,10 @@ fn frames(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// PES packets of a segment, their headers read and taken off.
+/// Payloads of a segment's PES packets.
 struct Units {
     payload: Vec<u8>,
-    /// Track, time in the item, whether a player can begin here, and where in `payload` it lies.
+    /// Track, time in the item, random access indicator, and byte range in `payload`.
     found: Vec<(Track, i64, bool, std::ops::Range<usize>)>,
 }
 

@@ -1,15 +1,18 @@
-//! A segment's packets, made canonical: own PAT and PMT first, continuity counters closed.
+//! Makes a segment canonical: our own PAT and PMT first, all continuity counters closed.
 //!
-//! VLC counts a discontinuity at every segment whose counters do not go on from the one before; segments made out of
-//! order can only do so when each closes its counters at a multiple of 16.
+//! VLC reports a discontinuity at every segment whose counters do not continue those of the previous segment. Segments
+//! made out of order only fit together if each closes its counters at a multiple of 16.
+//!
+//! Example: a segment with 20 video packets needs 12 more to reach 32. Its last packets that have payload to spare are
+//! split into smaller, stuffed ones until 12 are added. The next segment's video counter then starts at 0 again.
 
 use super::packet::{LEN, Packet, SYNC};
 use super::tables::{self, Entry, Track};
 
-/// Payload bytes that a packet keeps when it is split and its PES header cannot be read.
+/// Payload bytes that stay in a split packet whose PES header cannot be parsed.
 const HEADER_ROOM: usize = 32;
 
-/// Joins `packets` (a multiple of 188 bytes, only video and audio PIDs) to one canonical segment.
+/// Builds one canonical segment from `packets` (a multiple of 188 bytes, only video and audio PIDs).
 pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
     let count = packets.len() / LEN;
     let mut tables = Tables::new(entries);
@@ -22,7 +25,7 @@ pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
         let Some(track) = Track::of_pid(packet.pid()) else { continue };
         let counter = &mut counters[track as usize];
         if packet.payload_at().is_none() {
-            // Without payload the counter stands still (section 2.4.3.3).
+            // A packet without payload repeats the counter (section 2.4.3.3).
             let mut copy = *bytes;
             copy[3] = copy[3] & 0xf0 | counter.wrapping_sub(1) & 0x0f;
             out.extend_from_slice(&copy);
@@ -42,7 +45,7 @@ pub fn segment(packets: &[u8], entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// PAT and PMT, sixteen times over a segment: their counters close as well.
+/// Writes PAT and PMT sixteen times per segment, so that their counters close as well.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pat: [u8; LEN],
@@ -53,21 +56,21 @@ pub(super) struct Tables {
 impl Tables {
     const TIMES: u8 = 16;
 
-    /// How many packets they are in all.
+    /// Number of table packets in a segment.
     pub(super) const PACKETS: usize = 2 * Self::TIMES as usize;
 
     pub(super) fn new(entries: &[Entry]) -> Self {
         Self { pat: tables::pat(), pmt: tables::pmt(entries), written: 0 }
     }
 
-    /// Writes what is due before packet `index` of `count`, evenly spread.
+    /// Writes the tables due before packet `index` of `count`; they are spread evenly.
     pub(super) fn put(&mut self, index: usize, count: usize, out: &mut Vec<u8>) {
         while self.written < Self::TIMES && index * usize::from(Self::TIMES) >= usize::from(self.written) * count {
             self.once(out);
         }
     }
 
-    /// Before which packet of `count` the next are due: `put` has none to write before it.
+    /// Index of the packet of `count` before which the next tables are due.
     pub(super) fn due(&self, count: usize) -> usize {
         if self.written == Self::TIMES {
             return usize::MAX;
@@ -75,7 +78,7 @@ impl Tables {
         (usize::from(self.written) * count).div_ceil(usize::from(Self::TIMES))
     }
 
-    /// Writes what is left.
+    /// Writes the remaining tables.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         while self.written < Self::TIMES {
             self.once(out);
@@ -91,7 +94,7 @@ impl Tables {
     }
 }
 
-/// Which packets with payload are to be split into how many, per track, the last first.
+/// Plan of packet splits per track. Only packets with payload count.
 #[derive(Clone, Debug)]
 pub(super) struct Splits {
     planned: [Vec<(usize, usize)>; 2],
@@ -99,8 +102,8 @@ pub(super) struct Splits {
 }
 
 impl Splits {
-    /// By how many packets with payload each track has, and these from the last one backwards: bytes of payload, and how
-    /// many of them are a PES header, which stays whole.
+    /// Plans the splits from the number of payload packets per track and the packets themselves, last one first. Each is
+    /// given as (payload bytes, PES header bytes); the header is never split.
     pub(super) fn plan<I: Iterator<Item = (usize, usize)>>(
         counts: [usize; 2],
         mut back: impl FnMut(Track) -> I,
@@ -109,7 +112,7 @@ impl Splits {
             let count = counts[track as usize];
             let mut missing = (16 - count % 16) % 16;
             let spare = |(payload, header): (usize, usize)| payload.saturating_sub(1 + header);
-            // Fifteen extra packets at most are wanted, so fifteen candidates are enough.
+            // At most fifteen extra packets are needed, so fifteen candidates are enough.
             let candidates = (0..count).rev().zip(back(track).map(spare)).filter(|(_, spare)| *spare > 0).take(15);
             let mut planned = Vec::new();
             for (number, spare) in candidates {
@@ -134,22 +137,22 @@ impl Splits {
         Self::plan([Track::Video, Track::Audio].map(|track| payloads(track).count()), payloads)
     }
 
-    /// How many packets there will be more.
+    /// Number of packets that splitting adds.
     pub(super) fn extra(&self) -> usize {
         self.planned.iter().flatten().map(|(_, pieces)| pieces - 1).sum()
     }
 
-    /// How many packets of a track there are before the next that is split.
+    /// Number of packets of a track before the next one to split.
     pub(super) fn unsplit(&self, track: Track) -> usize {
         self.planned[track as usize].last().map_or(usize::MAX, |(at, _)| at - self.passed[track as usize])
     }
 
-    /// Passes over packets that are not split.
+    /// Skips packets that are not split.
     pub(super) fn pass(&mut self, track: Track, count: usize) {
         self.passed[track as usize] += count;
     }
 
-    /// How many the next packet with payload of a track becomes.
+    /// Number of packets that the next payload packet of a track becomes.
     pub(super) fn pieces(&mut self, track: Track) -> usize {
         let number = self.passed[track as usize];
         self.passed[track as usize] += 1;
@@ -157,7 +160,7 @@ impl Splits {
     }
 }
 
-/// Bytes of the PES header that begins in a packet (ISO/IEC 13818-1 section 2.4.3.6); 0 where none does.
+/// Length of the PES header that begins in a packet, bytes (ISO/IEC 13818-1 section 2.4.3.6); 0 if none begins.
 fn header_of(packet: Packet) -> usize {
     match packet.payload() {
         _ if !packet.starts_unit() => 0,
@@ -166,13 +169,13 @@ fn header_of(packet: Packet) -> usize {
     }
 }
 
-/// Writes one packet's payload as `pieces` packets; the first keeps the adaptation field and the PES header.
+/// Writes one packet's payload as `pieces` packets. The first keeps the adaptation field and the PES header.
 pub(super) fn split(packet: Packet, bytes: &[u8; LEN], pieces: usize, counter: &mut u8, out: &mut Vec<u8>) {
     let Some(at) = packet.payload_at() else { return };
     let payload = &bytes[at..];
     let keep = header_of(packet).min(payload.len() - 1);
     let share = (payload.len() - keep) / pieces;
-    // The adaptation field as it was, without its own stuffing taken apart: only more stuffing is added.
+    // The adaptation field is kept as it is, including its stuffing; only more stuffing is added.
     let field: &[u8] = if at > 4 { &bytes[5..at] } else { &[] };
     let mut from = 0;
     for piece in 0..pieces {
@@ -210,7 +213,7 @@ mod tests {
     use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
     use proptest::prelude::*;
 
-    /// A packet with this adaptation field length (None: no field) and payload `fill`.
+    /// A packet with this adaptation field length (None: no field) and payload bytes `fill`.
     fn packet(pid: u16, start: bool, field: Option<u8>, fill: u8) -> [u8; LEN] {
         let mut bytes = [fill; LEN];
         let pid = pid.to_be_bytes();
@@ -251,7 +254,7 @@ mod tests {
                         next = (next + 1) % 16;
                     }
                 }
-                // Closed unless there was too little payload to spread (those headers cannot be read).
+                // Closed, unless there was too little payload to spread (these PES headers cannot be parsed).
                 let bytes = payloads(&joined, pid).len();
                 if bytes > 15 * (HEADER_ROOM + 2) || pid == 0 || pid == PMT_PID {
                     prop_assert!(next == 0 || bytes < 16 * 184, "pid {} ends at {}", pid, next);

@@ -10,30 +10,33 @@ use super::packet::LEN;
 use super::shift::shift_packet;
 use crate::domain::time::TICKS_PER_SECOND;
 
-/// Source times lie in one turn of the 33 bits that begins this long before 0: audio may precede the first picture.
+/// Source times span one turn of the 33 bits, starting this long before 0, because audio may precede the first video
+/// frame.
 const BEFORE_START: i64 = 3600 * TICKS_PER_SECOND;
 
-/// A run of bytes within which the clock runs on.
+/// A range of bytes with a continuous clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The byte of the file at which it begins.
+    /// Offset of its first byte in the file.
+    #[serde(rename = "at")]
     pub at: u64,
-    /// What its timestamps lack to be source time, ticks of 90 kHz, modulo 2^33.
+    /// Added to its timestamps to get source time, ticks of 90 kHz, modulo 2^33.
+    #[serde(rename = "shift")]
     pub shift: i64,
 }
 
-/// What the timestamps of a packet at byte `at` lack to be source time. The pieces are in order.
+/// The shift for a packet at byte offset `at`, ticks. The pieces must be in order.
 pub fn shift_at(pieces: &[Piece], at: u64) -> i64 {
     let after = pieces.partition_point(|piece| piece.at <= at);
     pieces.get(after.saturating_sub(1)).map_or(0, |piece| piece.shift)
 }
 
-/// The source time of a timestamp that stands at byte `at`, ticks. Right for items of up to 25 hours.
+/// Source time of a timestamp at byte offset `at`, ticks. Correct for items of up to 25 hours.
 pub fn source_time(pieces: &[Piece], at: u64, timestamp: i64) -> i64 {
     (timestamp + shift_at(pieces, at) + BEFORE_START).rem_euclid(WRAP) - BEFORE_START
 }
 
-/// Moves a packet that stands at byte `at` to source time, `by` ticks later.
+/// Rewrites the timestamps of the packet at byte offset `at` to source time plus `by` ticks.
 pub fn repair(pieces: &[Piece], at: u64, by: i64, packet: &mut [u8; LEN]) {
     shift_packet(packet, shift_at(pieces, at) + by);
 }
@@ -45,7 +48,7 @@ mod tests {
     #[test]
     fn source_time_is_the_sum_of_the_pieces() {
         let second = TICKS_PER_SECOND;
-        // 10 s from 5000 s, then 12 s from 100 s; then 8 s over the wrap of the 33 bits.
+        // 10 s starting at 5000 s, then 12 s starting at 100 s, then 8 s across the wrap of the 33 bits.
         let pieces = [
             Piece { at: 0, shift: -5000 * second },
             Piece { at: 1000, shift: -90 * second },

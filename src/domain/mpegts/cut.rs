@@ -15,41 +15,42 @@ use super::tables::{Entry, Track, parse_pmt};
 use super::{AUDIO_PID, PMT_PID, unwrap};
 use crate::domain::grid::Grid;
 
-/// A segment waits no longer for a stream that is silent while the other is this far past its end, ticks. Producers
-/// interleave to within it.
+/// A segment stops waiting for a silent stream once the other stream is this far past its end, ticks. Backends interleave
+/// more tightly than that.
 const PATIENCE: i64 = 5 * 90_000;
 
-/// How far a keyframe may lie from the bound it was planned at, ticks: Matroska rounds times to 1 ms.
+/// Largest distance of a keyframe from its planned boundary, ticks. Matroska rounds timestamps to 1 ms.
 const BOUND_TOLERANCE: i64 = 450;
 
-/// Copied video decoded this far past the item's end is not part of it, ticks: containers round, and durations are estimates.
+/// Copied video decoded later than this after the item's end is not part of the item, ticks. Containers round, and
+/// durations are estimates.
 const END_TOLERANCE: i64 = 45_000;
 
-/// Copied audio this far before the item's 0 is encoder priming and belongs to segment 0, ticks.
+/// Copied audio up to this long before the item's time 0 is encoder priming and belongs to segment 0, ticks.
 pub const PRIMING: i64 = 90_000;
 
-/// One AAC frame of 1024 samples at 48 kHz, ticks; exact.
+/// Duration of an AAC frame of 1024 samples at 48 kHz, ticks; exact.
 pub const AAC_FRAME: i64 = 1_920;
 
-/// What the stream holds and how it is to be cut.
+/// Which tracks the stream contains and how to segment it.
 #[derive(Clone, Debug)]
 pub struct Cut {
     pub grid: Arc<Grid>,
-    /// The first segment wanted.
+    /// Index of the first requested segment.
     pub first: usize,
-    /// MPEG-TS time of source time 0, ticks.
+    /// MPEG-TS timestamp of source time 0, ticks.
     pub base: i64,
     pub video: bool,
     pub audio: Option<Audio>,
-    /// Most bytes to hold, all unfinished segments together.
+    /// Most bytes buffered for all unfinished segments together.
     pub budget: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audio {
-    /// AAC frames on the 1,920-tick grid.
+    /// AAC frames aligned to multiples of 1,920 ticks.
     Encoded,
-    /// The source's own packets.
+    /// Packets copied from the source.
     Copied,
 }
 
@@ -70,13 +71,13 @@ pub enum CutError {
     NoTables,
 }
 
-/// The cutter: feed it bytes, take finished segments.
+/// Takes bytes of the stream and returns finished segments.
 #[derive(Debug)]
 pub struct Cutter {
     cut: Cut,
     packets: Packets,
     entries: Vec<Entry>,
-    /// Unfinished segments' packets, the first of them `making`.
+    /// Packets of unfinished segments; the first entry belongs to segment `making`.
     open: VecDeque<Vec<u8>>,
     making: usize,
     held: usize,
@@ -85,23 +86,23 @@ pub struct Cutter {
     failed: Option<CutError>,
 }
 
-/// Where one stream stands.
+/// Segmentation progress of one track.
 #[derive(Debug)]
 struct Lane {
     present: bool,
-    /// The segment of the PES in progress; None drops it.
+    /// Segment of the current PES packet. None drops the packet.
     current: Option<usize>,
-    /// Every segment below this one has all it gets of this stream.
+    /// This track is complete in every segment before this index.
     past: usize,
-    /// Newest decoding time seen, ticks of source time.
+    /// Latest decoding time seen, ticks of source time.
     clock: i64,
-    /// Bytes of the PES in progress still to come, where its length is known.
+    /// Remaining bytes of the current PES packet, if its length is known.
     left: Option<usize>,
-    /// What `past` becomes when the PES in progress is whole.
+    /// Value of `past` once the current PES packet is complete.
     past_when_whole: usize,
-    /// Pictures begun in `current`.
+    /// Video frames started in `current`.
     frames: u64,
-    /// Encoded audio: where the last frame that was kept begins, ticks.
+    /// Encoded audio: start of the last frame that was kept, ticks.
     filled: i64,
 }
 
@@ -121,17 +122,17 @@ impl Cutter {
         Self { cut, packets, entries: Vec::new(), open, making, held: 0, video, audio, failed: None }
     }
 
-    /// The segment in the making; the length of the grid when all are done.
+    /// Index of the segment in progress, or the length of the grid once all are done.
     pub fn making(&self) -> usize {
         self.making
     }
 
-    /// All segments of the grid are out; what still comes may be thrown away.
+    /// True once all segments of the grid are finished. Further input can be discarded.
     pub fn done(&self) -> bool {
         self.making >= self.cut.grid.len()
     }
 
-    /// Takes bytes of the stream; gives the segments they complete.
+    /// Takes bytes of the stream and returns the segments they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, CutError> {
         let mut packets = std::mem::take(&mut self.packets);
         packets.push(bytes, |packet| self.take(packet));
@@ -146,7 +147,7 @@ impl Cutter {
         Ok(pieces)
     }
 
-    /// The stream has ended: gives what is left, up to the first planned segment of which nothing came.
+    /// Call at the end of the stream. Returns what is left, up to the first planned segment without any packets.
     pub fn finish(&mut self) -> Result<Vec<Piece>, CutError> {
         let mut pieces = Vec::new();
         while !self.done() && self.open.iter().any(|packets| !packets.is_empty()) {
@@ -200,7 +201,7 @@ impl Cutter {
             }
         }
         let Some(segment) = lane.current.filter(|&segment| segment >= self.making) else { return };
-        // A lane runs ahead by PATIENCE at most, but a hostile stream may name any segment: bound the queue.
+        // A track is at most `PATIENCE` ahead of the other, but a hostile stream may address any segment: limit the queue.
         let ahead = segment - self.making;
         if ahead > 4096 || self.held + LEN > self.cut.budget {
             self.failed.get_or_insert(CutError::Budget(segment));
@@ -246,15 +247,15 @@ impl Cutter {
                 lane.past_when_whole = lane.past;
                 let decoded = header.dts.map_or(at, |dts| unwrap(dts - self.cut.base, at));
                 if decoded > grid.end() + END_TOLERANCE {
-                    // A file that grew since it was planned.
+                    // The file grew after it was planned.
                     lane.current = None;
                     lane.past = grid.len();
                     lane.past_when_whole = lane.past;
                 } else if packet.random_access() {
                     let near = grid.at(at + BOUND_TOLERANCE);
                     let bound = grid.start(near);
-                    // Only the planned keyframes cut; the others were merged away. The very first begins segment 0 even
-                    // when the picture starts after the sound.
+                    // Only planned keyframes cut; the planner merged the others away. The very first keyframe begins
+                    // segment 0 even if video starts after audio.
                     let planned = (at - bound).abs() <= BOUND_TOLERANCE || near == 0;
                     let next = lane.current.map_or(self.cut.first, |current| current + 1);
                     if planned && near >= next {
@@ -285,8 +286,8 @@ impl Cutter {
         let priming = copied && self.cut.first == 0 && at > -PRIMING;
         let segment = match at {
             at if at < 0 && !priming => None,
-            // Its place is taken: a filter graph that was made anew counts from its beginning, and the muxer puts what
-            // comes too late one tick behind the frame before.
+            // Another frame already covers this time. A rebuilt filter graph restarts its timestamps from 0, and the
+            // muxer moves each late frame to one tick after the frame before it.
             at if !copied && at < lane.filled.saturating_add(AAC_FRAME / 2) => None,
             at if at >= grid.end() => None,
             at => Some(grid.at(at)),
@@ -297,7 +298,8 @@ impl Cutter {
         lane.past_when_whole = lane.past;
         if segment.is_some() && !copied {
             lane.filled = at;
-            // Where the next frame begins is known: no need to wait for it. Segments shorter than a frame stay empty.
+            // The next frame's start is known, so there is no need to wait for it. Segments shorter than a frame stay
+            // empty.
             let next = at + AAC_FRAME;
             let reached = if next >= grid.end() { grid.len() } else { grid.at(next) };
             lane.past_when_whole = lane.past.max(reached);

@@ -1,63 +1,63 @@
-//! Frames that come each for themselves, as a camera sends them, joined to one transport stream without end.
+//! Muxes the separate frames of a live sender, such as an RTSP camera, into one continuous transport stream.
 
 use super::tables::{self, Entry, Track};
 use super::write::{Unit, Writer};
 
-/// Ticks of a second.
+/// Ticks per second.
 const SECOND: i64 = 90_000;
 
-/// Where time begins: a frame may be a little earlier than the first.
+/// Time of the first frame, ticks. It is above 0 because later frames may have slightly earlier timestamps.
 const START: i64 = 10 * SECOND;
 
-/// How long a stream that was promised is waited for; it is left out where it comes later.
+/// How long to wait for a declared stream, ticks. A stream that starts later is left out of the PMT.
 const PATIENCE: i64 = SECOND;
 
-/// Frames and bytes that wait meanwhile, at most.
+/// Most frames and bytes buffered during that wait.
 const WAITING: (usize, usize) = (500, 4 << 20);
 
-/// As far apart two streams may begin; further, and their clocks have nothing to do with each other.
+/// Two streams on a common clock start at most this far apart, ticks. With a larger gap their clocks are unrelated.
 const APART: i64 = 2 * SECOND;
 
-/// A clock that jumps so far is set anew.
+/// A step larger than this is a clock jump, ticks.
 const JUMP: i64 = 10 * SECOND;
 
-/// Between two programme maps.
+/// Interval between two PMTs, ticks.
 const TABLES: i64 = SECOND / 2;
 
-/// What a stream is made of.
+/// Codec of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// H.264, as Annex B has it.
+    /// H.264 in Annex B format.
     Avc,
-    /// H.265, likewise.
+    /// H.265 in Annex B format.
     Hevc,
     /// AAC with ADTS headers.
     Aac,
-    /// What [`Voice`](crate::domain::g711::Voice) writes.
+    /// Linear PCM as written by [`Voice`](crate::domain::g711::Voice).
     Pcm,
 }
 
-/// One picture, or one piece of sound.
+/// One video frame or one block of audio.
 #[derive(Debug)]
 pub struct Frame {
     pub track: Track,
-    /// Ticks of 90 kHz of the sender's clock.
+    /// Presentation time on the sender's clock, ticks of 90 kHz.
     pub at: i64,
     pub random_access: bool,
     pub bytes: Vec<u8>,
 }
 
-/// The sender's clock jumps.
+/// The sender's clock jumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its clock jumps")]
 pub struct Jump;
 
-/// Joins the frames of one sender. Nothing comes out before the first keyframe, where pictures were promised.
+/// Muxes the frames of one sender. If video was declared, nothing is written before the first keyframe.
 #[derive(Debug)]
 pub struct Joiner {
     forms: [Option<Form>; 2],
     waiting: Option<Vec<Frame>>,
-    /// What is added to each stream's times.
+    /// Added to each stream's timestamps, ticks.
     offsets: [Option<i64>; 2],
     newest: i64,
     tables_at: i64,
@@ -66,7 +66,7 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// One of the streams that were promised.
+    /// Declares the streams. At least one of the two is needed.
     pub fn new(video: Option<Form>, audio: Option<Form>) -> Self {
         Self {
             forms: [video, audio],
@@ -79,10 +79,10 @@ impl Joiner {
         }
     }
 
-    /// Adds a frame; gives whole packets, or nothing yet.
+    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited.
     ///
     /// # Errors
-    /// [`Jump`]: what comes next has nothing to do with what came.
+    /// [`Jump`]: the frame's time is unrelated to the frames before it.
     pub fn put(&mut self, mut frame: Frame) -> Result<Vec<u8>, Jump> {
         let track = frame.track as usize;
         let begun = self.offsets[Track::Video as usize].is_some() || self.forms[Track::Video as usize].is_none();
@@ -104,7 +104,7 @@ impl Joiner {
             self.forms[track] = self.forms[track].filter(|_| has(track));
         }
         let mut waiting = self.waiting.take().unwrap_or_default();
-        // Their streams came one after the other; within each the order is that of decoding.
+        // All video first, in arrival order, which is decoding order; then audio by time.
         waiting.sort_by_key(|frame| if frame.track == Track::Audio { frame.at } else { i64::MIN });
         Ok(waiting.iter().flat_map(|frame| self.write(frame)).collect())
     }
@@ -159,7 +159,7 @@ impl Joiner {
             Some(Entry { pid: track.pid(), stream_type, descriptors: Vec::new() })
         };
         let entries: Vec<Entry> = self.forms.into_iter().zip([Track::Video, Track::Audio]).filter_map(entry).collect();
-        // Linear PCM is private: what type 0x80 means is said by whose programme it is.
+        // Stream type 0x80 is private: the registration descriptor `HDMV` makes it linear PCM.
         let programme: &[u8] = if self.forms.contains(&Some(Form::Pcm)) { b"\x05\x04HDMV" } else { &[] };
         tables::pmt_of(programme, &entries)
     }
@@ -176,7 +176,7 @@ mod tests {
         Frame { track, at, random_access, bytes: vec![7; 300] }
     }
 
-    /// Streams of the map, and every frame's stream and time.
+    /// Stream types of the PMT, and track and time of every frame.
     fn read(stream: &[u8]) -> (Vec<u8>, Vec<(Track, i64)>) {
         let (mut types, mut frames, mut counters) = (Vec::new(), Vec::new(), [0u8; 0x50]);
         for packet in stream.as_chunks::<LEN>().0.iter().map(|packet| Packet::new(packet).unwrap()) {

@@ -1,5 +1,5 @@
-//! A segment that is laid out and not yet written: where each packet begins and ends follows from lengths alone, so its
-//! size is known, and any run of whole units can be written on its own, by whoever brings their bytes.
+//! A segment whose packets are planned but not yet written. Packet boundaries follow from lengths alone. Its size is
+//! therefore known before any payload is read, and any run of whole units can be written separately.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use super::canonical::{self, Splits, Tables};
 use super::packet::{LEN, Packet, SYNC};
 use super::tables::{Entry, Track};
 
-/// Bytes of a packet behind its header.
+/// Bytes of a packet after its 4-byte header.
 const ROOM: usize = LEN - 4;
 
-/// A stretch of bytes of a unit: the bytes themselves, or where they are to be had.
+/// A range of a unit's payload: the bytes themselves, or a reference to where they can be read.
 pub trait Part: Copy {
-    /// How many bytes.
+    /// Length, bytes.
     fn size(&self) -> usize;
 }
 
@@ -22,21 +22,21 @@ impl Part for &[u8] {
     }
 }
 
-/// A segment in canonical form, to be written.
+/// A segment in canonical form, ready to be written.
 #[derive(Debug)]
 pub struct Layout<P> {
     parts: Vec<P>,
     units: Vec<Held>,
-    /// Packets before any is split.
+    /// Number of packets before any is split.
     count: usize,
     splits: Splits,
     tables: Tables,
 }
 
-/// How far a layout is written.
+/// Write position within a [`Layout`].
 #[derive(Clone, Debug)]
 pub struct Pen {
-    /// The next unit and the next packet.
+    /// Index of the next unit and of the next packet.
     unit: usize,
     packet: usize,
     counters: [u8; 2],
@@ -45,16 +45,16 @@ pub struct Pen {
     closed: bool,
 }
 
-/// A unit that waits to be written.
+/// A unit queued for writing.
 #[derive(Debug)]
 pub(super) struct Held {
     pub track: Track,
-    /// PES header, and how much of it counts.
+    /// PES header buffer, and how many of its bytes are used.
     pub header: ([u8; 19], u8),
-    /// The adaptation field of the first packet without its length; nothing where there is nothing to say.
+    /// Adaptation field of the first packet without its length byte, and its length; 0 if there is none.
     pub field: ([u8; 7], u8),
     pub parts: Range<usize>,
-    /// Bytes of header and parts.
+    /// Bytes of header and parts together.
     pub len: usize,
 }
 
@@ -73,17 +73,17 @@ impl<P: Part> Layout<P> {
         Self { parts, units, count, splits, tables: Tables::new(entries) }
     }
 
-    /// Bytes of the whole segment.
+    /// Size of the whole segment, bytes.
     pub fn size(&self) -> usize {
         (self.count + self.splits.extra() + Tables::PACKETS) * LEN
     }
 
-    /// Memory it takes, bytes, nearly.
+    /// Approximate memory used, bytes.
     pub fn weight(&self) -> usize {
         size_of::<Self>() + self.parts.capacity() * size_of::<P>() + self.units.capacity() * size_of::<Held>()
     }
 
-    /// At its beginning.
+    /// A write position at the start of the segment.
     pub fn pen(&self) -> Pen {
         Pen {
             unit: 0,
@@ -95,7 +95,7 @@ impl<P: Part> Layout<P> {
         }
     }
 
-    /// The units that come next, as many as have `most` bytes together, but one at least; none at the end.
+    /// The next units to write: as many as fit into `most` bytes, at least one, none at the end.
     pub fn next(&self, pen: &Pen, most: usize) -> Range<usize> {
         let mut left = most;
         let fits = |held: &&Held| {
@@ -107,7 +107,7 @@ impl<P: Part> Layout<P> {
         pen.unit..(pen.unit + many.max(1)).min(self.units.len())
     }
 
-    /// The parts of some units.
+    /// Payload parts of these units.
     pub fn parts(&self, units: &Range<usize>) -> &[P] {
         match self.units.get(units.clone()) {
             Some([first, .., last]) => &self.parts[first.parts.start..last.parts.end],
@@ -116,8 +116,8 @@ impl<P: Part> Layout<P> {
         }
     }
 
-    /// Writes the units that [`Self::next`] gave behind `out`, and behind the last of all what closes the segment. A part
-    /// whose bytes are not as many as it said spoils the segment.
+    /// Appends the units that [`Self::next`] returned to `out`, and after the last unit the packets that close the
+    /// segment. If a part has another length than it declared, the segment is corrupt.
     pub fn write<'b>(&self, pen: &mut Pen, units: Range<usize>, bytes: impl Fn(P) -> &'b [u8], out: &mut Vec<u8>) {
         for held in &self.units[units.clone()] {
             let mut rest = Rest { parts: &self.parts[held.parts.clone()], bytes: &bytes, left: &[] };
@@ -130,7 +130,7 @@ impl<P: Part> Layout<P> {
                     (n, pen.packet) = (n + 1, pen.packet + 1);
                     continue;
                 }
-                // Nearly every packet is payload out of one part, between two tables, and is not split.
+                // Fast path: nearly every packet is payload from one part, lies between two tables, and is not split.
                 let most = (pen.tables.due(self.count) - pen.packet).min(pen.splits.unsplit(held.track));
                 let plain = if n == 0 { 0 } else { rest.plain(held.track, most, counter, out) };
                 if plain > 0 {
@@ -160,13 +160,13 @@ impl<P: Part> Layout<P> {
         }
     }
 
-    /// Whether all is written.
+    /// True once the whole segment is written.
     pub fn is_written(&self, pen: &Pen) -> bool {
         pen.closed
     }
 }
 
-/// Writes units as they are, each packet with the next number of its stream.
+/// Writes units with continuous continuity counters, without closing them.
 pub(super) fn numbered<'a>(parts: &[&'a [u8]], units: &[Held], counters: &mut [u8; 2]) -> Vec<u8> {
     let mut out = Vec::with_capacity(units.iter().map(Held::packets).sum::<usize>() * LEN);
     for held in units {
@@ -185,17 +185,17 @@ pub(super) fn numbered<'a>(parts: &[&'a [u8]], units: &[Held], counters: &mut [u
 }
 
 impl Held {
-    /// Room for payload in packet `n`.
+    /// Payload capacity of packet `n`, bytes.
     fn room(&self, n: usize) -> usize {
         if n == 0 && self.field.1 > 0 { ROOM - 1 - usize::from(self.field.1) } else { ROOM }
     }
 
-    /// Whether it is an adaptation field alone, without payload.
+    /// True for an adaptation field without payload.
     fn is_bare(&self) -> bool {
         self.len == 0
     }
 
-    /// The packet of a unit without payload; its counter is that of the packet before (section 2.4.3.3).
+    /// The packet of a unit without payload. It repeats the continuity counter of the packet before it (section 2.4.3.3).
     fn bare(&self, counter: u8) -> [u8; LEN] {
         let mut packet = [0xff; LEN];
         let pid = self.track.pid().to_be_bytes();
@@ -209,13 +209,12 @@ impl Held {
         1 + self.len.saturating_sub(self.room(0)).div_ceil(ROOM)
     }
 
-    /// Bytes of payload in packet `n`, which there is.
+    /// Bytes of payload in packet `n`, which must exist.
     fn payload(&self, n: usize) -> usize {
         let before = if n == 0 { 0 } else { self.room(0) + (n - 1) * ROOM };
         (self.len - before).min(self.room(n))
     }
 
-    /// Writes packet `n`.
     fn packet<'b, P: Part>(&self, n: usize, counter: u8, rest: &mut Rest<'_, 'b, P>, out: &mut Vec<u8>) {
         let (start, header, field) = match n {
             0 => (0x40, &self.header.0[..usize::from(self.header.1)], &self.field.0[..usize::from(self.field.1)]),
@@ -234,16 +233,16 @@ impl Held {
     }
 }
 
-/// What is left of a unit's parts.
+/// The unwritten payload of a unit.
 struct Rest<'a, 'b, P> {
     parts: &'a [P],
     bytes: &'a dyn Fn(P) -> &'b [u8],
-    /// Of the part before them.
+    /// The rest of the current part.
     left: &'b [u8],
 }
 
 impl<P: Part> Rest<'_, '_, P> {
-    /// Writes packets that are all payload, `most` of them at most, as far as the part at hand goes; how many there are.
+    /// Writes up to `most` packets of pure payload from the current part. Returns their number.
     fn plain(&mut self, track: Track, most: usize, counter: &mut u8, out: &mut Vec<u8>) -> usize {
         let payloads = self.left.as_chunks::<ROOM>().0;
         let payloads = &payloads[..most.min(payloads.len())];
@@ -251,7 +250,7 @@ impl<P: Part> Rest<'_, '_, P> {
         for payload in payloads {
             let mut packet = [0; LEN];
             packet[..4].copy_from_slice(&[SYNC, pid[0], pid[1], 0x10 | *counter & 0x0f]);
-            // In halves: so short, a copy is a few moves rather than a call.
+            // In halves: a copy this short compiles to a few moves instead of a call.
             packet[4..4 + ROOM / 2].copy_from_slice(&payload[..ROOM / 2]);
             packet[4 + ROOM / 2..].copy_from_slice(&payload[ROOM / 2..]);
             out.extend_from_slice(&packet);
@@ -274,9 +273,9 @@ impl<P: Part> Rest<'_, '_, P> {
     }
 }
 
-/// An adaptation field that takes `stuffing` bytes more than it needs.
+/// Writes an adaptation field padded by `stuffing` bytes.
 fn stuff(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
-    // Without content of its own the length, and then the flags, are the first bytes of stuffing.
+    // Without a field, the length byte and then the flags byte are the first stuffing bytes.
     if field.is_empty() {
         out.push((stuffing - 1) as u8);
         if stuffing > 1 {

@@ -19,17 +19,17 @@ pub mod shift;
 pub mod tables;
 pub mod write;
 
-/// PID of the programme map table.
+/// PID of the program map table (PMT).
 pub const PMT_PID: u16 = 0x20;
 /// PID of the video stream in every segment.
 pub const VIDEO_PID: u16 = 0x41;
 /// PID of the audio stream in every segment.
 pub const AUDIO_PID: u16 = 0x42;
 
-/// Timestamps are 33 bits of 90 kHz and wrap after 26.5 hours.
+/// Timestamps have 33 bits at 90 kHz and wrap after 26.5 hours.
 pub const WRAP: i64 = 1 << 33;
 
-/// The time nearest to `near` that has these 33 bits.
+/// Unwraps a 33-bit timestamp: the time nearest to `near` that has these 33 bits. Ticks of 90 kHz.
 pub fn unwrap(timestamp: i64, near: i64) -> i64 {
     let ahead = (timestamp - near).rem_euclid(WRAP);
     near + if ahead >= WRAP / 2 { ahead - WRAP } else { ahead }

@@ -1,4 +1,4 @@
-//! One transport stream packet, read without trust.
+//! Transport stream packets, read without trusting them.
 
 pub const LEN: usize = 188;
 pub const SYNC: u8 = 0x47;
@@ -8,7 +8,7 @@ pub const SYNC: u8 = 0x47;
 pub struct Packet<'a>(&'a [u8; LEN]);
 
 impl<'a> Packet<'a> {
-    /// None when the first byte is not the sync byte.
+    /// None if the first byte is not the sync byte.
     pub fn new(bytes: &'a [u8; LEN]) -> Option<Self> {
         (bytes[0] == SYNC).then_some(Self(bytes))
     }
@@ -17,12 +17,12 @@ impl<'a> Packet<'a> {
         u16::from(self.0[1] & 0x1f) << 8 | u16::from(self.0[2])
     }
 
-    /// A PES packet or a table section begins in this packet.
+    /// The payload unit start indicator: a PES packet or a table section begins in this packet.
     pub fn starts_unit(self) -> bool {
         self.0[1] & 0x40 != 0
     }
 
-    /// The sender says that the payload is damaged.
+    /// The transport error indicator: the sender marked the payload as damaged.
     pub fn damaged(self) -> bool {
         self.0[1] & 0x80 != 0
     }
@@ -36,7 +36,7 @@ impl<'a> Packet<'a> {
         self.0[3] & 0x0f
     }
 
-    /// Where the payload begins, or None when there is none (or the adaptation field leaves no room for it).
+    /// Offset of the payload. None if there is no payload, or the adaptation field leaves no room for it.
     pub fn payload_at(self) -> Option<usize> {
         match self.0[3] >> 4 & 3 {
             1 => Some(4),
@@ -49,21 +49,21 @@ impl<'a> Packet<'a> {
         self.payload_at().map_or(&[], |at| &self.0[at..])
     }
 
-    /// A clock reference is here, and the clock before it ends (discontinuity indicator on the PCR's packet).
+    /// The packet carries a PCR and sets the discontinuity indicator: a new clock begins.
     pub fn new_clock(self) -> bool {
         self.0[3] & 0x20 != 0 && self.0[4] > 0 && self.0[5] & 0x90 == 0x90
     }
 
-    /// The random access indicator: a keyframe's PES begins here.
+    /// The random access indicator: the PES packet of a keyframe begins here.
     pub fn random_access(self) -> bool {
         self.0[3] & 0x20 != 0 && self.0[4] > 0 && self.0[5] & 0x40 != 0
     }
 }
 
-/// Cuts a byte stream that comes in pieces of any size into packets; bytes that are not in sync are skipped.
+/// Splits a byte stream that arrives in pieces of any size into packets. Bytes out of sync are skipped.
 #[derive(Debug, Default)]
 pub struct Packets {
-    /// Fewer than `LEN` bytes, left from the piece before.
+    /// Bytes left over from the previous piece, fewer than [`LEN`].
     rest: Vec<u8>,
 }
 

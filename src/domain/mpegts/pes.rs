@@ -1,19 +1,20 @@
-//! The header of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
+//! PES packet headers (ISO/IEC 13818-1 section 2.4.3.6).
 
-/// What the cutter needs of it.
+/// The fields of a PES header that segmentation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of header and payload together; None where the length is left open (video only).
+    /// Length of header and payload, bytes. None if the packet leaves it open, which only video may do.
     pub total: Option<usize>,
-    /// Bytes of the header alone.
+    /// Length of the header, bytes.
     pub header: usize,
-    /// 33 bits of 90 kHz.
+    /// 33 bits at 90 kHz.
     pub pts: Option<i64>,
-    /// Equal to `pts` where the packet carries no DTS.
+    /// Equal to `pts` if the packet has no DTS.
     pub dts: Option<i64>,
 }
 
-/// The header at the start of `bytes`; None when this is no PES packet of audio or video.
+/// Parses the header at the start of `bytes`. None if this is not a PES packet with the optional header of audio and
+/// video.
 pub fn parse(bytes: &[u8]) -> Option<Header> {
     let fixed = bytes.first_chunk::<9>()?;
     if fixed[..3] != [0, 0, 1] || fixed[6] & 0xc0 != 0x80 {

@@ -1,11 +1,11 @@
-//! Moves a canonical segment in time: the same bytes, other clocks.
+//! Shifts a canonical segment in time: the same payload with other timestamps.
 
 use super::WRAP;
 use super::packet::{LEN, Packet};
 use super::tables::Track;
 
-/// Adds `by` ticks to every PCR, PTS and DTS of the two streams. A PES header that does not lie whole in its first packet
-/// is left alone: a canonical segment has none.
+/// Adds `by` ticks to every PCR, PTS and DTS of the two tracks. A PES header that is not complete in its first packet is
+/// left unchanged; canonical segments have no such headers.
 pub fn shift(segment: &mut [u8], by: i64) {
     for bytes in segment.as_chunks_mut::<LEN>().0 {
         if Packet::new(bytes).is_some_and(|packet| Track::of_pid(packet.pid()).is_some()) {
@@ -14,11 +14,11 @@ pub fn shift(segment: &mut [u8], by: i64) {
     }
 }
 
-/// The same for one packet of any stream.
+/// Adds `by` ticks to the PCR, PTS and DTS in one packet of any stream.
 pub fn shift_packet(bytes: &mut [u8; LEN], by: i64) {
     let Some(packet) = Packet::new(bytes) else { return };
     let (payload, starts) = (packet.payload_at(), packet.starts_unit());
-    // The adaptation field and in it the clock (ISO/IEC 13818-1 section 2.4.3.4).
+    // The PCR in the adaptation field (ISO/IEC 13818-1 section 2.4.3.4).
     if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
         clock(&mut bytes[6..12], by);
     }
@@ -27,7 +27,7 @@ pub fn shift_packet(bytes: &mut [u8; LEN], by: i64) {
     }
 }
 
-/// 33 bits of 90 kHz; the 9 bits of 27 MHz behind them stay.
+/// Shifts the 33-bit base at 90 kHz. The 9-bit extension at 27 MHz stays.
 fn clock(field: &mut [u8], by: i64) {
     let base = field[..4].iter().fold(0i64, |base, byte| base << 8 | i64::from(*byte)) << 1 | i64::from(field[4] >> 7);
     let base = (base + by).rem_euclid(WRAP) as u64;
@@ -35,7 +35,7 @@ fn clock(field: &mut [u8], by: i64) {
     field[4] = field[4] & 0x7f | ((base & 1) << 7) as u8;
 }
 
-/// Stream ids whose packets have no such header: maps, padding, private data without times (ISO/IEC 13818-1 table 2-21).
+/// Stream ids whose PES packets have no timestamp header: maps, padding, private data (ISO/IEC 13818-1 table 2-21).
 fn bare(stream_id: u8) -> bool {
     matches!(stream_id, 0xbc | 0xbe | 0xbf | 0xf0..=0xf2 | 0xf8 | 0xff)
 }
@@ -68,7 +68,7 @@ mod tests {
     use crate::domain::mpegts::write::{Unit, Writer};
     use proptest::prelude::*;
 
-    /// A segment of units with these times, the picture first.
+    /// A segment of units with these times; video comes first.
     fn segment(times: &[(bool, i64, usize)], by: i64) -> Vec<u8> {
         let bytes = [7; 700];
         let mut writer = Writer::new(Track::Video);

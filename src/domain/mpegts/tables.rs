@@ -1,9 +1,9 @@
-//! PAT and PMT: read from a producer, written our own way.
+//! PAT and PMT: parsed from a backend's or a source's stream, and written for our segments.
 
 use super::packet::{LEN, SYNC};
 use super::{AUDIO_PID, PMT_PID, VIDEO_PID};
 
-/// Which of the two streams a PID carries.
+/// The elementary stream that a PID carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     Video,
@@ -31,25 +31,25 @@ impl Track {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub pid: u16,
-    /// ISO/IEC 13818-1 table 2-34, e.g. 0x1b for H.264, 0x0f for AAC in ADTS.
+    /// Stream type of ISO/IEC 13818-1 table 2-34, e.g. 0x1b for H.264, 0x0f for AAC in ADTS.
     pub stream_type: u8,
     pub descriptors: Vec<u8>,
 }
 
-/// The PIDs of the programme maps that a PAT beginning in this payload names; None when it is no whole, sound PAT in one
-/// packet, or one of several sections.
+/// PIDs of the PMTs listed by the PAT that begins in this payload. None unless it is a valid PAT of one section that fits
+/// in one packet.
 pub fn parse_pat(payload: &[u8]) -> Option<Vec<u16>> {
     let section = section(payload, 0)?;
     if section.get(6..8)? != [0, 0] {
         return None;
     }
     let programmes = section.get(8..section.len().checked_sub(4)?)?.as_chunks::<4>().0;
-    // Number 0 is the network's own table.
+    // Program number 0 is the network information table.
     let programmes = programmes.iter().filter(|entry| entry[..2] != [0, 0]);
     Some(programmes.map(|entry| u16::from_be_bytes([entry[2] & 0x1f, entry[3]])).collect())
 }
 
-/// The section with this table id that begins in this payload, its CRC included and right.
+/// The section with this table id that begins in this payload, including its CRC, which is checked.
 fn section(payload: &[u8], table: u8) -> Option<&[u8]> {
     let section = payload.get(1 + usize::from(*payload.first()?)..)?;
     if *section.first()? != table {
@@ -60,7 +60,7 @@ fn section(payload: &[u8], table: u8) -> Option<&[u8]> {
     (crc(section) == 0).then_some(section)
 }
 
-/// The entries of the PMT section that begins in this payload; None when it is no whole, sound PMT in one packet.
+/// Entries of the PMT that begins in this payload. None unless it is a valid PMT that fits in one packet.
 pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
     let section = section(payload, 2)?;
     let mut rest = section.get(12..section.len().checked_sub(4)?)?;
@@ -78,19 +78,19 @@ pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-/// A programme association table with one programme, its map on [`PMT_PID`]; continuity counter 0.
+/// A PAT with one program, whose PMT is on [`PMT_PID`]; continuity counter 0.
 pub fn pat() -> [u8; LEN] {
     let pmt = PMT_PID.to_be_bytes();
     packet(0, &[0x00, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xe0 | pmt[0], pmt[1]])
 }
 
-/// The programme map of these streams (PIDs as given); continuity counter 0. Descriptors are left out when the table
-/// would not fit one packet, for a section split over packets is not found by hls.js.
+/// A PMT of these streams, with PIDs as given; continuity counter 0. Descriptors are dropped if the table would not fit
+/// into one packet, because hls.js does not find a section split across packets.
 pub fn pmt(entries: &[Entry]) -> [u8; LEN] {
     pmt_of(&[], entries)
 }
 
-/// The same with descriptors of the programme as a whole, 32 bytes at most.
+/// Like [`pmt`], with program descriptors of at most 32 bytes.
 pub fn pmt_of(programme: &[u8], entries: &[Entry]) -> [u8; LEN] {
     let room = LEN - 5 - 16 - programme.len() - 5 * entries.len().min(8);
     let descriptors: usize = entries.iter().map(|entry| entry.descriptors.len()).sum();
@@ -107,7 +107,7 @@ pub fn pmt_of(programme: &[u8], entries: &[Entry]) -> [u8; LEN] {
     packet(PMT_PID, &section)
 }
 
-/// One packet that holds a whole section; the CRC is added here.
+/// One packet that contains a whole section. Appends the CRC.
 fn packet(pid: u16, section: &[u8]) -> [u8; LEN] {
     let mut bytes = [0xff; LEN];
     let pid = pid.to_be_bytes();

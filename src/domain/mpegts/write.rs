@@ -1,34 +1,35 @@
-//! Writes pictures and sound as the packets of one segment: PES headers, the clock, stuffing.
+//! Writes video and audio frames as the packets of one segment: PES headers, PCR, stuffing.
 //!
-//! Nothing is copied before all is known; then it is written at once, or piece by piece ([`super::layout`]).
+//! No payload is copied before all units are known. The segment is then written at once or in parts ([`super::layout`]).
 
 use super::WRAP;
 use super::layout::{self, Held, Layout, Part};
 use super::tables::{Entry, Track};
 
-/// Most bytes a PES packet can say that it has.
+/// Largest length that the PES length field can express, bytes.
 const MOST_STATED: usize = 65_535;
 
-/// One picture, or one frame of sound.
+/// One video or audio frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'p, P> {
     pub track: Track,
-    /// Ticks of the stream's own clock, 90 kHz; wrapped to 33 bits here.
+    /// Presentation time on the stream's own clock, ticks of 90 kHz; wrapped to 33 bits when written.
     pub pts: i64,
-    /// Written beside the PTS where there is one, even when both are equal: a later shift of one needs the room.
+    /// Decoding time, ticks. If set, it is written even when equal to the PTS: shifting one of the two later needs the
+    /// room.
     pub dts: Option<i64>,
-    /// A player can begin here.
+    /// A player can start decoding here.
     pub random_access: bool,
-    /// Its bytes, one part behind the other.
+    /// The payload, as parts to be concatenated.
     pub parts: &'p [P],
 }
 
-/// A segment in the making; its parts are bytes, or where they are to be had.
+/// Collects the units of one segment. A part is the bytes themselves or a reference to where they can be read.
 #[derive(Debug)]
 pub struct Writer<P> {
     parts: Vec<P>,
     units: Vec<Held>,
-    /// The stream that carries the clock (PCR), at the decoding time of every unit.
+    /// The track that carries the PCR, at the decoding time of each of its units.
     clock: Track,
 }
 
@@ -37,7 +38,7 @@ impl<P: Part> Writer<P> {
         Self { parts: Vec::new(), units: Vec::new(), clock }
     }
 
-    /// Adds a unit; units come in the order of their decoding times.
+    /// Adds a unit. Units must arrive in order of decoding time.
     pub fn put(&mut self, unit: &Unit<'_, P>) {
         let size = unit.parts.iter().map(Part::size).sum();
         let header = head(unit, size);
@@ -52,7 +53,7 @@ impl<P: Part> Writer<P> {
         });
     }
 
-    /// Adds the clock (PCR, ticks) alone, in a packet without payload.
+    /// Adds a PCR (ticks) in a packet without payload.
     pub fn put_clock(&mut self, pcr: i64) {
         let at = self.parts.len();
         self.units.push(Held {
@@ -64,7 +65,7 @@ impl<P: Part> Writer<P> {
         });
     }
 
-    /// The segment in canonical form, to be written when its bytes are wanted.
+    /// Lays out the segment in canonical form, to be written when its bytes are requested.
     pub fn lay_out(mut self, entries: &[Entry]) -> Layout<P> {
         self.parts.shrink_to_fit();
         self.units.shrink_to_fit();
@@ -79,7 +80,7 @@ impl<P: Part> Writer<P> {
     }
 }
 
-/// An adaptation field with the clock (section 2.4.3.4), without its length.
+/// Content of an adaptation field with a PCR (section 2.4.3.4), without its length byte.
 fn clock_field(pcr: i64, random_access: bool) -> [u8; 7] {
     let pcr = pcr.rem_euclid(WRAP) as u64;
     let [a, b, c, d] = ((pcr >> 1) as u32).to_be_bytes();
@@ -87,7 +88,7 @@ fn clock_field(pcr: i64, random_access: bool) -> [u8; 7] {
 }
 
 impl Writer<&[u8]> {
-    /// The whole segment in canonical form.
+    /// Writes the whole segment in canonical form.
     pub fn finish(self, entries: &[Entry]) -> Vec<u8> {
         let layout = Layout::new(self.parts, self.units, entries);
         let (mut pen, mut out) = (layout.pen(), Vec::with_capacity(layout.size()));
@@ -96,13 +97,13 @@ impl Writer<&[u8]> {
         out
     }
 
-    /// The packets as they are, each with the next number of its stream: those of a stream without segments.
+    /// Writes the packets of a continuous stream that is not segmented; each gets its track's next continuity counter.
     pub fn numbered(self, counters: &mut [u8; 2]) -> Vec<u8> {
         layout::numbered(&self.parts, &self.units, counters)
     }
 }
 
-/// The PES header (ISO/IEC 13818-1 section 2.4.3.6) of a unit of `size` bytes, and its length.
+/// PES header (ISO/IEC 13818-1 section 2.4.3.6) for a unit of `size` bytes, and the header's length.
 fn head<P>(unit: &Unit<'_, P>, size: usize) -> ([u8; 19], u8) {
     let mut into = [0; 19];
     let (id, stamps) = match unit.track {
@@ -143,7 +144,7 @@ mod tests {
     use crate::domain::mpegts::pes;
     use proptest::prelude::*;
 
-    /// PES packets of a track, out of a segment: header and payload.
+    /// PES packets of one track in a segment: header, random access indicator and payload.
     fn units(segment: &[u8], track: Track) -> Vec<(pes::Header, bool, Vec<u8>)> {
         let mut found: Vec<(bool, Vec<u8>)> = Vec::new();
         for packet in segment.as_chunks::<LEN>().0.iter().filter_map(Packet::new) {
@@ -161,7 +162,7 @@ mod tests {
         found.into_iter().map(parse).collect()
     }
 
-    /// The packets of picture and sound.
+    /// The video and audio packets.
     fn media(segment: &[u8]) -> Vec<u8> {
         let packets = segment.as_chunks::<LEN>().0.iter();
         let own = packets.filter(|bytes| Packet::new(bytes).is_some_and(|one| Track::of_pid(one.pid()).is_some()));
@@ -189,7 +190,7 @@ mod tests {
             let packets = || segment.as_chunks::<LEN>().0.iter().filter_map(Packet::new);
             prop_assert_eq!(packets().count() * LEN, segment.len());
             prop_assert_eq!(packets().filter(|packet| Track::of_pid(packet.pid()).is_none()).count(), 32);
-            prop_assert_eq!(&media(&segment), &media(&canonical::segment(&media(&segment), &[])), "canonical as it is");
+            prop_assert_eq!(&media(&segment), &media(&canonical::segment(&media(&segment), &[])), "already canonical");
             for track in [Track::Audio, Track::Video] {
                 let got = units(&segment, track);
                 let want = &want[usize::from(track == Track::Video)];

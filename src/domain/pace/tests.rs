@@ -4,7 +4,7 @@ use super::*;
 
 const START: i64 = 1_767_225_600_000;
 
-/// What happens to a clock, and how long after what happened before, ms.
+/// An event in the life of a clock, with the time since the previous one, ms.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Watch,
@@ -19,7 +19,7 @@ fn deed() -> impl Strategy<Value = (i64, Deed)> {
     (prop_oneof![4 => 0..40_000_i64, 1 => 0..90_000_000_i64], deed)
 }
 
-/// A clock after all that, and the instant of the last of it.
+/// The clock after a list of events, and the instant of the last one.
 fn lived(deeds: &[(i64, Deed)]) -> (Pace, i64) {
     let (mut pace, mut now) = (Pace::new(START), START);
     for (pause, deed) in deeds {
@@ -74,9 +74,9 @@ proptest! {
             let (first, last) = (pace.reached(time), pace.left(time));
             prop_assert!(first <= instant && pace.at(first) == time, "{first} {instant}");
             prop_assert!(pace.at(first - 1) < time);
-            // The last stretch stands for good: then there is no last instant.
+            // The clock stays paused after the last interval, so there is no last instant.
             prop_assert!(instant <= last || pace.stands(instant), "{instant} {last}");
-            // A time that was skipped is reached when what is behind it is.
+            // A skipped channel time counts as reached when the time after it is.
             let reached = pace.reached(instant);
             prop_assert!(reached == ENDLESS || pace.at(reached) >= instant && pace.at(reached - 1) < instant);
         }
@@ -88,7 +88,7 @@ proptest! {
         let (mut after, mut then) = (before.clone(), now);
         for (pause, deed) in more {
             then += pause;
-            // Nothing of what went before was seen when it is said so: that alone may be undone.
+            // An `unseen` skip may undo the interval before it; it is the only event that can.
             let deed = match deed { Deed::Skip { over_ms, .. } => Deed::Skip { over_ms, unseen: false }, other => other };
             after = did(&after, then, deed);
         }
@@ -104,7 +104,7 @@ proptest! {
         let mut shuffled: Vec<Run> = pace.runs().to_vec();
         shuffled.reverse();
         prop_assert_eq!(&Pace::of(shuffled).unwrap(), &pace);
-        // One that was said to go on for longer ends where the next begins.
+        // An interval stored with a later end ends where the next one begins.
         if let Some(next) = pace.running(now + 100_000, now + 130_000)
             && let Some((_, older)) = next.runs().split_last()
             && next.runs().len() > 1
@@ -152,16 +152,16 @@ fn it_runs_while_somebody_is_there_and_stands_else() {
     assert_eq!((pace.at(START - 5), pace.at(START + 99_999)), (START - 5, START));
     let pace = pace.running(START + 100_000, START + 130_000).unwrap();
     assert_eq!((pace.at(START + 110_000), pace.at(START + 500_000)), (START + 10_000, START + 30_000));
-    assert_eq!(pace.running(START + 101_000, START + 130_000), None, "it does anyway");
+    assert_eq!(pace.running(START + 101_000, START + 130_000), None, "already runs that long");
     let pace = pace.running(START + 120_000, START + 150_000).unwrap();
-    assert_eq!(pace.runs().len(), 2, "it goes on as it did");
+    assert_eq!(pace.runs().len(), 2, "the interval is extended");
     let pace = pace.halted(START + 125_000).unwrap();
     assert_eq!((pace.at(START + 900_000), pace.halted(START + 126_000)), (START + 25_000, None));
-    // Guides: it goes on at the next full minute.
+    // Guides assume that the clock resumes at the next full minute.
     let ahead = pace.ahead(START + 900_001);
     assert_eq!((ahead.at(START + 960_000), ahead.at(START + 960_001)), (START + 25_000, START + 25_001));
     assert_eq!(ahead.reached(START + 25_000), START + 125_000);
-    // For good, and back.
+    // On demand off, and on again.
     let free = pace.turned(START + 1_000_000, false);
     assert!(!free.waits() && free.running(START + 1_000_001, START + 2_000_000).is_none());
     assert_eq!(free.at(START + 1_000_000 + 86_400_000), START + 25_000 + 86_400_000);
@@ -175,7 +175,7 @@ fn what_was_skipped_through_leaves_nothing() {
     let jump = |to_ms, unseen| Jump { to_ms, passed: 3, changes: 0, ticks: 9, unseen };
     let first = pace.skipped(START + 5_000, jump(START + 60_000, false));
     assert_eq!((first.at(START + 4_999), first.at(START + 6_000)), (START + 4_999, START + 61_000));
-    assert_eq!(first.at(START + 99_000), START + 85_000, "for as long as it would have run");
+    assert_eq!(first.at(START + 99_000), START + 85_000, "runs until the end set before the skip");
     let second = first.skipped(START + 5_500, jump(START + 120_000, true));
     assert_eq!((second.runs().len(), second.legs().len()), (2, 2));
     assert_eq!((second.at(START + 5_499), second.at(START + 5_500)), (START + 5_000, START + 120_000));
@@ -191,7 +191,7 @@ fn what_is_remembered_is_bounded_and_enough_for_a_list() {
         let known: i64 = pace.runs().iter().map(|run| run.to_ms - run.from_ms).sum();
         assert!(pace.runs().len() <= MOST && (known >= LEAST_MS || pace.known_ms() == START), "{known}");
     }
-    assert_eq!(pace.at(now), START + 2999 * 2_000, "what is forgotten moves nothing");
+    assert_eq!(pace.at(now), START + 2999 * 2_000, "dropping old intervals moves nothing");
     let late = now + 400 * 24 * 3_600_000;
     let pace = pace.running(late, late + 2_000).unwrap();
     assert!(pace.runs().len() < 100 && pace.at(late) == START + 3000 * 2_000, "{}", pace.runs().len());

@@ -13,7 +13,7 @@ use family::Family;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     pub profile: DeviceProfile,
-    /// The entry of the table; None where the request brought a profile.
+    /// The entry of the table; None if the request brought a profile.
     pub name: Option<&'static str>,
     pub source: DeviceSource,
 }
@@ -31,7 +31,7 @@ pub enum DeviceSource {
 }
 
 impl DeviceSource {
-    /// The name on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Profile => "profile",
@@ -49,7 +49,7 @@ impl Default for Device {
 }
 
 impl Device {
-    /// The device of a request: its own profile, else the entry of its `player`, else that of its User-Agent.
+    /// The device of a request: its own profile, otherwise the entry for its `player`, otherwise that for its User-Agent.
     pub fn of(profile: Option<DeviceProfile>, player: Option<&str>, user_agent: Option<&str>) -> Self {
         if let Some(profile) = profile {
             return Self { profile, name: None, source: DeviceSource::Profile };
@@ -63,16 +63,15 @@ impl Device {
         })
     }
 
-    /// Whether the subtitle of a start must be in a session: a request without a profile comes from a client that may
-    /// know nothing of `subtitleUrl`.
+    /// Whether subtitles must be a rendition of a session: a client that sends no profile may not know `subtitleUrl`.
     pub fn needs_subtitle_rendition(&self) -> bool {
         self.source != DeviceSource::Profile
     }
 }
 
-/// Whether a player with this User-Agent takes `EXT-X-START` out of a multivariant playlist (RFC 8216 section 4.3.5.2).
-/// ffmpeg 5.1 and what is built on it takes a multivariant playlist with the tag for a media playlist too: it lists its
-/// streams twice and loses the duration.
+/// Whether a player with this User-Agent accepts `EXT-X-START` in a multivariant playlist (RFC 8216 section 4.3.5.2). ffmpeg
+/// 5.1 and players built on it mistake a multivariant playlist with the tag for a media playlist as well: they list its
+/// streams twice and lose the duration.
 pub fn takes_start_in_multivariant(user_agent: &str) -> bool {
     let client = Client::of_agent(user_agent);
     client.is_some_and(|client| !matches!(client.family, Family::Software | Family::Gstreamer))
@@ -81,14 +80,14 @@ pub fn takes_start_in_multivariant(user_agent: &str) -> bool {
 /// An entry of the table.
 struct Client {
     name: &'static str,
-    /// How names in `player` begin, lower case.
+    /// Prefixes of `player`, lower case.
     players: &'static [&'static str],
-    /// Parts of a User-Agent, lower case; one of them is enough.
+    /// Substrings of a User-Agent, lower case; one match is enough.
     agents: &'static [&'static str],
     family: Family,
 }
 
-/// The first entry that matches counts: applications before the browsers whose names they carry.
+/// The first matching entry wins, so applications come before the browsers whose names they include.
 const CLIENTS: [Client; 21] = [
     client("roku", &["roku"], &["roku/"], Family::Roku),
     client("tizen", &["tizen"], &["tizen"], Family::Television),
@@ -127,7 +126,7 @@ const CLIENTS: [Client; 21] = [
         Family::Apple,
     ),
     client("android", &["android"], &["stagefright", "dalvik/", "okhttp/"], Family::Android),
-    // Every browser of these devices is WebKit, whatever it calls itself.
+    // Every browser on these devices is WebKit, whatever its name.
     client("safari-mobile", &[], &["iphone", "ipad", "crios/", "fxios/", "edgios/"], Family::Apple),
     client("firefox", &["firefox"], &["firefox/"], Family::Browser),
     client("edge", &["edge"], &["edg/", "edga/", "edge/"], Family::Browser),
@@ -146,7 +145,7 @@ const fn client(
     Client { name, players, agents, family }
 }
 
-/// Bytes of a name that are looked at.
+/// Number of bytes of a name that are compared.
 const LONGEST: usize = 512;
 
 impl Client {

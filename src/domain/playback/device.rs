@@ -1,11 +1,11 @@
-//! What a device can play, and why it cannot play a stream.
+//! Device profiles: the formats a device plays, and the reasons why it cannot play a stream.
 
 use serde::{Deserialize, Serialize};
 
 use super::Reason;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, Video};
 
-/// What a device can play directly (`deviceProfile` of a request). The default is a desktop browser.
+/// The formats a device plays directly: the `device` object of a playback request. The default is a desktop browser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceProfile {
@@ -56,7 +56,7 @@ pub struct AudioSupport {
 }
 
 impl Default for DeviceProfile {
-    /// The web baseline: what current desktop browsers play.
+    /// The web baseline: what every current desktop browser plays.
     fn default() -> Self {
         let video = |codec: &str, profiles: &[&str], max_level: Option<f64>| VideoSupport {
             codec: codec.into(),
@@ -74,7 +74,7 @@ impl Default for DeviceProfile {
         Self {
             containers: names(&["mp4", "webm", "mp3", "flac", "ogg", "wav", "adts"]),
             video: vec![
-                // Phones write 5.2 for 4K at 60 frames and for much less; every browser plays it.
+                // Phones write level 5.2 for 4K at 60 frames/s and for much less; every browser plays it.
                 video("h264", &["constrained-baseline", "baseline", "main", "high"], Some(5.2)),
                 video("vp8", &[], None),
                 video("vp9", &[], None),
@@ -89,7 +89,7 @@ impl Default for DeviceProfile {
     }
 }
 
-/// Why a device does not play this picture; of several entries for the codec the one with the fewest reasons counts.
+/// Why a device does not play this video. Of several entries for the codec the one with the fewest reasons counts.
 pub(super) fn video_reasons(stream: &Stream, video: &Video, device: &DeviceProfile) -> Vec<Reason> {
     device
         .video
@@ -106,7 +106,7 @@ fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<
     let profile = stream.profile.as_deref();
     let profile_fits = match profile {
         Some(profile) if !support.profiles.is_empty() => named(profile),
-        // Without a list of profiles the codec is meant in its usual form.
+        // Without a list of profiles the codec's usual form is assumed.
         _ => video.chroma == "4:2:0",
     };
     if !profile_fits || video.chroma.is_empty() {
@@ -137,7 +137,7 @@ fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<
     if !size_fits(video, support) {
         reasons.push(Reason::VideoResolutionNotSupported);
     }
-    // Half a percent of grace: 59.94 passes a limit of 60, and so does a clip averaging 60.02.
+    // Half a percent of tolerance: a limit of 60 also covers a clip that averages 60.02.
     if matches!((support.max_fps, video.frame_rate), (Some(most), Some(rate)) if rate.as_f64() > most * 1.005) {
         reasons.push(Reason::VideoFramerateNotSupported);
     }
@@ -150,7 +150,7 @@ fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<
     reasons
 }
 
-/// A decoder's limit holds for either orientation: 1080 x 1920 fits where 1920 x 1080 does.
+/// A decoder's limit applies in either orientation: 1080 x 1920 fits where 1920 x 1080 does.
 fn size_fits(video: &Video, support: &VideoSupport) -> bool {
     let fits = |width: u32, height: u32| {
         support.max_width.is_none_or(|most| width <= most) && support.max_height.is_none_or(|most| height <= most)
@@ -182,7 +182,7 @@ pub(super) fn takes_webvtt(device: &DeviceProfile) -> bool {
     device.subtitles.iter().any(|format| matches!(format.to_ascii_lowercase().as_str(), "vtt" | "webvtt"))
 }
 
-/// Whether a device opens the file with these streams in it.
+/// Whether a device opens this container with these streams in it.
 pub(super) fn takes_container(
     device: &DeviceProfile,
     media: &Media,
@@ -192,13 +192,13 @@ pub(super) fn takes_container(
     let takes = |container: Container| {
         device.containers.iter().any(|name| names_container(name, container)) && fits_container(container, video, audio)
     };
-    // Sound in WebM's codecs plays out of any Matroska file (Chromium, measured), and nothing else would keep it as it
-    // is: these codecs have no place in MPEG-TS.
+    // Audio in WebM's codecs plays from any Matroska file (Chromium, measured). It could not be copied otherwise, because
+    // MPEG-TS does not carry these codecs.
     let sound = media.container == Container::Matroska && media.videos().next().is_none() && audio.is_some();
     takes(media.container) || (sound && takes(Container::Webm))
 }
 
-/// Whether a player's word for a container means this one. Matroska is not WebM, but WebM is Matroska.
+/// Whether a player's name for a container means this one. Matroska is not WebM, but WebM is Matroska.
 fn names_container(name: &str, container: Container) -> bool {
     let name = name.to_ascii_lowercase();
     let name = name.as_str();
@@ -223,7 +223,8 @@ fn names_container(name: &str, container: Container) -> bool {
     }
 }
 
-/// What players take inside which container; a codec they know elsewhere does not help (VP8 in mp4, AAC in WebM).
+/// Which codecs players accept in which container; support for a codec in another container does not help (VP8 in mp4, AAC
+/// in WebM).
 fn fits_container(container: Container, video: Option<&Stream>, audio: Option<&Stream>) -> bool {
     let within =
         |stream: Option<&Stream>, codecs: &[&str]| stream.is_none_or(|stream| codecs.contains(&stream.codec.as_str()));

@@ -36,14 +36,14 @@ fn film() -> Media {
 fn video_of(media: &mut Media) -> &mut Video {
     match &mut media.streams[0].kind {
         StreamKind::Video(video) => video,
-        _ => panic!("the first stream is the picture"),
+        _ => panic!("the first stream is video"),
     }
 }
 
 fn audio_of(media: &mut Media) -> &mut Audio {
     match &mut media.streams[1].kind {
         StreamKind::Audio(audio) => audio,
-        _ => panic!("the second stream is the sound"),
+        _ => panic!("the second stream is audio"),
     }
 }
 
@@ -66,7 +66,7 @@ fn sound_in_the_codecs_of_webm_plays_out_of_matroska() {
 }
 
 type Change = fn(&mut Media, &mut DeviceProfile, &mut Wish);
-/// Name, what differs from a film every browser plays, the one reason, and what a session does with picture and sound.
+/// Name, the difference from a film every browser plays, the expected reason, and the actions for video and audio.
 type Row = (&'static str, Change, Reason, Option<Action>, Option<Action>);
 
 #[test]
@@ -128,7 +128,7 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Copy),
         ),
         (
-            "720p wished",
+            "720p requested",
             |_, _, w| w.max_height = Some(720),
             Reason::VideoResolutionNotSupported,
             Some(Encode),
@@ -161,7 +161,7 @@ fn each_reason_has_its_cause_and_its_cure() {
         ("ac-3", |m, _, _| m.streams[1] = sound(1, "ac3"), Reason::AudioCodecNotSupported, Some(Copy), Some(Encode)),
         ("7.1", |m, _, _| audio_of(m).channels = 8, Reason::AudioChannelsNotSupported, Some(Copy), Some(Encode)),
         (
-            "stereo wished",
+            "stereo requested",
             |m, _, w| {
                 audio_of(m).channels = 6;
                 w.max_audio_channels = Some(2);
@@ -178,14 +178,14 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Copy),
         ),
         (
-            "wished rate",
+            "requested rate",
             |_, _, w| w.max_bitrate_kbps = Some(3999),
             Reason::BitrateExceedsLimit,
             Some(Encode),
             Some(Copy),
         ),
         (
-            "burnt",
+            "burned in",
             |_, _, w| {
                 w.subtitle = SubtitleWish::Burn(Burn::Embedded { stream: 2, bitmap: true });
             },
@@ -204,7 +204,7 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Copy),
         ),
         (
-            "text beside",
+            "text rendition",
             |_, _, w| {
                 w.subtitle = SubtitleWish::Text { stream: 2 };
                 w.needs_subtitle_rendition = true;
@@ -225,7 +225,7 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Copy),
         ),
         (
-            "turned",
+            "rotated",
             |m, _, w| {
                 video_of(m).rotation = 90;
                 w.force_transcode = true;
@@ -256,7 +256,7 @@ fn what_browsers_play_is_played_as_it_is() {
     video_of(&mut turned).rotation = 270;
     direct(&turned);
     let wish = Wish { subtitle: SubtitleWish::Text { stream: 2 }, ..Wish::default() };
-    assert_eq!(decide(&film(), &DeviceProfile::default(), &wish).0, Decision::Direct, "WebVTT stands beside it");
+    assert_eq!(decide(&film(), &DeviceProfile::default(), &wish).0, Decision::Direct, "WebVTT is served separately");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_sound_the_device_can_play_is_preferred_to_the_default_one() {
     let tracks = Tracks { video: Some((0, Action::Copy)), audio: Some((2, Action::Copy)) };
     assert_eq!(decision, Decision::Session(tracks));
     assert_eq!(reasons, [Reason::AudioCodecNotSupported, Reason::SecondaryAudioSelected]);
-    // Not at the price of another language, nor of a commentary.
+    // Not if it is in another language, and not a commentary.
     media.streams[1].language = Some("ger".into());
     media.streams[2].language = Some("eng".into());
     let chosen = |media: &Media| match decide(media, &DeviceProfile::default(), &Wish::default()).0 {
@@ -383,7 +383,7 @@ proptest! {
         let wish = Wish { force_transcode: force, ..Wish::default() };
         if let (Decision::Session(tracks), _) = decide(&media, &device, &wish) {
             for (index, action) in [tracks.video, tracks.audio].into_iter().flatten() {
-                let stream = media.stream(index).expect("the streams of the file");
+                let stream = media.stream(index).expect("a stream of the file");
                 prop_assert!(stream.decodable);
                 prop_assert!(action == Action::Encode || matches!(stream.codec.as_str(), "h264" | "aac" | "mp3"));
             }

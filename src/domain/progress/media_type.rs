@@ -1,10 +1,10 @@
-//! What is played, as the player names it.
+//! The media type reported by a player.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What is played. The interface leaves the set of words open, so a word that is not known here is kept as it came.
+/// The media type. The API leaves the set of values open, so an unknown one is stored as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum MediaType {
@@ -21,13 +21,13 @@ impl MediaType {
     /// The types with a meaning of their own.
     pub const KNOWN: [Self; 5] = [Self::Video, Self::Audio, Self::Audiobook, Self::Recording, Self::Channel];
 
-    /// The type of a word; a known word in whatever case.
+    /// The type for a word; known words match in any case.
     pub fn new(word: &str) -> Self {
         let known = Self::KNOWN.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
         known.unwrap_or_else(|| Self::Other(word.into()))
     }
 
-    /// The name on the wire.
+    /// The API's value.
     pub fn name(&self) -> &str {
         match self {
             Self::Video => "video",
@@ -66,7 +66,7 @@ mod tests {
             assert_eq!(MediaType::new(word), media_type);
             assert_eq!(media_type.name(), name);
             let json = serde_json::to_string(&media_type).unwrap();
-            assert_eq!(json, format!("\"{name}\""), "as records of earlier versions hold it");
+            assert_eq!(json, format!("\"{name}\""), "as stored by earlier versions");
             assert_eq!(serde_json::from_str::<MediaType>(&json).unwrap(), media_type);
         }
     }

@@ -60,7 +60,7 @@ fn an_older_word_changes_nothing() {
     let right = Save { version: Some(1), ..wish(7.0) };
     assert_eq!(applied(save(Some(&stored), right, at(5))).version, 2);
     let both = Save { version: Some(1), client_updated_at: Some(at(-1)), ..wish(7.0) };
-    assert!(matches!(save(Some(&stored), both, at(5)), Verdict::Stale(_)), "both must hold");
+    assert!(matches!(save(Some(&stored), both, at(5)), Verdict::Stale(_)), "both conditions apply");
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn a_stray_zero_can_be_undone() {
 
     let far = applied(save(None, wish(1312.5), at(0)));
     let seen = Save { completed: Some(false), ..wish(0.0) };
-    assert_eq!(applied(save(Some(&far), seen, at(5))).past.len(), 1, "the interface's body always says so");
+    assert_eq!(applied(save(Some(&far), seen, at(5))).past.len(), 1, "the API's body always has it");
     for meant in [
         Save { client_updated_at: Some(at(5)), ..wish(0.0) },
         Save { version: Some(1), ..wish(0.0) },
         Save { completed: Some(true), ..wish(0.0) },
     ] {
-        assert_eq!(applied(save(Some(&far), meant, at(5))).past, [], "a device that says so means it");
+        assert_eq!(applied(save(Some(&far), meant, at(5))).past, [], "an explicit save is not stray");
     }
     let near = applied(save(None, wish(60.0), at(0)));
     assert_eq!(applied(save(Some(&near), wish(0.0), at(5))).past, []);
@@ -176,7 +176,7 @@ fn percentages_are_of_the_whole() {
     assert_eq!(percentage(10.0, 5.0), 100.0);
 }
 
-/// Every order in which two devices' saves can arrive, each device's own order kept.
+/// Every order in which two devices' saves can arrive, with each device's own order kept.
 fn interleavings(a: &[Save], b: &[Save]) -> Vec<Vec<Save>> {
     match (a.split_first(), b.split_first()) {
         (None, _) => vec![b.to_vec()],
@@ -191,7 +191,7 @@ fn interleavings(a: &[Save], b: &[Save]) -> Vec<Vec<Save>> {
 }
 
 proptest! {
-    /// Two devices in one book: whatever the order of arrival, the newest word by client time stands in the end.
+    /// Two devices in one book: whatever the order of arrival, the newest position by client time is stored in the end.
     #[test]
     fn the_newest_by_client_time_stands_after_every_interleaving(
         times in proptest::collection::hash_set(-3600_i64..240, 1..8),
@@ -207,7 +207,7 @@ proptest! {
         for order in interleavings(a, b) {
             let mut stored: Option<Record> = None;
             for (n, next) in order.into_iter().enumerate() {
-                // Arrival at any pace; no device's clock is more than the allowance ahead of ours.
+                // Arrival at any speed; no device's clock is more than the allowed skew ahead of ours.
                 if let Verdict::Applied(record) = save(stored.as_ref(), next, at(n as i64 * pace)) {
                     stored = Some(record);
                 }
@@ -218,7 +218,7 @@ proptest! {
         }
     }
 
-    /// Versions grow by one with every applied save and by none with any other.
+    /// Versions increase by one with every applied save and with no other.
     #[test]
     fn versions_count_what_was_applied(
         saves in proptest::collection::vec((proptest::option::of(-50_i64..50), proptest::option::of(0_u64..6)), 1..12),

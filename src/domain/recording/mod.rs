@@ -8,13 +8,13 @@ mod rule;
 pub use name::place;
 pub use rule::{Airing, Rule};
 
-/// The longest a recording may be, ms, without what is added at both ends.
+/// Maximum length of a recording without padding, ms.
 pub const LONGEST_MS: i64 = 12 * 3_600_000;
 
-/// The most that is added at one end, ms.
+/// Maximum padding at one end, ms.
 pub const MOST_PADDING_MS: i64 = 3_600_000;
 
-/// How a recording stands.
+/// The state of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -25,10 +25,10 @@ pub enum State {
     Cancelled,
 }
 
-/// What happens to a recording.
+/// An event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Its time has come.
+    /// Its start time has come.
     Begin,
     /// All of it is in the file.
     End,
@@ -37,7 +37,7 @@ pub enum Event {
 }
 
 impl State {
-    /// The word on the wire.
+    /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// What an event makes of it; None where it changes nothing: states go forward only.
+    /// The state after an event; None if it changes nothing, because states only go forward.
     pub fn on(self, event: Event) -> Option<Self> {
         match (self, event) {
             (Self::Scheduled, Event::Begin) => Some(Self::Recording),
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Whether something is still to be done.
+    /// Whether work remains.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Scheduled | Self::Recording)
     }
@@ -68,13 +68,15 @@ impl State {
 /// How long a recording is kept; None for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
-    /// The newest so many of a series.
+    /// Only the newest ones of a series, up to this number.
+    #[serde(rename = "count")]
     pub count: Option<u32>,
-    /// Days behind its end.
+    /// Days after its end.
+    #[serde(rename = "days")]
     pub days: Option<u32>,
 }
 
-/// What is recorded beside the programme, ms.
+/// Time recorded before and after the programme, ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Padding {
     pub before_ms: i64,
@@ -90,32 +92,34 @@ pub struct Failure {
     pub at_ms: i64,
 }
 
-/// How far the file is. What lies behind `bytes` in it was never promised.
+/// Progress of the file. Data after `bytes` is not part of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     pub bytes: u64,
-    /// Ticks since 1970: the first instant that is recorded, and the one it is recorded through.
+    /// Ticks since 1970: start and end of what is recorded.
+    #[serde(rename = "from")]
     pub from: i64,
+    #[serde(rename = "through")]
     pub through: i64,
-    /// Ticks within that nothing is recorded of, or a slate instead of the programme.
-    #[serde(default)]
+    /// Ticks in that range with nothing recorded, or with a slate instead of the programme.
+    #[serde(rename = "missing", default)]
     pub missing: i64,
-    /// Ticks: the presentation time of the first instant in the file. 0 in files that older versions began.
-    #[serde(default)]
+    /// Presentation time of the first instant in the file, ticks. 0 in files begun by older versions.
+    #[serde(rename = "base", default)]
     pub base: i64,
 }
 
-/// The presentation time that a recording begins at, ticks. Its first decoding time and PCR are a little earlier, and must
-/// not be negative: they would wrap to 26.5 h, and players would take that for the length or the position.
+/// The presentation time at which a recording begins, ticks. Its first decoding time and PCR are a little earlier and must
+/// not be negative: they would wrap to 26.5 h, and players would take that for the duration or the position.
 pub const BASE: i64 = 90_000;
 
 impl Written {
-    /// How far the timestamps of a segment that begins at `start` (ticks since 1970) are moved for the file.
+    /// The offset to add to the timestamps of a segment that begins at `start` (ticks since 1970).
     pub fn shift(&self, start: i64) -> i64 {
         if self.bytes > 0 { self.base - self.from } else { BASE - start }
     }
 
-    /// Notes a segment of so many bytes that is appended. `due` is where the recording was to begin, ticks since 1970.
+    /// Records an appended segment of `bytes` bytes. `due` is where the recording was to begin, ticks since 1970.
     pub fn add(&mut self, bytes: u64, (from, through): (i64, i64), is_slate: bool, due: i64) {
         if self.bytes == 0 {
             (self.from, self.base) = (from, BASE);
@@ -130,7 +134,7 @@ impl Written {
         self.through = through;
     }
 
-    /// Whether nothing of the programme is in it.
+    /// Whether it has nothing of the programme.
     pub fn is_void(&self) -> bool {
         self.bytes == 0 || self.missing >= self.through - self.from
     }
@@ -141,34 +145,39 @@ impl Written {
 pub struct Recording {
     pub id: String,
     pub channel_id: u32,
-    /// Who asked for it.
+    /// The user who requested it.
     pub user_id: String,
     pub title: String,
     pub subtitle: Option<String>,
     pub season: Option<u32>,
     pub episode: Option<u32>,
-    /// The entry of the guide it was asked for by.
+    /// The guide entry it was requested from.
+    #[serde(rename = "entry")]
     pub entry: Option<String>,
-    /// What is aired, as its channel knows it.
+    /// Key of the content, the same for every airing on its channel.
+    #[serde(rename = "item")]
     pub item: String,
     /// The programme, unix ms, without padding.
     pub start_ms: i64,
     pub end_ms: i64,
     pub padding: Padding,
-    /// The rule that asked for it.
+    /// The series rule that created it.
+    #[serde(rename = "rule")]
     pub rule: Option<String>,
+    #[serde(rename = "keep")]
     pub keep: Keep,
     pub state: State,
     pub failure: Option<Failure>,
-    /// Path of its file, as it is asked for; None until it begins, and once the file is gone.
+    /// Path of its file, as used in requests; None until it begins, and after the file is deleted.
     pub path: Option<String>,
+    #[serde(rename = "written")]
     pub written: Written,
     pub created_ms: i64,
     pub ended_ms: Option<i64>,
 }
 
 impl Recording {
-    /// First and last instant, padding included, unix ms.
+    /// Start and end with padding, unix ms.
     pub fn span(&self) -> (i64, i64) {
         (self.start_ms - self.padding.before_ms, self.end_ms + self.padding.after_ms)
     }
@@ -203,8 +212,8 @@ impl Recording {
     }
 }
 
-/// Ids of the open recordings that stand in the way of one: at some instant of it, more channels are to be encoded than
-/// there are places. Recordings of one channel share what is made of it.
+/// Ids of the open recordings in conflict with `of`: at some instant of it, more channels have to be encoded than there are
+/// encode slots. Recordings of one channel share an encode.
 pub fn conflicts<'a>(
     of: &Recording,
     all: impl Iterator<Item = &'a Recording> + Clone,
@@ -220,7 +229,7 @@ pub fn conflicts<'a>(
         .filter(|other| other.span().0 < to && other.span().1 > from)
         .filter(|other| encodes(other.channel_id))
         .collect();
-    // The crowd changes at starts only, as far as it grows.
+    // The number of overlapping recordings only increases at starts.
     let mut instants: Vec<i64> = others.iter().map(|other| other.span().0.max(from)).collect();
     instants.push(from);
     let mut found: Vec<&str> = Vec::new();
@@ -238,7 +247,7 @@ pub fn conflicts<'a>(
     found
 }
 
-/// Ids of the recordings that nobody wants kept any longer: too old, or more of a series than were asked for.
+/// Ids of expired recordings: older than their limit, or beyond the number kept of a series.
 pub fn expired<'a>(all: impl Iterator<Item = &'a Recording> + Clone, now_ms: i64) -> Vec<String> {
     const DAY_MS: i64 = 24 * 3_600_000;
     let complete = all.filter(|recording| recording.state == State::Complete && recording.path.is_some());
@@ -294,7 +303,7 @@ pub mod tests {
         new.add(100, (start, start + 180_000), false, start - 90_000);
         assert_eq!((new.from, new.base, new.missing), (start, BASE, 90_000));
         assert_eq!(new.shift(start + 180_000), BASE - start);
-        // One that an older version began has its 0 at its first instant.
+        // A file begun by an older version has its 0 at its first instant.
         let old: Written =
             serde_json::from_value(serde_json::json!({"bytes": 1, "from": start, "through": start + 1})).unwrap();
         assert_eq!(old.shift(start + 1), -start);
@@ -307,7 +316,7 @@ pub mod tests {
         written.add(100, (0, 180_000), true, 0);
         assert!(written.is_void() && written.missing == 180_000);
         written.add(100, (180_000, 360_000), false, 0);
-        // A hole, then a slate.
+        // A gap, then a slate.
         written.add(100, (450_000, 540_000), true, 0);
         assert_eq!((written.missing, written.through, written.bytes), (360_000, 540_000, 300));
         assert!(!written.is_void());
@@ -373,7 +382,7 @@ pub mod tests {
         assert_eq!(of(2, 1), ["b"]);
         assert!((0..6).all(|n| of(n, 2).is_empty()));
         assert!(of(4, 1).is_empty() && of(5, 1).is_empty());
-        // What is added at the ends counts.
+        // Padding counts.
         let padded = [
             recording("a", 1, 0, 100),
             Recording { padding: Padding { before_ms: 1, after_ms: 0 }, ..recording("b", 2, 100, 200) },

@@ -1,14 +1,14 @@
-//! What a recording's file is called: a folder for its title, a name that says which one it is.
+//! File names of recordings: a folder named after the title, and a unique file name in it.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Recording;
 
-/// Longest part of a path, bytes: file systems take 255, and a number may have to be added.
+/// Maximum length of a path component, bytes: file systems allow 255, and a number may have to be appended.
 const LONGEST: usize = 180;
 
-/// Folder and file name, in the local time of the channel, e.g. `Show` and `Show S01E02 The Door 2026-11-21 2015.ts`.
+/// Folder and file name, in the channel's local time, e.g. `Show` and `Show S01E02 The Door 2026-11-21 2015.ts`.
 pub fn place(recording: &Recording, zone: &str) -> (String, String) {
     let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
     let at = Timestamp::from_millisecond(recording.start_ms).unwrap_or_default().to_zoned(zone);
@@ -23,7 +23,7 @@ pub fn place(recording: &Recording, zone: &str) -> (String, String) {
     (plain(&recording.title), format!("{} {when}.ts", plain(&name)))
 }
 
-/// A title as one part of a path: nothing that separates, hides, or that other systems refuse.
+/// A title as one path component: without separators, leading dots and characters other systems refuse.
 fn plain(title: &str) -> String {
     let kept = title.chars().map(|c| if c.is_control() || "/\\:*?\"<>|".contains(c) { ' ' } else { c });
     let text: String = kept.collect();
@@ -52,7 +52,7 @@ mod tests {
         };
         let named = |folder: &str, file: &str| (folder.to_owned(), file.to_owned());
         assert_eq!(place(&one, "Europe/Berlin"), named("Show", "Show S01E02 The Door 2026-11-21 2015.ts"));
-        // Leading dots are taken off: such names are hidden.
+        // Leading dots are removed, because they would hide the file.
         let hostile = Recording { title: "../../etc/\n\"x\"".into(), ..recording("r", 1, at, at + 1) };
         assert_eq!(place(&hostile, "nowhere"), named("etc x", "etc x 2026-11-21 1915.ts"));
         let empty = Recording { title: " /.. ".into(), ..recording("r", 1, at, at + 1) };

@@ -1,13 +1,13 @@
-//! A series rule: which programmes of a guide are recorded without being asked for one by one.
+//! Series rules: which programmes of a guide are recorded automatically.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Keep, Padding};
 
-/// Airings a rule remembers that it has seen to.
+/// Maximum number of handled airings a rule remembers.
 const REMEMBERED: usize = 4096;
 
-/// One programme of a guide, as far as a recording needs it.
+/// One programme of a guide, with the fields a recording needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Airing {
     /// Its id in the guide.
@@ -18,13 +18,13 @@ pub struct Airing {
     pub episode: Option<u32>,
     pub start_ms: i64,
     pub end_ms: i64,
-    /// What is aired: the same for every airing of it.
+    /// Key of the content, the same for every airing of it.
     pub item: String,
-    /// Was not on before, as far as is known.
+    /// Not a known repeat.
     pub new: bool,
 }
 
-/// What is recorded whenever it is on.
+/// A series that is recorded whenever it is aired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     pub id: String,
@@ -33,9 +33,11 @@ pub struct Rule {
     pub title: String,
     pub new_only: bool,
     pub padding: Padding,
+    #[serde(rename = "keep")]
     pub keep: Keep,
     pub created_ms: i64,
-    /// What was seen to, the newest last: airings and, with `new_only`, what was aired.
+    /// Keys of handled airings and, with `new_only`, of their content; the newest last.
+    #[serde(rename = "seen")]
     pub seen: Vec<String>,
 }
 
@@ -47,7 +49,7 @@ impl Rule {
         same && !known(on(airing.start_ms)) && !(self.new_only && (!airing.new || known(of(&airing.item))))
     }
 
-    /// Remembers that a programme was seen to, so that it is not recorded again when that recording is gone.
+    /// Marks a programme as handled, so that it is not recorded again when its recording is deleted.
     pub fn remember(&mut self, airing: &Airing) {
         self.seen.push(on(airing.start_ms));
         if self.new_only {
@@ -57,7 +59,7 @@ impl Rule {
         self.seen.drain(..over);
     }
 
-    /// Takes back that a programme was seen to: it is not on at that time any more.
+    /// Removes the mark: the programme is no longer on at that time.
     pub fn forget(&mut self, start_ms: i64, item: &str) {
         let (on, of) = (on(start_ms), of(item));
         self.seen.retain(|key| *key != on && *key != of);

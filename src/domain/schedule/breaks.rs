@@ -1,7 +1,7 @@
-//! Breaks: where a programme may be broken, and which filler is aired there.
+//! Breaks: where a programme may be interrupted, and which filler is aired there.
 //!
-//! A programme is broken at the chapters of its file and nowhere else: whoever cut the film marked its scenes, and nobody
-//! wants it to stop in the middle of a sentence.
+//! A programme is interrupted only at chapters of its file, because chapters mark scenes: a break never comes in the middle
+//! of a sentence.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use super::order::{Pool, mix};
 use super::{Item, Mode, Revision};
 use crate::domain::grid::Grid;
 
-/// No break comes nearer to a programme's beginning or end, ms: it is to be under way before it is broken, and nobody
-/// comes back for the credits, which are most films' last chapter.
+/// Minimum distance of a break from a programme's start and end, ms. The programme gets time to start, and most films' last
+/// chapter is the credits.
 const EDGE_MS: i64 = 5 * 60_000;
 
-/// Breaks lie at least so far apart, ms: films have a chapter every three to eight minutes, and what is broken at each is
+/// Minimum distance between two breaks, ms. Films have a chapter every three to eight minutes, and a break at each would be
 /// unwatchable. Television airs ten to fifteen minutes between two.
 const APART_MS: i64 = 10 * 60_000;
 
-/// Sets the order of filler apart from that of programmes.
+/// Makes the order of filler differ from that of programmes.
 const SALT: u64 = 0x6d69_6472;
 
-/// A place where an item may be broken; frozen with its cut.
+/// A possible break position, frozen with the item's segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Break {
-    /// The first segment behind it.
+    /// The first segment after it.
     pub segment: u32,
-    /// Where that begins, ms from the item's start.
+    /// Start of that segment, ms from the item's start.
     pub at_ms: u32,
 }
 
@@ -44,10 +44,10 @@ impl From<Break> for (u32, u32) {
     }
 }
 
-/// What lies between two breaks of an item, or all of it.
+/// The part of an item between two breaks, or the whole item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its first segment, and the first behind it, counted from the item's start.
+    /// Its first segment and the first after it, counted from the item's start.
     pub first: usize,
     pub until: usize,
     /// Ms from the item's start.
@@ -61,8 +61,8 @@ impl Part {
     }
 }
 
-/// Where an item of this length may be broken: at the bound of its segments nearest to each mark (ticks from its start),
-/// the first that will do and then each that lies far enough behind.
+/// Break positions of an item: the segment bound nearest to each mark (ticks from the item's start). The first suitable one
+/// is taken, then each one far enough after the last.
 pub fn places(marks: impl IntoIterator<Item = i64>, grid: &Grid, duration_ms: i64) -> Box<[Break]> {
     let mut marks: Vec<i64> = marks.into_iter().filter(|mark| (1..grid.end()).contains(mark)).collect();
     marks.sort_unstable();
@@ -84,7 +84,7 @@ pub fn places(marks: impl IntoIterator<Item = i64>, grid: &Grid, duration_ms: i6
 }
 
 impl Item {
-    /// One of its parts; None for all of it.
+    /// One of its parts; None for the whole item.
     pub fn part(&self, part: Option<u16>) -> Part {
         let segments = self.cut.segments() as usize;
         let bound = |place: usize| match (place.checked_sub(1), self.breaks.get(place.wrapping_sub(1))) {
@@ -100,7 +100,7 @@ impl Item {
 }
 
 impl Revision {
-    /// Programmes it airs; what lies behind them is filler.
+    /// The items aired as programmes; the items after them are filler.
     pub fn content(&self) -> &[Arc<Item>] {
         let content = self
             .blocks
@@ -109,18 +109,18 @@ impl Revision {
         &self.items[..content.min(self.items.len())]
     }
 
-    /// Whether something is aired in its programmes' breaks.
+    /// Whether it has filler for breaks within programmes.
     pub fn is_broken(&self) -> bool {
         self.mid > 0 || self.blocks.as_ref().is_some_and(|blocks| !blocks.filler.mid.is_empty())
     }
 
-    /// How often an item is broken.
+    /// Number of breaks in an item.
     pub(super) fn breaks_of(&self, item: u32) -> u64 {
         if self.mid == 0 { 0 } else { self.items[item as usize].breaks.len() as u64 }
     }
 
-    /// The filler of one round, as indices of items: filler is aired in turn, each once in a round, each round in an order of
-    /// its own. So any number of breaks takes a time that is found by division.
+    /// The filler of one round, as item indices. Each is aired once per round, in a new order each round, so the length of
+    /// any number of breaks is found by division.
     pub(super) fn round(&self, round: u64) -> Vec<u32> {
         let first = self.content().len();
         let seed = mix(self.seed, SALT, u64::from(self.number));

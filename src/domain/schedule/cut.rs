@@ -1,5 +1,4 @@
-//! How an item is cut into segments when it is aired; frozen with its length, so that no file has to be opened to know
-//! what a playlist says.
+//! Segmentation of an item on air. It is frozen with the item's length, so a playlist can be written without opening a file.
 
 use std::sync::Arc;
 
@@ -9,48 +8,51 @@ use super::breaks::Part;
 use crate::domain::grid::{Frames, Grid};
 use crate::domain::time::ticks;
 
-/// Length of the segments of pieces that are no item's, ticks.
+/// Length of segments that show no item (slate), ticks.
 const STEP: i64 = 180_000;
 
-/// A last piece shorter than this joins the one before, ticks.
+/// A last segment shorter than this joins the one before, ticks.
 const LEAST: i64 = 27_000;
 
 /// The segments of an item that is aired whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "by")]
 pub enum Cut {
-    /// Encoded pictures.
+    /// Encoded video.
     Frames(Frames),
-    /// Sound alone.
+    /// Audio alone.
     Steps { step: i64, end: i64 },
-    /// Copied pictures, at their keyframes.
+    /// Copied video, split at its keyframes.
     Keyframes(Keyframes),
 }
 
-/// Bounds of copied segments. Long lists, the same for every channel that airs the file: they are kept once, by name.
+/// Bounds of copied segments. The lists are long and the same for every channel that airs the file, so each is stored once
+/// under its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keyframes {
     pub name: String,
+    #[serde(rename = "segments")]
     pub segments: u32,
     /// Ticks.
+    #[serde(rename = "end")]
     pub end: i64,
-    /// Where the first picture stands in the file, ticks: that is the item's 0, so that it follows the last of the item
-    /// before as closely as its own second does.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// Time of the first frame in the file, ticks. It becomes the item's 0, so the first frame follows the previous item's
+    /// last frame without a gap.
+    #[serde(rename = "lead", default, skip_serializing_if = "is_zero")]
     pub lead: i64,
-    /// Ticks, with the item's end as the last. None when they were lost; then segments count as equally long.
+    /// Ticks, with the item's end as the last. None if they were lost; then all segments count as equally long.
     #[serde(skip)]
     pub bounds: Option<Arc<[i64]>>,
 }
 
-/// What a picture must have in common with the one before, so that players need not be told of a change.
+/// The properties of a video stream that may not change between two items without a discontinuity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
     /// Pixels, as coded.
     pub width: u32,
     pub height: u32,
-    /// Profile and pixel aspect of what is copied, empty for what is encoded.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Profile and pixel aspect of copied video, empty for encoded video.
+    #[serde(rename = "kind", default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
 }
 
@@ -61,7 +63,7 @@ impl Default for Cut {
 }
 
 impl Cut {
-    /// A grid as it is frozen.
+    /// Freezes a grid.
     pub fn of(grid: &Grid) -> Self {
         match grid {
             Grid::Frames(frames) => Self::Frames(frames.clone()),
@@ -70,7 +72,7 @@ impl Cut {
         }
     }
 
-    /// The cut of copied pictures of which the first stands at `lead`, below the second bound.
+    /// The segmentation of copied video whose first frame is at `lead`, before the second bound.
     pub fn copied(bounds: &[i64], lead: i64) -> Self {
         let bounds: Arc<[i64]> = bounds.iter().map(|bound| (bound - lead).max(0)).collect();
         Self::Keyframes(Keyframes {
@@ -82,12 +84,12 @@ impl Cut {
         })
     }
 
-    /// Whether it is not known any more where its segments begin.
+    /// Whether the segment bounds were lost.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Keyframes(Keyframes { bounds: None, .. }))
     }
 
-    /// Where the item's 0 stands in its file, ticks.
+    /// Position of the item's 0 in its file, ticks.
     pub fn lead(&self) -> i64 {
         match self {
             Self::Keyframes(keyframes) => keyframes.lead,
@@ -113,7 +115,7 @@ impl Cut {
         }
     }
 
-    /// Segments of `aired_ms` of a part of an item: its own as far as they fit, then pieces without it.
+    /// The segments of the first `aired_ms` of a part: the item's own as far as they fit, then segments that do not show it.
     pub fn spans(&self, part: Part, aired_ms: i64) -> Spans {
         let (duration_ms, count) = (part.duration_ms(), part.until - part.first);
         let (whole, length) = (duration_ms * 90, aired_ms * 90);
@@ -137,18 +139,18 @@ impl Cut {
     }
 }
 
-/// Bounds of so many segments, all of one length.
+/// Bounds of equally long segments.
 fn even(segments: u32, end: i64) -> Arc<[i64]> {
     let segments = segments.max(1);
     (0..=segments).map(|k| (i128::from(end) * i128::from(k) / i128::from(segments)) as i64).collect()
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_zero(ticks: &i64) -> bool {
     *ticks == 0
 }
 
-/// A name of bounds: the same list has the same one everywhere.
+/// The name of a list of bounds: a hash of its content.
 fn name(bounds: &[i64]) -> String {
     let mut hasher = blake3::Hasher::new();
     for bound in bounds {
@@ -161,17 +163,17 @@ fn name(bounds: &[i64]) -> String {
 #[derive(Clone, Debug)]
 pub struct Spans {
     grid: Grid,
-    /// The item's segment it begins with, and where that begins in the item, ticks.
+    /// The item's segment it begins with, and where that segment begins in the item, ticks.
     first: usize,
     zero: i64,
-    /// How many are the item's own.
+    /// Number of segments that show the item.
     own: usize,
     own_end: i64,
     length: i64,
 }
 
 impl Spans {
-    /// How many there are; at least one in any time at all.
+    /// Number of segments; at least one if the length is above zero.
     pub fn len(&self) -> usize {
         self.own + self.rest()
     }
@@ -180,7 +182,7 @@ impl Spans {
         self.len() == 0
     }
 
-    /// Pieces behind the item's own.
+    /// Number of segments after the item's own.
     fn rest(&self) -> usize {
         let rest = self.length - self.own_end;
         let full = rest / STEP;
@@ -188,12 +190,12 @@ impl Spans {
         (full + i64::from(more >= LEAST || (full == 0 && more > 0))) as usize
     }
 
-    /// Where its first instant lies in the item, ticks.
+    /// Position of its start in the item, ticks.
     pub fn zero(&self) -> i64 {
         self.zero
     }
 
-    /// How many show the item.
+    /// Number of segments that show the item.
     pub fn own(&self) -> usize {
         self.own
     }
@@ -203,12 +205,12 @@ impl Spans {
         k < self.own
     }
 
-    /// Whether a segment is the last that shows the item.
+    /// Whether a segment is the last one that shows the item.
     pub fn closes(&self, k: usize) -> bool {
         k + 1 == self.own
     }
 
-    /// Where segment `k` begins, ticks from the programme's start; for `k == len()` its end.
+    /// Start of segment `k`, ticks from the programme's start; its end for `k == len()`.
     pub fn start(&self, k: usize) -> i64 {
         if k >= self.len() {
             self.length
@@ -232,17 +234,17 @@ impl Spans {
     }
 }
 
-/// The longest segment a programme may have, seconds, rounded as a playlist's target duration is.
+/// The longest segment a programme may have, seconds, rounded like a playlist's target duration.
 pub fn longest(grid: &Grid) -> u64 {
     grid.target_duration().max((STEP as u64 + 45_000) / 90_000)
 }
 
-/// A frozen length that fits a cut: milliseconds nearest to its end.
+/// The frozen length of an item: its end in ms, rounded.
 pub fn duration_ms(grid: &Grid) -> i64 {
     (grid.end() + 45) / 90
 }
 
-/// As [`duration_ms`], for a length in seconds.
+/// The segmentation of audio alone with a length in seconds.
 pub fn steps(seconds: f64) -> Cut {
     Cut::Steps { step: STEP, end: ticks(seconds).max(1) }
 }

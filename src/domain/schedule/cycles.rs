@@ -1,12 +1,12 @@
-//! Where the cycles of a revision lie, with what is aired in their breaks: found by division, for neither a cycle's length
-//! nor a round's depends on its order.
+//! Positions of a revision's cycles, filler in breaks included. They are found by division, because neither the length of a
+//! cycle nor that of a filler round depends on its order.
 
 use super::{Item, Revision};
 
-/// What the place of any cycle is reckoned from.
+/// The figures from which the position of any cycle is computed.
 pub(super) struct Cycles<'a> {
     revision: &'a Revision,
-    /// Lengths and segments of the head and of a cycle, their breaks left out; of a round of filler.
+    /// Length (ms) and segments of the head and of a cycle, both without breaks, and of a filler round.
     head: (i64, u64),
     cycle: (i64, u64),
     round: (i64, u64),
@@ -36,7 +36,7 @@ impl Cycles<'_> {
         self.cycle.0 <= 0
     }
 
-    /// Breaks of the revision before a cycle; the first behind the head is 0.
+    /// Breaks of the revision before a cycle; the first cycle after the head is 0.
     pub(super) fn breaks_before(&self, cycle: u64) -> u64 {
         self.head_breaks + self.breaks * cycle
     }
@@ -46,18 +46,18 @@ impl Cycles<'_> {
         self.head.1 + self.cycle.1 * cycle + self.filler(self.breaks_before(cycle)).1
     }
 
-    /// When a cycle begins, ms from the revision's start.
+    /// Start of a cycle, ms from the revision's start.
     pub(super) fn start_ms(&self, cycle: u64) -> i64 {
         let content = self.head.0.saturating_add(self.cycle.0.saturating_mul(cycle as i64));
         content.saturating_add(self.filler(self.breaks_before(cycle)).0)
     }
 
-    /// The cycle that is under way so long (ms) after the revision's start: not before the head is over.
+    /// The cycle on air `into_ms` after the revision's start, which must be after the head.
     pub(super) fn at(&self, into_ms: i64) -> u64 {
         if self.breaks == 0 {
             return ((into_ms - self.start_ms(0)) / self.cycle.0) as u64;
         }
-        // All rounds are of one length, so the place of a cycle is known but for one round's.
+        // All filler rounds have the same length, so the cycle is known to within one round; a binary search finds it.
         let (most, round_ms) = (i128::from(self.revision.mid), i128::from(self.round.0));
         let into = i128::from(into_ms - self.head.0) * most - i128::from(self.head_breaks) * round_ms;
         let each = i128::from(self.cycle.0) * most + i128::from(self.breaks) * round_ms;
@@ -73,7 +73,7 @@ impl Cycles<'_> {
         first
     }
 
-    /// What the first breaks of the revision take: ms, and segments.
+    /// Length (ms) and segments of the filler in the revision's first `breaks` breaks.
     fn filler(&self, breaks: u64) -> (i64, u64) {
         let most = u64::from(self.revision.mid);
         if breaks == 0 || most == 0 {
@@ -86,7 +86,7 @@ impl Cycles<'_> {
     }
 }
 
-/// Length and segments of items together.
+/// Total length and segments of items.
 fn sum<'a>(items: impl Iterator<Item = &'a Item>) -> (i64, u64) {
     items.fold((0, 0), |(ms, segments), item| (item.duration_ms.saturating_add(ms), item.cut.segments() + segments))
 }

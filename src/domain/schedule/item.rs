@@ -1,4 +1,4 @@
-//! One thing a channel airs, as it was when the revision was made.
+//! One file a channel airs, frozen when the revision was made.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 use super::breaks::Break;
 use super::cut::{Cut, Look, Spans};
 
-/// One file of a revision, its length frozen: a file that changes later does not move what comes behind it.
+/// One file of a revision with its length frozen: a file that changes later does not move what follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
-    /// Of the path, and of how often that came before: the same in every revision.
+    /// Hash of the path and of the number of earlier items with the same path; the same in every revision.
     pub id: u64,
     pub path: String,
     pub title: String,
     /// Above zero.
     pub duration_ms: i64,
-    /// 1 to 100; what `weighted` goes by.
+    /// 1 to 100; used by `Mode::Weighted`.
     pub weight: u32,
-    #[serde(default)]
+    #[serde(rename = "cut", default)]
     pub cut: Cut,
-    #[serde(default)]
+    #[serde(rename = "look", default)]
     pub look: Look,
-    /// Where it may be broken, on a channel that has filler for that.
+    /// Possible break positions, if the channel has mid-roll filler.
     #[serde(default, skip_serializing_if = "is_whole")]
     pub breaks: Box<[Break]>,
 }
 
 impl Item {
-    /// What the item is an episode of: the folder it lies in.
+    /// The show the item belongs to: its folder.
     pub fn show(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// The segments of so much of a part of it as is aired; of all of it where no part is named.
+    /// The segments of the first `aired_ms` of a part, or of the whole item if no part is given.
     pub fn spans(&self, part: Option<u16>, aired_ms: i64) -> Spans {
         self.cut.spans(self.part(part), aired_ms)
     }
 
-    /// How many those are.
+    /// The number of those segments.
     pub fn segments(&self, part: Option<u16>, aired_ms: i64) -> u64 {
         let of = self.part(part);
         match aired_ms == of.duration_ms() {
@@ -53,10 +53,10 @@ fn is_whole(breaks: &[Break]) -> bool {
     breaks.is_empty()
 }
 
-/// What a revision airs: each item is held once, whatever revisions and channels air it.
+/// The items of a revision. Each item is in memory once, however many revisions and channels air it.
 pub type Items = Arc<[Arc<Item>]>;
 
-/// Gives items their ids.
+/// Sets the items' ids.
 pub fn itemize(mut items: Vec<Item>) -> Items {
     let mut seen: HashMap<String, u64> = HashMap::new();
     for item in &mut items {

@@ -1,12 +1,12 @@
-//! The order of the cycle that was asked for last: guide, playlist and validators all ask for the one that is on.
+//! Cache of the last cycle's order: guide, playlist and validators all need that of the cycle on air.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Revision;
 
-/// One order, remembered. It is worked out of the revision alone, so copies need none and all are alike. Boxed, for of
-/// most channels of a long lineup nobody asks.
+/// One cached order. It is computed from the revision alone, so clones start empty and all compare equal. It is boxed
+/// because most channels of a long lineup are never requested.
 #[derive(Default)]
 pub struct Memo(Mutex<Option<Box<Known>>>);
 
@@ -16,7 +16,7 @@ struct Known {
 }
 
 impl Revision {
-    /// As [`Revision::order`], remembered until another cycle is asked for.
+    /// [`Revision::order`], cached until another cycle is requested.
     pub(super) fn order_known(&self, cycle: u64) -> Arc<[u32]> {
         let mut known = self.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref().filter(|known| known.cycle == cycle) {

@@ -1,4 +1,4 @@
-//! What a channel airs at any instant: a pure function of its definition.
+//! The schedule of a channel: what it airs at any instant, as a pure function of its definition.
 //!
 //! A definition is a list of immutable revisions. Each runs through whole cycles of fixed length, whatever their order, so
 //! that any instant is found by division and nothing is counted up. Times are milliseconds since 1970.
@@ -28,104 +28,104 @@ pub use order::MAX_SLOTS;
 pub use revise::Wanted;
 pub use walk::{Cursor, Walk};
 
-/// In which order items are aired.
+/// The order in which items are aired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
     /// As listed.
     Sequential,
-    /// Each once in a cycle, each cycle in an order of its own. What a channel does that was not told.
+    /// Each item once in a cycle, with a new order for each cycle. The default.
     #[default]
     Shuffle,
-    /// Shows mixed, the episodes of each show in order. A show is what lies in one folder.
+    /// Shows mixed, the episodes of each show in order. A show is the content of one folder.
     ShuffleInOrder,
-    /// Drawn; an item may come again before another was on.
+    /// Random; an item may repeat before another was aired.
     Random,
-    /// Each as often in a cycle as it weighs, spread over it.
+    /// Each item as often per cycle as its weight says, spread over the cycle.
     Weighted,
-    /// By the clock: [`blocks::Blocks`].
+    /// By time of day: [`blocks::Blocks`].
     Blocks,
 }
 
-/// What is on, and from when to when.
+/// One airing of an item, or of a part of it, from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Programme {
     /// Index into the definition's revisions.
     pub revision: usize,
     /// Index into that revision's items.
     pub item: usize,
-    /// Grows by one with every programme of the channel; never used twice.
+    /// Increases with every programme of the channel; never used twice.
     pub ordinal: u64,
     pub start_ms: i64,
     pub end_ms: i64,
-    /// The number of its first segment among all of the channel; the next programme's follows its last.
+    /// Media sequence number of its first segment; the next programme's follows its last.
     pub sequence: u64,
-    /// Changes of picture or sound that players are told of, from the channel's first on and this start included.
+    /// Discontinuities since the channel's start, the one at this start included.
     pub changes: u64,
-    /// Begins an entry of a guide that hides filler: what does not belongs to the one before.
+    /// Begins a new entry in a guide that hides filler; otherwise it belongs to the entry before.
     pub leads: bool,
-    /// Which part of its item; None for all of it.
+    /// Which part of its item; None for the whole item.
     pub part: Option<u16>,
-    /// Belongs to a broken programme that began before: filler in a break, or what goes on behind one.
+    /// Continues a programme that has breaks: it is filler in a break, or the part after one.
     pub within: bool,
 }
 
-/// What is aired from an instant on, until the next revision begins.
+/// The content aired from an instant until the next revision begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Revision {
-    /// Grows by one with every change that was made, from 1.
+    /// Increases by one with every change, from 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub number: u32,
     pub start_ms: i64,
     /// The ordinal of its first programme.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_ordinal: u64,
-    /// The number of its first segment.
+    /// Media sequence number of its first segment.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_sequence: u64,
-    /// Changes before it and at its start.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// Discontinuities before it and at its start.
+    #[serde(rename = "first_change", default, skip_serializing_if = "is_zero")]
     pub first_change: u64,
     pub seed: u64,
     #[serde(default, skip_serializing_if = "is_shuffle")]
     pub mode: Mode,
-    /// What was left of the cycle that ran when this began, as indices of items; aired first.
-    #[serde(default, skip_serializing_if = "<[u32]>::is_empty")]
+    /// The rest of the cycle that was running when this revision began, as item indices; aired first.
+    #[serde(rename = "head", default, skip_serializing_if = "<[u32]>::is_empty")]
     pub head: Box<[u32]>,
-    /// The number of the first whole cycle behind the head.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// The number of the first whole cycle after the head.
+    #[serde(rename = "cycle", default, skip_serializing_if = "is_zero")]
     pub cycle: u64,
     #[serde(default, skip_serializing_if = "no_items")]
     pub items: Items,
-    /// How many items, the last ones, are no programmes but aired in their breaks; with blocks they say so themselves.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// How many items at the end of the list are mid-roll filler instead of programmes; with blocks, [`Blocks`] says so.
+    #[serde(rename = "mid", default, skip_serializing_if = "is_none")]
     pub mid: u32,
-    /// Of `Mode::Blocks`.
+    /// Only with `Mode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Arc<Blocks>>,
     #[serde(skip)]
     pub memo: Memo,
 }
 
-/// All revisions, by their start; no two start together, and each has items.
+/// All revisions, sorted by start. No two start together, and each has items.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Definition {
     pub revisions: Box<[Revision]>,
 }
 
 impl Definition {
-    /// What is on at an instant; None before the channel's first.
+    /// The programme on air at an instant; None before the channel's first.
     pub fn programme(&self, at_ms: i64) -> Option<Programme> {
         Walk::at(self, at_ms).next()
     }
 
-    /// All programmes that are on between two instants, the one on at the first included, from the channel's first on.
+    /// All programmes on air between two instants, the one on air at `from_ms` included.
     pub fn programmes(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Programme> {
         let first = self.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
         Walk::at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
     }
 
-    /// From when to when a programme is on that is on at an instant, its breaks included; None before the channel's first.
+    /// Start and end of the programme on air at an instant, breaks included; None before the channel's first.
     pub fn whole(&self, at_ms: i64) -> Option<(i64, i64)> {
         let mut cursor = Cursor::at(self, at_ms);
         cursor.rewind(self);
@@ -134,12 +134,12 @@ impl Definition {
         Some((first.start_ms, behind.last().map_or(first.end_ms, |last| last.end_ms)))
     }
 
-    /// Whether it is no programme, but stands between two or within one.
+    /// Whether it is filler, between programmes or within one.
     pub fn is_filler(&self, programme: &Programme) -> bool {
         programme.item >= self.revisions[programme.revision].content().len()
     }
 
-    /// Whether nothing of its own is shown.
+    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         let blocks = self.revisions[programme.revision].blocks.as_ref();
         blocks.is_some_and(|blocks| programme.item == blocks.slate as usize)
@@ -149,7 +149,7 @@ impl Definition {
         &self.revisions[programme.revision].items[programme.item]
     }
 
-    /// The segments of a programme.
+    /// The segment ranges of a programme.
     pub fn spans(&self, programme: &Programme) -> Spans {
         self.item(programme).spans(programme.part, programme.end_ms - programme.start_ms)
     }
@@ -173,19 +173,19 @@ impl Revision {
         order.iter().map(|index| self.items[*index as usize].cut.segments()).sum()
     }
 
-    /// Whether its items look different. Then players are told at every start: which neighbours differ depends on the
-    /// order of every cycle, and could not be counted without walking through all of them.
+    /// Whether its items differ in video format. Then every start of a programme is a discontinuity: which neighbours differ
+    /// depends on the order of every cycle, and counting that would mean walking through all of them.
     fn mixed(&self) -> bool {
         self.items.windows(2).any(|pair| pair[0].look != pair[1].look)
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -194,12 +194,12 @@ fn first() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_first(number: &u32) -> bool {
     *number == first()
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_shuffle(mode: &Mode) -> bool {
     *mode == Mode::default()
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::{Item, Mode, Revision};
 
-/// Programmes of one cycle at most.
+/// Maximum number of programmes in a cycle.
 pub const MAX_SLOTS: usize = 20_000;
 
-/// How often `random` airs each item in a cycle; bounds how long one may stay away.
+/// How often `random` airs each item in a cycle; this bounds how long an item may be absent.
 const DRAWS: usize = 4;
 
-/// No item comes back within so many others across a cycle's end, or a third of all if that is less.
+/// Minimum number of other items between two airings of one across a cycle's end; a third of all items if that is less.
 const APART: usize = 20;
 
-/// Items that are aired in cycles of one length.
+/// Items aired in cycles of equal length.
 #[derive(Clone, Copy)]
 pub(super) struct Pool<'a> {
     pub items: &'a [Arc<Item>],
@@ -28,7 +28,7 @@ impl Revision {
         Pool { items: self.content(), mode: self.mode, seed: self.seed }
     }
 
-    /// Indices of the items of one cycle as they are aired. Every cycle has the same items, so the same length.
+    /// Item indices of one cycle in the order they are aired. Every cycle has the same items, so the same length.
     pub fn order(&self, cycle: u64) -> Vec<u32> {
         self.pool().order(cycle)
     }
@@ -43,19 +43,19 @@ impl Revision {
         self.pool().slots()
     }
 
-    /// Length of one cycle, its breaks left out.
+    /// Length of one cycle without breaks.
     pub fn cycle_ms(&self) -> i64 {
         self.content().iter().map(|item| self.copies(item) as i64 * item.duration_ms).sum()
     }
 
-    /// Segments of one cycle, its breaks left out.
+    /// Segments of one cycle without breaks.
     pub fn cycle_segments(&self) -> u64 {
         self.content().iter().map(|item| self.copies(item) as u64 * item.cut.segments()).sum()
     }
 }
 
 impl Pool<'_> {
-    /// Indices of the items of one cycle as they are aired. Every cycle has the same items, so the same length.
+    /// Item indices of one cycle in the order they are aired. Every cycle has the same items, so the same length.
     pub fn order(&self, cycle: u64) -> Vec<u32> {
         let items = self.items;
         match self.mode {
@@ -79,7 +79,7 @@ impl Pool<'_> {
         self.items.iter().map(|item| self.mode.copies(item) as u64).sum()
     }
 
-    /// Items by a hash of their own: another item more or less leaves all others in their order.
+    /// Items sorted by a hash of their own, so adding or removing one keeps the order of the others.
     fn ranked(&self, cycle: u64) -> Vec<u32> {
         let mut ranked: Vec<(u64, u64, u32)> =
             (0u32..).zip(self.items).map(|(index, item)| (mix(self.seed, cycle, item.id), item.id, index)).collect();
@@ -87,7 +87,7 @@ impl Pool<'_> {
         ranked.into_iter().map(|(_, _, index)| index).collect()
     }
 
-    /// Every copy of every item by a hash of its own; `weighted` keeps each within its share of the cycle.
+    /// Every copy of every item sorted by a hash of its own; `weighted` keeps each copy within its share of the cycle.
     fn drawn(&self, cycle: u64) -> Vec<u32> {
         let spread = self.mode == Mode::Weighted;
         let mut drawn: Vec<(u64, u64, u32)> = Vec::new();
@@ -118,7 +118,7 @@ impl Mode {
     }
 }
 
-/// 64 bits of three, well mixed: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over each in turn.
+/// Mixes three numbers into 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over each in turn.
 pub(super) fn mix(seed: u64, cycle: u64, id: u64) -> u64 {
     [cycle, id].into_iter().fold(finish(seed), |state, part| finish(state ^ finish(part)))
 }
@@ -130,8 +130,8 @@ fn finish(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Moves what ended the cycle before out of the beginning of this one. The last third is never touched, so that this
-/// needs to know the raw order of the cycle before only.
+/// Moves items that ended the previous cycle away from the beginning of this one. The last third is never touched, so only
+/// the raw order of the previous cycle is needed.
 fn apart(raw: Vec<u32>, before: &[u32]) -> Vec<u32> {
     let gap = APART.min(raw.len() / 3);
     let recent = &before[before.len() - gap..];
@@ -139,7 +139,7 @@ fn apart(raw: Vec<u32>, before: &[u32]) -> Vec<u32> {
     let mut fresh: Vec<u32> = Vec::with_capacity(raw.len());
     let mut left: Vec<u32> = Vec::with_capacity(3 * gap);
     let mut rest = front.iter();
-    // At most `gap` of what is looked at is recent: the search is over soon.
+    // At most `gap` items are recent, so the search is short.
     while fresh.len() < gap
         && let Some(index) = rest.next()
     {
@@ -152,7 +152,7 @@ fn apart(raw: Vec<u32>, before: &[u32]) -> Vec<u32> {
     fresh
 }
 
-/// Leaves each show the places it has, and fills them with its episodes as listed.
+/// Keeps the positions of each show and fills them with its episodes as listed.
 fn in_order(raw: Vec<u32>, items: &[Arc<Item>]) -> Vec<u32> {
     let mut episodes: HashMap<&str, Vec<u32>> = HashMap::new();
     for (index, item) in items.iter().enumerate().rev() {
@@ -162,8 +162,8 @@ fn in_order(raw: Vec<u32>, items: &[Arc<Item>]) -> Vec<u32> {
     raw.into_iter().filter_map(next).collect()
 }
 
-/// Takes neighbours that are the same apart where others can stand between. The last place is never touched, so that the
-/// next cycle needs to know the raw order of this one only.
+/// Separates equal neighbours where another item can go between. The last position is never touched, so the next cycle needs
+/// only the raw order of this one.
 fn unrepeated(mut list: Vec<u32>, before: Option<u32>) -> Vec<u32> {
     let end = list.len().saturating_sub(1);
     let mut previous = before;
@@ -189,6 +189,6 @@ mod tests {
         assert_eq!(mix(u64::MAX, u64::MAX, 1), GOLDEN[2]);
     }
 
-    /// Of an independent reckoning.
+    /// From an independent implementation.
     const GOLDEN: [u64; 3] = [0xe220_a839_7b1d_cdaf, 0xb478_25b9_accf_a342, 0xd300_120a_5ea3_5cac];
 }

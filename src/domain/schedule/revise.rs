@@ -1,4 +1,4 @@
-//! A change of what a channel airs: another revision, and nothing else.
+//! Changing what a channel airs adds a revision and touches nothing else.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 use super::blocks::Blocks;
 use super::{Definition, Items, Memo, Mode, Programme, Revision, Walk};
 
-/// How far after the begin of a change guides may have named programmes of the old schedule, ms: they span 14 days at most.
+/// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const NAMED_MS: i64 = 15 * 24 * 3_600_000;
 
-/// What a channel is to air.
+/// The content requested for a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     pub seed: u64,
     pub mode: Mode,
-    /// Some, each longer than nothing.
+    /// At least one, each with a length above zero.
     pub items: Items,
-    /// How many of them, the last ones, are aired in the others' breaks.
+    /// How many items at the end of the list are mid-roll filler.
     pub mid: u32,
-    /// Of `Mode::Blocks`.
+    /// Only with `Mode::Blocks`.
     pub blocks: Option<Arc<Blocks>>,
 }
 
 impl Wanted {
-    /// With nothing known of its days: what is, belongs to one revision.
+    /// With an empty day cache, because that belongs to one revision.
     fn fresh(self) -> Self {
         Self { blocks: self.blocks.map(|blocks| Arc::new((*blocks).clone())), ..self }
     }
 }
 
 impl Definition {
-    /// A channel that begins.
+    /// The definition of a new channel.
     pub fn new(start_ms: i64, wanted: Wanted) -> Self {
         let Wanted { seed, mode, items, mid, blocks } = wanted.fresh();
         let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
@@ -53,7 +53,7 @@ impl Definition {
         Self { revisions: Box::new([first]) }
     }
 
-    /// Whether this is what is aired, or will be.
+    /// Whether the last revision already has this content.
     pub fn airs(&self, wanted: &Wanted) -> bool {
         self.revisions.last().is_some_and(|last| {
             let begin = last.blocks.as_ref().map(|blocks| blocks.begin.clone()).unwrap_or_default();
@@ -63,13 +63,13 @@ impl Definition {
         })
     }
 
-    /// Airs something else from an instant on. What was to begin at or behind it never does; what the cycle under way still
-    /// holds is aired first where the order stays of one kind.
+    /// Airs new content from `at_ms` on. Revisions that would begin then or later are dropped. If mode and seed stay the
+    /// same, the rest of the current cycle is aired first.
     #[must_use]
     pub fn revised(&self, at_ms: i64, wanted: Wanted) -> Self {
         let number = self.revisions.last().map_or(0, |last| last.number) + 1;
         let Some(in_force) = self.in_force(at_ms - 1) else {
-            // Not on air yet: it begins when it was to begin.
+            // Not on air yet: the start stays the same.
             let start_ms = self.revisions.first().map_or(at_ms, |first| first.start_ms);
             let mut fresh = Self::new(start_ms, wanted);
             fresh.revisions[0].number = number;
@@ -110,13 +110,13 @@ impl Definition {
         Self { revisions: self.revisions[..=in_force].iter().cloned().chain([next]).collect() }
     }
 
-    /// The first ordinal that no guide gave to a programme that a change from this instant on replaces: clients keep ids.
+    /// The first ordinal that no guide can have given to a programme this change replaces: clients keep ids.
     fn unnamed(&self, at_ms: i64) -> u64 {
         let last = Walk::at(self, at_ms.saturating_add(NAMED_MS)).next().or_else(|| Walk::at(self, at_ms - 1).next());
         last.map_or(0, |last| last.ordinal + 1)
     }
 
-    /// Without what ended before an instant.
+    /// Drops the revisions that ended before an instant.
     #[must_use]
     pub fn without_before(mut self, at_ms: i64) -> Self {
         if let Some(first) = self.in_force(at_ms) {
@@ -126,7 +126,7 @@ impl Definition {
     }
 }
 
-/// What of the running cycle the next revision still owes.
+/// The rest of the current cycle, as indices of the next revision's items.
 fn head(before: &Revision, rest: &[u32], cycle: u64, next: &Revision) -> Vec<u32> {
     let left: HashSet<u64> = rest.iter().map(|index| before.items[*index as usize].id).collect();
     match next.mode {
@@ -138,13 +138,13 @@ fn head(before: &Revision, rest: &[u32], cycle: u64, next: &Revision) -> Vec<u32
             head
         }
         Mode::Sequential => {
-            // Behind the last item aired that is still listed.
+            // After the last aired item that is still listed.
             let listed = |id: u64| next.content().iter().position(|item| item.id == id);
             let aired = before.content().iter().rev().filter(|item| !left.contains(&item.id));
             let last = aired.filter_map(|item| listed(item.id)).next();
             (last.map_or(0, |last| last as u32 + 1)..next.content().len() as u32).collect()
         }
-        // Draws are no round that could be owed the rest of.
+        // Random draws have no rest to make up for.
         Mode::Random | Mode::Weighted | Mode::Blocks => Vec::new(),
     }
 }

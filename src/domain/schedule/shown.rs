@@ -1,27 +1,27 @@
-//! Which items were on before.
+//! Items that were aired before.
 
 use std::collections::HashSet;
 
 use super::{Definition, Programme, Walk};
 
-/// How long a channel by the clock is looked back on.
+/// How far back the airings of a block schedule are checked.
 const LONG_MS: i64 = 28 * 24 * 3600 * 1000;
 
 impl Definition {
-    /// Ids of the items that were on before an instant, as far back as revisions are kept. None when whatever is on from
-    /// there to `to_ms` was on before.
+    /// Ids of the items aired before an instant, as far back as revisions are kept. None if everything on air between
+    /// `from_ms` and `to_ms` was aired before.
     pub fn shown_before(&self, from_ms: i64, to_ms: i64) -> Option<HashSet<u64>> {
         let mut shown = HashSet::new();
         let mut all_of_last = false;
         for (number, revision) in self.revisions.iter().enumerate() {
             if revision.start_ms >= from_ms {
-                // Comes, with items of its own, before the span is over?
+                // Does it begin, with its own items, before the range ends?
                 all_of_last &= revision.start_ms >= to_ms;
                 break;
             }
             let end_ms = self.end_of(number).min(from_ms);
             let round_ms = match revision.blocks {
-                // What goes by the clock has no round: whatever is old enough counts as shown.
+                // A block schedule has no cycle: after this time everything counts as shown.
                 Some(_) => LONG_MS,
                 None => revision.cycles().start_ms(1),
             };
@@ -34,7 +34,7 @@ impl Definition {
                 continue;
             }
             let aired = Walk::at(self, revision.start_ms).take_while(|programme| programme.start_ms < end_ms);
-            // What is on at the instant itself was not on before for that, broken or not.
+            // The programme on air at the instant itself does not count as aired before, with breaks or without.
             let last = |programme: &Programme| {
                 programme.part.is_none_or(|part| usize::from(part) == self.item(programme).breaks.len())
             };

@@ -42,7 +42,7 @@ fn a_mode() -> impl Strategy<Value = Mode> {
 }
 
 proptest! {
-    /// At any instant exactly one programme is on; its neighbours touch it; how it is reached makes no difference.
+    /// At any instant exactly one programme is on, its neighbours touch it, and the way it is reached makes no difference.
     #[test]
     fn programmes_tile_time(
         mode in a_mode(), seed: u64, count in 1usize..40, at in START..START + TEN_YEARS, edit in 0..TEN_YEARS,
@@ -68,7 +68,7 @@ proptest! {
         }
     }
 
-    /// A guide of two spans is the guide of both.
+    /// The guides of two adjacent ranges add up to the guide of both.
     #[test]
     fn guides_of_neighbouring_spans_are_the_guide_of_both(mode in a_mode(), seed: u64, a in 0..TEN_YEARS, long in 0i64..400_000_000, cut in 0i64..400_000_000) {
         let definition = Definition::new(START, wanted(mode, seed, 12));
@@ -94,7 +94,7 @@ proptest! {
         prop_assert_eq!(revisions[0].length_of(&order), revisions[0].cycle_ms());
     }
 
-    /// An edit changes neither what is on nor what was on, nor any ordinal that was given out for it.
+    /// An edit changes neither past nor current programmes, nor any ordinal given out for them.
     #[test]
     fn an_edit_leaves_alone_what_was_on(
         mode in a_mode(), other in a_mode(), seed: u64, edits in prop::collection::vec((0i64..90_000_000, 1usize..30), 1..6),
@@ -114,24 +114,24 @@ proptest! {
             prop_assert_eq!(&aired, &still);
             prop_assert_eq!(known, still.iter().map(|p| edited.item(p).clone()).collect::<Vec<_>>());
             let next = edited.programme(on.end_ms).unwrap();
-            // What guides may have named is not named again.
+            // Ordinals that guides may have used are not reused.
             let named = definition.programme(on.end_ms + 14 * 24 * 3_600_000).unwrap();
             prop_assert_eq!(next.start_ms, on.end_ms);
-            prop_assert!(next.ordinal > named.ordinal, "{} is given again", next.ordinal);
+            prop_assert!(next.ordinal > named.ordinal, "{} is reused", next.ordinal);
             prop_assert_eq!(next.sequence, on.sequence + definition.item(&on).cut.segments());
             prop_assert!(edited.revisions.windows(2).all(|pair| pair[0].start_ms < pair[1].start_ms));
             definition = edited;
         }
     }
 
-    /// Taking an item out, or putting one in, leaves all others in the order they were shuffled into.
+    /// Removing or adding an item leaves all others in their shuffled order.
     #[test]
     fn the_ranks_of_others_stay(seed: u64, cycle: u64, count in 2usize..60, out in 0usize..60) {
         let whole = Revision { mode: Mode::ShuffleInOrder, ..Definition::new(0, wanted(Mode::Shuffle, seed, count)).revisions[0].clone() };
         let mut fewer = whole.clone();
         let gone = fewer.items[out % count].clone();
         fewer.items = fewer.items.iter().filter(|item| item.id != gone.id).cloned().collect();
-        // Shuffled in order, so the places of the shows are what the ranks give.
+        // With `ShuffleInOrder`, the positions of the shows follow from the ranks.
         let shows = |revision: &Revision, without: Option<&str>| -> Vec<String> {
             revision.order(cycle).iter().map(|i| &revision.items[*i as usize])
                 .filter(|item| without.is_none_or(|show| item.show() != show)).map(|item| item.show().to_owned()).collect()
@@ -172,7 +172,7 @@ fn an_item_put_in_while_a_cycle_runs_repeats_nothing_of_it() {
         let edited = definition.revised(on.end_ms, wanted(mode, 7, 31));
         let rest = titles(&edited, on.end_ms, 19);
         assert!(rest.iter().all(|title| !aired.contains(title)), "{mode:?}: {aired:?} then {rest:?}");
-        assert!(rest.contains(&"30".to_owned()), "{mode:?}: the new one comes in this cycle");
+        assert!(rest.contains(&"30".to_owned()), "{mode:?}: the new item comes in this cycle");
     }
 }
 

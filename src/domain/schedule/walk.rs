@@ -1,36 +1,36 @@
-//! From one programme to the next.
+//! Iteration over programmes.
 
 use std::sync::Arc;
 
 use super::blocks::Day;
 use super::{Definition, Programme, Revision};
 
-/// A place in a channel's programmes: what comes next, and all that is needed to go on from there.
+/// A position in a channel's programmes: the next programme and everything needed to continue from it.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
     revision: usize,
-    /// What is left is at `at` of it; of revisions that go by the clock.
+    /// The current day and, in `at`, the index in it; only for block schedules.
     day: Option<Arc<Day>>,
     /// None in the head.
     cycle: Option<u64>,
-    /// Of the head or of the cycle, as indices of items.
+    /// Item indices of the head or of the cycle.
     order: Arc<[u32]>,
-    /// Place in the order of what comes next.
+    /// Index in `order` (or in the day) of the next programme.
     at: usize,
-    /// What of it comes next: its parts are even, its breaks odd.
+    /// Which piece of that item comes next: parts have even numbers, breaks odd ones.
     piece: u64,
-    /// Breaks of the revision before that, and the round of filler that was looked at last.
+    /// Breaks of the revision before that piece, and the last filler round looked up.
     broken: u64,
     round: Option<(u64, Arc<[u32]>)>,
     ordinal: u64,
     sequence: u64,
-    /// Whether every start in the revision is a change.
+    /// Whether every start in the revision is a discontinuity.
     mixed: bool,
-    /// When it starts; None when there is nothing.
+    /// Start of the next programme; None at the end.
     start_ms: Option<i64>,
 }
 
-/// What stands at one place: a whole item, a part of one, or filler in a break.
+/// One piece of the schedule: a whole item, a part of one, or filler in a break.
 struct Piece {
     item: usize,
     part: Option<u16>,
@@ -39,14 +39,14 @@ struct Piece {
     segments: u64,
 }
 
-/// Programmes one after the other, from any instant on, without end.
+/// Programmes in order from any instant, without end.
 pub struct Walk<'a> {
     definition: &'a Definition,
     cursor: Cursor,
 }
 
 impl Cursor {
-    /// Stands before what is on at an instant; nothing comes when that lies before the channel's first.
+    /// Positioned at the programme on air at an instant; at the end if that is before the channel's first programme.
     pub fn at(definition: &Definition, at_ms: i64) -> Self {
         let mut cursor = Self::default();
         if let Some(revision) = definition.in_force(at_ms) {
@@ -55,7 +55,7 @@ impl Cursor {
         cursor
     }
 
-    /// Goes back to where the programme began that it stands in, over its breaks.
+    /// Goes back to the start of the current programme, over its breaks.
     pub fn rewind(&mut self, definition: &Definition) {
         let Some(mut start_ms) = self.start_ms else { return };
         if let Some(day) = &self.day {
@@ -120,7 +120,7 @@ impl Cursor {
         self.start_ms = Some(at_ms - left);
     }
 
-    /// What comes next.
+    /// The next piece.
     fn here(&mut self, it: &Revision) -> Option<Piece> {
         let index = *self.order.get(self.at)?;
         if self.piece % 2 == 1 {
@@ -145,7 +145,7 @@ impl Cursor {
         Some(Piece { part: Some(number), within: number > 0, length_ms, segments, ..whole })
     }
 
-    /// Leaves what came next behind.
+    /// Advances past the next piece.
     fn pass(&mut self, it: &Revision, segments: u64) {
         self.sequence += segments;
         self.ordinal += 1;
@@ -156,7 +156,7 @@ impl Cursor {
         }
     }
 
-    /// Takes what comes next.
+    /// Takes the next programme.
     pub fn next(&mut self, definition: &Definition) -> Option<Programme> {
         let start_ms = self.start_ms?;
         if let Some(day) = self.day.clone() {
@@ -183,7 +183,7 @@ impl Cursor {
         Some(programme)
     }
 
-    /// Takes the next programme of a day by the clock.
+    /// Takes the next programme of a block schedule's day.
     fn next_of(&mut self, day: &Day, definition: &Definition) -> Option<Programme> {
         let it = &definition.revisions[self.revision];
         let revision_end = definition.end_of(self.revision);
@@ -204,13 +204,12 @@ impl Cursor {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins with what is on at an instant; empty before the channel's first.
+    /// Begins with the programme on air at an instant; empty before the channel's first.
     pub fn at(definition: &'a Definition, at_ms: i64) -> Self {
         Self { definition, cursor: Cursor::at(definition, at_ms) }
     }
 
-    /// What the cycle under way still holds behind the next programme, and that cycle's number; for the revision that
-    /// follows.
+    /// The items left in the current cycle after the next programme, and that cycle's number; used by the next revision.
     pub(super) fn rest(&self) -> (&[u32], u64) {
         let Cursor { revision, cycle, order, at, .. } = &self.cursor;
         let cycle = cycle.unwrap_or_else(|| self.definition.revisions[*revision].cycle.wrapping_sub(1));

@@ -1,17 +1,17 @@
-//! ISO base media and QuickTime files (ISO/IEC 14496-12): brand, and whether there is a picture.
+//! ISO base media and QuickTime files (ISO/IEC 14496-12): brand, and whether there is video.
 
 use super::{Bytes, Container, Kind, Sniffed};
 
-/// Boxes looked at before giving up; a hostile file could chain them for ever.
+/// Top-level boxes read before giving up: a hostile file could chain them endlessly.
 const MAX_BOXES: usize = 256;
-/// Boxes of a movie looked at; a movie of more is refused, because what refers to other files may hide after them.
+/// Most boxes read in `moov`. A movie with more is refused, because a reference to other files could hide after them.
 const MAX_MOVIE_BOXES: usize = 4096;
 
 struct Header {
     kind: [u8; 4],
-    /// Where the content starts.
+    /// Offset of the content.
     content: u64,
-    /// Where the next box starts; u64::MAX for "to the end".
+    /// Offset of the next box; u64::MAX if this box extends to the end of the file.
     end: u64,
 }
 
@@ -29,7 +29,7 @@ fn header(head: &[u8], offset: u64) -> Option<Header> {
     Some(Header { kind, content, end })
 }
 
-/// Recognises a file of boxes; None when it is no such file, or an image, or one that only points elsewhere.
+/// Recognises a file of boxes. None if it is something else, an image, or a movie that only refers to other files.
 pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniffed>, B::Error> {
     let mut container = None;
     let mut audio_brand = false;
@@ -58,7 +58,7 @@ pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniff
             b"mdat" => container = container.or(Some(Container::QuickTime)),
             b"free" | b"skip" | b"wide" | b"pnot" | b"PICT" | b"pict" | b"uuid" | b"udta" | b"meta" | b"prft"
             | b"emsg" | b"junk" => {}
-            // Behind a brand anything may follow; before one, this is no such file.
+            // After a brand any box may follow. Before one, an unknown box means that this is not such a file.
             _ if container.is_some() => {}
             _ => return Ok(None),
         }
@@ -76,7 +76,7 @@ pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniff
     Ok(Some(Sniffed { container, kind: if only_sound { Kind::Audio } else { Kind::Video } }))
 }
 
-/// The family of a major brand and whether it is one for sound; None for images.
+/// Container of a major brand, and whether the brand is for audio; None for images.
 fn family(brand: &[u8]) -> Option<(Container, bool)> {
     Some(match brand {
         b"qt  " => (Container::QuickTime, false),
@@ -91,14 +91,14 @@ fn family(brand: &[u8]) -> Option<(Container, bool)> {
 struct Tracks {
     picture: bool,
     sound: bool,
-    /// A reference movie (`rmra`), which only names other files, or one that may hide such a box: compressed (`cmov`),
-    /// or of too many boxes.
+    /// The movie refers to other files (`rmra`), or may hide such a box: it is compressed (`cmov`) or has too many boxes.
     refers: bool,
-    /// There is an `mvhd`, which ISO/IEC 14496-12 section 8.2.2 makes mandatory. qtdemux follows `rmra` without it.
+    /// The movie has an `mvhd`, which ISO/IEC 14496-12 section 8.2.2 makes mandatory. qtdemux follows `rmra` even without
+    /// it.
     header: bool,
 }
 
-/// The kinds of a movie's tracks: `moov/trak/mdia/hdlr`.
+/// Reads the track types of a movie: `moov/trak/mdia/hdlr`.
 fn tracks<B: Bytes>(bytes: &mut B, moov: &Header) -> Result<Tracks, B::Error> {
     let mut found = Tracks::default();
     let mut budget = MAX_MOVIE_BOXES;
@@ -113,7 +113,7 @@ fn tracks<B: Bytes>(bytes: &mut B, moov: &Header) -> Result<Tracks, B::Error> {
         match &child.kind {
             b"mvhd" => found.header = true,
             b"rmra" | b"cmov" => found.refers = true,
-            // A few tracks tell audio from video; the others are stepped over.
+            // A few tracks are enough to distinguish audio from video; the rest are skipped.
             b"trak" if budget > MAX_MOVIE_BOXES - MAX_BOXES => {
                 if let Some(mdia) = child_of(bytes, &child, *b"mdia", &mut budget)?
                     && let Some(hdlr) = child_of(bytes, &mdia, *b"hdlr", &mut budget)?

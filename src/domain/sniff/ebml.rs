@@ -1,15 +1,15 @@
-//! Matroska and WebM (RFC 8794, RFC 9559): DocType, and whether there is a picture.
+//! Matroska and WebM (RFC 8794, RFC 9559): DocType, and whether there is video.
 
 use super::{Bytes, Container, Kind, Sniffed};
 
-/// Elements looked at before giving up.
+/// Elements read before giving up.
 const MAX_ELEMENTS: usize = 64;
 
 struct Element {
     id: u32,
-    /// Where the content starts, counted from the slice's start.
+    /// Offset of the content from the start of the slice.
     content: usize,
-    /// None for "unknown", as live recordings write it.
+    /// None for "unknown", as written by live recordings.
     len: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ fn element(bytes: &[u8]) -> Option<Element> {
     Some(Element { id, content: id_len + size_len, len: (len != mask).then_some(len) })
 }
 
-/// Recognises what starts with the EBML signature.
+/// Recognises a file that starts with the EBML signature.
 pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniffed>, B::Error> {
     let Some(ebml) = element(head) else { return Ok(None) };
     let Some(len) = ebml.len.filter(|len| *len <= 4096) else { return Ok(None) };
@@ -58,7 +58,7 @@ fn doc_type(mut header: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Whether the tracks hold sound and no picture; None when they are not near the start.
+/// True if the tracks are audio-only; None if no tracks are found near the start.
 fn only_sound<B: Bytes>(bytes: &mut B, segment: u64) -> Result<Option<bool>, B::Error> {
     const SEGMENT: u32 = 0x1853_8067;
     const TRACKS: u32 = 0x1654_ae6b;

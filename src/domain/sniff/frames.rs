@@ -1,14 +1,14 @@
-//! Files without a header: bare audio and video streams and MPEG transport streams, told by several frames in a row.
+//! Headerless files: bare audio and video streams and MPEG transport streams, recognised by several consecutive frames.
 
 use super::Container;
 
-/// Frames that must follow one another.
+/// Number of consecutive frames required.
 const ROW: usize = 3;
 
-/// Garbage before the first frame that is put up with, bytes (a player would resynchronise as well).
+/// Most bytes of garbage accepted before the first frame; players resynchronise as well.
 const MAX_GARBAGE: usize = 8 * 1024;
 
-/// Length of a tag at the very start (ID3v2 or APE), header included.
+/// Length of a tag (ID3v2 or APE) at the start of the file, including its header, bytes.
 pub(super) fn tag_len(head: &[u8]) -> Option<u64> {
     if head.starts_with(b"ID3") {
         let size = head.get(6..10)?;
@@ -24,7 +24,7 @@ pub(super) fn tag_len(head: &[u8]) -> Option<u64> {
     None
 }
 
-/// A bare audio stream, found at the start or behind a little garbage.
+/// Recognises a bare audio stream at the start or after a little garbage.
 pub(super) fn sniff(head: &[u8]) -> Option<Container> {
     (0..head.len().min(MAX_GARBAGE)).filter(|at| matches!(head[*at], 0xff | 0x0b | 0x7f)).find_map(|at| {
         let rest = &head[at..];
@@ -38,15 +38,15 @@ pub(super) fn sniff(head: &[u8]) -> Option<Container> {
     })
 }
 
-/// One frame of a bare audio stream.
+/// Size and duration of one frame of a bare audio stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heard {
     pub bytes: usize,
-    /// How long it sounds.
     pub seconds: f64,
 }
 
-/// The frame a slice starts with; None where none does, or where frames of this container are not told apart here.
+/// Parses the frame at the start of a slice. None if there is no frame, or for containers whose frames are not parsed
+/// here.
 pub fn heard(container: Container, bytes: &[u8]) -> Option<Heard> {
     let (bytes, samples, hertz) = match container {
         Container::Aac => {
@@ -63,10 +63,10 @@ pub fn heard(container: Container, bytes: &[u8]) -> Option<Heard> {
     Some(Heard { bytes, seconds: f64::from(samples) / f64::from(hertz) })
 }
 
-/// Length of the frame a slice starts with, bytes.
+/// Function that returns the length of the frame at the start of a slice, bytes.
 type Frame = fn(&[u8]) -> Option<usize>;
 
-/// Whether frames follow one another: three, or two that end the piece.
+/// True if frames follow one another: three, or two that end the slice.
 fn row(mut rest: &[u8], frame: Frame) -> bool {
     for n in 0..ROW {
         match frame(rest) {
@@ -82,7 +82,7 @@ fn mp3(bytes: &[u8]) -> Option<usize> {
     mpeg(bytes).map(|(len, ..)| len)
 }
 
-/// MPEG audio layers 1 to 3 (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates): bytes, samples, samples a second.
+/// MPEG audio layers 1 to 3 (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates): bytes, samples, sample rate.
 fn mpeg(bytes: &[u8]) -> Option<(usize, u32, u32)> {
     const V1_L1: [u32; 14] = [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448];
     const V1_L2: [u32; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384];
@@ -115,7 +115,7 @@ fn mpeg(bytes: &[u8]) -> Option<(usize, u32, u32)> {
     Some((len as usize, samples, hertz))
 }
 
-/// AAC in ADTS (ISO/IEC 13818-7 section 6.2).
+/// Length of an AAC frame in ADTS (ISO/IEC 13818-7 section 6.2).
 fn adts(bytes: &[u8]) -> Option<usize> {
     let head = bytes.first_chunk::<7>()?;
     if head[0] != 0xff || head[1] & 0xf6 != 0xf0 || head[2] >> 2 & 0xf > 12 {
@@ -125,7 +125,7 @@ fn adts(bytes: &[u8]) -> Option<usize> {
     (len >= 7).then_some(len)
 }
 
-/// AC-3 and E-AC-3 (ETSI TS 102 366).
+/// Length of an AC-3 or E-AC-3 frame (ETSI TS 102 366).
 fn ac3(bytes: &[u8]) -> Option<usize> {
     const KBPS: [usize; 19] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
     let head = bytes.first_chunk::<6>()?;
@@ -148,21 +148,21 @@ fn ac3(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Bytes, samples, samples a second of an AC-3 or E-AC-3 frame at a full rate.
+/// Bytes, samples and sample rate of an AC-3 or E-AC-3 frame at a full rate.
 fn dolby(bytes: &[u8]) -> Option<(usize, u32, u32)> {
     let len = ac3(bytes)?;
     let (kind, codes) = (bytes[2] >> 6, bytes[4]);
     let hertz = *[48_000, 44_100, 32_000].get(usize::from(codes >> 6))?;
     match bytes[5] >> 3 {
         0..=8 => Some((len, 1536, hertz)),
-        // A dependent substream sounds together with the frame before.
+        // A dependent substream plays together with the frame before it.
         11.. if kind == 1 => Some((len, 0, hertz)),
         11.. => Some((len, [1, 2, 3, 6][usize::from(codes >> 4 & 3)] * 256, hertz)),
         _ => None,
     }
 }
 
-/// DTS core frames, 16-bit big endian (ETSI TS 102 114).
+/// Length of a DTS core frame, 16-bit big endian (ETSI TS 102 114).
 fn dts(bytes: &[u8]) -> Option<usize> {
     let head = bytes.first_chunk::<8>()?;
     if head[..4] != [0x7f, 0xfe, 0x80, 0x01] {
@@ -172,20 +172,20 @@ fn dts(bytes: &[u8]) -> Option<usize> {
     (len >= 96).then_some(len)
 }
 
-/// Transport packets of 188, 192 (M2TS) or 204 bytes in a row, from anywhere in the first packets on.
+/// True for consecutive transport packets of 188, 192 (M2TS) or 204 bytes; the first may follow a little garbage.
 pub(super) fn is_transport_stream(head: &[u8]) -> bool {
     const SYNC: u8 = 0x47;
     [188, 192, 204].into_iter().any(|size| {
         (0..head.len().min(MAX_GARBAGE)).filter(|at| head[*at] == SYNC).any(|at| {
             let row = head[at..].iter().step_by(size).take(5);
             let count = row.len();
-            // Five, or as many as a very short file has.
+            // Five packets, or as many as a very short file has.
             (count == 5 || (count >= 2 && head.len() < 5 * size)) && row.copied().all(|byte| byte == SYNC)
         })
     })
 }
 
-/// Annex B start codes with a parameter set first: H.264 (7), H.265 (32 to 34).
+/// True for an Annex B start code followed by a parameter set: H.264 (7) or H.265 (32 to 34).
 pub(super) fn is_video_stream(head: &[u8]) -> bool {
     let Some(nal) = head.strip_prefix(&[0, 0, 0, 1]).or_else(|| head.strip_prefix(&[0, 0, 1])) else { return false };
     match nal {

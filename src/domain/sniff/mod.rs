@@ -12,10 +12,10 @@ mod frames;
 
 pub use frames::{Heard, heard};
 
-/// How much of a file's start is looked at, bytes; further pieces of this size are asked for where a container says so.
+/// Bytes read from the start of a file. Further pieces of this size are read where a container refers to them.
 pub const HEAD_BYTES: usize = 32 * 1024;
 
-/// A family of files, as its first bytes tell it.
+/// Container format, as identified by the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Container {
     Mp4,
@@ -55,14 +55,14 @@ pub enum Container {
     Amr,
 }
 
-/// Whether a file is watched or only heard.
+/// Whether a file has video or is audio-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Video,
     Audio,
 }
 
-/// A recognised file.
+/// Format of a recognised file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sniffed {
     pub container: Container,
@@ -70,7 +70,7 @@ pub struct Sniffed {
 }
 
 impl Sniffed {
-    /// The media type to serve it with.
+    /// The MIME type to serve it with.
     pub fn mime(self) -> &'static str {
         use Container::*;
         match (self.container, self.kind) {
@@ -117,7 +117,7 @@ impl Sniffed {
     }
 }
 
-/// Reads a file's bytes: `(offset, at most this many)`; what lies past the end is simply missing.
+/// Random access to a file. Returns at most `most` bytes at `offset`, fewer past the end.
 pub trait Bytes {
     type Error;
     fn at(&mut self, offset: u64, most: usize) -> Result<Cow<'_, [u8]>, Self::Error>;
@@ -132,14 +132,15 @@ impl Bytes for &[u8] {
     }
 }
 
-/// Recognises a file; None for everything that is no media.
+/// Recognises a file; None for everything that is not media.
 ///
 /// # Errors
-/// What reading gives.
+/// Errors of the reader.
 pub fn sniff<B: Bytes>(bytes: &mut B) -> Result<Option<Sniffed>, B::Error> {
     let head = bytes.at(0, HEAD_BYTES)?.into_owned();
     if let Some(tag) = frames::tag_len(&head) {
-        // A tag may hide anything: what follows it must be a bare audio stream, or demuxers would look at it afresh.
+        // A tag can hide anything. Bare audio must follow it, because demuxers would detect the format again after the
+        // tag.
         let mut at = tag;
         let mut piece = bytes.at(at, HEAD_BYTES)?.into_owned();
         for _ in 0..4 {
@@ -184,7 +185,7 @@ fn flac_or_tta(piece: &[u8]) -> Option<Container> {
     }
 }
 
-/// Signatures at fixed places.
+/// Recognises signatures at fixed offsets.
 fn by_signature(head: &[u8]) -> Option<Sniffed> {
     use Container::*;
     let at = |offset: usize, wanted: &[u8]| head.get(offset..offset + wanted.len()) == Some(wanted);
@@ -206,7 +207,7 @@ fn by_signature(head: &[u8]) -> Option<Sniffed> {
         return Some(if contains(ASF_VIDEO) { video(Asf) } else { audio(Asf) });
     }
     if at(0, b"OggS") {
-        // Every stream's first page stands at the start (RFC 3533 section 4).
+        // The first page of every stream is at the start (RFC 3533 section 4).
         let seen = [&b"\x80theora"[..], b"BBCD\0", b"OVP80", b"\x01video\0\0\0"].into_iter().any(contains);
         return Some(if seen { video(Ogg) } else { audio(Ogg) });
     }
@@ -241,18 +242,18 @@ fn by_signature(head: &[u8]) -> Option<Sniffed> {
     if let Some((_, known)) = table.iter().find(|(signature, _)| at(0, signature)) {
         return Some(*known);
     }
-    // TrueHD and MLP: sync word behind a 4-byte unit header.
+    // TrueHD and MLP: the sync word follows a 4-byte unit header.
     if at(4, b"\xf8\x72\x6f\xba") || at(4, b"\xf8\x72\x6f\xbb") {
         return Some(audio(TrueHd));
     }
     frames::is_video_stream(head).then_some(video(VideoStream))
 }
 
-/// Whether it starts the way text does. Text is never media, whatever is hidden behind it.
+/// True if the file starts like text. Text is never media, whatever follows it.
 fn is_text(head: &[u8]) -> bool {
     let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-        // UTF-16 with a byte order mark, unless it is one of the audio syncs that share the bytes.
+        // UTF-16 with a byte order mark, unless it is an audio sync word with the same bytes.
         return start.get(2..10).is_some_and(|units| {
             units.chunks_exact(2).all(|unit| unit[0] == 0 || unit[1] == 0) && units.iter().any(|byte| *byte != 0)
         });

@@ -39,7 +39,7 @@ fn boxes_tell_brand_and_picture() {
     assert_eq!(of(&file(b"3gp6", &[b"vide"])), Some("video/3gpp"));
     assert_eq!(of(&file(b"qt  ", &[b"vide"])), Some("video/quicktime"));
     assert_eq!(of(&file(b"heic", &[])), None);
-    assert_eq!(of(&file(b"isom", &[])), Some("video/mp4"), "no tracks found: nothing is claimed of them");
+    assert_eq!(of(&file(b"isom", &[])), Some("video/mp4"), "without tracks, video is assumed");
     // Old QuickTime files have no brand.
     assert_eq!(
         of(&[boxed(b"wide", &[]), boxed(b"mdat", &[7; 99]), movie(&[b"vide"])].concat()),
@@ -50,7 +50,7 @@ fn boxes_tell_brand_and_picture() {
         Some("video/quicktime")
     );
     assert_eq!(of(&boxed(b"free", &[0; 99])), None);
-    // A reference movie only names other files.
+    // A reference movie only refers to other files.
     let refers = boxed(b"moov", &boxed(b"rmra", &boxed(b"rmda", b"rtsp://127.0.0.1/x")));
     assert_eq!(of(&[boxed(b"ftyp", b"qt  \0\0\0\0"), refers].concat()), None);
     assert_eq!(of(b"RTSPtextRTSP://127.0.0.1:9/x\r\n"), None);
@@ -63,12 +63,12 @@ fn reference_movies_are_found_wherever_they_hide_in_the_movie_box() {
     let track = &movie(&[b"vide"])[8 + header.len()..];
     let refers = boxed(b"rmra", &boxed(b"rmda", b"http://127.0.0.1/x"));
     let free = |count: usize| boxed(b"free", &[]).repeat(count);
-    assert_eq!(of(&file(&[&header, &free(300), track])), Some("video/mp4"), "many boxes alone are no fault");
-    assert_eq!(of(&file(&[&header, track, &free(300), &refers])), None, "behind 300 boxes");
-    assert_eq!(of(&file(&[&header, track, &free(5000), &refers])), None, "behind more boxes than are looked at");
-    assert_eq!(of(&file(&[&header, &boxed(b"cmov", &[0; 40])])), None, "compressed, so that nobody sees what it holds");
+    assert_eq!(of(&file(&[&header, &free(300), track])), Some("video/mp4"), "many boxes alone are valid");
+    assert_eq!(of(&file(&[&header, track, &free(300), &refers])), None, "after 300 boxes");
+    assert_eq!(of(&file(&[&header, track, &free(5000), &refers])), None, "after more boxes than are read");
+    assert_eq!(of(&file(&[&header, &boxed(b"cmov", &[0; 40])])), None, "compressed, so its content is hidden");
     assert_eq!(of(&file(&[track, &refers])), None);
-    assert_eq!(of(&file(&[track])), None, "a movie without a header is none");
+    assert_eq!(of(&file(&[track])), None, "a movie without a header is refused");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn streams_without_a_header_are_told_by_frames_in_a_row() {
     let mp3 = [&[0xff, 0xfb, 0x90, 0x00][..], &[0; 413]].concat();
     assert_eq!(of(&mp3.repeat(4)), Some("audio/mpeg"));
     assert_eq!(of(&[vec![0; 700], mp3.repeat(4)].concat()), Some("audio/mpeg"));
-    assert_eq!(of(&mp3), None, "one frame is no stream");
+    assert_eq!(of(&mp3), None, "one frame is not a stream");
     let tag = [b"ID3\x04\0\0\0\0\x02\x00", &[0; 256][..]].concat();
     assert_eq!(of(&[tag.clone(), mp3.repeat(4)].concat()), Some("audio/mpeg"));
     assert_eq!(of(&[tag.clone(), b"fLaC\0\0\0\x22".to_vec()].concat()), Some("audio/flac"));
@@ -141,7 +141,7 @@ fn what_names_other_files_is_refused() {
         "",
     ] {
         assert_eq!(of(text.as_bytes()), None, "{text}");
-        // Nor with a stream hidden behind it.
+        // Also refused with a stream hidden after it.
         let mp3 = [&[0xff, 0xfb, 0x90, 0x00][..], &[0; 413]].concat().repeat(9);
         assert_eq!(of(&[text.as_bytes(), &mp3].concat()).filter(|_| text.len() > 8), None, "{text} and a stream");
     }
@@ -178,7 +178,7 @@ fn signatures_are_known() {
 }
 
 proptest::proptest! {
-    /// No bytes make it panic or read without end.
+    /// No input makes it panic or read endlessly.
     #[test]
     fn no_bytes_break_it(
         start in proptest::sample::select(vec![

@@ -1,9 +1,10 @@
-//! Advanced SubStation Alpha and SSA: the words and their times; placing and drawing is for those who render it.
+//! Advanced SubStation Alpha (ASS) and SSA: extracts dialogue text and times. Positioning and drawing are left to
+//! renderers.
 
 use super::payload::{self, Writer};
 use super::{Cue, MAX_CUES, cue, timing};
 
-/// Columns of the two dialects when a file does not name its own.
+/// Default columns of both dialects, if a file does not define its own.
 pub(super) const USUAL_COLUMNS: [&str; 10] =
     ["layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text"];
 
@@ -29,12 +30,12 @@ pub fn parse(text: &str) -> Vec<Cue> {
     cues
 }
 
-/// The names in a `Format:` line.
+/// Parses the column names of a `Format:` line.
 pub(super) fn columns(fields: &str) -> Vec<String> {
     fields.split(',').map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
-/// One `Dialogue:` line. The text is the last column and may hold commas.
+/// Parses a `Dialogue:` line. The text is the last column and may contain commas.
 fn dialogue(fields: &str, columns: &[String]) -> Option<Cue> {
     let values: Vec<&str> = fields.splitn(columns.len(), ',').collect();
     let value = |name: &str| {
@@ -46,7 +47,7 @@ fn dialogue(fields: &str, columns: &[String]) -> Option<Cue> {
     cue(start, end, settings, text)
 }
 
-/// Words of a text with override blocks: bold, italic, underline and "at the top" are kept, drawings are left out.
+/// Converts text with override blocks. Keeps bold, italic, underline and top alignment; drops drawings.
 fn spoken(text: &str) -> (String, String) {
     let mut out = Writer::default();
     let mut settings = String::new();
@@ -92,7 +93,7 @@ fn spoken(text: &str) -> (String, String) {
     (settings, out.finish())
 }
 
-/// `1` or a weight turns a style on, `0` off; anything else is another tag (`\be`, `\iclip`, `\pos`).
+/// `1` or a weight turns a style on, `0` turns it off. Anything else is another tag (`\be`, `\iclip`, `\pos`).
 fn set(style: &mut bool, value: &str) {
     if let Ok(number) = value.parse::<u32>() {
         *style = number != 0;

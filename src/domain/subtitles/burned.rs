@@ -1,26 +1,26 @@
-//! Plain text as an ASS script in one style, to be burned into video.
+//! Converts cues to an ASS script in one style, to be burned into video.
 
 use std::fmt::Write;
 
 use super::Cue;
 use super::payload::unescape;
 
-/// Family of the font that comes with the program (`assets/fonts`).
+/// Family of the built-in font (`assets/fonts`).
 pub const BUILT_IN_FAMILY: &str = "Hearthcast Sans";
 
-/// Length of the shorter side of the video in units of the script: sizes and margins follow it, so that text in a tall
-/// video is not wider than the video.
+/// Length of the video's shorter side in script units. Sizes and margins scale with it, so that text in a tall video is
+/// not wider than the video.
 const UNITS: u32 = 288;
 
-/// Distance from the edges, units: 3.5 %.
+/// Distance from the edges, script units: 3.5 %.
 const MARGIN: u32 = 10;
 
-/// How plain text looks. ASS keeps the styles it was written with.
+/// Style of text subtitles other than ASS, which keeps its own styles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextStyle {
-    /// A family installed on the machine; None for the built-in one.
+    /// A font family installed on the machine; None for the built-in font.
     pub family: Option<String>,
-    /// Height of a line in percent of the height of the video.
+    /// Line height in percent of the video's height.
     pub size_percent: f64,
 }
 
@@ -31,9 +31,9 @@ impl Default for TextStyle {
 }
 
 impl TextStyle {
-    /// Why it cannot be drawn with.
+    /// The reason why this style is invalid, if it is.
     pub fn fault(&self) -> Option<String> {
-        // A comma ends a field of an ASS style.
+        // A comma would end the field in the ASS style.
         let sound = |name: &str| {
             (1..=64).contains(&name.len())
                 && !name.chars().any(|c| c.is_control() || matches!(c, ',' | '{' | '}' | '@'))
@@ -42,18 +42,18 @@ impl TextStyle {
             return Some(format!("subtitle_font is {family:?}, it must be the name of a font family"));
         }
         let within = (2.0..=20.0).contains(&self.size_percent);
-        (!within).then(|| format!("subtitle_size_percent is {}, it must be 2 to 20", self.size_percent))
+        (!within).then(|| format!("subtitle_size_percent is {}, it must be between 2 and 20", self.size_percent))
     }
 }
 
-/// The script's own size for video of this size: the same for every rung of a film.
+/// Script resolution (PlayResX, PlayResY) for video of this size: the same for every rung of a film.
 pub fn canvas((width, height): (u32, u32)) -> (u32, u32) {
     let shorter = u64::from(width.min(height).max(1));
     let scaled = |side: u32| u32::try_from((u64::from(side) * u64::from(UNITS) + shorter / 2) / shorter);
     (scaled(width).unwrap_or(u32::MAX), scaled(height).unwrap_or(u32::MAX))
 }
 
-/// Cues as a script for video of this size.
+/// An ASS script of the cues for video of this size.
 pub fn burned(cues: &[Cue], style: &TextStyle, size: (u32, u32)) -> String {
     let (width, height) = canvas(size);
     let family = style.family.as_deref().unwrap_or(BUILT_IN_FAMILY);
@@ -77,7 +77,7 @@ pub fn burned(cues: &[Cue], style: &TextStyle, size: (u32, u32)) -> String {
     out
 }
 
-/// The override for a cue that does not stand at the bottom in the middle.
+/// The alignment override for a cue that is not at the bottom centre.
 fn place(settings: &str) -> String {
     let value = |name: &str| {
         settings.split(' ').find_map(|setting| setting.strip_prefix(name)?.strip_prefix(':')?.split(',').next())
@@ -91,12 +91,12 @@ fn place(settings: &str) -> String {
         Some("end" | "right") => 3,
         _ => 2,
     };
-    // As the keys of a number pad lie.
+    // Numbered like the keys of a numeric keypad.
     let key = if top { column + 6 } else { column };
     if key == 2 { String::new() } else { format!("{{\\an{key}}}") }
 }
 
-/// Cue text with bold, italic and underlined as overrides; nothing else in it gives commands.
+/// Converts cue text to ASS. Bold, italic and underline become overrides; everything else is literal.
 fn text(cue: &str) -> String {
     let mut out = String::new();
     let mut open = [0u32; 3];
@@ -118,7 +118,7 @@ fn text(cue: &str) -> String {
     out
 }
 
-/// Braces begin commands in ASS, and a backslash escapes.
+/// Escapes literal text: in ASS, braces enclose overrides and a backslash starts a tag.
 fn literal(text: &str) -> String {
     unescape(text).replace('\\', "/").replace('{', "(").replace('}', ")").replace('\r', "").replace('\n', "\\N")
 }

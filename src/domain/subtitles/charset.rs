@@ -1,12 +1,13 @@
-//! Bytes to text: subtitle files come in every encoding of the last thirty years.
+//! Decodes subtitle files, which use every encoding of the last thirty years.
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How much of a file is looked at to guess.
+/// Bytes examined to guess the encoding.
 const SAMPLE: usize = 4096;
 
-/// The text of a subtitle file: byte order mark, else UTF-16 by its zero bytes, else UTF-8 if valid, else Windows-1252
-/// (which holds Latin-1). Line ends become `\n`, NUL becomes U+FFFD as WebVTT wants it.
+/// Decodes a subtitle file by byte order mark, otherwise as UTF-16 if its zero bytes suggest it, otherwise as UTF-8 if
+/// valid, otherwise as Windows-1252 (a superset of Latin-1). Line ends become `\n`, and NUL becomes U+FFFD as WebVTT
+/// requires.
 pub fn decode(bytes: &[u8]) -> String {
     let (encoding, skip) = Encoding::for_bom(bytes).unwrap_or_else(|| (guess(bytes), 0));
     let (text, _) = encoding.decode_without_bom_handling(&bytes[skip..]);
@@ -19,7 +20,7 @@ pub fn decode(bytes: &[u8]) -> String {
                 out.push('\n');
             }
             '\0' => out.push('\u{fffd}'),
-            // A second mark in the middle comes from files glued together.
+            // A byte order mark in the middle comes from concatenated files.
             '\u{feff}' => {}
             c => out.push(c),
         }
@@ -37,7 +38,7 @@ fn guess(bytes: &[u8]) -> &'static Encoding {
     if std::str::from_utf8(bytes).is_ok() { UTF_8 } else { WINDOWS_1252 }
 }
 
-/// Whether a file's first bytes can be text at all: bitmap subtitles and media under a text name are not.
+/// True if a file's first bytes can be text. Bitmap subtitles and media with a text file name are not.
 pub fn is_text(head: &[u8]) -> bool {
     if Encoding::for_bom(head).is_some() {
         return true;

@@ -1,8 +1,8 @@
-//! Text subtitles: what a file or a stream says, as cues that are safe to hand to any player.
+//! Text subtitles: reads SRT, WebVTT and ASS into cues that are safe for any player.
 //!
-//! Whatever comes in, every cue that goes out keeps these: `0 <= start < end`, times under 10,000 hours, text of 1 to
-//! about 4 KiB that is valid WebVTT cue text (balanced tags out of a small set, `&`, `<` and `>` escaped, no blank line,
-//! no NUL, so no `-->`). Nothing here fails or panics: what cannot be understood is left out.
+//! Every returned cue satisfies, for any input: `0 <= start < end`, times under 10,000 hours, text of 1 byte to about 4
+//! KiB that is valid WebVTT cue text (balanced tags from a small set; `&`, `<` and `>` escaped; no blank line; no NUL;
+//! hence no `-->`). Nothing here fails or panics: malformed parts are dropped.
 
 mod ass;
 mod burned;
@@ -22,12 +22,12 @@ pub use webvtt::{srt, webvtt, webvtt_segment};
 
 /// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.
 pub const MAX_BYTES: usize = 16 << 20;
-/// Most cues kept of one file.
+/// Most cues read from one file.
 pub const MAX_CUES: usize = 100_000;
-/// Longest text of one cue before escaping, bytes; what is over is cut off.
+/// Longest text of one cue before escaping, bytes; the rest is cut off.
 pub const MAX_CUE_BYTES: usize = 4096;
 
-/// The text formats understood.
+/// The supported text formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     Srt,
@@ -36,19 +36,19 @@ pub enum Format {
     Ass,
 }
 
-/// One line (or more) of dialogue and when it is shown. Times are source times.
+/// A cue: one or more lines of dialogue and when to show them. Times are source times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cue {
     pub start_ms: i64,
     pub end_ms: i64,
-    /// WebVTT cue settings, e.g. `line:0 align:start`; empty for the usual place.
+    /// WebVTT cue settings, e.g. `line:0 align:start`; empty for the default position.
     pub settings: String,
     /// WebVTT cue text.
     pub text: String,
 }
 
 impl Format {
-    /// By a file name's extension, lower case and without the dot.
+    /// Format for a file name extension in lower case, without the dot.
     pub fn of_extension(extension: &str) -> Option<Self> {
         match extension {
             "srt" => Some(Self::Srt),
@@ -58,7 +58,7 @@ impl Format {
         }
     }
 
-    /// By ffmpeg's codec name of a stream; None for bitmaps and for what ffmpeg cannot turn into text.
+    /// Format for ffmpeg's codec name of a stream. None for bitmaps and for codecs that ffmpeg cannot convert to text.
     pub fn of_codec(codec: &str) -> Option<Self> {
         match codec {
             "subrip" | "srt" | "text" | "mov_text" => Some(Self::Srt),
@@ -68,7 +68,7 @@ impl Format {
         }
     }
 
-    /// What the text is by its first words, whatever its file is called.
+    /// Detects the format from the first words of the text, whatever the file is called.
     pub fn sniff(text: &str) -> Option<Self> {
         let start = text.trim_start();
         if start.starts_with("WEBVTT") {
@@ -87,7 +87,7 @@ impl Format {
     }
 }
 
-/// All cues of a file in order of their start. `format` is what the name claims; the text has the last word.
+/// All cues of a file, sorted by start. `format` is what the name suggests; the text overrides it.
 pub fn parse(bytes: &[u8], format: Format) -> Vec<Cue> {
     let text = decode(&bytes[..bytes.len().min(MAX_BYTES)]);
     parse_text(&text, Format::sniff(&text).unwrap_or(format))
@@ -100,12 +100,12 @@ fn parse_text(text: &str, format: Format) -> Vec<Cue> {
         Format::Ass => ass::parse(text),
     };
     cues.sort_by_key(|cue| (cue.start_ms, cue.end_ms));
-    // Typesetting draws one line in several layers: same time, same words.
+    // Typesetters render one line in several layers with the same time and text.
     cues.dedup();
     cues
 }
 
-/// A cue when there is anything to show.
+/// The cue, if it shows anything.
 fn cue(start_ms: i64, end_ms: i64, settings: String, text: String) -> Option<Cue> {
     (0 <= start_ms && start_ms < end_ms && !text.is_empty()).then_some(Cue { start_ms, end_ms, settings, text })
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(all(srt, Format::Srt), [(1000, 2000, "sooner".into()), (5000, 6000, "later".into())]);
     }
 
-    /// Text that looks like subtitles often enough to reach every branch.
+    /// Input that resembles subtitles closely enough to reach every branch.
     fn subtitle_like() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             Just("WEBVTT\n".to_owned()),

@@ -1,17 +1,17 @@
-//! Cue text that no player can mistake for anything else.
+//! Writes cue text that players cannot misinterpret.
 
 use super::MAX_CUE_BYTES;
 
-/// Tags a cue may keep (WebVTT section 4.2.2); all others are dropped and what they enclose stays.
+/// Tags that are kept (WebVTT section 4.2.2). Other tags are dropped, but their content stays.
 const TAGS: [&str; 7] = ["b", "i", "u", "c", "v", "ruby", "rt"];
-/// Longest thing between `<` and `>` that is taken for a tag, bytes.
+/// Longest text between `<` and `>` that is treated as a tag, bytes.
 const LONGEST_TAG: usize = 512;
-/// Most tags open at once.
+/// Largest tag nesting.
 const DEEPEST: usize = 16;
-/// Character references that are already escaped text.
+/// Character references that stay as they are.
 const REFERENCES: [&str; 6] = ["&amp;", "&lt;", "&gt;", "&nbsp;", "&lrm;", "&rlm;"];
 
-/// Makes WebVTT cue text of lines with HTML-like tags, as SRT and WebVTT carry them.
+/// Converts text with HTML-like tags, as in SRT and WebVTT, to WebVTT cue text.
 pub fn marked(text: &str) -> String {
     let mut out = Writer::default();
     let mut rest = clip(text);
@@ -39,7 +39,7 @@ pub fn clip(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_CUE_BYTES)]
 }
 
-/// What is between `<` and `>` at the start of `rest`, when it looks like a tag, and what follows it.
+/// The tag at the start of `rest` without its brackets, if it looks like one, and the text after it.
 fn tag(rest: &str) -> Option<(&str, &str)> {
     let inside = &rest[1..];
     let end = inside.bytes().take(LONGEST_TAG).position(|byte| byte == b'>')?;
@@ -63,7 +63,7 @@ impl Writer {
             '>' => self.text.push_str("&gt;"),
             '\0' => self.text.push('\u{fffd}'),
             '\n' => self.line_break(),
-            // Form feeds and the like end lines in some readers.
+            // Some readers treat form feeds and similar characters as line ends.
             c if (c.is_control() && c != '\t') || matches!(c, '\u{2028}' | '\u{2029}') => self.text.push(' '),
             c => self.text.push(c),
         }
@@ -78,7 +78,7 @@ impl Writer {
         }
     }
 
-    /// A tag's inside, e.g. `i`, `/b`, `v Proog`, `font color="red"`.
+    /// Writes a tag given without brackets, e.g. `i`, `/b`, `v Proog`, `font color="red"`.
     fn tag(&mut self, tag: &str) {
         let (name, closing) = match tag.strip_prefix('/') {
             Some(name) => (name, true),
@@ -103,7 +103,7 @@ impl Writer {
         self.text.push('<');
         self.text.push_str(name);
         for class in classes.split('.').filter(|class| !class.is_empty()) {
-            // A dash in front of the closing bracket could become an arrow.
+            // A dash before the closing bracket could form an arrow.
             let sound = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if class.chars().all(sound) && !class.ends_with('-') {
                 self.text.push('.');
@@ -120,7 +120,7 @@ impl Writer {
         self.text.push('>');
     }
 
-    /// Closes a tag and everything opened since; a tag that is not open is ignored.
+    /// Closes a tag and all tags opened since. A tag that is not open is ignored.
     pub fn close(&mut self, name: &str) {
         if let Some(depth) = self.open.iter().rposition(|open| *open == name) {
             self.close_down_to(depth);
@@ -135,7 +135,7 @@ impl Writer {
         }
     }
 
-    /// The text, all tags closed; empty when it shows nothing.
+    /// The text with all tags closed; empty if it shows nothing.
     pub fn finish(mut self) -> String {
         self.close_down_to(0);
         let text = without_blank_lines(&self.text);
@@ -162,7 +162,7 @@ pub fn plain(text: &str) -> String {
     unescape(&out)
 }
 
-/// Resolves the character references a [`Writer`] leaves; left-to-right marks and the like go.
+/// Resolves the character references that a [`Writer`] leaves.
 pub fn unescape(text: &str) -> String {
     if !text.contains('&') {
         return text.to_owned();

@@ -1,14 +1,13 @@
-//! An ASS script as lines, so that a part of it can be drawn without the rest.
+//! Splits an ASS script into lines, so that a time range of it can be rendered alone.
 
 use super::ass::{USUAL_COLUMNS, columns};
 use super::timing;
 
-/// A script whose spoken lines know when they are shown.
+/// An ASS script with the times of its dialogue lines.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     text: String,
-    /// The lines in order: where each ends in the text, and when it is shown, milliseconds; None for all that is not
-    /// spoken.
+    /// Per line: offset of its end in the text, and (start, end) in milliseconds if it is dialogue.
     lines: Vec<(usize, Option<(i64, i64)>)>,
 }
 
@@ -22,7 +21,7 @@ impl Script {
             end += whole.len();
             let line = whole.trim();
             let mut when = None;
-            // Lines of an attached font may begin with any sign, but hold no small letter.
+            // Lines of an attached font may begin with `[`, but contain no lower-case letters.
             if line.starts_with('[') && line.ends_with(']') {
                 in_events = line.eq_ignore_ascii_case("[events]");
             } else if in_events && let Some((kind, fields)) = line.split_once(':') {
@@ -37,7 +36,7 @@ impl Script {
         Self { text, lines }
     }
 
-    /// The script with only those of its spoken lines that are shown at any time in `start_ms..end_ms`, in their order.
+    /// The script without the dialogue lines that are never shown in `start_ms..end_ms`. All other lines stay, in order.
     pub fn during(&self, start_ms: i64, end_ms: i64) -> String {
         let mut out = String::new();
         let mut begin = 0;
@@ -50,13 +49,13 @@ impl Script {
         out
     }
 
-    /// Whether anything is spoken at any time in `start_ms..end_ms`.
+    /// True if any dialogue is shown in `start_ms..end_ms`.
     pub fn speaks(&self, start_ms: i64, end_ms: i64) -> bool {
         self.lines.iter().any(|(_, when)| when.is_some_and(|(from, to)| from < end_ms && to > start_ms))
     }
 }
 
-/// Start and end of a `Dialogue:` line; None where it has none, and is drawn by nobody.
+/// Start and end of a `Dialogue:` line, milliseconds. None if it has no valid times; renderers ignore such lines.
 fn times(fields: &str, names: &[String]) -> Option<(i64, i64)> {
     let time = |name: &str| {
         let column = names.iter().position(|column| column == name)?;

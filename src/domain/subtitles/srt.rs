@@ -1,15 +1,15 @@
-//! SubRip: numbered blocks that many hands have typed.
+//! Reads SubRip (SRT): numbered blocks, often typed by hand.
 
 use super::payload::{self, marked};
 use super::{Cue, MAX_CUES, cue, timing};
 
-/// Reads every block that has a timing line; numbers may be missing or wrong, blank lines inside a text are joined.
+/// Reads every block that has a timing line. Numbers may be missing or wrong, and blank lines within a text are joined.
 pub fn parse(text: &str) -> Vec<Cue> {
     let mut cues = Vec::new();
     let mut block: Option<(i64, i64, Vec<&str>)> = None;
     let mut finish = |block: Option<(i64, i64, Vec<&str>)>, timed_next: bool| {
         let Some((start, end, mut lines)) = block else { return };
-        // The number right above the next timing line belongs to the next block.
+        // A number directly above the next timing line belongs to the next block.
         if timed_next && lines.last().is_some_and(|line| is_number(line)) {
             lines.pop();
         }
@@ -38,7 +38,7 @@ fn is_number(line: &str) -> bool {
     !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Takes `{\an8}` and the like, which many SRT files borrow from ASS, out of a text.
+/// Removes `{\an8}` and similar tags, which many SRT files borrow from ASS. Returns cue settings and the remaining text.
 fn place(text: &str) -> (String, String) {
     let mut settings = String::new();
     let mut out = String::new();

@@ -1,6 +1,7 @@
-//! Times of SRT and WebVTT, read generously.
+//! Parses times of SRT and WebVTT leniently.
 
-/// `[[H…]H:]M:S[,.]fff` in milliseconds; None for anything else, negative times and minutes or seconds over 59.
+/// Parses `[[H…]H:]M:S[,.]fff` to milliseconds. None for anything else, including negative times and minutes or seconds
+/// over 59.
 pub fn clock(text: &str) -> Option<i64> {
     let (whole, fraction) = match text.trim().split_once([',', '.']) {
         Some((whole, fraction)) => (whole, milliseconds(fraction)?),
@@ -18,14 +19,14 @@ pub fn clock(text: &str) -> Option<i64> {
     Some(((hours * 60 + minutes) * 60 + seconds) * 1000 + fraction)
 }
 
-/// One to four digits, blanks around them allowed.
+/// Parses one to four digits; surrounding blanks are allowed.
 fn number(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?
 }
 
-/// The digits behind the point: `5` is 500 ms, `0419` is 41 ms.
+/// Parses the digits after the decimal point: `5` is 500 ms, `0419` is 41 ms.
 fn milliseconds(text: &str) -> Option<i64> {
     let text = text.trim();
     if text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -34,7 +35,7 @@ fn milliseconds(text: &str) -> Option<i64> {
     Some(text.bytes().chain(*b"000").take(3).fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
 }
 
-/// `start --> end rest`: both times and what follows them.
+/// Parses `start --> end rest`: both times and the text after them.
 pub fn line(text: &str) -> Option<(i64, i64, &str)> {
     let (start, rest) = text.split_once("-->")?;
     let rest = rest.trim_start();

@@ -1,9 +1,9 @@
-//! WebVTT, read as its section 6.1 says, a little more generously; regions, styles and notes are left out.
+//! Reads WebVTT as in section 6.1 of its specification, a little more leniently. Regions, styles and notes are dropped.
 
 use super::payload::marked;
 use super::{Cue, MAX_CUES, cue, timing};
 
-/// Settings a cue may keep (WebVTT section 4.4).
+/// Cue settings that are kept (WebVTT section 4.4).
 const SETTINGS: [&str; 5] = ["vertical", "line", "position", "size", "align"];
 
 pub fn parse(text: &str) -> Vec<Cue> {
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Vec<Cue> {
     cues
 }
 
-/// The settings that are well formed, in the words of today's standard.
+/// The well-formed settings, with the value names of the current standard.
 fn settings(text: &str) -> String {
     let known = text.split_whitespace().filter_map(|setting| {
         let (name, value) = setting.split_once(':')?;

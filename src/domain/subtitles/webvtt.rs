@@ -1,4 +1,4 @@
-//! Cues written as WebVTT, whole or in segments, and as SRT.
+//! Writes cues as WebVTT, whole or in segments, and as SRT.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ pub fn webvtt(cues: &[Cue]) -> String {
     out
 }
 
-/// One segment of a subtitle rendition (RFC 8216 section 3.5): every cue that shows between `start` and `end` seconds,
-/// with its whole times, so that a cue over a cut stands in both segments and the player sees it is the same.
-/// `mpegts_base` is the transport stream time (90 kHz) of source time 0.
+/// One segment of a subtitle rendition (RFC 8216 section 3.5): every cue shown between `start` and `end` seconds, with
+/// its full times. A cue across a boundary is in both segments, and the player recognises it as the same. `mpegts_base`
+/// is the transport stream time (90 kHz) of source time 0.
 pub fn webvtt_segment(cues: &[Cue], start: f64, end: f64, mpegts_base: i64) -> String {
     let (start, end) = ((start * 1000.0) as i64, (end * 1000.0).ceil() as i64);
     let mut out = format!("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:{mpegts_base},LOCAL:00:00:00.000\n");
-    // Cues come in order of their start.
+    // Cues are sorted by start.
     let begun = &cues[..cues.partition_point(|cue| cue.start_ms < end)];
     begun.iter().filter(|cue| cue.end_ms > start).for_each(|cue| write_cue(&mut out, cue));
     out
@@ -27,21 +27,21 @@ pub fn webvtt_segment(cues: &[Cue], start: f64, end: f64, mpegts_base: i64) -> S
 fn write_cue(out: &mut String, cue: &Cue) {
     let (start, end) = (clock(cue.start_ms, '.'), clock(cue.end_ms, '.'));
     let space = if cue.settings.is_empty() { "" } else { " " };
-    write!(out, "\n{start} --> {end}{space}{}\n{}\n", cue.settings, cue.text).expect("a string takes all");
+    write!(out, "\n{start} --> {end}{space}{}\n{}\n", cue.settings, cue.text).expect("writing to a string cannot fail");
 }
 
-/// A whole SRT file; of the tags only bold, italic and underline are left.
+/// A whole SRT file. Of the tags, only bold, italic and underline are kept.
 pub fn srt(cues: &[Cue]) -> String {
     let mut out = String::new();
     for (index, cue) in cues.iter().enumerate() {
         let (start, end) = (clock(cue.start_ms, ','), clock(cue.end_ms, ','));
         let text = srt_text(&cue.text);
-        write!(out, "{}\n{start} --> {end}\n{text}\n\n", index + 1).expect("a string takes all");
+        write!(out, "{}\n{start} --> {end}\n{text}\n\n", index + 1).expect("writing to a string cannot fail");
     }
     out
 }
 
-/// Cue text with only the tags SRT readers know, its references resolved; an arrow is broken up.
+/// Cue text with only the tags that SRT readers support and with references resolved; an arrow is broken up.
 fn srt_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -49,7 +49,7 @@ fn srt_text(text: &str) -> String {
         out.push_str(&unescape(before));
         let Some((tag, after)) = after.split_once('>') else { break };
         if matches!(tag.trim_start_matches('/'), "b" | "i" | "u") {
-            write!(out, "<{tag}>").expect("a string takes all");
+            write!(out, "<{tag}>").expect("writing to a string cannot fail");
         }
         rest = after;
     }

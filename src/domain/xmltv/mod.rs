@@ -1,7 +1,7 @@
 //! The guide (EPG) as XMLTV, written straight into bytes, piece by piece.
 //!
-//! What is the same every time an item is aired (title to episode number) is written once for each guide and copied from
-//! then on: a programme costs its two times and a copy.
+//! The constant part of an item (title to episode number) is formatted once per guide and then copied, so a programme
+//! costs two timestamps and a copy.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -22,19 +22,19 @@ mod when;
 use text::escape;
 pub use text::stamp;
 
-/// How to write it.
+/// Options of a written guide.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Address of this server, without a slash at its end.
+    /// Base URL of this server, without a trailing slash.
     pub base: String,
     pub naming: Naming,
-    /// Times with the offset of the channel's own zone; in UTC else.
+    /// Writes times in the channel's time zone instead of UTC.
     pub local: bool,
-    /// Numbers as `lcn`, which the DTD does not know but Kodi and TVHeadend do.
+    /// Adds the channel number as `lcn`. The DTD does not define it, but Kodi and TVHeadend read it.
     pub lcn: bool,
 }
 
-/// Everything before the channels.
+/// Writes everything before the channels.
 pub fn head(out: &mut Vec<u8>) {
     out.extend_from_slice(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE tv SYSTEM \"xmltv.dtd\">\n");
     let version = env!("CARGO_PKG_VERSION");
@@ -42,10 +42,10 @@ pub fn head(out: &mut Vec<u8>) {
     out.extend_from_slice(tv.as_bytes());
 }
 
-/// What closes it.
+/// Closing tag of the guide.
 pub const TAIL: &[u8] = b"</tv>\n";
 
-/// One channel as it is called.
+/// Writes the `<channel>` element.
 pub fn channel(out: &mut Vec<u8>, channel: &Channel, style: &Style) {
     let face = &channel.face;
     out.extend_from_slice(b"<channel id=\"");
@@ -62,24 +62,24 @@ pub fn channel(out: &mut Vec<u8>, channel: &Channel, style: &Style) {
     out.extend_from_slice(b"\"/></channel>\n");
 }
 
-/// The programmes of one channel, one after the other.
+/// Writes the programmes of one channel, one after the other.
 pub struct Programmes {
     channel: Arc<Channel>,
     entries: Entries,
     zone: Option<TimeZone>,
     id: String,
-    /// Items that were on before; None when that is so of all.
+    /// Items that were shown before; None if all of them were.
     shown: Option<HashSet<u64>>,
-    /// What was said of that of the programme before: it may go on behind a break.
+    /// Item of the previous part and whether it was marked new: the parts of a broken programme share the mark.
     fresh: Option<(u64, bool)>,
-    /// What was written of the items of one revision: where it lies in `text`.
+    /// Cache of formatted items of one revision: their ranges in `text`.
     revision: usize,
     written: Vec<Option<(usize, usize)>>,
     text: Vec<u8>,
 }
 
 impl Programmes {
-    /// Those that are on between two instants, as it is known now.
+    /// Programmes between two instants, as scheduled at `now_ms`.
     pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, style: &Style) -> Self {
         let pace = channel.pace.as_ref().map(|pace| pace.ahead(now_ms));
         let time = |instant_ms: i64| pace.as_ref().map_or(instant_ms, |pace| pace.at(instant_ms));
@@ -96,7 +96,7 @@ impl Programmes {
         }
     }
 
-    /// Writes the next; false when there is none.
+    /// Writes the next programme; false at the end.
     pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
         let definition = &self.channel.definition;
         let Some(programme) = self.entries.next(definition) else { return false };
@@ -138,7 +138,7 @@ impl Programmes {
         true
     }
 
-    /// A programme as another guide has it.
+    /// Writes a programme taken from an imported guide.
     fn write_listing(&self, out: &mut Vec<u8>, listing: &Listing) {
         out.extend_from_slice(b"<programme start=\"");
         stamp(out, listing.start_ms, self.zone.as_ref());
@@ -175,7 +175,7 @@ impl Programmes {
     }
 }
 
-/// An episode, on screen and counted from zero.
+/// Writes an episode number in both numbering systems: `onscreen`, and `xmltv_ns`, which counts from zero.
 fn number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
     let onscreen = season.map_or(String::new(), |season| format!("S{season:02}"));
     let _ = write!(out, "<episode-num system=\"onscreen\">{onscreen}E{episode:02}</episode-num>");
@@ -185,7 +185,7 @@ fn number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
     }
 }
 
-/// What is said of an item whenever it is on, in the order of the DTD.
+/// Writes the constant part of an item, in the order of the DTD.
 fn describe(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Channel) {
     let name = Name::read(&item.title, &item.path);
     out.extend_from_slice(b"\" channel=\"");

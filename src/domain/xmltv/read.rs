@@ -17,40 +17,40 @@ use super::when::{episode, instant};
 use crate::domain::listing::Listing;
 use crate::domain::m3u::read::{Skips, clean};
 
-/// Largest guide once it is unpacked, bytes.
+/// Largest guide after decompression, bytes.
 const MAX_UNPACKED: u64 = 256 << 20;
 
-/// Largest piece of markup or text between two, bytes.
+/// Largest piece of markup, or of text between markup, bytes.
 const MAX_PIECE: usize = 1 << 20;
 
-/// Programmes and channels at most, and bytes of all their texts.
+/// Most programmes, most channels, and most bytes of all their texts.
 pub const MAX_PROGRAMMES: usize = 200_000;
 const MAX_CHANNELS: usize = 20_000;
 const MAX_TEXTS: usize = 64 << 20;
 
-/// Longest texts, characters.
+/// Longest texts, characters; most categories of a programme.
 const MAX_TITLE: usize = 300;
 const MAX_DESCRIPTION: usize = 2000;
 const MAX_CATEGORIES: usize = 8;
 
-/// Elements in each other at most.
+/// Deepest nesting of elements.
 const MAX_DEPTH: usize = 10_000;
 
-/// A guide as it was read.
+/// A parsed guide.
 #[derive(Debug, Default)]
 pub struct Guide {
-    /// Names of channels it declares, by id.
+    /// Names of the declared channels, by channel id.
     pub declared: BTreeMap<String, String>,
-    /// By id of the channel, in the guide's own order.
+    /// Programmes by channel id, in the guide's own order.
     pub channels: BTreeMap<String, Vec<Listing>>,
     pub programmes: usize,
     pub skipped: Skips,
 }
 
-/// Reads a guide, packed by gzip or not.
+/// Parses a guide, compressed with gzip or not.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not an XMLTV guide, as a phrase without a subject ("is not XMLTV: …").
 pub fn read(bytes: &[u8]) -> Result<Guide, String> {
     let mut reading = Reading::default();
     let outcome = match Encoding::for_bom(bytes) {
@@ -67,7 +67,7 @@ pub fn read(bytes: &[u8]) -> Result<Guide, String> {
     outcome.map(|()| reading.guide)
 }
 
-/// What a text belongs to.
+/// The field that a text belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Title,
@@ -84,7 +84,7 @@ enum Field {
 struct Reading {
     guide: Guide,
     encoding: &'static Encoding,
-    /// Whether the text was decoded before, whatever it says of itself.
+    /// The text is already decoded, so its encoding declaration does not count.
     fixed: bool,
     begun: bool,
     ended: bool,
@@ -92,7 +92,7 @@ struct Reading {
     channel: Option<String>,
     rating: bool,
     field: Option<(Field, Vec<u8>)>,
-    /// Of the field: which system an episode's number is of, which unit a length has.
+    /// Attribute of the field: the system of an episode number, or the unit of a length.
     attribute: String,
     text: String,
     texts: usize,
@@ -117,7 +117,7 @@ impl Default for Reading {
     }
 }
 
-/// A programme whose end has not come yet.
+/// A programme whose end tag has not been read yet.
 #[derive(Default)]
 struct Open {
     line: usize,
@@ -146,7 +146,7 @@ impl Reading {
                 Ok(Event::Start(tag)) => {
                     depth += 1;
                     self.open(&tag, line);
-                    if depth > MAX_DEPTH { Some("elements lie too deep in each other".to_owned()) } else { None }
+                    if depth > MAX_DEPTH { Some("elements are nested too deep".to_owned()) } else { None }
                 }
                 Ok(Event::End(tag)) => {
                     depth = depth.saturating_sub(1);
@@ -181,19 +181,19 @@ impl Reading {
             };
             if let Some(fault) = fault {
                 if !self.begun {
-                    return Err(format!("is no XMLTV: {fault}"));
+                    return Err(format!("is not XMLTV: {fault}"));
                 }
                 self.finish();
-                self.guide.skipped.add(line, "", format!("everything from here on: {}", clean(&fault, MAX_TITLE)));
+                self.guide.skipped.add(line, "", format!("the rest is skipped: {}", clean(&fault, MAX_TITLE)));
                 return Ok(());
             }
         }
         if !self.begun {
-            return Err("is no XMLTV: it has no element tv".to_owned());
+            return Err("is not XMLTV: it has no tv element".to_owned());
         }
         if !self.ended {
             let line = reader.get_ref().lines;
-            self.guide.skipped.add(line, "", "the guide is cut off here");
+            self.guide.skipped.add(line, "", "the guide is cut off: </tv> is missing");
         }
         self.finish();
         Ok(())
@@ -266,7 +266,7 @@ impl Reading {
         }
     }
 
-    /// A field's text is whole.
+    /// Stores the complete text of a field.
     fn told(&mut self, field: Field) {
         let text = clean(&self.text, if field == Field::Description { MAX_DESCRIPTION } else { MAX_TITLE });
         if text.is_empty() {
@@ -280,7 +280,7 @@ impl Reading {
         }
         let Some(open) = &mut self.programme else { return };
         let listing = &mut open.listing;
-        // Where something is said in several languages, the first is taken.
+        // If a field is given in several languages, the first one counts.
         match field {
             Field::Title if listing.title.is_empty() => listing.title = text,
             Field::SubTitle if listing.subtitle.is_none() => listing.subtitle = Some(text),
@@ -310,7 +310,7 @@ impl Reading {
         }
     }
 
-    /// The programme that is open ends.
+    /// Ends the open programme: adds it to the guide, or skips it with a reason.
     fn finish(&mut self) {
         (self.field, self.rating) = (None, false);
         let Some(Open { line, channel, start, stop, clump, length_ms, mut listing }) = self.programme.take() else {
@@ -320,9 +320,9 @@ impl Reading {
         let mut skip = |reason: &str| self.guide.skipped.add(line, &title, reason);
         let channel = clean(&channel, MAX_TITLE);
         if channel.is_empty() {
-            return skip("names no channel");
+            return skip("has no channel attribute");
         }
-        let Some(start_ms) = instant(&start) else { return skip("has no start that can be read") };
+        let Some(start_ms) = instant(&start) else { return skip("has no valid start time") };
         let mut end_ms = instant(&stop).unwrap_or(start_ms + length_ms);
         if !stop.trim().is_empty() && end_ms < start_ms {
             return skip("stops before it starts");
@@ -331,7 +331,7 @@ impl Reading {
             return skip("has no length");
         }
         let mut start_ms = start_ms;
-        // Several share one slot of the broadcaster's: each gets its part.
+        // Several programmes share one slot of the broadcaster: each gets its part.
         let clump = clump.split_once('/').and_then(|(n, of)| Some((n.parse::<i64>().ok()?, of.parse::<i64>().ok()?)));
         if let Some((n, of)) = clump.filter(|(n, of)| (0..*of).contains(n) && *of <= 100) {
             let whole = end_ms - start_ms;
@@ -339,13 +339,13 @@ impl Reading {
         }
         let size = listing.title.len() + listing.description.len() + listing.subtitle.as_ref().map_or(0, String::len);
         if self.guide.programmes >= MAX_PROGRAMMES || self.texts + size > MAX_TEXTS {
-            return skip("is more than a guide may hold");
+            return skip("exceeds the largest guide that is imported");
         }
         if !self.guide.channels.contains_key(&channel) && self.guide.channels.len() >= MAX_CHANNELS {
-            return skip("is of more channels than a guide may have");
+            return skip("exceeds the most channels that are imported");
         }
         if listing.title.is_empty() {
-            // It is on all the same.
+            // It is on air even without a title.
             "Untitled".clone_into(&mut listing.title);
         }
         (listing.start_ms, listing.end_ms) = (start_ms, end_ms);
@@ -363,7 +363,7 @@ impl Reading {
         clean(&plain.unwrap_or_else(|_| text.into_owned()), MAX_TITLE)
     }
 
-    /// Text in the encoding the guide says it has; what says UTF-8 and is not is taken for Windows-1252.
+    /// Decodes text in the guide's declared encoding. Invalid UTF-8 is read as Windows-1252.
     fn decode<'a>(&self, bytes: &'a [u8]) -> Cow<'a, str> {
         let broken = std::str::from_utf8(bytes).is_err_and(|fault| fault.error_len().is_some());
         let encoding = if self.encoding == UTF_8 && broken { WINDOWS_1252 } else { self.encoding };
@@ -378,7 +378,7 @@ impl Reading {
         }
     }
 
-    /// A character by number or by one of XML's own five names; whatever else is named stays as it is written.
+    /// Appends a character given by number or by one of XML's five entity names. Other references stay as written.
     fn add_reference(&mut self, name: &BytesRef<'_>) {
         if self.field.is_none() || self.text.len() >= MAX_DESCRIPTION * 4 {
             return;
@@ -403,10 +403,10 @@ impl Reading {
     }
 }
 
-/// Bytes of a guide, counted.
+/// Counts and limits the bytes read from a guide.
 struct Bounded<R> {
     inner: R,
-    /// Since the last piece of markup began.
+    /// Bytes since the current piece of markup began.
     piece: usize,
     whole: u64,
     lines: usize,
@@ -415,10 +415,10 @@ struct Bounded<R> {
 impl<R: BufRead> BufRead for Bounded<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.piece > MAX_PIECE {
-            return Err(io::Error::other("one piece of it is larger than 1 MiB"));
+            return Err(io::Error::other("a tag or text is larger than 1 MiB"));
         }
         if self.whole > MAX_UNPACKED {
-            return Err(io::Error::other("it is larger than 256 MiB unpacked"));
+            return Err(io::Error::other("it is larger than 256 MiB after decompression"));
         }
         self.inner.fill_buf()
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::channel::tests::channel as make;
 
-/// 2026-01-01, when the channel begins.
+/// 2026-01-01, the start of the channel.
 const START: i64 = 1_767_225_600_000;
 
 fn programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &Style) -> String {
@@ -43,14 +43,14 @@ fn a_guide_says_what_is_on_and_whether_it_was_on_before() {
     assert!(
         local.starts_with("<programme start=\"20260101022000 +0100\" stop=\"20260101030000 +0100\" channel=\"12\">")
     );
-    assert!(local.ends_with("<premiere/></programme>\n"), "what is on was not on before: {local}");
+    assert!(local.ends_with("<premiere/></programme>\n"), "the current programme was not shown before: {local}");
 }
 
 #[test]
 fn whether_an_item_was_on_does_not_depend_on_where_a_guide_begins() {
     let style = Style { base: String::new(), naming: Naming::Stable, local: false, lcn: false };
     let mut it = make(1);
-    // Two more items two programmes later, one of them aired already.
+    // Two more items two programmes later; one of them was shown before.
     let mut items = it.definition.revisions[0].items[1..].to_vec();
     items.push(Arc::new(Item { id: 9, title: "New".into(), ..(*items[0]).clone() }));
     let wanted = crate::domain::schedule::Wanted { seed: 1, mode: it.mode, items: items.into(), mid: 0, blocks: None };

@@ -1,11 +1,11 @@
-//! Text and times as XMLTV has them.
+//! Writes text and times for XMLTV.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::domain::time::{civil, two_digits};
 
-/// Writes text so that it means itself, without the characters XML 1.0 (section 2.2) has no way to write.
+/// Writes text with XML escapes. Characters that XML 1.0 cannot represent (section 2.2) are dropped.
 pub fn escape(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let mut from = 0;
@@ -16,7 +16,7 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
             b'<' => (b"&lt;", 1),
             b'>' => (b"&gt;", 1),
             b'"' => (b"&quot;", 1),
-            // Kept as they are, attributes would turn them into spaces.
+            // XML parsers turn them into spaces in attributes anyway.
             b'\t' | b'\n' | b'\r' => (b" ", 1),
             0..=0x1f => (b"", 1),
             // U+FFFE and U+FFFF.
@@ -34,7 +34,7 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[from..]);
 }
 
-/// Writes an instant as `YYYYMMDDhhmmss +hhmm`, to the second it lies in.
+/// Writes an instant as `YYYYMMDDhhmmss +hhmm`, rounded down to the second.
 pub fn stamp(out: &mut Vec<u8>, at_ms: i64, zone: Option<&TimeZone>) {
     let second = at_ms.div_euclid(1000);
     let offset = zone
@@ -69,7 +69,7 @@ mod tests {
     fn times_are_those_of_the_calendar() {
         let zones = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Australia/Lord_Howe"];
         let zones = zones.map(|name| TimeZone::get(name).unwrap());
-        // From 1900 to 2200, at steps that meet every hour and both sides of every change.
+        // From 1900 to 2200, in steps that hit every hour and both sides of every clock change.
         for at in (-2_208_988_800_000..7_258_118_400_000i64).step_by(1_000_003 * 977) {
             let instant = Timestamp::from_millisecond(at).unwrap();
             for zone in &zones {
@@ -77,7 +77,7 @@ mod tests {
                 let expected = instant.to_zoned(zone.clone()).strftime("%Y%m%d%H%M%S %z").to_string();
                 let mut text = Vec::new();
                 stamp(&mut text, at, Some(zone));
-                // Offsets of old had seconds, which XMLTV cannot say.
+                // Historical offsets have seconds, which XMLTV cannot express.
                 assert!(!local || text == expected.as_bytes(), "{expected} {:?}", String::from_utf8_lossy(&text));
             }
         }

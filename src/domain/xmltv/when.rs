@@ -1,9 +1,9 @@
-//! Times and numbers as guides write them.
+//! Parses times and episode numbers of imported guides.
 
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 
-/// Zones guides call by a name, minutes east of UTC. Names that mean several zones mean the one that came first.
+/// Named time zones in guides, minutes east of UTC. An ambiguous name means the first zone that had it.
 const ZONES: [(&str, i64); 28] = [
     ("UTC", 0),
     ("GMT", 0),
@@ -35,11 +35,11 @@ const ZONES: [(&str, i64); 28] = [
     ("NZST", 720),
 ];
 
-/// An instant, unix ms: `YYYYMMDDhhmmss +hhmm`, any of it from the right left out. Without a zone, or with one nobody
-/// knows, it is UTC (as the DTD of XMLTV says).
+/// Parses an instant to unix ms: `YYYYMMDDhhmmss +hhmm`; parts at the end may be missing. Without a zone or with an
+/// unknown one it is UTC (as the XMLTV DTD says).
 pub fn instant(text: &str) -> Option<i64> {
     let text = text.trim();
-    // Not of the format, but met: ISO 8601.
+    // Not XMLTV, but it occurs: ISO 8601.
     if let Ok(at) = text.parse::<jiff::Timestamp>() {
         return Some(at.as_millisecond());
     }
@@ -53,7 +53,7 @@ pub fn instant(text: &str) -> Option<i64> {
     };
     let year: i16 = text[..4].parse().ok()?;
     let day = date_of(year, part(4, 1)?, part(6, 1)?)?;
-    // A leap second, or the 24 o'clock some write.
+    // Accepts a leap second, and 24 as the hour.
     let (hour, minute, second) = (part(8, 0)?, part(10, 0)?, part(12, 0)?.min(59));
     let (hour, next) = if hour == 24 { (0, 86_400_000) } else { (hour, 0) };
     if hour > 23 || minute > 59 {
@@ -69,7 +69,7 @@ fn date_of(year: i16, month: i8, day: i8) -> Option<jiff::civil::Date> {
     (day <= month_days).then(|| date(year, month, day))
 }
 
-/// Minutes east of UTC.
+/// Parses a time zone to minutes east of UTC; 0 if it is unknown.
 fn zone(text: &str) -> i64 {
     if let Some((_, minutes)) = ZONES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
         return *minutes;
@@ -85,7 +85,8 @@ fn zone(text: &str) -> i64 {
     if minutes > 14 * 60 { 0 } else { sign * minutes }
 }
 
-/// Season and episode, counted from 1, of `xmltv_ns` (`1 . 4/12 . 0/1`, counted from 0) or `onscreen` (`S02E05`).
+/// Parses season and episode, counted from 1, from `xmltv_ns` (`1 . 4/12 . 0/1`, counted from 0) or `onscreen`
+/// (`S02E05`).
 pub fn episode(system: &str, text: &str) -> (Option<u32>, Option<u32>) {
     if system.eq_ignore_ascii_case("xmltv_ns") {
         let mut parts = text.split('.').map(|part| {

@@ -10,7 +10,7 @@ fn still() -> Still {
     Still { pictures: (0..3).map(unit).collect() }
 }
 
-/// Pictures in decoding order and sounds, as (time, byte).
+/// A segment with video frames at these times in decoding order, and audio frames at these times.
 fn segment(pictures: &[i64], sounds: &[i64]) -> Vec<u8> {
     let bytes = |n: usize| [&[0, 0, 0, 1, 9, 0xf0][..], &[n as u8; 20]].concat();
     let bytes: Vec<Vec<u8>> = (0..pictures.len()).map(bytes).collect();
@@ -31,7 +31,7 @@ fn segment(pictures: &[i64], sounds: &[i64]) -> Vec<u8> {
     writer.finish(&[])
 }
 
-/// What a player sees: times of pictures (shown, decoded) and of sounds.
+/// What a player receives: (PTS, DTS) of video frames and PTS of audio frames.
 fn seen(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
     let (mut pictures, mut sounds) = (Vec::new(), Vec::new());
     for packet in bytes.as_chunks::<LEN>().0.iter().filter_map(Packet::new).filter(|packet| packet.starts_unit()) {
@@ -46,8 +46,8 @@ fn seen(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
     (pictures, sounds)
 }
 
-/// What a receiver checks in a stream (ISO/IEC 13818-1 sections 2.4.3.3 and 2.7.2): counters go on, and the clock goes forward
-/// and comes at least each 100 ms, the first time before any PES packet.
+/// Checks a stream as a receiver does (ISO/IEC 13818-1 sections 2.4.3.3 and 2.7.2): counters continue; PCRs advance, are
+/// at most 100 ms apart, and precede the first PES packet.
 fn check_received(stream: &[u8]) -> Result<(), TestCaseError> {
     let (mut counters, mut clock) = (std::collections::HashMap::new(), None);
     for bytes in stream.as_chunks::<LEN>().0 {
@@ -71,7 +71,7 @@ fn check_received(stream: &[u8]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// Whatever follows what: items with and without sound, with and without pictures, slates, of any length.
+    /// Any sequence of items with and without audio, with and without video, and slates, of any length.
     #[test]
     fn a_receiver_finds_no_break_between_segments(
         start in 0i64..4 * WRAP,
@@ -80,12 +80,12 @@ proptest! {
         let (mut stream, mut at, mut sounded) = (Vec::new(), start, None);
         for (length, kind, step, late, closes) in segments {
             let (has_pictures, has_sound) = (kind & 1 == 0, kind & 2 == 0);
-            // A segment within a programme may begin with audio, and its first picture comes late.
+            // A segment within a programme may begin with audio and have a late first video frame.
             let (from, late) = if late < 2000 { (0, 0) } else { (90_000, late - 2000) };
             let steps = |first: i64, step: i64| -> Vec<i64> {
                 (0..).map(|n| from + first + n * step).take_while(|at| *at < from + length).collect()
             };
-            // Pictures may end early, as those of a damaged file do.
+            // Video may end early, as in a damaged file.
             let mut pictures = if has_pictures { steps(late, step) } else { Vec::new() };
             pictures.truncate(if kind == 4 { 2 } else { usize::MAX });
             let sounds = if has_sound { steps(0, AAC_FRAME) } else { Vec::new() };
@@ -101,7 +101,7 @@ proptest! {
         check_received(&stream)?;
     }
 
-    /// Whatever comes in, sound covers the span without a hole, and nothing is decoded after it should be shown.
+    /// For any input, audio covers the span without a gap, and no frame is decoded after its presentation time.
     #[test]
     fn a_picture_and_a_sound_at_every_instant(
         from in prop_oneof![Just(0i64), 0i64..1_000_000_000], length in 90i64..600_000, origin in 0i64..4 * WRAP,
@@ -114,7 +114,7 @@ proptest! {
         for step in &steps {
             pictures.push(pictures.last().unwrap() + step);
         }
-        // The first stays where it is; a few behind it change places as reordering does.
+        // The first frame stays first; a few later ones swap places, as reordering does.
         for at in (2..pictures.len()).step_by(3) {
             if shuffled >> (at % 60) & 1 == 1 {
                 pictures.swap(at - 1, at);
@@ -130,7 +130,7 @@ proptest! {
         prop_assert!(shown.windows(2).all(|pair| pair[0].1 < pair[1].1), "{:?}", shown);
         prop_assert!(shown.iter().all(|(pts, dts)| dts <= pts));
         let (start, end) = (origin + span.from, origin + span.to);
-        // All may stand half a frame off, and those of a file that counts otherwise half a frame more.
+        // All frames may be off by half a frame, and those of a file with another alignment by half a frame more.
         let mut last = start - AAC_FRAME;
         for pts in heard.iter().copied().chain([end]) {
             prop_assert!(pts - last <= 3 * AAC_FRAME, "{last} {pts} in {start}..{end}");
@@ -162,7 +162,7 @@ fn a_segment_of_one_silent_frame_leaves_no_gap_in_the_counters() {
 
 #[test]
 fn where_items_meet_the_steps_are_those_within_them() {
-    // Lengths that are no multiple of a frame, of files whose first picture comes late, with and without sound.
+    // Item lengths that are not a multiple of a frame, files with a late first video frame, with and without audio.
     let (mut origin, mut shown, mut heard) = (90_000 * 1_767_225_600, Vec::new(), Vec::new());
     for (n, lead) in [0, 2070, 0, 7200, 1890, 0].into_iter().enumerate() {
         let length = 25 * 3600 + 3600 * n as i64;
@@ -218,8 +218,8 @@ fn a_stream_is_taken_apart_at_its_delimiters() {
 }
 
 proptest! {
-    /// A stream from elsewhere that goes and comes back: its sound lies anywhere beside its pictures, a slate stands between.
-    /// The steps from frame to frame are all the same, at its ends too.
+    /// An external stream that drops and returns: its audio has any offset to its video, and a slate fills the gap. The
+    /// interval between audio frames is constant throughout.
     #[test]
     fn where_a_stream_goes_and_comes_back_the_sound_goes_on(
         start in 0i64..4 * WRAP, streams in prop::collection::vec((0i64..90_000, 0..AAC_FRAME, 1i64..4), 1..6),

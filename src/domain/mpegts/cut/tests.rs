@@ -1,4 +1,4 @@
-//! The cutter over streams written here: frames, keyframes and sound with known times.
+//! Tests the cutter with synthetic streams: frames, keyframes and audio at known times.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::domain::time::FrameRate;
 
 const BASE: i64 = 3600 * 90_000;
 
-/// One PES in as many packets as it needs, the last stuffed; `marked` sets the random access indicator.
+/// One PES packet in as many TS packets as it needs, the last one stuffed. `marked` sets the random access indicator.
 fn pes(track: Track, pts: i64, marked: bool, size: usize, with_length: bool) -> Vec<u8> {
     let pts = (pts + BASE).rem_euclid(crate::domain::mpegts::WRAP);
     let length = if with_length { (size + 8) as u16 } else { 0 }.to_be_bytes();
@@ -57,7 +57,7 @@ fn head(tracks: &[Track]) -> Vec<u8> {
     [tables::pat(), tables::pmt(&entries)].concat()
 }
 
-/// 25 fps with sound on the AAC grid, interleaved by time, from `from` ticks to `to`.
+/// Video at 25 fps and AAC-aligned audio, interleaved by time, between `from` and `to` in ticks.
 fn film(from: i64, to: i64, with_length: bool) -> Vec<u8> {
     let mut events = Vec::new();
     for frame in from / 3600..to / 3600 {
@@ -85,7 +85,7 @@ fn cut(grid: Arc<Grid>, first: usize) -> Cut {
     Cut { grid, first, base: BASE, video: true, audio: Some(Audio::Encoded), budget: 1 << 20 }
 }
 
-/// Everything the cutter gives for a stream fed in pieces of these sizes.
+/// All segments the cutter returns for a stream fed in chunks of these sizes.
 fn all(cut: Cut, stream: &[u8], sizes: &[usize]) -> Vec<Piece> {
     let (mut cutter, mut pieces, mut at) = (Cutter::new(cut), Vec::new(), 0);
     for size in sizes.iter().cycle() {
@@ -100,7 +100,7 @@ fn all(cut: Cut, stream: &[u8], sizes: &[usize]) -> Vec<Piece> {
     pieces
 }
 
-/// The PES times of a stream in a segment, ticks of source time.
+/// PTS of every PES packet with this PID in a segment, ticks of source time.
 fn times(segment: &[u8], pid: u16) -> Vec<i64> {
     let packets = segment.as_chunks::<LEN>().0.iter().filter_map(Packet::new);
     let starts = packets.filter(|packet| packet.pid() == pid && packet.starts_unit());
@@ -123,7 +123,7 @@ proptest! {
         let grid = grid(7.0);
         let from = (grid.start(first) - early * 900).max(0);
         let whole = all(cut(grid.clone(), 0), &film(0, 630_000, false), &[1000]);
-        // The first picture must be whole, and sound begins on its own grid.
+        // The first frame must be complete, and audio must begin on its own grid.
         let jumped = all(cut(grid, first), &film(from, 630_000, false), &[1000]);
         prop_assert_eq!(&jumped[1..], &whole[first + 1..]);
         prop_assert_eq!(times(&jumped[0].bytes, VIDEO_PID), times(&whole[first].bytes, VIDEO_PID));
@@ -156,8 +156,9 @@ fn a_segment_goes_out_with_its_last_frame() {
     let stream = film(0, 90_000, true);
     let mut cutter = Cutter::new(cut(grid(7.0), 0));
     let pieces = cutter.push(&stream).unwrap();
-    // 25 frames and the 47 sounds that begin in them are there: nothing of segment 1 was needed.
-    assert_eq!(pieces.len(), 0, "the 47th sound is still to come");
+    // All 25 video frames are there, and 46 of the 47 audio frames that begin in segment 0. Nothing of segment 1 is
+    // needed.
+    assert_eq!(pieces.len(), 0, "the 47th audio frame is still missing");
     let last = pes(Track::Audio, 46 * AAC_FRAME, true, 50, true);
     let pieces = cutter.push(&last).unwrap();
     assert_eq!(pieces.iter().map(|piece| piece.index).collect::<Vec<_>>(), [0]);
@@ -173,7 +174,11 @@ fn a_stream_that_never_comes_holds_nothing_up() {
     }
     let mut cutter = Cutter::new(cut(grid(10.0), 0));
     let pieces = cutter.push(&stream).unwrap();
-    assert_eq!(pieces.iter().map(|piece| piece.index).collect::<Vec<_>>(), [0, 1, 2, 3], "5 s are waited for");
+    assert_eq!(
+        pieces.iter().map(|piece| piece.index).collect::<Vec<_>>(),
+        [0, 1, 2, 3],
+        "segments wait 5 s for the missing track"
+    );
     assert_eq!(cutter.finish().unwrap().len(), 3);
 }
 
@@ -183,14 +188,14 @@ fn copied_pictures_are_cut_at_planned_keyframes_only() {
     let plan = |first| Cut { grid: grid.clone(), first, base: BASE, video: true, audio: None, budget: 1 << 20 };
     let mut stream = head(&[Track::Video]);
     for frame in 0..175 {
-        // A keyframe every second; Matroska's milliseconds move it a little.
+        // A keyframe every second, with jitter like Matroska's rounding to milliseconds.
         stream.extend(pes(Track::Video, frame * 3600 + frame % 3 * 30, frame % 25 == 0, 200, true));
     }
     let pieces = all(plan(0), &stream, &[999]);
     let counts: Vec<_> = pieces.iter().map(|piece| times(&piece.bytes, VIDEO_PID).len()).collect();
     assert_eq!(counts, [50, 75, 50]);
     assert_eq!(all(plan(1), &stream, &[999])[..], pieces[1..]);
-    // A plan with a keyframe that is not there.
+    // This plan names a keyframe that does not exist.
     let wrong = Arc::new(Grid::Keyframes { bounds: [0, 100_000, 630_000].into() });
     let mut cutter = Cutter::new(Cut { grid: wrong, ..plan(1) });
     assert_eq!(cutter.push(&stream), Err(CutError::NoKeyframe(1)));
@@ -205,8 +210,8 @@ fn too_large_a_segment_is_an_error() {
 
 #[test]
 fn audio_whose_place_is_taken_is_left_out() {
-    // A filter graph made anew in the middle of a run gave its silence from the run's start on, each frame
-    // of it put one tick behind the frame before by the muxer.
+    // REVIEW-FIELD B: a filter graph rebuilt in mid-run emitted silence starting from the run's beginning, and the muxer
+    // moved each of these frames to one tick after the frame before it.
     let half = 630_000 / 2 / AAC_FRAME * AAC_FRAME;
     let mut stream = film(0, half, true);
     for n in 0..300 {

@@ -1,15 +1,15 @@
-//! What each family of clients plays directly.
+//! Direct play formats of each client family.
 
 use crate::domain::playback::device::{AudioSupport, DeviceProfile, VideoSupport};
 
-/// Clients that play the same.
+/// Clients that play the same formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// Blink and Gecko.
     Browser,
     /// AVFoundation and WebKit.
     Apple,
-    /// MediaCodec behind a player with demuxers of its own.
+    /// MediaCodec in a player with its own demuxers.
     Android,
     Gstreamer,
     /// Everything is decoded in software: ffmpeg, libVLC, and what is built on them.
@@ -28,14 +28,14 @@ impl Family {
     pub(super) fn profile(self) -> DeviceProfile {
         let (containers, video, audio, channels): (&[&str], Vec<VideoSupport>, &[&str], u32) = match self {
             Self::Browser => return DeviceProfile::default(),
-            // Not HEVC, which AVFoundation plays from mp4 only under the name `hvc1`, and most files have `hev1`.
+            // No HEVC: AVFoundation plays it from mp4 only under the name `hvc1`, and most files have `hev1`.
             Self::Apple => (
                 &["mp4", "mp3", "wav", "flac", "adts", "aiff"],
                 vec![video("h264", &H264, 5.2)],
                 &["aac", "mp3", "alac", "flac", "ac3", "eac3", "pcm_s16le"],
                 6,
             ),
-            // What the Android Compatibility Definition asks of every device with a screen (section 5.3).
+            // Required of every device with a screen by the Android Compatibility Definition (section 5.3).
             Self::Android => (
                 &["mp4", "mkv", "webm", "mp3", "flac", "ogg", "wav", "adts"],
                 vec![
@@ -91,7 +91,8 @@ impl Family {
     }
 }
 
-/// Not Dolby Vision, which VLC shows in false colours; not 4:2:2 and 4:4:4, which boxes with a hardware decoder lack.
+/// No Dolby Vision, because VLC shows it in false colours; no 4:2:2 or 4:4:4, because boxes with a hardware decoder lack
+/// them.
 fn software() -> DeviceProfile {
     const CONTAINERS: [&str; 16] = [
         "mp4", "mkv", "webm", "ts", "ps", "avi", "flv", "asf", "ogg", "wav", "flac", "mp3", "adts", "ac3", "aiff", "wv",

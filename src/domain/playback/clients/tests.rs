@@ -81,7 +81,7 @@ fn user_agents_name_their_players() {
         };
         assert_eq!((device.name, device.source), (Some(found), source), "{agent}");
     }
-    assert_eq!(Device::of(None, None, Some(&"é".repeat(4000))), Device::default(), "a long name is cut");
+    assert_eq!(Device::of(None, None, Some(&"é".repeat(4000))), Device::default(), "a long name is truncated");
 }
 
 #[test]

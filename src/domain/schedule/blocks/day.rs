@@ -1,5 +1,5 @@
-//! One broadcast day, from its first instant to the next day's. Fixed for ever: what is aired when depends on every line
-//! here.
+//! One broadcast day, from its first instant to the next day's. Frozen: the schedule of every existing channel depends on
+//! this code.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use super::{Block, Blocks, wall};
 use crate::domain::schedule::order::{Pool, mix};
 use crate::domain::schedule::{Mode, Programme, Revision};
 
-/// Programmes of one day at most; what is left then is slate.
+/// Maximum number of programmes in a day; the rest is slate.
 const MOST: usize = 20_000;
 
-/// What is left free and shorter than this belongs to the programme before, ms.
+/// A gap shorter than this belongs to the programme before, ms.
 const SHORTEST_GAP_MS: i64 = 10_000;
 
 /// One day as it is aired.
@@ -22,31 +22,33 @@ pub struct Day {
     /// Counted from 1970.
     pub number: i64,
     pub programmes: Vec<Programme>,
-    /// Which stream each of them is of; None for filler.
+    /// The stream of each programme; None for filler.
     streams: Vec<Option<usize>>,
     pub after: State,
 }
 
-/// How far everything is between two days.
+/// The state between two days.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub ordinal: u64,
     pub sequence: u64,
     /// Items each stream has aired.
     pub positions: Vec<u64>,
-    /// Whether the day before had a programme that its filler belongs to.
+    /// Whether the day before had a programme that leading filler belongs to.
+    #[serde(rename = "led")]
     pub led: bool,
-    /// Filler that has not rested yet, and when it was last on.
+    /// Filler still in its cooldown, and when it was last on.
+    #[serde(rename = "last_on")]
     pub last_on: Vec<(u32, i64)>,
 }
 
-/// Makes days of one revision, one after the other.
+/// Computes the days of one revision in order.
 pub struct Planner<'a> {
     revision: &'a Revision,
     blocks: &'a Blocks,
     pub zone: TimeZone,
     streams: Vec<(u32, Mode)>,
-    /// Of each stream the cycle worked out last.
+    /// The last computed cycle of each stream.
     orders: Vec<Option<(u64, Vec<u32>)>>,
 }
 
@@ -65,22 +67,22 @@ impl Day {
     }
 }
 
-/// A day that is being made.
+/// A day under construction.
 struct Draft<'p, 'a> {
     planner: &'p mut Planner<'a>,
     date: jiff::civil::Date,
     number: i64,
     positions: Vec<u64>,
-    /// What is aired, and the stream it is of.
+    /// The airings so far; `streams` has the stream of each.
     aired: Vec<Aired>,
     streams: Vec<Option<usize>>,
-    /// Of each block under way: the slot it is at, and how often that was aired.
+    /// For each block in progress: its current slot, and how often that was aired.
     at: HashMap<(usize, usize), (usize, u32)>,
     /// When filler was last on.
     last_on: HashMap<u32, i64>,
 }
 
-/// Something aired.
+/// One airing.
 #[derive(Clone, Copy)]
 struct Aired {
     item: u32,
@@ -97,12 +99,12 @@ impl<'a> Planner<'a> {
         Self { revision, blocks, zone, orders: vec![None; streams.len()], streams }
     }
 
-    /// The day an instant lies in.
+    /// The day that contains an instant.
     pub fn day_of(&self, at_ms: i64) -> i64 {
         wall::day_of(&self.zone, self.blocks.grid.day_start, at_ms)
     }
 
-    /// One day, when everything before it left things so.
+    /// Computes one day from the state before it.
     pub fn day(&mut self, number: i64, before: &State) -> Day {
         let day_start = self.blocks.grid.day_start;
         let (date, next) = (wall::date(number), wall::date(number + 1));
@@ -149,7 +151,7 @@ impl<'a> Planner<'a> {
         Day { number, programmes, streams, after }
     }
 
-    /// The item a stream airs at a place.
+    /// The item a stream airs at a position.
     fn item(&mut self, stream: usize, position: u64) -> u32 {
         let (source, mode) = self.streams[stream];
         let range = self.blocks.sources[source as usize].items.clone();
@@ -167,7 +169,7 @@ impl<'a> Planner<'a> {
 }
 
 impl Draft<'_, '_> {
-    /// Fills a span by the layers from `index` on.
+    /// Fills a time range with the layers starting at `index`.
     fn layers(&mut self, index: usize, from: i64, to: i64) {
         if from >= to {
             return;
@@ -205,7 +207,7 @@ impl Draft<'_, '_> {
         self.layers(index + 1, at, to);
     }
 
-    /// A time of the broadcast day; `again` when it lies behind a time that is later by the clock.
+    /// The instant of a time of the broadcast day. With `again`, a time equal to the day's start means the day's end.
     fn instant(&self, minutes: u16, again: bool) -> i64 {
         let behind =
             minutes < self.planner.blocks.grid.day_start || again && minutes == self.planner.blocks.grid.day_start;
@@ -217,8 +219,8 @@ impl Draft<'_, '_> {
         wall::instant(&self.planner.zone, wall::date(self.number + 1), self.planner.blocks.grid.day_start)
     }
 
-    /// Airs a block's slots as far as they fit, from where they were; returns when the last one ended. `whole` is how
-    /// long the block is when nothing lies above it.
+    /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one. `whole` is the
+    /// length of the block when no layer covers it.
     fn block(&mut self, key: (usize, usize), block: &Block, start: i64, end: i64, whole: i64) -> i64 {
         let (mut slot_at, mut count) = self.at.get(&key).copied().unwrap_or_default();
         let mut at = start;
@@ -227,12 +229,12 @@ impl Draft<'_, '_> {
             let stream = streams.iter().position(|known| *known == (slot.source, slot.order)).unwrap_or(0);
             while slot.count.is_none_or(|most| count < most) {
                 let item = self.planner.item(stream, self.positions[stream]);
-                // What fits its block without its breaks only goes without them.
+                // An item that fits its block only without breaks is aired without them.
                 let breaks = Some(self.breaks(item)).filter(|breaks| self.broken(item, breaks) <= whole);
                 let breaks = breaks.unwrap_or_default();
                 let length = self.broken(item, &breaks);
                 let fits = at + length <= end;
-                // What is longer than its block would otherwise never be aired, nor anything behind it.
+                // An item longer than its block would otherwise never be aired, nor anything after it.
                 let never = at == start && length > whole;
                 if !(fits || never) || self.aired.len() >= MOST {
                     break 'slots;
@@ -262,7 +264,7 @@ impl Draft<'_, '_> {
         self.planner.revision.items[item as usize].duration_ms
     }
 
-    /// What is aired in the breaks of an item, from another one on each time, then in turn.
+    /// Filler for the breaks of an item: starts with a different one each time, then takes turns.
     fn breaks(&self, item: u32) -> Vec<u32> {
         let mid = &self.planner.blocks.filler.mid;
         let Some(first) = self.between(mid, 3) else { return Vec::new() };
@@ -270,7 +272,7 @@ impl Draft<'_, '_> {
         (0..breaks).map(|at| mid.start + (first - mid.start + at) % (mid.end - mid.start)).collect()
     }
 
-    /// How long an item is with what is aired in its breaks.
+    /// Length of an item with the filler in its breaks.
     fn broken(&self, item: u32, breaks: &[u32]) -> i64 {
         self.length(item) + breaks.iter().map(|filler| self.length(*filler)).sum::<i64>()
     }
@@ -304,14 +306,14 @@ impl Draft<'_, '_> {
         at
     }
 
-    /// One of some fillers, another each time.
+    /// Picks one of the fillers, varying each time.
     fn between(&self, fillers: &std::ops::Range<u32>, salt: u64) -> Option<u32> {
         let turn = mix(self.planner.revision.seed, self.number as u64, self.aired.len() as u64 * 4 + salt);
         let count = u64::from(fillers.end.saturating_sub(fillers.start));
         (count > 0).then(|| fillers.start + (turn % count) as u32)
     }
 
-    /// Fills what is left free: with filler that fits, then with fallback, then with the slate.
+    /// Fills a gap: with filler that fits, then with fallback, then with the slate.
     fn gap(&mut self, from: i64, to: i64) {
         if from >= to {
             return;
@@ -339,7 +341,7 @@ impl Draft<'_, '_> {
             return;
         }
         match self.aired.last_mut() {
-            // So short a slate would be a flicker: the programme before stands a little longer.
+            // Such a short slate would only flicker, so the programme before is extended.
             Some(last) if to - at < SHORTEST_GAP_MS && last.end == at => last.end = to,
             _ => {
                 self.aired.push(Aired { item: blocks.slate, start: at, end: to, part: None, within: false });

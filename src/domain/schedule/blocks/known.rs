@@ -1,4 +1,4 @@
-//! Days that were worked out: each needs to know how far the one before had come.
+//! Cache of computed days: each day depends on the positions at the end of the day before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,26 +10,26 @@ use super::day::{Planner, State};
 use super::{Blocks, Day};
 use crate::domain::schedule::{Mode, Revision};
 
-/// How far apart the days are of which it stays known how far everything was.
+/// Distance in days between cached states.
 const STRIDE: i64 = 8;
 
-/// So many of those around the day that was asked for stay known; farther away, one of so many.
+/// This many cached states on each side of the requested day are kept; farther away, every `FAR`th.
 const NEAR: i64 = 8;
 const FAR: i64 = 16;
 
-/// Marks that are kept for the next start: guides look back a week or two.
+/// Number of checkpoints kept for the next start: guides reach back a week or two.
 const MARKS: usize = 6;
 
-/// After so many days everything begins anew, so that no instant is too far away to be worked out: eleven years.
+/// After this many days (eleven years) the schedule starts over, so no instant is too far away to compute.
 const ERA_DAYS: i64 = 4096;
 
-/// What is known of the days of one revision. It follows from the revision alone: another one begins with nothing, and
-/// all that know something of one say the same.
+/// The cached days of one revision. They follow from the revision alone: another revision starts with an empty cache, and
+/// all caches of one agree.
 #[derive(Default)]
 pub struct Days(Mutex<Known>);
 
-/// How far everything was before a day: with it nobody has to work out again all that was aired since the beginning. It
-/// follows from its revision, and is worth nothing with another.
+/// A checkpoint: the state before a day. It spares computing everything aired since the beginning. It follows from its
+/// revision and is meaningless with another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// Counted from 1970.
@@ -40,14 +40,14 @@ pub struct Mark {
 #[derive(Default)]
 struct Known {
     day: Option<Arc<Day>>,
-    /// How far everything was before a day.
+    /// The state before each of these days.
     before: BTreeMap<i64, State>,
-    /// The newest of those that were handed out as marks, or came so.
+    /// The newest day handed out as a checkpoint, or read from one.
     marked: Option<i64>,
 }
 
 impl Revision {
-    /// The day an instant lies in.
+    /// The day that contains an instant.
     pub(in crate::domain::schedule) fn day_at(&self, blocks: &Blocks, at_ms: i64) -> Arc<Day> {
         let planner = Planner::new(self, blocks);
         let number = planner.day_of(at_ms);
@@ -58,7 +58,8 @@ impl Revision {
         self.worked_out(blocks, Planner::new(self, blocks), day.number + 1)
     }
 
-    /// How far the streams of the revision that follows at an instant are, when what is known by the same name goes on.
+    /// Positions at which the next revision's streams begin at an instant: a stream whose source has the same name
+    /// continues.
     pub(in crate::domain::schedule) fn carried(&self, at_ms: i64, next: &Self) -> Vec<u64> {
         let (Some(new), Some(old)) = (&next.blocks, &self.blocks) else {
             return next.blocks.as_ref().map(|blocks| vec![0; blocks.grid.streams().len()]).unwrap_or_default();
@@ -84,7 +85,7 @@ impl Revision {
             if *mode != Mode::Sequential {
                 return 0;
             }
-            // Behind the last that was aired and is still listed.
+            // After the last aired item that is still listed.
             let n = before.len() as u64;
             let found = (0..n).find_map(|back| {
                 let id = before[((last + n - back % n) % n) as usize];
@@ -137,7 +138,7 @@ impl Revision {
 }
 
 impl Blocks {
-    /// The newest marks, unless they were told before.
+    /// The newest checkpoints; None if they were returned before.
     pub fn fresh_marks(&self) -> Option<Vec<Mark>> {
         let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = *known.before.last_key_value()?.0;
@@ -149,14 +150,14 @@ impl Blocks {
         Some(marks.map(|(day, state)| Mark { day: *day, state: state.clone() }).collect())
     }
 
-    /// Goes on from marks of the same revision.
+    /// Continues from checkpoints of the same revision.
     pub fn resume(&self, marks: Vec<Mark>) {
         let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.marked = known.marked.max(marks.iter().map(|mark| mark.day).max());
         known.before.extend(marks.into_iter().map(|mark| (mark.day, mark.state)));
     }
 
-    /// Days of which it is known how far everything was before them.
+    /// Number of cached states.
     #[cfg(test)]
     pub(in crate::domain::schedule) fn known_days(&self) -> usize {
         self.days.0.lock().unwrap_or_else(PoisonError::into_inner).before.len()

@@ -1,4 +1,4 @@
-//! A day by the clock: blocks that begin at a time of day, in layers that hold on some days only, filled to the boundary.
+//! Block schedules: blocks that begin at a time of day, in layers that apply on some days only, filled to the boundary.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,21 +18,24 @@ pub use known::{Days, Mark};
 /// Minutes of a day.
 pub const DAY_MINUTES: u16 = 24 * 60;
 
-/// What a revision airs by the clock. Its items are the sources', then the filler, then the slate.
+/// The block schedule of a revision. Its items are those of the sources, then the filler, then the slate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
-    /// An IANA name.
+    /// IANA time zone name.
     pub zone: String,
     pub grid: Grid,
     pub sources: Vec<Source>,
     pub filler: Filler,
-    /// How many items are programmes; what lies behind is filler.
+    /// How many items are programmes; the items after them are filler.
+    #[serde(rename = "content")]
     pub content: u32,
-    /// The item of which nothing is shown but the slate.
+    /// Index of the slate item.
+    #[serde(rename = "slate")]
     pub slate: u32,
-    /// How far each stream was when the revision began, as [`Grid::streams`] lists them.
+    /// Position of each stream when the revision began, in the order of [`Grid::streams`].
+    #[serde(rename = "begin")]
     pub begin: Vec<u64>,
-    /// Of the revision this stands in, and of its copies.
+    /// Days of this revision and of its copies.
     #[serde(skip)]
     pub days: Days,
 }
@@ -40,35 +43,38 @@ pub struct Blocks {
 /// Layers of blocks, the uppermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grid {
-    /// When a broadcast day begins, minutes behind midnight.
+    /// Start of a broadcast day, minutes after midnight.
+    #[serde(rename = "day_start")]
     pub day_start: u16,
-    /// Programmes begin at multiples of so many minutes; 0 for as they come.
+    /// Programmes begin at multiples of this many minutes; 0 means right after one another.
     pub pad_minutes: u16,
     pub layers: Vec<Layer>,
 }
 
-/// Blocks, and the days on which they hold. What they leave free belongs to the layers below.
+/// Blocks and the days on which they apply. Time they leave free belongs to the layers below.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// First and last day of the year, as (month, day), both included; may go round the end of the year.
+    /// First and last day of the year, as (month, day), both included; may wrap around the end of the year.
     pub season: Option<((u8, u8), (u8, u8))>,
     /// Monday is bit 0; none set means all.
     pub weekdays: u8,
     pub blocks: Vec<Block>,
 }
 
-/// What begins at a time of day.
+/// A block that begins at a time of day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
-    /// Minutes behind midnight.
+    /// Minutes after midnight.
+    #[serde(rename = "at")]
     pub at: u16,
-    /// When it ends at the latest; what is left till then is filled. None: with the layer's next block, or, when it
-    /// counts what it airs, with that.
+    /// Latest end, minutes after midnight; time left until then is filled. If None, the block ends where the layer's next
+    /// one begins or, if all its slots have a count, after the last of them.
+    #[serde(rename = "until")]
     pub until: Option<u16>,
     pub slots: Vec<Slot>,
 }
 
-/// What a block airs, one slot after the other.
+/// One step of a block; slots are aired in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// Index into the sources.
@@ -78,14 +84,14 @@ pub struct Slot {
     pub count: Option<u32>,
 }
 
-/// Items by a name.
+/// A named range of items.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub name: String,
     pub items: Range<u32>,
 }
 
-/// What is aired between programmes, as ranges of items.
+/// Filler as ranges of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filler {
     /// One before each programme.
@@ -93,18 +99,18 @@ pub struct Filler {
     /// One in each break of a programme.
     #[serde(default, skip_serializing_if = "Range::is_empty")]
     pub mid: Range<u32>,
-    /// One behind each.
+    /// One after each programme.
     pub post: Range<u32>,
-    /// What fits, up to the next programme.
+    /// As much as fits, up to the next programme.
     pub tail: Range<u32>,
-    /// In what is left then, cut where it must be.
+    /// Fills the rest; may be cut short.
     pub fallback: Range<u32>,
-    /// How long one of `tail` stays away, ms.
+    /// Minimum time between two airings of one `tail` item, ms.
     pub cooldown_ms: i64,
 }
 
 impl Blocks {
-    /// Programmes of the longest cycle any of its streams has.
+    /// Number of programmes in the longest cycle of any stream.
     pub fn slots(&self, items: &[Arc<Item>]) -> u64 {
         let of = |(source, mode): (u32, Mode)| {
             let range = &self.sources[source as usize].items;
@@ -115,7 +121,7 @@ impl Blocks {
 }
 
 impl Grid {
-    /// What advances on its own: a source in an order, wherever it is aired.
+    /// The streams: each source and order advances on its own, wherever it is aired.
     pub fn streams(&self) -> Vec<(u32, Mode)> {
         let mut streams = Vec::new();
         for slot in self.layers.iter().flat_map(|layer| &layer.blocks).flat_map(|block| &block.slots) {
@@ -128,7 +134,7 @@ impl Grid {
 }
 
 impl Layer {
-    /// Whether it holds on a day; `weekday` is 0 on Mondays.
+    /// Whether it applies on a day; `weekday` is 0 on Mondays.
     fn holds(&self, month: u8, day: u8, weekday: u8) -> bool {
         let within = self.season.is_none_or(|(first, last)| match first <= last {
             true => (first..=last).contains(&(month, day)),

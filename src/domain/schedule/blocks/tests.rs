@@ -47,7 +47,7 @@ fn blocks(definition: &Definition) -> &Blocks {
     definition.revisions[0].blocks.as_ref().unwrap()
 }
 
-/// The same, with nothing worked out yet.
+/// A copy with empty day caches.
 fn cold(definition: &Definition) -> Definition {
     let mut definition = definition.clone();
     for revision in &mut definition.revisions {
@@ -94,7 +94,7 @@ fn title<'a>(definition: &'a Definition, programme: &Programme) -> &'a str {
 
 #[test]
 fn times_of_day_hold_over_every_change_of_the_clock() {
-    // Zone, a night the clock goes forward and one it goes back, the skipped and the repeated time, and what they mean.
+    // Zone, a date on which DST begins or ends, the skipped or repeated time, and the expected instant.
     let table = [
         ("Europe/Berlin", "2026-03-29", "02:30", "2026-03-29T01:00:00Z"),
         ("Europe/Berlin", "2026-10-25", "02:30", "2026-10-25T00:30:00Z"),
@@ -142,7 +142,7 @@ fn what_is_on_at_a_quarter_past_eight_is_a_film_on_every_day_of_the_year() {
             let date = Date::constant(2026, 1, 1).saturating_add(day.days());
             let evening = date.at(20, 15, 0, 0).to_zoned(TimeZone::get(zone).unwrap()).unwrap();
             let on = definition.programme(evening.timestamp().as_millisecond()).unwrap();
-            // The bumper before it is what begins to the minute.
+            // The bumper before the film begins exactly on time.
             assert_eq!(on.start_ms, evening.timestamp().as_millisecond(), "{zone} {date}");
             let film = Walk::at(&definition, on.end_ms).next().unwrap();
             assert!(title(&definition, &film).starts_with("/b/"), "{zone} {date}: {}", title(&definition, &film));
@@ -162,7 +162,7 @@ fn seasons_weekdays_and_layers_decide_by_the_day() {
         day_start: 300,
         pad_minutes: 0,
         layers: vec![
-            // Round the end of the year.
+            // Across the end of the year.
             layer(Some(((12, 24), (1, 2))), 0, 1, Mode::Sequential),
             layer(Some(((2, 29), (2, 29))), 0, 1, Mode::Random),
             layer(None, 1 << 6, 1, Mode::Shuffle),
@@ -194,7 +194,7 @@ fn seasons_weekdays_and_layers_decide_by_the_day() {
 fn a_series_goes_on_from_day_to_day_without_a_gap_or_a_repeat() {
     let zone = "Europe/Berlin";
     let start = at("2026-01-01T05:00", zone);
-    // Films above it, weekends, both changes of the clock: the series waits, and goes on.
+    // Films above it, weekends, both DST changes: the series waits, then continues.
     let definition = Definition::new(start, wanted(zone, 3, week(), (40, 9), true));
     let (mut episodes, mut films) = (Vec::new(), Vec::new());
     for programme in definition.programmes(start, start + 365 * 24 * HOUR) {
@@ -233,7 +233,7 @@ fn programmes_begin_on_the_grid_and_filler_stays_away_for_a_while() {
             assert_eq!(definition.item(&lead).title, "/filler/20");
             assert_eq!(lead.start_ms.rem_euclid(HOUR / 2), 15 * 60_000, "a zone of 5:45: {programme:?}");
         }
-        // 90 s are neither before nor behind a programme.
+        // The filler of 90 s is neither before nor after a programme.
         if title == "/filler/90"
             && let Some(before) = last_on.insert(title.to_owned(), programme.end_ms)
         {
@@ -252,7 +252,7 @@ fn what_does_not_fit_waits_and_what_never_fits_is_cut() {
         pad_minutes: 0,
         layers: vec![Layer { blocks: vec![Block { at: 300, until, slots }], ..Layer::default() }],
     };
-    // Films of 66 minutes and more in an hour; the rest of the day has nothing but the slate.
+    // Films of 66 minutes and more in an hour; the rest of the day is slate.
     let short =
         Definition::new(start, wanted(zone, 3, grid(vec![slot(1, Mode::Sequential, None)], Some(360)), (1, 3), false));
     let aired: Vec<_> = short.programmes(start, start + 3 * 24 * HOUR).collect();
@@ -285,7 +285,7 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
     assert_eq!(whole[0].start_ms, start);
     assert!(whole.windows(2).all(|pair| pair[0].end_ms == pair[1].start_ms && pair[0].ordinal < pair[1].ordinal));
     let hidden = whole.iter().filter(|entry| definition.is_filler(entry)).count();
-    assert_eq!((hidden, whole.len() > 1000), (1, true), "filler leads where nothing is before it");
+    assert_eq!((hidden, whole.len() > 1000), (1, true), "filler begins an entry only where nothing precedes it");
     for n in 0..10_000 {
         let instant = start + n * ((to - start) / 10_000) + n % 997;
         let on = definition.programme(instant).unwrap();
@@ -294,7 +294,7 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
             || (entry.item, entry.ordinal, entry.start_ms) == (on.item, on.ordinal, on.start_ms);
         assert!(same && entry.start_ms <= on.start_ms && on.end_ms <= entry.end_ms, "{on:?} {entry:?}");
     }
-    // From wherever it begins, it says the same.
+    // A guide has the same entries wherever it begins.
     for n in 0..200 {
         let from = start + n * 12_345_677;
         let part: Vec<Programme> = channel.guide(from, from + HOUR, 0).map(|entry| entry.programme).collect();
@@ -328,11 +328,11 @@ fn a_grid() -> impl Strategy<Value = Grid> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever the blocks: programmes tile time, segments are counted without a gap, and how an instant is reached makes
-    /// no difference.
+    /// Whatever the blocks: programmes tile time, segments are numbered without a gap, and the way an instant is reached
+    /// makes no difference.
     #[test]
     fn days_tile_time(grid in a_grid(), seed: u64, fillers: bool, zone in prop::sample::select(vec!["Europe/Berlin", "America/New_York", "Asia/Kathmandu"]), jumps in prop::collection::vec(0i64..60 * 24 * HOUR, 30)) {
-        // Over the nights of spring.
+        // Across the DST changes of spring.
         let start = at("2026-02-20T11:17", zone);
         let definition = Definition::new(start, wanted(zone, seed, grid, (6, 5), fillers));
         let walked: Vec<Programme> = definition.programmes(start, start + 62 * 24 * HOUR).collect();
@@ -351,7 +351,7 @@ proptest! {
         }
     }
 
-    /// Who goes on from marks says what somebody says who works everything out from the beginning.
+    /// Continuing from checkpoints gives the same answers as computing everything from the beginning.
     #[test]
     fn marks_change_no_answer(grid in a_grid(), seed: u64, fillers: bool, known in 0i64..300, asked in prop::collection::vec(0i64..320 * 24 * HOUR, 6)) {
         let zone = "Europe/Berlin";
@@ -360,8 +360,8 @@ proptest! {
         first.programme(start + known * 24 * HOUR).unwrap();
         let marks = blocks(&first).fresh_marks();
         prop_assert!(marks.is_some() || known < 9);
-        prop_assert_eq!(blocks(&first).fresh_marks(), None, "they were told");
-        // As they are read again.
+        prop_assert_eq!(blocks(&first).fresh_marks(), None, "already returned");
+        // Through the stored form.
         let marks = serde_json::from_str(&serde_json::to_string(&marks.unwrap_or_default()).unwrap()).unwrap();
         let (resumed, cold) = (cold(&first), cold(&first));
         blocks(&resumed).resume(marks);
@@ -370,7 +370,7 @@ proptest! {
         }
     }
 
-    /// Another plan begins at the end of what is on; what was aired stays, and series that are in both go on.
+    /// A new plan begins at the end of the current programme. Aired programmes stay, and series that are in both continue.
     #[test]
     fn an_edit_leaves_alone_what_was_on(grid in a_grid(), other in a_grid(), seed: u64, edit in 0i64..20 * 24 * HOUR) {
         let zone = "Europe/Berlin";
@@ -383,7 +383,7 @@ proptest! {
         let next = second.programme(on.end_ms).unwrap();
         prop_assert_eq!((next.start_ms, next.revision), (on.end_ms, 1));
         let named = first.programme(on.end_ms + 14 * 24 * HOUR).unwrap();
-        prop_assert!(next.ordinal > named.ordinal, "{} is given again", next.ordinal);
+        prop_assert!(next.ordinal > named.ordinal, "{} is reused", next.ordinal);
         prop_assert_eq!(next.sequence, on.sequence + first.item(&on).segments(on.part, on.end_ms - on.start_ms));
         let last = first.programmes(start, on.end_ms).filter(|p| title(&first, p).starts_with("/a/")).last();
         let streams = |definition: &Definition, n: usize| definition.revisions[n].blocks.clone().unwrap().grid.streams();
@@ -410,8 +410,8 @@ fn an_old_channel_goes_on_from_its_marks_without_its_past() {
     assert_eq!(resumed.programme(now), on);
     // A week back too.
     assert_eq!(resumed.programme(now - 7 * 24 * HOUR), first.programme(now - 7 * 24 * HOUR));
-    assert!(blocks(&resumed).known_days() <= 6, "nothing older than the marks was gone through");
-    assert!(blocks(&first).known_days() <= 9 * 365 / 128 + 20, "what is known stays small");
+    assert!(blocks(&resumed).known_days() <= 6, "days before the checkpoints were not computed");
+    assert!(blocks(&first).known_days() <= 9 * 365 / 128 + 20, "the cache stays small");
 }
 
 #[test]

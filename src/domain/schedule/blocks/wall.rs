@@ -5,7 +5,8 @@ use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
-/// The instant of a time of day: of one that comes twice the earlier, of one that never comes the first that does.
+/// The instant of a time of day. A time that occurs twice (DST ends) means the earlier instant, one that is skipped (DST
+/// begins) the first instant after the change.
 pub fn instant(zone: &TimeZone, date: Date, minutes: u16) -> i64 {
     let at = date.at((minutes / 60) as i8, (minutes % 60) as i8, 0, 0);
     let on = |offset: jiff::tz::Offset| offset.to_timestamp(at).unwrap_or(Timestamp::MAX);
@@ -13,7 +14,7 @@ pub fn instant(zone: &TimeZone, date: Date, minutes: u16) -> i64 {
         AmbiguousOffset::Unambiguous { offset } => on(offset),
         AmbiguousOffset::Fold { before, .. } => on(before),
         AmbiguousOffset::Gap { before, .. } => {
-            // By the clock of before it lies behind the change, and no change is as near as that one.
+            // With the offset before the change it lies after the change, and no other change is nearer.
             let behind = on(before);
             zone.preceding(behind + 1.second()).next().map_or(behind, |change| change.timestamp())
         }
@@ -21,22 +22,22 @@ pub fn instant(zone: &TimeZone, date: Date, minutes: u16) -> i64 {
     found.as_millisecond()
 }
 
-/// A day counted from 1970.
+/// The date of a day counted from 1970.
 pub fn date(day: i64) -> Date {
     let days = i32::try_from(day).unwrap_or(i32::MAX).clamp(-300_000, 2_900_000);
     Date::constant(1970, 1, 1).saturating_add(days.days())
 }
 
-/// The broadcast day an instant lies in, counted from 1970.
+/// The broadcast day that contains an instant, counted from 1970.
 pub fn day_of(zone: &TimeZone, day_start: u16, at_ms: i64) -> i64 {
     let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX);
     let local = at_ms + i64::from(zone.to_offset(at).seconds()) * 1000;
     let day = local.div_euclid(86_400_000);
-    // The clock may have been put back since, so that the day has begun although the time is not come again.
+    // DST may have ended since, so that the day has begun although its start time comes a second time.
     (day - 1..=day + 1).rev().find(|day| instant(zone, date(*day), day_start) <= at_ms).unwrap_or(day - 1)
 }
 
-/// The next instant, this one included, at which the minutes of the day are a multiple.
+/// The next instant, this one included, at which the minutes of the day are a multiple of `minutes`.
 pub fn padded(zone: &TimeZone, at_ms: i64, minutes: u16) -> i64 {
     if minutes == 0 {
         return at_ms;

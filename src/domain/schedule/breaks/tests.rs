@@ -28,7 +28,7 @@ fn item(path: String, grid: &Grid, marks: &[i64]) -> Item {
     }
 }
 
-/// Films of every kind of cut, some too short to be broken, most of no whole milliseconds.
+/// Films with every kind of segmentation, some too short for breaks, most without a whole number of milliseconds.
 fn films(count: usize, salt: u64) -> Vec<Item> {
     let film = |n: usize| {
         let length = 200.0 + (mix(salt, n as u64, 3) % 6_000_000) as f64 / 1007.0;
@@ -70,10 +70,10 @@ fn channel(definition: Definition, show_filler: bool) -> Channel {
     channel
 }
 
-/// What follows what, as it must.
+/// Checks that `next` follows `one`.
 fn follows(definition: &Definition, one: &Programme, next: &Programme) -> Result<(), TestCaseError> {
     prop_assert_eq!(next.start_ms, one.end_ms);
-    // A new revision leaves out what guides may have named.
+    // A new revision skips ordinals that guides may have used.
     prop_assert!(next.ordinal == one.ordinal + 1 || next.revision != one.revision && next.ordinal > one.ordinal);
     let segments = definition.item(one).segments(one.part, one.end_ms - one.start_ms);
     prop_assert_eq!(next.sequence, one.sequence + segments, "{:?}", one);
@@ -93,11 +93,11 @@ fn programmes_are_broken_at_chapters_that_lie_apart() {
     assert_eq!(minutes(&[], &grid), none);
     assert_eq!(minutes(&[0.0, 2.0, 4.9, 8.0, 12.0, 17.9, 18.0, 20.0, 40.0, 56.0, 59.0], &grid), [8.0, 18.0, 40.0]);
     assert_eq!(minutes(&[40.0, -3.0, 20.0, 20.0, 90.0], &grid), [20.0, 40.0], "in any order");
-    // Sitcoms have one; what is shorter than both edges none.
+    // Sitcoms have one break; programmes shorter than both edges have none.
     let short = Grid::steps(2.0, 1320.0);
     assert_eq!(minutes(&[2.0, 11.0, 20.0], &short), [11.0]);
     assert_eq!(minutes(&[1.0, 4.0, 5.0, 8.0], &Grid::steps(2.0, 595.0)), none);
-    // To the nearer bound; of copied pictures there are fewer.
+    // At the nearer segment bound; copied video has fewer bounds.
     assert_eq!(minutes(&[10.0 + 0.9 / 60.0, 30.0 + 1.1 / 60.0], &grid), [10.0, 30.0 + 2.0 / 60.0]);
     let copied = Grid::keyframes(&(1..600).map(|k| k * 540_000).collect::<Vec<_>>(), 2.0, 3600.0);
     assert_eq!(minutes(&[10.0 + 2.9 / 60.0, 30.0 + 3.1 / 60.0], &copied), [10.0, 30.1]);
@@ -111,7 +111,7 @@ fn places_and_records_are_small() {
     assert!(text.contains("\"breaks\":[["), "{text}");
     let read: Item = serde_json::from_str(&text).unwrap();
     assert_eq!((read.breaks.clone(), read.cut.is_lost()), (film.breaks.clone(), true));
-    // Where its bounds are lost, everything behind stays where it was.
+    // If its bounds are lost, everything after it stays in place.
     for part in 0..=film.breaks.len() as u16 {
         let of = film.part(Some(part));
         let (known, lost) = (film.spans(Some(part), of.duration_ms()), read.spans(Some(part), of.duration_ms()));
@@ -126,7 +126,7 @@ fn places_and_records_are_small() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Parts are whole segments of their item, and fill it.
+    /// Parts consist of whole segments of their item, and fill it.
     #[test]
     fn parts_tile_their_item(salt: u64, at in 0usize..6) {
         let film = films(6, salt).remove(at);
@@ -150,7 +150,8 @@ proptest! {
         prop_assert_eq!(film.part(None), Part { first: 0, until: segment, from_ms: 0, to_ms: at_ms });
     }
 
-    /// At any instant exactly one part or filler is on; its neighbours touch it; how it is reached makes no difference.
+    /// At any instant exactly one part or filler is on, its neighbours touch it, and the way it is reached makes no
+    /// difference.
     #[test]
     fn broken_programmes_tile_time(
         mode in a_mode(), seed: u64, count in 1usize..20, mid in 1usize..9, at in 0..10 * YEAR, edit in 0..YEAR,
@@ -175,7 +176,7 @@ proptest! {
                 }
             }
         }
-        // Cut at any instant, everything is still counted without a gap; and from anywhere it goes back to where it began.
+        // After an edit at any instant, numbers have no gap, and rewinding from anywhere finds the start of the programme.
         let at_once = first.revised(START + edit + 1, wanted(mode, seed, (count, mid)));
         follows(&at_once, &at_once.programme(START + edit).unwrap(), &at_once.programme(START + edit + 1).unwrap())?;
         let mut cursor = Cursor::at(&first, START + at);
@@ -192,8 +193,8 @@ proptest! {
         prop_assert!(last.part.is_none_or(|part| usize::from(part) == first.item(last).breaks.len()));
     }
 
-    /// Every cycle airs all parts of every item as often as it should, in their order, with filler between any two and
-    /// nowhere else; filler comes in turn.
+    /// Every cycle airs all parts of every item as often as it should, in their order, with filler between two parts and
+    /// only there; filler takes turns.
     #[test]
     fn nothing_of_a_broken_programme_is_lost_or_doubled(mode in a_mode(), seed: u64, count in 1usize..20, mid in 1usize..9, cycle in 0u64..100_000) {
         let definition = Definition::new(START, wanted(mode, seed, (count, mid)));
@@ -223,7 +224,7 @@ proptest! {
             prop_assert_eq!(lengths.get(&index).copied(), Some(item.duration_ms * revision.copies(item) as i64));
         }
         prop_assert_eq!(lengths.len(), revision.content().len());
-        // In a round none comes twice; where it begins is known.
+        // No filler comes twice in a round, and the start of a round is known.
         let first = (breaks * cycle) % mid as u64;
         let skipped = (mid as u64 - first) as usize % mid;
         for round in turns.get(skipped..).unwrap_or_default().chunks(mid) {
@@ -232,8 +233,8 @@ proptest! {
         }
     }
 
-    /// A guide that hides filler has one entry for a programme, breaks included, and any two spans of it make one. One that
-    /// shows it has parts and breaks, each with an id of its own.
+    /// A guide that hides filler has one entry per programme, breaks included, and adjacent ranges add up. A guide that
+    /// shows filler has an entry with its own id for each part and break.
     #[test]
     fn a_guide_tells_of_whole_programmes(mode in a_mode(), seed: u64, shown: bool, long in 0i64..60 * 3_600_000, cut in 0i64..60 * 3_600_000, at in 0..YEAR) {
         let mut hidden = channel(Definition::new(START, wanted(mode, seed, (7, 3))), shown);
@@ -277,7 +278,7 @@ fn the_guide_is_what_plays_with_breaks() {
             let item = channel.definition.item(&on);
             let of = item.part(on.part);
             assert!((of.first..of.until).contains(&slot.place));
-            // Where in the file that is: as far as the programme has come, its breaks left out.
+            // Position in the file: the progress of the programme without its breaks.
             let shown = item.cut.grid().start(slot.place) + (at * 90 - slot.start);
             let told = (at - on.start_ms + channel.entry(on).skipped_ms()) * 90;
             assert!((shown - told).abs() <= 90, "{shown} {told}");
@@ -304,7 +305,7 @@ fn filler_within_programmes_is_fixed_for_ever() {
 }
 
 impl Revision {
-    /// As it was wanted.
+    /// The request this revision was made from.
     fn wanted(&self) -> Wanted {
         let (items, blocks) = (self.items.clone(), self.blocks.clone());
         Wanted { seed: self.seed, mode: self.mode, items, mid: self.mid, blocks }
@@ -347,7 +348,7 @@ fn by_the_clock(seed: u64, films: Vec<Item>, mid: u32, pad_minutes: u16) -> Defi
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
-    /// By the clock too: parts in their order, filler between, each programme whole where its block has room.
+    /// Block schedules too: parts in order, filler between, and each programme whole where its block has room.
     #[test]
     fn days_by_the_clock_hold_broken_programmes(seed: u64, mid in 1u32..5, pad in prop::sample::select(vec![0u16, 30]), jumps in prop::collection::vec(0i64..30 * 24 * 3_600_000, 20)) {
         let definition = by_the_clock(seed, films(6, seed), mid, pad);
@@ -397,7 +398,7 @@ fn what_fits_its_block_without_breaks_only_is_not_broken() {
         let grid = Grid::steps(2.0, minutes * 60.0);
         item(format!("/{minutes}"), &grid, &(1..30).map(|k| ticks(k as f64 * 720.0)).collect::<Vec<_>>())
     };
-    // Filler of ten seconds: nineteen breaks are more than three minutes.
+    // Filler of ten seconds: nineteen breaks take more than three minutes.
     let aired = |minutes: f64| -> (usize, i64) {
         let definition = by_the_clock(1, vec![film(minutes)], 1, 0);
         let day = START + 24 * 3_600_000;
@@ -412,7 +413,7 @@ fn what_fits_its_block_without_breaks_only_is_not_broken() {
     assert_eq!(aired(239.0), (0, 0));
 }
 
-/// Thousands of items are held; what few have must cost the others nothing to speak of.
+/// Thousands of items are in memory, so a feature few items use must cost the others almost nothing.
 #[test]
 fn an_item_without_breaks_holds_none() {
     assert_eq!(size_of::<Box<[Break]>>(), 16);

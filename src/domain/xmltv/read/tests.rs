@@ -41,7 +41,7 @@ fn every_quirk_is_read_or_named() {
     assert_eq!(read.declared["one"], "One");
     let one = &read.channels["one"];
     assert_eq!(one.iter().map(|it| it.title.as_str()).collect::<Vec<_>>(), ["Spring", "Date only", "All of it"]);
-    assert_eq!(one[0].end_ms - one[0].start_ms, 9_000_000, "two and a half hours, whatever the clocks show");
+    assert_eq!(one[0].end_ms - one[0].start_ms, 9_000_000, "two and a half hours across the DST change");
     let whole = &one[2];
     assert_eq!(whole.subtitle.as_deref(), Some("S & T \u{e9} &unknown; AT&T"));
     assert_eq!(whole.description, "<b>no markup</b> \u{201c}quotes\u{201d} & <raw>");
@@ -56,7 +56,7 @@ fn every_quirk_is_read_or_named() {
     assert_eq!(two[2].end_ms - two[2].start_ms, 1_800_000);
     assert_eq!(
         reasons(&read),
-        ["stops before it starts", "has no length", "has no start that can be read", "names no channel"]
+        ["stops before it starts", "has no length", "has no valid start time", "has no channel attribute"]
     );
     assert_eq!(read.skipped.reasons[0].line, 6, "{:?}", read.skipped.reasons[0]);
     assert_eq!(read.programmes, 8);
@@ -108,7 +108,7 @@ fn what_is_no_guide_says_so_and_what_breaks_is_kept_so_far() {
         "\u{1f}\u{8b}",
     ] {
         let fault = read(wrong.as_bytes()).unwrap_err();
-        assert!(fault.starts_with("is no XMLTV"), "{wrong}: {fault}");
+        assert!(fault.starts_with("is not XMLTV"), "{wrong}: {fault}");
     }
     let whole = "<tv><programme start=\"20260101\" stop=\"20260102\" channel=\"a\"><title>First</title></programme>\
         <programme start=\"20260102\" stop=\"20260103\" channel=\"a\"><title>Second</title></programme></tv>";
@@ -133,7 +133,7 @@ fn hostile_guides_are_bounded() {
         )
     };
     let deep = format!("<tv>{}", "<a>".repeat(MAX_DEPTH + 5));
-    assert!(reasons(&read(deep.as_bytes()).unwrap())[0].contains("too deep"));
+    assert!(reasons(&read(deep.as_bytes()).unwrap())[0].contains("nested too deep"));
     let long = format!("<tv>{}{}</tv>", programme(0, &"x".repeat(5 << 18)), programme(1, "y"));
     let read_long = read(&packed(long.as_bytes())).unwrap();
     assert!(reasons(&read_long)[0].contains("larger than 1 MiB"), "{:?}", read_long.skipped.reasons);

@@ -13,40 +13,40 @@ use tokio::io::unix::AsyncFd;
 
 use super::source::Roots;
 
-/// Bytes of events read at once.
+/// Size of the buffer for events, bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// Watched folders.
+/// The watched folders.
 pub struct Watch {
     queue: AsyncFd<OwnedFd>,
     folders: HashMap<i32, String>,
-    /// The kernel allows no more.
+    /// The kernel's limit is reached.
     full: bool,
 }
 
-/// What changed.
+/// Reported changes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Changed {
     /// These folders.
     Folders(BTreeSet<String>),
-    /// More than the kernel could say.
+    /// The kernel's event queue overflowed: any folder may have changed.
     Everything,
 }
 
 impl Watch {
-    /// Begins to watch nothing. Must be called inside the runtime.
+    /// A watcher without folders. Must be called inside the runtime.
     ///
     /// # Errors
-    /// What the system says; often that this user has too many watches of its kind.
+    /// The system's error; often that this user has too many inotify instances.
     pub fn new() -> io::Result<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        // SAFETY: the descriptor is open, is given away here, and is closed only with the one it is given to.
+        // SAFETY: the descriptor is open, is moved here, and is closed only when its new owner is dropped.
         let queue = unsafe { AsyncFd::register(queue)? };
         Ok(Self { queue, folders: HashMap::new(), full: false })
     }
 
-    /// Watches one folder of the library too. Blocks on the file system for a moment. Once the kernel allows no more,
-    /// this is said in the log and nothing further is tried.
+    /// Watches one more folder of the library. Blocks on the file system for a moment. Once the kernel's limit is
+    /// reached, this is logged and no further folder is tried.
     pub fn add(&mut self, roots: &Roots, path: &str) {
         if self.full {
             return;
@@ -59,7 +59,7 @@ impl Watch {
             | WatchFlags::MOVED_TO
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ONLYDIR;
-        // By its descriptor, so that what is watched is what was opened beneath the root.
+        // By its descriptor, so that the watched folder is the one opened beneath the root.
         let by_descriptor = format!("/proc/self/fd/{}", folder.as_raw_fd());
         match inotify::add_watch(self.queue.get_ref(), by_descriptor.as_str(), flags) {
             Ok(id) => {
@@ -70,17 +70,17 @@ impl Watch {
                 let watched = self.folders.len();
                 tracing::warn!(
                     watched,
-                    "no more folders can be watched (fs.inotify.max_user_watches): changes elsewhere are seen later"
+                    "no more folders can be watched (fs.inotify.max_user_watches): changes in others are found later"
                 );
             }
-            Err(cause) => tracing::debug!(media.path = path, %cause, "a folder cannot be watched"),
+            Err(cause) => tracing::debug!(media.path = path, %cause, "cannot watch a folder"),
         }
     }
 
     /// Waits for changes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub async fn changed(&mut self) -> io::Result<Changed> {
         loop {
             let mut ready = self.queue.readable().await?;
@@ -93,7 +93,7 @@ impl Watch {
                     Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => return Ok(Changed::Everything),
                     Ok(event) => {
                         folders.extend(self.folders.get(&event.wd()).cloned());
-                        // The folder itself went away; its number may be given to another one.
+                        // The folder itself is gone; its watch number may be reused.
                         if event.events().contains(ReadFlags::IGNORED) {
                             gone.push(event.wd());
                         }

@@ -1,4 +1,4 @@
-//! What a segment consists of: its bytes, or how they are packed out of the file.
+//! The content of a segment: its bytes, or a recipe for packing them from the file.
 
 use std::sync::Arc;
 
@@ -8,16 +8,15 @@ use super::RunError;
 use super::packager::Parcel;
 use super::source::Source;
 
-/// The content of a segment.
 #[derive(Clone, Debug)]
 pub enum Content {
     Whole(Bytes),
-    /// Packed anew for everybody who reads it, sooner than a copy could be kept for them.
+    /// Packed again for every reader, which is faster than keeping a copy.
     Parcel(Arc<Parcel>),
 }
 
 impl Content {
-    /// Memory it takes, bytes.
+    /// Memory used, bytes.
     pub fn weight(&self) -> u64 {
         match self {
             Self::Whole(bytes) => bytes.len() as u64,
@@ -25,7 +24,7 @@ impl Content {
         }
     }
 
-    /// All bytes, of a parcel out of the file it was laid out for; waits for the disk off the async threads.
+    /// All bytes. A `Parcel` is packed from the file it was laid out for; the disk is read on a blocking thread.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
@@ -39,7 +38,7 @@ impl Content {
         }
     }
 
-    /// The first bytes: enough to tell what is in it.
+    /// The first bytes: enough to identify the streams.
     ///
     /// # Errors
     /// Those of [`Self::whole`].

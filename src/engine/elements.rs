@@ -1,10 +1,10 @@
-//! The GStreamer elements that probing and playing rest on, and those that are never used.
+//! The GStreamer elements that probing and playback need, and the only ones GStreamer may choose.
 
 use gstreamer as gst;
 use gstreamer::ElementFactory;
 use gstreamer::prelude::*;
 
-/// One element per plugin package that matters, by Debian's package names.
+/// One element of each required plugin package, with Debian's name of the package.
 const NEEDED: [(&str, &str); 9] = [
     ("typefind", "libgstreamer1.0-0"),
     ("decodebin", "gstreamer1.0-plugins-base"),
@@ -17,7 +17,7 @@ const NEEDED: [(&str, &str); 9] = [
     ("avdec_h264", "gstreamer1.0-libav"),
 ];
 
-/// What opens a file and takes a container apart. Nothing that reads playlists, reaches for the network or for devices.
+/// Elements that open files and demux containers. None reads playlists or opens the network or devices.
 const CONTAINERS: [&str; 15] = [
     "filesrc",
     "qtdemux",
@@ -36,7 +36,7 @@ const CONTAINERS: [&str; 15] = [
     "apedemux",
 ];
 
-/// Plugins whose parsers and decoders may be chosen, in the order of what they are for: parsing, software, hardware.
+/// Plugins whose parsers and decoders may be chosen: parsers, software decoders, hardware decoders.
 const CODECS: [&str; 32] = [
     "audioparsers",
     "videoparsersbad",
@@ -72,7 +72,7 @@ const CODECS: [&str; 32] = [
     "video4linux2",
 ];
 
-/// Missing elements with the package that brings each; empty when all is well.
+/// Missing elements, each with the package that provides it.
 ///
 /// # Errors
 /// When GStreamer itself does not start.
@@ -81,8 +81,8 @@ pub fn missing() -> Result<Vec<(&'static str, &'static str)>, String> {
     Ok(NEEDED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
 }
 
-/// Leaves GStreamer no choice but among `CONTAINERS` and `CODECS`, for the whole process: an HLS playlist named .mp4
-/// made it open the files and addresses inside (measured), and every reader more is one more that hostile files reach.
+/// Restricts GStreamer to `CONTAINERS` and `CODECS`, for the whole process. An HLS playlist named .mp4 made it open the
+/// files and addresses in it (measured), and hostile files can reach every reader that is enabled.
 pub fn restrict() {
     for factory in chosen() {
         if !is_allowed(&factory) {
@@ -91,7 +91,7 @@ pub fn restrict() {
     }
 }
 
-/// Everything that is chosen by what a file holds or an address says.
+/// Every element GStreamer may choose by a file's contents or an address.
 fn chosen() -> Vec<ElementFactory> {
     let kinds = gst::ElementFactoryType::DECODABLE | gst::ElementFactoryType::SRC;
     ElementFactory::factories_with_type(kinds, gst::Rank::MARGINAL).into_iter().collect()

@@ -1,4 +1,4 @@
-//! Which H.264 encoders of this machine's ffmpeg really encode.
+//! Finds the H.264 encoders of this machine's ffmpeg that really encode.
 //!
 //! A name in `ffmpeg -encoders` says only that the code was compiled in: on a machine without a graphics card Debian's
 //! ffmpeg lists five hardware encoders and none works. So each candidate encodes one frame, and the message of a failure is
@@ -20,30 +20,30 @@ use tokio::sync::OnceCell;
 
 use super::ffmpeg::spawn::confined;
 
-/// How long one trial may take. Measured: 0.1 s here; a sleeping graphics card may need seconds.
+/// Time limit of one trial. Measured: 0.1 s here; a sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
-/// Most output a trial may make, bytes.
+/// Largest output of a trial, bytes.
 const OUTPUT_LIMIT: u64 = 1 << 20;
-/// Reports kept: one per ffmpeg binary this process was told to use.
+/// Reports kept: one per ffmpeg binary this process was configured to use.
 const REPORTS: usize = 16;
 
-/// What a transcoder binary can do.
+/// Encoders of one ffmpeg binary, tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// First line of `ffmpeg -version`, e.g. `5.1.9-0+deb12u1`; None when there is no such program.
     pub version: Option<String>,
     /// Encoders that encoded a frame, best first.
     pub proven: Vec<Encoder>,
-    /// Encoders that did not, and why.
+    /// Encoders that did not, with the reason.
     pub rejected: Vec<Rejected>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoder {
-    /// As ffmpeg and the rendition name it, e.g. `libx264`.
+    /// The name that ffmpeg and the rendition use, e.g. `libx264`.
     pub name: &'static str,
     pub hardware: bool,
-    /// The device file it works on, where it needs one.
+    /// The device file it needs, if any.
     pub device: Option<&'static str>,
 }
 
@@ -55,10 +55,10 @@ pub struct Rejected {
 
 struct Candidate {
     encoder: Encoder,
-    /// Global arguments in front of the input.
+    /// Global arguments before the input.
     before: &'static [&'static str],
     filter: &'static str,
-    /// Whether a run can be told to use it; others are tried for the diagnosis only.
+    /// Whether runs can use it; others are tested for diagnostics only.
     driven: bool,
 }
 
@@ -67,7 +67,7 @@ const fn candidate(name: &'static str, hardware: bool) -> Candidate {
     Candidate { encoder, before: &[], filter: "format=yuv420p", driven: !hardware }
 }
 
-/// Ranked: hardware before software, since it leaves the processor to the other viewers.
+/// Best first: hardware before software, because it leaves the processor to other viewers.
 const CANDIDATES: [Candidate; 5] = [
     candidate("h264_nvenc", true),
     candidate("h264_qsv", true),
@@ -83,11 +83,11 @@ const CANDIDATES: [Candidate; 5] = [
 
 type Reports = Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<Report>>>>>;
 
-/// How the reason of a trial begins that was given up.
+/// Prefix of the reason of a trial that timed out.
 const LATE: &str = "no answer within";
 
-/// Tries every encoder of a binary once in the life of this process; later calls answer from memory. Where nothing worked
-/// because the machine was too busy, the next call tries again.
+/// Tests every encoder of a binary once per process; later calls return the cached report. If no encoder worked because the
+/// machine was too busy, the next call tests again.
 pub async fn report(ffmpeg: &Path) -> Arc<Report> {
     static REPORTS_KEPT: LazyLock<Reports> = LazyLock::new(Reports::default);
     let cell = {
@@ -108,7 +108,7 @@ fn is_final(report: &Report) -> bool {
     !report.proven.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(LATE))
 }
 
-/// The version of the GStreamer this process runs on, e.g. `1.22.0`.
+/// The version of the GStreamer library this process uses, e.g. `1.22.0`.
 pub fn gstreamer_version() -> String {
     let (major, minor, micro, _) = gstreamer::version();
     format!("{major}.{minor}.{micro}")
@@ -146,12 +146,12 @@ async fn examine_one(ffmpeg: &Path, candidate: &Candidate, listed: &str) -> Resu
     }
     trial(ffmpeg, candidate).await?;
     if !candidate.driven {
-        return Err("works here, but runs of this version do not use it yet".to_owned());
+        return Err("works, but this version of hearthcast does not use it yet".to_owned());
     }
     Ok(())
 }
 
-/// Encodes one frame and looks for an H.264 start code in what came out.
+/// Encodes one frame and looks for an H.264 start code in the output.
 async fn trial(ffmpeg: &Path, candidate: &Candidate) -> Result<(), String> {
     let mut args = candidate.before.to_vec();
     args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", candidate.filter]);
@@ -159,21 +159,21 @@ async fn trial(ffmpeg: &Path, candidate: &Candidate) -> Result<(), String> {
     let stream = output(ffmpeg, &args).await?;
     match stream.windows(3).any(|bytes| bytes == [0, 0, 1]) {
         true => Ok(()),
-        false => Err("encoded a frame to nothing".to_owned()),
+        false => Err("encoding a frame gave no H.264 output".to_owned()),
     }
 }
 
-/// Whether `ffmpeg -encoders` names the encoder: lines like ` V....D libx264   description`.
+/// Whether `ffmpeg -encoders` lists the encoder, in lines like ` V....D libx264   description`.
 fn lists(listing: &str, name: &str) -> bool {
     listing.lines().any(|line| line.split_whitespace().nth(1) == Some(name))
 }
 
-/// The version out of `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
+/// The version in `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
 fn version(text: &str) -> Option<String> {
     text.lines().next()?.strip_prefix("ffmpeg version ")?.split_whitespace().next().map(str::to_owned)
 }
 
-/// Standard output of one short ffmpeg call, or a short reason why there is none.
+/// Standard output of one short ffmpeg call, or a short reason why it failed.
 async fn output(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     let mut child = Command::from(confined(ffmpeg))
         .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
@@ -200,9 +200,9 @@ async fn output(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     if status.success() { Ok(out) } else { Err(first_complaint(&String::from_utf8_lossy(&said))) }
 }
 
-/// The first line ffmpeg wrote, without the bracketed address in front, at most 200 characters.
+/// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters.
 fn first_complaint(said: &str) -> String {
-    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a word").trim();
+    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").trim();
     let line = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((_, message)) => message,
         None => line,
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn complaints_are_short_and_free_of_addresses() {
         assert_eq!(first_complaint("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"), "Cannot load libcuda.so.1");
-        assert_eq!(first_complaint(""), "failed without a word");
+        assert_eq!(first_complaint(""), "failed without a message");
         assert_eq!(first_complaint(&"é".repeat(500)).chars().count(), 200);
     }
 

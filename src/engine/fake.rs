@@ -1,4 +1,4 @@
-//! A producer by script, for tests of what stands above producers: the same trait, bytes that tell where they belong.
+//! A scripted backend, for tests of the layers above backends. Its segments name their rendition and index.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{Content, Job, Run, RunError, Segment, Transcoder};
 use crate::domain::plan::Rendition;
 
-/// A scripted producer. Clones share the script and the log.
+/// A scripted backend. Clones share the script and the log.
 #[derive(Clone, Debug, Default)]
 pub struct Fake {
     shared: Arc<Shared>,
@@ -26,34 +26,34 @@ struct Shared {
 }
 
 impl Fake {
-    /// Takes this long for every segment.
+    /// A backend that takes this long for every segment.
     pub fn taking(per_segment: Duration) -> Self {
         let fake = Self::default();
         *fake.shared.per_segment.lock().expect("no panic while held") = per_segment;
         fake
     }
 
-    /// The next run that comes to segment `index` fails there, once.
+    /// Makes the next run that reaches segment `index` fail there, once.
     pub fn fail_at(&self, index: usize, error: RunError) {
         self.shared.faults.lock().expect("no panic while held").push_back((index, error));
     }
 
-    /// First segments of all runs so far.
+    /// First segment of every run so far.
     pub fn starts(&self) -> Vec<usize> {
         self.shared.starts.lock().expect("no panic while held").clone()
     }
 
-    /// Segments made so far, by all runs.
+    /// Number of segments made so far, by all runs.
     pub fn made(&self) -> usize {
         self.shared.made.load(Ordering::SeqCst)
     }
 
-    /// Runs that still hold something.
+    /// Number of runs that have not ended.
     pub fn live(&self) -> usize {
         self.shared.live.load(Ordering::SeqCst)
     }
 
-    /// The bytes of a segment: packets of a transport stream's length that name rendition and index.
+    /// The bytes of a segment: packets of 188 bytes that contain the rendition's hash and the index.
     pub fn bytes(rendition: &Rendition, index: usize) -> Bytes {
         let mut packet = [0xff_u8; 188];
         packet[0] = 0x47;

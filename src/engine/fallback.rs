@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Job, Run, RunError, Transcoder};
 
-/// Two producers, for one rendition.
+/// Two backends for one rendition.
 pub struct Fallback {
     first: Arc<dyn Transcoder>,
     second: Arc<dyn Transcoder>,
@@ -22,7 +22,7 @@ impl Fallback {
     }
 
     fn fall(&self, error: &RunError) {
-        tracing::warn!(%error, from = self.first.name(), to = self.second.name(), "another producer takes over");
+        tracing::warn!(%error, from = self.first.name(), to = self.second.name(), "another backend takes over");
         self.fallen.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
     }
 }
@@ -49,7 +49,7 @@ impl Transcoder for Fallback {
     }
 
     fn failed(&self, error: &RunError) -> bool {
-        // No producer can help where the file is another one now.
+        // No backend can help when the file itself has changed.
         if self.fallen().is_some() || matches!(error, RunError::SourceChanged | RunError::SourceEnded) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! One open folder of a root: its names, and a look at what each leads to.
+//! One open folder of a root: its entries, and what each entry is.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use super::source::Roots;
 use crate::domain::library::Located;
 use crate::error::{Code, Error, Result};
 
-/// Entries of one folder that are looked at; what lies beyond is not seen.
+/// Entries read of one folder; further ones are ignored.
 const MAX_ENTRIES: usize = 100_000;
 
 /// An open folder.
@@ -19,19 +19,19 @@ pub struct Folder<'a> {
     pub located: Located,
 }
 
-/// What a name leads to, links followed as long as they stay beneath the root.
+/// The target of a name; links are followed while they stay beneath the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Folder,
     File { size_bytes: u64, modified: SystemTime },
 }
 
-/// What a folder says of a name without a look at it.
+/// The type of an entry as the folder lists it, without a stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     Folder,
     File,
-    /// A link, or a file system that does not say.
+    /// A link, or the file system does not report types.
     Unknown,
 }
 
@@ -46,8 +46,8 @@ impl Roots {
         Ok(Folder { roots: self, fd, located })
     }
 
-    /// What a request path leads to; None for what is not there, not within the roots, or neither file nor folder.
-    /// Blocks on the file system.
+    /// The target of a request path; None if it does not exist, is outside the roots, or is neither file nor folder. Blocks
+    /// on the file system.
     pub fn look(&self, raw: &str) -> Option<Target> {
         self.look_beneath(&self.locate(raw).ok()?)
     }
@@ -67,7 +67,7 @@ impl Roots {
 }
 
 impl Folder<'_> {
-    /// Every name that is UTF-8 and not hidden; nothing but folders, files and what must be looked at first.
+    /// Every name that is UTF-8 and not hidden, of folders, files and entries of unknown type.
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
@@ -92,7 +92,7 @@ impl Folder<'_> {
         Ok(names)
     }
 
-    /// What a name leads to; None when it went away, leaves the root or is no file and no folder.
+    /// The target of a name; None if it disappeared, leaves the root or is neither file nor folder.
     pub fn look(&self, name: &str) -> Option<Target> {
         let mut located = self.located.clone();
         located.relative.push(name);

@@ -12,26 +12,26 @@ use super::ffmpeg::spawn::{Inherited, Limits, spawn};
 use super::source::Source;
 use crate::domain::media::Media;
 
-/// Excerpts of an item, spread evenly, and how long each is, seconds. Of films they come within 1 LU of the whole as a
-/// rule, for a hundredth of the time.
+/// Number of excerpts of an item, spread evenly, and the length of each, seconds. For films the result is usually within
+/// 1 LU of the whole, in a hundredth of the time.
 const EXCERPTS: u32 = 8;
 const EXCERPT_SECONDS: f64 = 12.0;
 
-/// What is shorter is heard whole, seconds.
+/// Shorter items are measured whole, seconds.
 const WHOLE_SECONDS: f64 = 120.0;
 
-/// Longest wait for it.
+/// Time limit of a measurement.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Below it there is nothing to hear: what the meter shows of silence, LUFS.
+/// What the meter shows for silence, LUFS.
 const SILENT: f64 = -69.0;
 
-/// The loudness of an audio stream, LUFS; None of silence.
+/// Measures the loudness of an audio stream, LUFS; None for silence.
 ///
 /// # Errors
-/// `Decode` with what ffmpeg said; `Stalled`.
+/// `Decode` with ffmpeg's last message; `Stalled`; `Internal` when ffmpeg does not start.
 pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream: u32) -> Result<Option<f64>, RunError> {
     let args = arguments(media, stream, &source.proc_path());
     let started = spawn(ffmpeg, args, vec![source.clone() as Inherited], Limits::PROBE).await;
@@ -47,7 +47,9 @@ pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream:
     let said = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
     match said {
         Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENT)),
-        None => Err(RunError::Decode(exit.stderr.last().cloned().unwrap_or_else(|| "no loudness was told".into()))),
+        None => {
+            Err(RunError::Decode(exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into())))
+        }
     }
 }
 
@@ -56,7 +58,7 @@ fn arguments(media: &Media, stream: u32, input: &str) -> Vec<String> {
     let whole = media.duration_seconds.filter(|duration| *duration > WHOLE_SECONDS);
     let starts: Vec<Option<f64>> = match whole {
         None => vec![None],
-        // Places in a file whose clock jumps cannot be found by it.
+        // A file with clock jumps cannot be sought in by time.
         Some(_) if !media.clock.is_empty() => vec![Some(0.0)],
         Some(whole) => {
             (0..EXCERPTS).map(|n| Some((whole - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()

@@ -42,29 +42,30 @@ use content::Content;
 use packager::Package;
 use source::Source;
 
-/// MPEG-TS timestamps of a segment are source time plus this many seconds (as `hlssink2` does it).
+/// MPEG-TS timestamps of a segment are source time plus this many seconds, as in `hlssink2`.
 pub const TIMELINE_BASE_SECONDS: i64 = 3600;
 
-/// All a producer needs to make segments, as plain data around one open file.
+/// Everything a backend needs to make segments: plain data around one open file.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub source: Arc<Source>,
     /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
     pub sidecar: Option<Arc<Source>>,
-    /// The picture of an `Emblem` in the rendition; None otherwise.
+    /// The image of an `Emblem` in the rendition; None otherwise.
     pub picture: Option<Arc<picture::Picture>>,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,
-    /// What makes it a job for the packager; None otherwise.
+    /// The layout to remux from, if this is a job for the packager; None otherwise.
     pub package: Option<Arc<Package>>,
-    /// The first segment to make; the run goes on from there to the end of the grid.
+    /// The first segment to make; the run continues from there to the end of the grid.
     pub first: usize,
-    /// Held by a producer that reads the file in this process until its first segment is made.
+    /// The quarantine mark of the file. A backend that reads the file in this process keeps it until its first segment is
+    /// made.
     pub mark: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// One finished segment: a canonical MPEG transport stream that begins with PAT and PMT.
+/// One finished segment: a canonical MPEG transport stream that starts with PAT and PMT.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub index: usize,
@@ -78,11 +79,11 @@ pub enum RunError {
     Decode(String),
     #[error("encoding failed: {0}")]
     Encoder(String),
-    #[error("the source could not be read: {0}")]
+    #[error("the source file could not be read: {0}")]
     SourceRead(String),
-    #[error("the source changed while it was played")]
+    #[error("the source file changed during playback")]
     SourceChanged,
-    #[error("the source ends before this segment")]
+    #[error("the source file ends before this segment")]
     SourceEnded,
     #[error("no segment within {0} s")]
     Stalled(u64),
@@ -90,8 +91,7 @@ pub enum RunError {
     Internal(String),
 }
 
-/// A backend working forward, with back-pressure by a gate. Dropping it stops the work and frees everything it holds, children
-/// included.
+/// A backend making segments in order. Dropping it stops the work and frees everything it owns, child processes included.
 #[derive(Debug)]
 pub struct Run {
     segments: mpsc::Receiver<Result<Segment, RunError>>,
@@ -99,23 +99,25 @@ pub struct Run {
 }
 
 impl Run {
-    /// For producers: the run to hand out, and their ends of it. A producer stops when `segments` is closed, and does
-    /// not begin a segment above the gate's value before the gate rises.
+    /// For backends: a new run, and the backend's ends of it. A backend stops when `segments` is closed. It does not start
+    /// a segment above the gate's value until the gate rises.
     pub fn channel(gate: usize) -> (Self, mpsc::Sender<Result<Segment, RunError>>, watch::Receiver<usize>) {
         let (sender, segments) = mpsc::channel(2);
         let (gate, opened) = watch::channel(gate);
         (Self { segments, gate }, sender, opened)
     }
 
-    /// The next segment in order; None when the run is over: the last segment of the grid was delivered, or the source
-    /// ends before the plan (a truncated file whose picture or sound is copied) and the last segment there is was. In the
-    /// second case what is behind it does not exist: a run started there gives `SourceRead` at once. Encoded pictures and
-    /// sound never end early: the last picture is repeated and silence added, so that every planned segment exists.
+    /// The next segment in order; None when the run is over.
+    ///
+    /// A run is over after the last segment of the grid. If video or audio is copied from a truncated file, the source ends
+    /// before the plan: the run is then over after the last segment that exists, and a run started past it fails with
+    /// `SourceRead` at once. Encoded video and audio never end early: the last frame is repeated and silence added, so that
+    /// every planned segment exists.
     pub async fn next(&mut self) -> Option<Result<Segment, RunError>> {
         self.segments.recv().await
     }
 
-    /// Lets the run work up to and with segment `index`; it never closes again behind what was allowed.
+    /// Lets the run make segments up to and including `index`. The limit never goes down again.
     pub fn allow_through(&self, index: usize) {
         self.gate.send_if_modified(|gate| {
             let raise = index > *gate;
@@ -127,47 +129,48 @@ impl Run {
     }
 }
 
-/// A kind of producer: the packager for what is copied out of mp4 files, GStreamer in process, the ffmpeg subprocess for
-/// everything else.
+/// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in this process, or the ffmpeg
+/// subprocess for everything else.
 pub trait Transcoder: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.
     fn name(&self) -> &'static str;
 
-    /// Whatever changes the bytes it makes besides the rendition; part of every segment's key.
+    /// Everything besides the rendition that changes the bytes of a segment; part of every segment's key.
     fn version(&self) -> &str;
 
-    /// Whether a run started elsewhere gives its first segment as soon as a run that is there already, and always in the
-    /// same bytes: such segments are made when they are asked for, and dropped rather than written to disk.
+    /// Whether a run started at any segment delivers it as fast as a run in progress, and always with the same bytes.
+    /// Such segments are made on request, and dropped instead of written to disk.
     fn starts_at_once(&self) -> bool {
         false
     }
 
-    /// The encoder it uses where a plan names `planned`; None for the very one.
+    /// The video encoder this backend uses where a plan names `planned`; None if it is the same one.
     fn encoder(&self, _planned: &str) -> Option<&'static str> {
         None
     }
 
-    /// The encoder it uses for sound.
+    /// The audio encoder this backend uses.
     fn audio_encoder(&self) -> &'static str {
         "aac"
     }
 
-    /// Who makes the next run: another name where it stands in front of several producers.
+    /// Name of the backend that makes the next run; differs from `name` for a combination of backends.
     fn at_work(&self) -> &'static str {
         self.name()
     }
 
-    /// Hears that a run it started has failed. True when another producer will make the next one, so that this failure
-    /// does not count against the work.
+    /// Called when a run it started has failed. True when another backend makes the next run, so that this failure does not
+    /// count against the rendition.
     fn failed(&self, _error: &RunError) -> bool {
         false
     }
 
-    /// The failure for which another producer took over.
+    /// The failure after which another backend took over.
     fn fallen(&self) -> Option<RunError> {
         None
     }
 
-    /// Starts a run at `job.first`, free to work up to and with `through`. Must be called inside a tokio runtime.
+    /// Starts a run at `job.first` that may make segments up to and including `through`. Must be called inside a tokio
+    /// runtime.
     fn start(&self, job: Job, through: usize) -> Result<Run, RunError>;
 }

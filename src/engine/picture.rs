@@ -1,4 +1,4 @@
-//! A picture that is laid over others or stands alone: its bytes in memory, looked at before a decoder sees them.
+//! An image for a watermark or a slate: its bytes in memory, checked before a decoder sees them.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,23 +9,23 @@ use rustix::fs::MemfdFlags;
 
 use crate::domain::picture::{self, Form};
 
-/// Longest file, bytes.
+/// Largest file, bytes.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// A PNG or JPEG of bounded size. What becomes of its file changes nothing.
+/// A PNG or JPEG of bounded size. Later changes of its file have no effect.
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub(super) file: Arc<File>,
     form: Form,
-    /// Its content, in hex.
+    /// Hash of its bytes, in hex.
     pub digest: String,
 }
 
 impl Picture {
-    /// None for bytes that are no such picture.
+    /// Checks the bytes and copies them to memory; None if they are not a PNG or JPEG within the limits.
     ///
     /// # Errors
-    /// What the system says when there is no memory for it.
+    /// The system's error when memory cannot be allocated.
     pub fn of(bytes: &[u8]) -> std::io::Result<Option<Self>> {
         let Some((form, ..)) = picture::look(bytes).filter(|_| bytes.len() <= MOST_BYTES) else { return Ok(None) };
         let mut file = File::from(rustix::fs::memfd_create("picture", MemfdFlags::CLOEXEC)?);
@@ -34,7 +34,7 @@ impl Picture {
         Ok(Some(Self { file: Arc::new(file), form, digest }))
     }
 
-    /// The demuxer and the address that ffmpeg reads it by; the demuxer by name, so that nothing is guessed.
+    /// ffmpeg's demuxer and input URL for it. The demuxer is named, so that ffmpeg does not probe.
     pub(super) fn input(&self) -> (&'static str, String) {
         let demuxer = match self.form {
             Form::Png => "png_pipe",

@@ -1,7 +1,7 @@
 //! The segment cache: finished segments by content address, in memory first, then spilled to disk, then evicted (LRU).
 //!
-//! Nothing here is precious: every segment can be made again. So a full or broken disk only means that fewer are kept,
-//! and a file that does not read back as it was written is as good as absent.
+//! Every segment can be made again. So a full or broken disk only means that fewer are cached, and a file that does not
+//! read back as written counts as absent.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,34 +17,34 @@ use super::content::Content;
 #[cfg(test)]
 mod tests;
 
-/// How long segments outlive the last session that needed them: a viewer who comes back at once pays nothing.
+/// How long segments stay after the last session that needed them, so that a viewer who returns soon need not wait.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// How long the disk is left alone after a write failed.
+/// Pause before the disk is tried again after a failed write.
 const DISK_REST: Duration = Duration::from_secs(30);
 
-/// How much may be kept, bytes.
+/// Limits of the cache, bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     pub memory: u64,
-    /// Share of the memory one rendition may take.
+    /// Memory one rendition may use.
     pub rendition_memory: u64,
     pub disk: u64,
 }
 
-/// A segment as served.
+/// A segment to serve.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub content: Content,
-    /// Strong validator of these very bytes: encoders do not promise to make the same ones twice.
+    /// Strong validator of exactly these bytes: encoders need not make the same bytes twice.
     pub etag: Arc<str>,
 }
 
-/// What is kept of one rendition.
+/// Cached segments of one rendition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub segments: usize,
-    /// In memory and on disk.
+    /// In memory and on disk together.
     pub bytes: u64,
 }
 
@@ -81,17 +81,17 @@ struct Shelf {
 
 #[derive(Debug)]
 struct Entry {
-    /// None when it lies on disk.
+    /// None when it is on disk.
     memory: Option<Content>,
     spilling: bool,
     len: u64,
-    /// Of its bytes; None for what is made again at once, and so dropped where others go to disk.
+    /// Hash of its bytes; None for a segment that is quickly made again, and so is dropped instead of spilled.
     digest: Option<blake3::Hash>,
     etag: Arc<str>,
     used: u64,
 }
 
-/// Keeps a rendition's segments; when the last hold is dropped they linger, then go.
+/// Keeps a rendition's segments in the cache. When the last hold is dropped they linger for `LINGER`, then expire.
 #[derive(Debug)]
 pub struct Hold {
     cache: Segments,
@@ -110,10 +110,10 @@ impl Drop for Hold {
 }
 
 impl Segments {
-    /// A cache that spills into `folder`, which is emptied first: what a former process left cannot be trusted.
+    /// A cache that spills into `folder`, which is emptied first: files of an earlier process cannot be trusted.
     ///
     /// # Errors
-    /// The folder cannot be emptied or made.
+    /// When the folder cannot be emptied or created.
     pub fn open(folder: &Path, budget: Budget) -> io::Result<Self> {
         remove_folder(folder)?;
         std::fs::create_dir_all(folder)?;
@@ -128,7 +128,7 @@ impl Segments {
         self.inner.folder.join(rendition).join(format!("{index}.ts"))
     }
 
-    /// Keeps what is and will be stored of `rendition`.
+    /// Keeps all present and future segments of `rendition` until the hold is dropped.
     pub fn hold(&self, rendition: &Arc<str>) -> Hold {
         let mut state = self.lock();
         let shelf = state.shelves.entry(rendition.clone()).or_default();
@@ -137,7 +137,7 @@ impl Segments {
         Hold { cache: self.clone(), rendition: rendition.clone() }
     }
 
-    /// Whether a segment is kept.
+    /// Whether a segment is cached.
     pub fn holds(&self, rendition: &str, index: usize) -> bool {
         self.lock().shelves.get(rendition).is_some_and(|shelf| shelf.entries.contains_key(&index))
     }
@@ -148,7 +148,7 @@ impl Segments {
         Tally { segments: shelf.entries.len(), bytes: shelf.entries.values().map(|entry| entry.len).sum() }
     }
 
-    /// A kept segment; None when it must be made (again).
+    /// A cached segment; None when it must be made (again).
     pub async fn get(&self, rendition: &Arc<str>, index: usize) -> Option<Stored> {
         let (etag, len, digest) = {
             let mut state = self.lock();
@@ -169,22 +169,22 @@ impl Segments {
                 Some(Stored { content: bytes.into(), etag })
             }
             _ => {
-                tracing::warn!(rendition = &**rendition, index, "a spilled segment did not read back");
+                tracing::warn!(rendition = &**rendition, index, "a spilled segment did not read back as written");
                 self.forget(&mut self.lock(), rendition, index);
                 None
             }
         }
     }
 
-    /// Stores a segment and makes room for it; returns once the room is made.
+    /// Stores a segment and evicts others to make room; returns when that is done.
     pub async fn put(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) -> Stored {
         let digest = blake3::hash(&bytes);
         let etag = quoted(&digest);
         self.insert(rendition, index, Content::Whole(bytes), (etag, Some(digest))).await
     }
 
-    /// The same for a segment that is always made again in the same bytes, out of what `made_of` says, and sooner than a
-    /// disk gives it back: it is neither read through for its validator nor ever written.
+    /// Stores a segment that can be made again with the same bytes, faster than a disk returns them. `made_of` names its
+    /// inputs and gives the validator, so that its bytes are neither hashed nor ever written to disk.
     pub async fn put_light(&self, rendition: &Arc<str>, index: usize, content: Content, made_of: &str) -> Stored {
         let etag = quoted(&blake3::hash(format!("{rendition} {index} {made_of}").as_bytes()));
         self.insert(rendition, index, content, (etag, None)).await
@@ -221,7 +221,7 @@ impl Segments {
         stored
     }
 
-    /// The least recently used entries in memory that must leave it, marked as leaving.
+    /// Picks the least recently used entries in memory that must leave it, and marks them as spilling.
     fn victims(&self, state: &mut State, newest: &Arc<str>, newest_index: usize) -> Vec<Victim> {
         let mut victims = Vec::new();
         let (mut memory, mut shelf_memory) = (state.memory, state.shelves.get(newest).map_or(0, |shelf| shelf.memory));
@@ -260,7 +260,7 @@ impl Segments {
         let written = written.unwrap_or_else(|cause| Err(io::Error::other(cause)));
         let mut state = self.lock();
         if let Err(cause) = written {
-            tracing::warn!(%cause, "segments cannot spill to disk");
+            tracing::warn!(%cause, "cannot spill segments to disk");
             state.disk_rests_until = Some(Instant::now() + DISK_REST);
             self.forget(&mut state, rendition, index);
             return;
@@ -273,7 +273,7 @@ impl Segments {
             Some(())
         });
         if spilled.is_none() {
-            // Forgotten, or stored anew, while it was written.
+            // Evicted or replaced while it was written.
             let _ = std::fs::remove_file(self.file(rendition, index));
             return;
         }
@@ -304,7 +304,7 @@ impl Segments {
         }
     }
 
-    /// Frees what nobody has held for long enough.
+    /// Evicts the segments of renditions that have had no hold for `LINGER`.
     pub fn expire(&self) {
         let now = Instant::now();
         let mut state = self.lock();
@@ -321,23 +321,23 @@ impl Segments {
         }
     }
 
-    /// Forgets everything and removes every file.
+    /// Empties the cache and removes every file.
     pub fn clear(&self) {
         *self.lock() = State::default();
         let _ = remove_folder(&self.inner.folder);
     }
 }
 
-/// What must leave memory: rendition, segment, and the bytes of what is written down.
+/// An entry that must leave memory: rendition, segment, and its bytes if they are to be spilled.
 type Victim = (Arc<str>, usize, Option<Bytes>);
 
 fn quoted(digest: &blake3::Hash) -> Arc<str> {
     format!("\"{}\"", &digest.to_hex()[..32]).into()
 }
 
-/// Writes beside the file and renames, so that a file of this name is always whole.
+/// Writes a temporary file and renames it, so that a file of this name is always complete.
 fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = file.parent().expect("a segment file lies in its rendition's folder");
+    let folder = file.parent().expect("a segment file is in its rendition's folder");
     std::fs::create_dir_all(folder)?;
     let beside = file.with_extension("part");
     let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, file));

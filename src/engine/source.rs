@@ -29,7 +29,7 @@ pub use roots::Roots;
 #[derive(Debug)]
 pub struct Source {
     pub file: OpenFile,
-    /// The one spelling of the path it was asked for by.
+    /// The normalized form of the requested path.
     pub path: String,
     /// Index of its root.
     pub root: usize,
@@ -38,17 +38,17 @@ pub struct Source {
     pub relative: PathBuf,
     pub len: u64,
     pub modified: SystemTime,
-    /// When its bytes, its name or its permissions last changed, seconds and nanoseconds: the one time no program sets.
+    /// Last change of content, name or permissions (`ctime`), seconds and nanoseconds. No program can set it directly.
     pub changed: (i64, i64),
-    /// Device and inode, for identity.
+    /// Device and inode; identifies the file.
     pub inode: (u64, u64),
-    /// What the bytes are; None for what is no media.
+    /// The format of the bytes; None if this is not media.
     pub sniffed: Option<Sniffed>,
-    /// [`OpenFile::is_local`]: only then may its file system be asked inline.
+    /// [`OpenFile::is_local`]. Only then may the file system be queried on an async thread.
     pub local: bool,
     fingerprint: OnceLock<String>,
     made_of_it: OnceLock<Box<dyn Any + Send + Sync>>,
-    /// A disk that is asleep: reading it for the fingerprint takes this long.
+    /// Simulates a sleeping disk: reading for the fingerprint takes this long.
     #[cfg(test)]
     pub stall: Duration,
 }
@@ -68,17 +68,17 @@ fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 impl Source {
-    /// A path by which a child process or a demuxer of this process reaches this very file.
+    /// A path by which a child process or a demuxer in this process opens this very file.
     pub fn proc_path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 
-    /// The media type to serve it with.
+    /// The `Content-Type` to serve it with.
     pub fn mime(&self) -> &'static str {
         self.sniffed.map_or("application/octet-stream", Sniffed::mime)
     }
 
-    /// Whether the open file still is what it was and still has a name. Asks the file system.
+    /// Whether the open file is unchanged and still has a name. Queries the file system.
     pub fn is_unchanged(&self) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|now| {
             let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -89,9 +89,9 @@ impl Source {
         })
     }
 
-    /// Whether the open file still holds what it held, with a name or without. A file that only grew does: it is longer,
-    /// and where it was sampled for its fingerprint it is what it was. The time of change is left out: a file that is
-    /// renamed or deleted while it plays holds what it held. Asks the file system.
+    /// Whether the open file still has the same content, with a name or without. A file that only grew counts as the same
+    /// while the samples of its fingerprint are unchanged. `ctime` is ignored, because a file that is renamed or deleted
+    /// while it plays keeps its content. Queries the file system.
     pub fn holds_the_same(&self) -> bool {
         let Ok(now) = self.file.metadata() else { return false };
         match now.len().cmp(&self.len) {
@@ -101,23 +101,23 @@ impl Source {
         }
     }
 
-    /// Whether the samples of the fingerprint are what they were; false where they were never taken.
+    /// Whether the samples of the fingerprint are unchanged; false if no fingerprint was computed.
     fn begins_as_before(&self) -> bool {
         let known = self.fingerprint.get();
         known.is_some_and(|known| self.sampled().is_ok_and(|now| now == *known))
     }
 
-    /// Whether another opening led to the same file in the same state.
+    /// Whether `other` is the same file in the same state.
     pub fn is_same(&self, other: &Self) -> bool {
         let state = |one: &Self| (one.inode, one.len, one.modified, one.changed);
         state(self) == state(other)
     }
 
-    /// Fills a buffer from what is in memory already, without waiting for a disk; None when something is not. A short
-    /// count is the end of the file.
+    /// Fills a buffer from the page cache, without waiting for a disk; None if some of the bytes are not cached. A short
+    /// count means the end of the file.
     ///
     /// # Errors
-    /// What reading gives.
+    /// Those of `preadv2`.
     pub fn read_cached(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         if !self.local {
             return Ok(None);
@@ -136,7 +136,7 @@ impl Source {
         Ok(Some(filled))
     }
 
-    /// Whether a run of bytes is in memory, by a look at one byte in 128 KiB: the kernel reads ahead in such pieces.
+    /// Whether a byte range is in the page cache. Checks one byte in 128 KiB, the unit of the kernel's read-ahead.
     pub fn is_cached(&self, offset: u64, len: u64) -> bool {
         const STEP: u64 = 128 * 1024;
         let last = offset + len.max(1) - 1;
@@ -147,11 +147,11 @@ impl Source {
             .all(|at| matches!(self.read_cached(&mut byte, at), Ok(Some(1))))
     }
 
-    /// Brings a run of bytes into memory, waiting as long as it takes, and asks for what follows; gives how much of
-    /// the run the file still has.
+    /// Reads a byte range into the page cache, blocking as long as that takes, and requests read-ahead. Returns how many
+    /// bytes of the range the file has.
     ///
     /// # Errors
-    /// What reading gives.
+    /// Those of reading the file.
     pub fn warm_blocking(&self, offset: u64, len: u64) -> io::Result<u64> {
         self.announce(offset);
         let mut scratch = [0; 32 * 1024];
@@ -166,24 +166,24 @@ impl Source {
         Ok(warm)
     }
 
-    /// Fills a buffer, waiting as long as it takes. A short count is the end of the file.
+    /// Fills a buffer, blocking as long as that takes. A short count means the end of the file.
     ///
     /// # Errors
-    /// What reading gives.
+    /// Those of reading the file.
     pub fn read_blocking(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_full(&self.file, buffer, offset)
     }
 
-    /// The same, and asks for what follows.
+    /// Like [`Self::read_blocking`], and requests read-ahead from the offset.
     ///
     /// # Errors
-    /// What reading gives.
+    /// Those of reading the file.
     pub fn read_ahead(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.announce(offset);
         read_full(&self.file, buffer, offset)
     }
 
-    /// Asks the kernel to bring what lies from an offset on into memory.
+    /// Requests read-ahead from an offset.
     fn announce(&self, offset: u64) {
         const AHEAD: NonZeroU64 = NonZeroU64::new(4 << 20).expect("not zero");
         let _ = rustix::fs::fadvise(&self.file, offset, Some(AHEAD), rustix::fs::Advice::WillNeed);
@@ -194,21 +194,22 @@ impl Source {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// What a room above made of this file once, for as long as it is open; there is one such thing.
+    /// A value that another room derives from this file once and that lives as long as the file is open. Only one type of
+    /// value may be stored.
     pub fn made_once<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> &T {
         let made = self.made_of_it.get_or_init(|| Box::new(make(self)));
-        made.downcast_ref().expect("only one kind of thing is made of a file")
+        made.downcast_ref().expect("only one type of value is derived from a file")
     }
 
-    /// Strong validator (RFC 9110 section 8.8.3): changes whenever inode, length or modification time do.
+    /// Strong validator (RFC 9110 section 8.8.3): changes with inode, length or modification time.
     pub fn etag(&self) -> String {
         let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         format!("\"{:x}-{:x}-{:x}\"", self.inode.1, self.len, modified.as_nanos())
     }
 
-    /// The state of this file: differs after every write to it in place, also where the writer restores the modification
-    /// time, and after a rename. What is made of a file is kept by this and the fingerprint; what a user did with it, by
-    /// the fingerprint alone.
+    /// The state of this file: changes after every write in place, even if the writer restores the modification time, and
+    /// after a rename. Data derived from a file is keyed by this and the fingerprint; what a user did with it, by the
+    /// fingerprint alone.
     pub fn version(&self) -> String {
         let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let mut hasher = blake3::Hasher::new();
@@ -221,16 +222,16 @@ impl Source {
         hasher.finalize().to_hex()[..32].to_owned()
     }
 
-    /// The fingerprint, where it was computed already.
+    /// The fingerprint, if it was computed already.
     pub fn known_fingerprint(&self) -> Option<&str> {
         self.fingerprint.get().map(String::as_str)
     }
 
-    /// Identity by content: `f_` and 128 bits of BLAKE3 over length, head, middle and tail (64 KiB each), so that it
-    /// survives renames and moves without reading the whole file.
+    /// Identity by content: `f_` and 128 bits of BLAKE3 over length, head, middle and tail (64 KiB each). It survives
+    /// renames and moves without reading the whole file.
     ///
     /// # Errors
-    /// What reading the file gives.
+    /// Those of reading the file.
     pub fn fingerprint(&self) -> std::io::Result<&str> {
         if let Some(known) = self.fingerprint.get() {
             return Ok(known);
@@ -241,7 +242,7 @@ impl Source {
         Ok(self.fingerprint.get_or_init(|| name))
     }
 
-    /// The fingerprint of the bytes up to the length known, as they are now.
+    /// Computes the fingerprint of the present bytes, up to the length at opening.
     fn sampled(&self) -> std::io::Result<String> {
         const PIECE: u64 = 64 * 1024;
         let mut hasher = blake3::Hasher::new();
@@ -277,7 +278,7 @@ mod tests {
         append(&[8; 1000]);
         assert!(source.holds_the_same() && !source.is_unchanged());
         std::fs::write(&path, vec![6; 400_000]).unwrap();
-        assert!(!source.holds_the_same(), "longer, with another beginning");
+        assert!(!source.holds_the_same(), "longer, with a different beginning");
         std::fs::write(&path, vec![7; 200_000]).unwrap();
         assert!(!source.holds_the_same(), "shorter");
     }

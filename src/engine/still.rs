@@ -14,18 +14,19 @@ use super::script;
 use crate::domain::mpegts::air::Still;
 use crate::domain::subtitles::TextStyle;
 
-/// Pictures of one still: a second and a half at 25 a second; then it begins anew.
+/// Frames of one still: 1.5 s at 25 a second; then it starts over.
 const PICTURES: u32 = 38;
 
-/// Longest wait for it.
+/// Time limit of the encode.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Makes a slate of this size by an encoder that is known to work, with a line of text where there is one.
+/// Encodes a slate of this size, with an optional line of text over `picture` or a built-in image. `encoder` must be
+/// known to work.
 ///
 /// # Errors
-/// `Encoder` with what ffmpeg said; `Stalled`.
+/// `Encoder` with ffmpeg's last message; `Stalled`; `Internal` when ffmpeg does not start.
 pub async fn make(
     ffmpeg: &Path,
     encoder: &str,
@@ -34,14 +35,16 @@ pub async fn make(
     picture: Option<&Picture>,
 ) -> Result<Still, RunError> {
     let script = line.map(|(line, style)| script::standing(line, style, (width, height))).transpose();
-    let script = script.map_err(|cause| RunError::Internal(format!("the text of a slate: {cause}")))?.map(Arc::new);
+    let script = script
+        .map_err(|cause| RunError::Internal(format!("the slate's text could not be prepared: {cause}")))?
+        .map(Arc::new);
     let path = script.as_ref().map(|script| format!("/proc/self/fd/{}", script.as_raw_fd()));
     let input = picture.map(Picture::input);
     let args = arguments(encoder, (width, height), path.as_deref(), input);
     let inherit =
         script.into_iter().chain(picture.map(|picture| picture.file.clone())).map(|file| file as Inherited).collect();
     let started = spawn(ffmpeg, args, inherit, Limits::PROBE).await;
-    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg: {cause}")))?;
+    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
     let mut stream = Vec::new();
     let work = async {
         let read = (&mut child.stdout).take(MOST_BYTES).read_to_end(&mut stream).await;
@@ -51,13 +54,13 @@ pub async fn make(
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
     let still = Still::of(&stream);
     if still.pictures.is_empty() {
-        return Err(RunError::Encoder(exit.stderr.last().cloned().unwrap_or_else(|| "no slate came out".into())));
+        return Err(RunError::Encoder(exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg encoded no slate".into())));
     }
     Ok(still)
 }
 
-/// A dark room with a fire in it, drawn in boxes: nothing has to be read or rendered for it. Or a picture, as large as it
-/// fits.
+/// The built-in image is a dark room with a fire, drawn in boxes, so that no file has to be read. An image file is
+/// scaled to fit.
 fn arguments(
     encoder: &str,
     (width, height): (u32, u32),

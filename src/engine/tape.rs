@@ -1,7 +1,7 @@
-//! Files that are recorded: made beneath one folder, appended to, and cut back to what was promised.
+//! Recording files: created beneath one folder, appended to, and truncated to the committed length.
 //!
-//! All of it blocks on the file system. Folders are opened without following links, so that nothing is ever written or
-//! removed outside.
+//! Everything here blocks on the file system. Folders are opened without following links, so that nothing outside is ever
+//! written or removed.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -17,17 +17,17 @@ use crate::engine::source::OpenFile;
 /// recording.
 pub const RESERVE_BYTES: u64 = 96 << 20;
 
-/// Names tried for one file.
+/// Number of names tried for one file.
 const MOST_NAMES: usize = 1000;
 
-/// The folder recordings lie in.
+/// The recordings folder.
 #[derive(Debug)]
 pub struct Shelf {
     folder: OwnedFd,
     path: PathBuf,
 }
 
-/// A file that grows.
+/// An open recording file.
 #[derive(Debug)]
 pub struct Tape {
     file: OpenFile,
@@ -38,7 +38,7 @@ impl Shelf {
     /// Opens the folder.
     ///
     /// # Errors
-    /// When it is not there or no folder, by name.
+    /// When it does not exist or is not a folder; the message names it.
     pub fn open(path: &Path) -> Result<Self> {
         #[allow(clippy::disallowed_methods, reason = "the folder the operator named")]
         let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -50,17 +50,17 @@ impl Shelf {
         &self.path
     }
 
-    /// Bytes that may still be written.
+    /// Bytes that may still be written, beyond [`RESERVE_BYTES`].
     pub fn free_bytes(&self) -> u64 {
         let stat = rustix::fs::fstatvfs(&self.folder);
         stat.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize)).saturating_sub(RESERVE_BYTES)
     }
 
-    /// A path `folder/name` that nothing has yet, with a number in its name where that is taken. `taken` are paths that
-    /// were given out and are not made yet.
+    /// A free path `folder/name`, with a number in the name if the plain one is in use. `taken` is true
+    /// for paths that are reserved but not created yet.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error, or that `MOST_NAMES` names are in use.
     pub fn name(&self, folder: &str, name: &str, taken: impl Fn(&Path) -> bool) -> Result<PathBuf> {
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "ts"));
         for n in 1..=MOST_NAMES {
@@ -74,13 +74,13 @@ impl Shelf {
                 Err(cause) => return Err(cause),
             }
         }
-        Err(Error::other(format!("{MOST_NAMES} recordings are called {name}")))
+        Err(Error::other(format!("{MOST_NAMES} recordings are already named {name}")))
     }
 
-    /// Makes a new file at a path that [`Self::name`] gave.
+    /// Creates a new file at a path from [`Self::name`].
     ///
     /// # Errors
-    /// `AlreadyExists`, and what else the file system says.
+    /// `AlreadyExists`, or another error of the file system.
     pub fn make(&self, path: &Path) -> Result<Tape> {
         let relative = self.relative(path)?;
         if let Some(folder) = relative.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -99,15 +99,17 @@ impl Shelf {
         Ok(Tape { file: OpenFile::new(file, device), len: 0 })
     }
 
-    /// Whoever may use the folder may use what is made in it. The umask is for the state and allows nobody else.
+    /// The folder's permissions, for everything created in it. The process umask is meant for the state folder and would
+    /// exclude other users.
     fn mode(&self) -> Result<Mode> {
         Ok(Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode) & Mode::from_raw_mode(0o777))
     }
 
-    /// Opens a file again, cut back to its first `len` bytes.
+    /// Reopens a file and truncates it to its first `len` bytes.
     ///
     /// # Errors
-    /// What the file system says; `UnexpectedEof` when the file is shorter, `PermissionDenied` when it lies elsewhere.
+    /// `UnexpectedEof` when the file is shorter, `PermissionDenied` when it is outside the folder, or another error of the
+    /// file system.
     pub fn resume(&self, path: &Path, len: u64) -> Result<Tape> {
         let file = self.open_beneath(self.relative(path)?, OFlags::RDWR)?;
         let meta = file.metadata()?;
@@ -118,10 +120,10 @@ impl Shelf {
         Ok(Tape { file: OpenFile::new(file, meta.dev()), len })
     }
 
-    /// Removes a file, and its folder when that was the last in it; false when it was not there.
+    /// Removes a file, and its folder if that is now empty; false when the file did not exist.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn remove(&self, path: &Path) -> Result<bool> {
         let relative = self.relative(path)?;
         let (Some(folder), Some(name)) = (relative.parent(), relative.file_name()) else {
@@ -139,13 +141,13 @@ impl Shelf {
             Err(cause) => return Err(cause.into()),
         }
         if !folder.as_os_str().is_empty() {
-            // Fails while there are others, as it should.
+            // Fails while the folder contains other files, as it should.
             let _ = rustix::fs::unlinkat(&self.folder, folder, AtFlags::REMOVEDIR);
         }
         Ok(true)
     }
 
-    /// A path as it lies beneath the folder.
+    /// A path relative to the folder.
     fn relative<'a>(&self, path: &'a Path) -> Result<&'a Path> {
         path.strip_prefix(&self.path).map_err(|_| ErrorKind::PermissionDenied.into())
     }
@@ -160,7 +162,7 @@ impl Shelf {
 
     fn at(&self, relative: &Path, how: OFlags) -> Result<OwnedFd> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // The kernel takes a mode with CREATE only.
+        // The kernel accepts a mode only with CREATE.
         let mode = if how.contains(OFlags::CREATE) { Mode::from_raw_mode(0o644) } else { Mode::empty() };
         #[allow(clippy::disallowed_methods, reason = "beneath the folder the operator named")]
         let opened = rustix::fs::openat2(self.folder.as_fd(), relative, how | OFlags::CLOEXEC, mode, resolve);
@@ -177,10 +179,10 @@ impl Tape {
         self.len == 0
     }
 
-    /// Appends all of it or nothing: what was written of it is taken back when it does not fit.
+    /// Appends all bytes or none: a partial write is truncated away.
     ///
     /// # Errors
-    /// `StorageFull` and whatever else the file system says.
+    /// `StorageFull`, or another error of the file system.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(cause) = self.file.write_all_at(bytes, self.len) {
             let _ = self.file.set_len(self.len);
@@ -190,17 +192,17 @@ impl Tape {
         Ok(())
     }
 
-    /// Returns once what was appended is on the disk.
+    /// Returns once everything appended is on the disk.
     ///
     /// # Errors
-    /// What the file system says: then nobody knows how much of it is.
+    /// The file system's error: the durable length is then unknown.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_data()
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests read what they made")]
+#[allow(clippy::disallowed_methods, reason = "tests read files they created")]
 mod tests {
     use super::*;
 
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(shelf.resume(&path, 1000).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert_eq!(shelf.make(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
         let third = shelf.name("Show", "One.ts", |path| path.ends_with("One (2).ts")).unwrap();
-        assert_eq!(third, folder.path().join("Show/One (3).ts"), "the second is given out already");
+        assert_eq!(third, folder.path().join("Show/One (3).ts"), "the second name is reserved");
         let (_, other) = made("One.ts");
         assert_eq!(other, folder.path().join("Show/One (2).ts"));
         assert!(shelf.remove(&path).unwrap() && !shelf.remove(&path).unwrap());

@@ -1,17 +1,17 @@
-//! Which GStreamer and which ffmpeg this machine has.
+//! GStreamer and ffmpeg versions of this machine.
 
 use std::path::Path;
 use std::process::Stdio;
 
 use super::ffmpeg::spawn::confined;
 
-/// The GStreamer library this program runs with, e.g. `1.22.0`.
+/// The version of the GStreamer library this process uses, e.g. `1.22.0`.
 pub fn gstreamer() -> String {
     let (major, minor, micro, _) = gstreamer::version();
     format!("{major}.{minor}.{micro}")
 }
 
-/// The first `ffmpeg` in `PATH`, e.g. `5.1.9-0+deb12u1`; None when there is none that runs.
+/// The version of the first `ffmpeg` in `PATH`, e.g. `5.1.9-0+deb12u1`; None if it is missing or does not run.
 pub fn ffmpeg() -> Option<String> {
     let output = confined(Path::new("ffmpeg")).arg("-version").stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);

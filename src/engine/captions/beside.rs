@@ -1,4 +1,4 @@
-//! The packets of a `.sup` file: presentation graphics with a head before every segment.
+//! The packets of a `.sup` file: PGS with a header before every segment.
 
 use std::sync::Arc;
 
@@ -8,19 +8,20 @@ use crate::engine::RunError;
 use crate::engine::source::Source;
 use crate::engine::tables::bytes::{Disk, ReadAt};
 
-/// `PG`, when it is shown, when it is decoded (90 kHz), then the segment: type and length in front.
+/// Bytes of the header before a segment: `PG`, presentation time, decoding time (90 kHz). The segment itself starts with
+/// type and length.
 const HEAD: u64 = 10;
 
 const COMPOSITION: u8 = 0x16;
 
-/// Most segments of a file; a film has some 20,000.
+/// Largest number of segments of a file; a film has some 20,000.
 const MOST_SEGMENTS: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Beside {
     source: Arc<Source>,
     sets: Vec<Set>,
-    /// The one given next.
+    /// The set returned next.
     next: usize,
 }
 
@@ -30,18 +31,18 @@ struct Set {
     at_ms: i64,
     offset: u64,
     len: u64,
-    /// Nothing before it is needed to show it.
+    /// Can be decoded without earlier sets.
     alone: bool,
 }
 
 impl Beside {
-    /// Finds the sets by the heads of all segments.
+    /// Finds the display sets by the headers of all segments.
     pub(super) fn open(source: Arc<Source>, limit: &Limit) -> Result<Self, RunError> {
         let disk = Disk::of(&source.file);
         let mut sets: Vec<Set> = Vec::new();
         let mut at = 0;
         for _ in 0..MOST_SEGMENTS {
-            // With what a composition says of its state behind it.
+            // Long enough to include the composition state of a composition segment.
             let mut head = [0; HEAD as usize + 14];
             let read = disk.read_at(&mut head, at);
             let [b'P', b'G', a, b, c, d, _, _, _, _, kind, high, low, ..] = head else { break };
@@ -60,13 +61,13 @@ impl Beside {
             at += len;
         }
         if sets.is_empty() {
-            return Err(RunError::SourceRead("the subtitle file holds no presentation graphics".into()));
+            return Err(RunError::SourceRead("the subtitle file contains no PGS subtitles".into()));
         }
         sets.sort_by_key(|set| set.at_ms);
         Ok(Self { source, sets, next: 0 })
     }
 
-    /// What must be known of the time before `at_ms`; goes on from there.
+    /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.
     pub(super) fn before(&mut self, at_ms: i64, limit: &Limit) -> Result<Vec<Packet>, RunError> {
         self.next = self.sets.partition_point(|set| set.at_ms <= at_ms);
         let earlier = &self.sets[self.next.saturating_sub(MOST_BACK)..self.next];
@@ -78,7 +79,7 @@ impl Beside {
         self.packets(&earlier[from..], limit)
     }
 
-    /// What follows, up to a time of the item.
+    /// The following packets, up to a time of the item.
     pub(super) fn until(&mut self, to_ms: i64, limit: &Limit) -> Result<Vec<Packet>, RunError> {
         let behind = self.sets.partition_point(|set| set.at_ms < to_ms).max(self.next);
         let packets = self.packets(&self.sets[self.next..behind], limit)?;
@@ -91,7 +92,7 @@ impl Beside {
         let mut packets = Vec::new();
         for set in sets.iter().filter(|set| set.len <= MOST_PACKET) {
             limit.check()?;
-            // The last one may be cut short.
+            // The last one may be truncated.
             let len = set.len.min(disk.len().saturating_sub(set.offset));
             let read = disk.exact(set.offset, len as usize);
             let whole = read.map_err(|_| RunError::SourceRead("the subtitle file cannot be read".into()))?;

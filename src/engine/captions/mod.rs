@@ -17,36 +17,36 @@ use crate::domain::captions::{Graphics, Piece, SubPictures, Told};
 use crate::domain::plan::Burn;
 use crate::engine::{Job, RunError};
 
-/// Most bytes of pictures held at once: what is shown within a segment or two.
+/// Largest size of all decoded bitmaps in memory, bytes: those shown within a segment or two.
 const MOST_HELD: usize = 64 << 20;
 
-/// Most bytes of a packet; a full screen of presentation graphics is under one.
+/// Largest packet, bytes; a full screen of PGS has less than 1 MiB.
 const MOST_PACKET: u64 = 4 << 20;
 
-/// Packets looked back over for the one that stands alone, and their bytes.
+/// Limits of the backward search for a packet that needs no earlier one: packets, and their bytes.
 const MOST_BACK: usize = 64;
 const MOST_BACK_BYTES: usize = 16 << 20;
 
-/// Longest look for subtitles, before a segment is begun.
+/// Time limit of the search for subtitles before a segment starts.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The captions of a run.
+/// The bitmap subtitles of a run.
 #[derive(Debug)]
 pub(super) struct Captions {
     reader: Reader,
     decoder: Decoder,
-    /// The canvas of tracks that name none.
+    /// Size of the video: the canvas of tracks that state none.
     picture: (u32, u32),
-    /// By their time.
+    /// Sorted by time.
     shown: VecDeque<Shown>,
     begun: bool,
 }
 
-/// What stands on the screen for a while, milliseconds of the item.
+/// A subtitle and its display time, milliseconds of the item.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub from_ms: i64,
-    /// None: as far as is known.
+    /// None while the end is not known.
     pub until_ms: Option<i64>,
     pub canvas: (u32, u32),
     pub pieces: Arc<Vec<Piece>>,
@@ -64,13 +64,13 @@ enum Decoder {
     SubPictures(SubPictures),
 }
 
-/// The bytes of a packet and when it is for, milliseconds of the item.
+/// A packet and its time, milliseconds of the item.
 struct Packet {
     at_ms: i64,
     bytes: Vec<u8>,
 }
 
-/// When to give up: somebody wants an end, or it takes too long.
+/// When to give up: the run is stopped, or the time limit is reached.
 struct Limit<'a> {
     stop: &'a dyn Fn() -> bool,
     until: Instant,
@@ -83,7 +83,7 @@ impl Limit<'_> {
 
     fn check(&self) -> Result<(), RunError> {
         if self.reached() {
-            Err(RunError::SourceRead("looking for its subtitles takes too long".into()))
+            Err(RunError::SourceRead("reading its bitmap subtitles takes too long".into()))
         } else {
             Ok(())
         }
@@ -91,10 +91,10 @@ impl Limit<'_> {
 }
 
 impl Captions {
-    /// Those that are to be drawn; `picture` is the size of the video in its file. Reads the head of the file.
+    /// Opens the subtitles that `burn` names; `picture` is the size of the video in its file. Reads the head of the file.
     ///
     /// # Errors
-    /// Why they cannot be read here.
+    /// When they cannot be read, or are of an unsupported format.
     pub(super) fn open(job: &Job, burn: &Burn, picture: (u32, u32), stop: &dyn Fn() -> bool) -> Result<Self, RunError> {
         let limit = Limit { stop, until: Instant::now() + DEADLINE };
         let (reader, decoder) = match burn {
@@ -111,10 +111,10 @@ impl Captions {
         Ok(Self { reader, decoder, picture, shown: VecDeque::new(), begun: false })
     }
 
-    /// What is shown in this part of the item. Parts must follow each other; the first may be anywhere.
+    /// The subtitles shown in this range of the item. Ranges must follow each other; the first may start anywhere.
     ///
     /// # Errors
-    /// When the file cannot be read, or not in time.
+    /// When the file cannot be read, or not within the time limit.
     pub(super) fn during(&mut self, from_ms: i64, to_ms: i64, stop: &dyn Fn() -> bool) -> Result<Vec<Shown>, RunError> {
         let limit = Limit { stop, until: Instant::now() + DEADLINE };
         if !self.begun {
@@ -140,7 +140,7 @@ impl Captions {
             match self.decoder.feed(&bytes) {
                 Ok(Some(told)) => self.show(at_ms, told)?,
                 Ok(None) => {}
-                Err(cause) => tracing::debug!(at_ms, why = cause.0, "a subtitle is left out"),
+                Err(cause) => tracing::debug!(at_ms, why = cause.0, "a damaged bitmap subtitle is skipped"),
             }
         }
         Ok(())
@@ -153,7 +153,7 @@ impl Captions {
                 earlier.until_ms = Some(from_ms);
             }
         }
-        // What never came onto the screen, or went before the look back began.
+        // Drops those that were replaced before they were shown, and those that ended before the run starts.
         self.shown.retain(|shown| shown.until_ms.is_none_or(|until| until > shown.from_ms));
         if !self.begun {
             self.shown.clear();
@@ -163,14 +163,14 @@ impl Captions {
         self.shown.push_back(Shown { from_ms, until_ms, canvas, pieces: Arc::new(told.pieces) });
         let held: usize = self.shown.iter().flat_map(|shown| shown.pieces.iter()).map(|piece| piece.pixels.len()).sum();
         if held > MOST_HELD {
-            return Err(RunError::Decode("there are too many subtitles at once".into()));
+            return Err(RunError::Decode("too many bitmap subtitles are shown at once".into()));
         }
         Ok(())
     }
 }
 
 impl Decoder {
-    /// Whether nothing before this packet is needed to show it.
+    /// Whether this packet can be decoded without earlier ones.
     fn stands_alone(&self, packet: &[u8]) -> bool {
         match self {
             Self::Graphics(_) => Graphics::stands_alone(packet),

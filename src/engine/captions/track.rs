@@ -12,18 +12,17 @@ use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::{Disk, ReadAt, Short};
 use crate::engine::tables::matroska::{Block, Cue, Film, Layout, Packing, Place, frames};
 
-/// How far a subtitle may lie behind its time in the file: muxers interleave to within it.
+/// How much later in the file a subtitle's packet may be than its time: muxers interleave to within this.
 const INTERLEAVED_MS: i64 = 1_000;
 
-/// How far back every block is looked at where the cues list subtitles, for not every muxer lists all of them; and
-/// where they do not.
+/// How far back every block is read: if the cues list subtitles (not every muxer lists all of them), and if they do not.
 const LISTED_MS: i64 = 10_000;
 const UNLISTED_MS: i64 = 30_000;
 
-/// Most elements walked over in one go; an hour of a film with a dozen tracks is two million.
+/// Largest number of elements read in one call; an hour of a film with a dozen tracks has two million.
 const MOST_STEPS: usize = 4_000_000;
 
-/// Most elements walked over in a cluster to find a cue's block.
+/// Largest number of elements read in a cluster to find a cue's block.
 const MOST_CLUSTER: usize = 4_000;
 
 #[derive(Debug)]
@@ -32,17 +31,17 @@ pub(super) struct Track {
     layout: Layout,
     number: u64,
     packing: Packing,
-    /// Of the subtitles, where they are listed, and of the picture; by their time.
+    /// Cues of the subtitles, if listed, and of the video; sorted by time.
     cues: Vec<Cue>,
     keyframes: Vec<Cue>,
     place: Place,
-    /// Where the last packet lies that was given.
+    /// File offset of the last packet returned.
     given: u64,
 }
 
 impl Track {
     pub(super) fn open(source: Arc<Source>, media: &Media, stream: u32) -> Result<(Self, Decoder), RunError> {
-        let unread = |cause: Refusal| RunError::Decode(format!("subtitles of pictures: {}", cause.why()));
+        let unread = |cause: Refusal| RunError::Decode(format!("bitmap subtitles: {}", cause.why()));
         let disk = Disk::of(&source.file);
         let film = Film::read(&disk).map_err(unread)?;
         let (track, packing) = film.packed_track(stream).map_err(unread)?;
@@ -50,11 +49,15 @@ impl Track {
             b"S_HDMV/PGS" => Decoder::Graphics(Graphics::default()),
             b"S_VOBSUB" => {
                 let read = SubPictures::read(&track.private);
-                Decoder::SubPictures(read.map_err(|cause| RunError::Decode(format!("sub-pictures: {}", cause.0)))?)
+                Decoder::SubPictures(read.map_err(|cause| RunError::Decode(format!("VobSub: {}", cause.0)))?)
             }
-            _ => return Err(RunError::Decode("subtitles of pictures of an unknown kind".into())),
+            _ => {
+                return Err(RunError::Decode(
+                    "bitmap subtitles of an unsupported format; supported are PGS and VobSub".into(),
+                ));
+            }
         };
-        // Without cues the way is longer, and that is all.
+        // Without cues the search merely takes longer.
         let sorted = |number| {
             let mut cues = film.cues(number).unwrap_or_default();
             cues.sort_by_key(|cue| cue.time);
@@ -68,7 +71,7 @@ impl Track {
         Ok((Self { source, layout, number, packing, cues, keyframes, place, given: 0 }, decoder))
     }
 
-    /// What must be known of the time before `at_ms`; goes on from there.
+    /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.
     pub(super) fn before(&mut self, at_ms: i64, decoder: &Decoder, limit: &Limit) -> Result<Vec<Packet>, RunError> {
         let at = self.units(at_ms);
         let listed = self.cues.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= at));
@@ -98,7 +101,7 @@ impl Track {
         Ok(packets)
     }
 
-    /// What follows, up to a time of the item.
+    /// The following packets, up to a time of the item.
     pub(super) fn until(&mut self, to_ms: i64, limit: &Limit) -> Result<Vec<Packet>, RunError> {
         let behind = self.units(to_ms.saturating_add(INTERLEAVED_MS));
         let (number, given) = (self.number, self.given);
@@ -112,7 +115,7 @@ impl Track {
         });
         limit.check()?;
         if !within.map_err(cut_short)? {
-            return Err(RunError::SourceRead("looking for its subtitles takes too long".into()));
+            return Err(RunError::SourceRead("reading its bitmap subtitles takes too long".into()));
         }
         let mut packets = Vec::new();
         for block in found {
@@ -122,7 +125,7 @@ impl Track {
         Ok(packets)
     }
 
-    /// A time in units of the file's clock.
+    /// A time in units of the file's timestamp scale.
     fn units(&self, ms: i64) -> i64 {
         (i128::from(ms) * 1_000_000 / i128::from(self.layout.scale.max(1))) as i64
     }
@@ -142,7 +145,7 @@ impl Track {
         Ok(found)
     }
 
-    /// A block's bytes as they were before they were packed; None when they cannot be unpacked.
+    /// A block's bytes, decompressed; None if that fails.
     fn packet(&self, block: &Block) -> Result<Option<Packet>, RunError> {
         if block.size > MOST_PACKET {
             return Ok(None);
@@ -168,5 +171,5 @@ impl Track {
 }
 
 fn cut_short(_: Short) -> RunError {
-    RunError::SourceRead("the clusters of its subtitles cannot be read".into())
+    RunError::SourceRead("the clusters with its bitmap subtitles cannot be read".into())
 }

@@ -1,4 +1,4 @@
-//! A child's input: the file's packets through a pipe, their timestamps moved to source time.
+//! The repaired file as a child's input: its packets through a pipe, with their timestamps moved to source time.
 
 use std::io::{Error, PipeReader, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,17 +14,17 @@ use crate::domain::time::{TICKS_PER_SECOND, ticks};
 use crate::engine::ffmpeg::spawn::Inherited;
 use crate::engine::source::Source;
 
-/// The time in the pipe at which reading begins, seconds: not 0, because what is decoded first may be shown before it.
+/// The pipe's timestamp of the start position, seconds. Not 0, because the first decoded frame may be presented earlier.
 const BASE_SECONDS: i64 = 1000;
 
-/// Bytes in which the beginning is looked for one after the other instead of in the middle.
+/// Below this distance the start position is searched linearly instead of by bisection, bytes.
 const NEAR: u64 = PIECE as u64;
 
-/// A file on its way into a child; it ends with the child.
+/// A repaired file on its way into a child; it ends with the child.
 #[derive(Debug)]
 pub struct Feed {
     pub(super) reader: Arc<PipeReader>,
-    /// Source time minus the time in the pipe, whole seconds.
+    /// Source time minus the pipe's time, whole seconds.
     pub offset_seconds: i64,
 }
 
@@ -33,21 +33,21 @@ pub struct Feed {
 pub struct Fed {
     /// `pipe:<number>`.
     pub address: String,
-    /// Source time minus the time in the pipe, whole seconds.
+    /// Source time minus the pipe's time, whole seconds.
     pub offset_seconds: i64,
 }
 
 impl Feed {
-    /// Begins to read a file at source time `from`, seconds, or a little before it; tables come first. Must be called
+    /// Starts reading a file at source time `from`, seconds, or slightly before it; the tables come first. Must be called
     /// inside a tokio runtime.
     ///
     /// # Errors
-    /// What reading gives, or that it is no transport stream any more.
+    /// Those of reading the file, or that it is no longer a transport stream.
     pub async fn open(source: &Arc<Source>, pieces: &[Piece], from: f64) -> Result<Self> {
         let (file, known): (_, Arc<[Piece]>) = (source.clone(), pieces.into());
         let clock = known.clone();
         let looking = tokio::task::spawn_blocking(move || {
-            let lane = Lane::of(&file)?.ok_or_else(|| Error::other("no transport stream of one programme"))?;
+            let lane = Lane::of(&file)?.ok_or_else(|| Error::other("not a transport stream with a single program"))?;
             let at = if from > 0.0 { lane.place(&clock, ticks(from))? } else { 0 };
             Ok::<_, Error>((lane, at))
         });
@@ -60,7 +60,7 @@ impl Feed {
         Ok(Self { reader: Arc::new(reader), offset_seconds: begin - BASE_SECONDS })
     }
 
-    /// What the child inherits.
+    /// The pipe's end for the child.
     pub fn inherited(&self) -> Inherited {
         self.reader.clone()
     }
@@ -71,7 +71,7 @@ impl Feed {
 }
 
 impl Lane {
-    /// The byte at which the last picture begins that is decoded at `from` or before, ticks of source time.
+    /// Offset of the last frame whose decode time is at or before `from`, ticks of source time.
     fn place(&self, pieces: &[Piece], from: i64) -> Result<u64> {
         let (mut low, mut high) = (0, self.source.len);
         while high - low > NEAR {
@@ -87,7 +87,7 @@ impl Lane {
     }
 }
 
-/// Reads, repairs and writes until the file or the child ends.
+/// Reads, repairs and writes packets until the file or the child ends.
 async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut at: u64, by: i64, mut writer: Sender) {
     let lane = Arc::new(lane);
     if at > 0 && writer.write_all(&lane.tables).await.is_err() {
@@ -113,7 +113,7 @@ async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut at: u64, by: i64, mut writer
         });
         let Ok(Ok((filled, next))) = read.await else { return };
         (out, at) = (filled, next);
-        // An error is the child's end.
+        // An error means that the child has ended.
         if writer.write_all(&out).await.is_err() {
             return;
         }

@@ -1,8 +1,8 @@
-//! Where a file's clock jumps, and what makes one clock of its pieces.
+//! Finds a file's clock jumps, and the shifts that put its pieces on one clock.
 //!
-//! The whole of a large file takes longer to read than anybody waits for a probe. So it is looked at in places, and wherever the
-//! clock and the number of bytes disagree most, it is looked at again in the middle, until they agree or time is up: a jump
-//! in a stream of constant bit rate is found by some twenty looks, however long the file.
+//! Reading a large file takes longer than a client waits for a probe. So the file is sampled. Where clock and byte count
+//! disagree most, it is sampled again in the middle, until they agree or the time is up. About twenty samples find a jump
+//! in a stream of constant bit rate, however long the file is.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io::Result;
@@ -17,41 +17,41 @@ use crate::domain::mpegts::{WRAP, pes, unwrap};
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::source::Source;
 
-/// A clock that goes on by more than this has jumped, ticks; by less, something was lost. ffmpeg draws the line there.
+/// A clock that advances by more than this has jumped, ticks; a smaller step means lost data. The same limit as in ffmpeg.
 const FORWARD: i64 = 10 * TICKS_PER_SECOND;
-/// The same where the stream itself says that another clock begins.
+/// The limit if a packet has the discontinuity flag.
 const FORWARD_TOLD: i64 = TICKS_PER_SECOND / 2;
 /// A clock that goes back by more than this has jumped, ticks.
 const BACK: i64 = TICKS_PER_SECOND / 10;
 
-/// Files up to this size are read whole.
+/// Files up to this size are read completely.
 pub(super) const WHOLE: u64 = 32 << 20;
-/// Places looked at in any larger file.
+/// Number of initial samples of a larger file.
 const LOOKS: u64 = 32;
-/// Longest time spent looking further.
+/// Time limit for further samples.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Bytes and clock agree when they differ by less than this, ticks.
+/// Clock and byte count agree if they differ by less than this, ticks.
 const AGREED: i64 = 3 * TICKS_PER_SECOND / 2;
 
-/// Most jumps believed; a file with more is damaged all through.
+/// Maximum number of pieces; a file with more jumps is damaged throughout.
 const MOST_PIECES: usize = 4096;
 
-/// Bytes on either side of a jump in which the pieces' ends are looked for.
+/// Bytes on either side of a jump that are searched for the ends of the pieces.
 const AROUND: u64 = 2 << 20;
-/// Pictures after a jump of which the first one shown may be any: leading pictures come after their keyframe.
+/// Frames after a jump among which the first presented one may be: leading frames come after their keyframe.
 const REORDERED: usize = 8;
 
-/// A file whose clock jumps, on one clock.
+/// A file with clock jumps, put on one clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
-    /// The pieces, the first of them beginning with source time 0 at its first decoding time.
+    /// The pieces. The first one begins with source time 0 at its first decode time.
     pub pieces: Vec<Piece>,
-    /// Where the last stream ends, ticks of that time.
+    /// End of the last stream, ticks of source time.
     pub end: i64,
 }
 
 impl Repaired {
-    /// Moves source time 0 to `start`, ticks of the old one.
+    /// Moves source time 0 to `start`, in ticks of the present source time.
     pub fn starting_at(mut self, start: i64) -> Self {
         for piece in &mut self.pieces {
             piece.shift = (piece.shift - start).rem_euclid(WRAP);
@@ -60,7 +60,7 @@ impl Repaired {
         self
     }
 
-    /// Writes it down as what is known of a file.
+    /// Writes the repair into a file's media info.
     pub fn describe(self, media: &mut Media, len: u64) {
         let duration = seconds(self.end);
         media.start_seconds = seconds((-self.pieces[0].shift).rem_euclid(WRAP));
@@ -68,15 +68,15 @@ impl Repaired {
         media.bitrate_kbps = Some((len as f64 * 8.0 / duration / 1000.0).round() as u32);
         media.seekable = true;
         let jumps = self.pieces.len() - 1;
-        media.warnings.push(format!("its clock jumps ({jumps}): the {} pieces are played as one", jumps + 1));
+        media.warnings.push(format!("the clock jumps ({jumps}x): the {} parts are played as one", jumps + 1));
         media.clock = self.pieces;
     }
 }
 
-/// Whether the clock of a file jumps, as far as can be told in a second. Blocks on the file system.
+/// Whether the clock of a file jumps, as far as this can be found out in a second. Blocks on file I/O.
 ///
 /// # Errors
-/// What reading gives.
+/// Those of reading the file.
 pub fn has_jump(source: &Arc<Source>) -> Result<bool> {
     Ok(match Lane::of(source)? {
         Some(lane) => !found(&lane)?.is_empty(),
@@ -84,10 +84,10 @@ pub fn has_jump(source: &Arc<Source>) -> Result<bool> {
     })
 }
 
-/// The pieces of a file whose clock jumps; None for every other file. Blocks on the file system.
+/// The repair of a file with clock jumps; None for other files. Blocks on file I/O.
 ///
 /// # Errors
-/// What reading gives.
+/// Those of reading the file.
 pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
     let Some(lane) = Lane::of(source)? else { return Ok(None) };
     let jumps = found(&lane)?;
@@ -107,10 +107,10 @@ pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
     Ok((end > 0).then_some(Repaired { pieces, end }))
 }
 
-/// From one mark to the next one that is known, when what lies between has not been looked at.
+/// The range between two neighbouring marks that has not been scanned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Unseen {
-    /// By how much bytes and clock disagree, ticks.
+    /// The mismatch of byte count and clock, ticks.
     doubt: i64,
     from: u64,
     to: u64,
@@ -128,14 +128,14 @@ impl Ord for Unseen {
     }
 }
 
-/// The marks on either side of every jump that is found.
+/// The marks on either side of every jump found.
 fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
     let len = lane.source.len;
     if len <= WHOLE {
         let marks = lane.marks(0, len)?;
         return Ok(between(&marks.into_iter().map(|mark| (mark, true)).collect::<Vec<_>>()));
     }
-    // With every mark: whether all between it and the one before was looked at.
+    // For each mark, whether the range between it and the previous mark was scanned.
     let mut known: BTreeMap<u64, (Mark, bool)> = BTreeMap::new();
     let last = len - PIECE as u64;
     for look in 0..LOOKS {
@@ -150,7 +150,7 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
         .map(|(bytes, ticks)| bytes * TICKS_PER_SECOND / ticks)
         .collect();
     rates.sort_unstable();
-    // Bytes a second.
+    // Bytes per second.
     let rate = rates.get(rates.len() / 2).copied().unwrap_or(0).max(1);
     let doubt = |from: &Mark, to: &Mark| match forward(from, to) {
         back if back < -BACK => i64::MAX,
@@ -163,7 +163,7 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
         let whole = gap.to - gap.from <= 3 * PIECE as u64;
         let middle = gap.from + (gap.to - gap.from) / 2 - PIECE as u64 / 2;
         let found = if whole {
-            // From the mark itself, so that nothing between stays unread; with the one at the end.
+            // From the mark itself to the mark at the end, so that nothing in between stays unread.
             lane.marks(gap.from, gap.to + 1)?
         } else {
             lane.marks(middle, middle + PIECE as u64)?
@@ -180,7 +180,7 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
     Ok(between(&known.into_values().collect::<Vec<_>>()))
 }
 
-/// Adds the marks of a look at a place of its own.
+/// Adds the marks of a separate sample.
 fn keep(known: &mut BTreeMap<u64, (Mark, bool)>, marks: Vec<Mark>) {
     for (n, mark) in marks.into_iter().enumerate() {
         known.entry(mark.at).or_insert((mark, n > 0));
@@ -192,7 +192,7 @@ fn unjoined(known: &BTreeMap<u64, (Mark, bool)>) -> Vec<(Mark, Mark)> {
     marks.windows(2).filter(|pair| !pair[1].1).map(|pair| (pair[0].0, pair[1].0)).collect()
 }
 
-/// How far the clock goes on from one mark to the next, ticks.
+/// How far the clock advances from one mark to the next, ticks.
 fn forward(from: &Mark, to: &Mark) -> i64 {
     unwrap(to.dts, from.dts) - from.dts
 }
@@ -202,7 +202,7 @@ fn jumps(from: &Mark, to: &Mark) -> bool {
     !(-BACK..=most).contains(&forward(from, to))
 }
 
-/// The jumps between marks that follow each other. One mark alone that is out of line is damage.
+/// The jumps between consecutive marks. A single mark that is out of line is damage.
 fn between(marks: &[(Mark, bool)]) -> Vec<(Mark, Mark)> {
     let mut found = Vec::new();
     let Some((mut last, _)) = marks.first().copied() else { return found };
@@ -219,7 +219,7 @@ fn between(marks: &[(Mark, bool)]) -> Vec<(Mark, Mark)> {
     found
 }
 
-/// The byte at which the new clock begins: that of the first time that is nearer to the new clock than to the old.
+/// The byte where the new clock begins: the first timestamp that is closer to the new clock than to the old.
 fn boundary(lane: &Lane, old: &Mark, new: &Mark) -> Result<u64> {
     let mut at = new.at;
     lane.walk(old.at + 1, new.at, |offset, bytes| {
@@ -237,13 +237,14 @@ fn boundary(lane: &Lane, old: &Mark, new: &Mark) -> Result<u64> {
     Ok(at)
 }
 
-/// What makes the piece from byte `at` on go on where the one before ends, whose times are moved by `shift`. Decoding
-/// times go on; where the piece begins with a keyframe no picture may come before the last of the old piece either.
+/// The shift with which the piece from byte `at` continues the previous one, whose shift is `shift`. Decode times are
+/// continuous. If the piece begins with a keyframe, its first presented frame is also after the last one of the previous
+/// piece.
 fn joined(lane: &Lane, at: u64, shift: i64) -> Result<i64> {
     let old = lane.marks(at.saturating_sub(AROUND), at)?;
     let new = lane.marks(at, at + AROUND)?;
     let (Some(last), Some(first)) = (old.last(), new.first()) else { return Ok(shift) };
-    // Back to a jump before this one, which may be as near.
+    // A previous jump may be within the searched range.
     let from = old.windows(2).rposition(|pair| jumps(&pair[0], &pair[1])).map_or(0, |n| n + 1);
     let old = &old[from..];
     let mut steps: Vec<i64> = old.windows(2).rev().take(16).map(|pair| forward(&pair[0], &pair[1])).collect();
@@ -258,7 +259,7 @@ fn joined(lane: &Lane, at: u64, shift: i64) -> Result<i64> {
     Ok((shift + decoded + late).rem_euclid(WRAP))
 }
 
-/// Where the last picture or sound ends, ticks of source time.
+/// End of the last video or audio, ticks of source time.
 fn ending(lane: &Lane, pieces: &[Piece]) -> Result<i64> {
     let from = pieces[pieces.len() - 1].at.max(lane.source.len.saturating_sub(AROUND));
     let mut lanes: BTreeMap<u16, Vec<i64>> = BTreeMap::new();
@@ -273,7 +274,7 @@ fn ending(lane: &Lane, pieces: &[Piece]) -> Result<i64> {
         let mut times = times.clone();
         times.sort_unstable();
         let last = *times.last()?;
-        // The last one is as long as the others are apart; alone, a fortieth of a second.
+        // The last frame lasts as long as the shortest step between the others; a single frame a fortieth of a second.
         let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0).min();
         Some(last + step.unwrap_or(TICKS_PER_SECOND / 40))
     };

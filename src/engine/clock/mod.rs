@@ -1,9 +1,9 @@
 //! Transport streams with timestamp discontinuities (clock jumps): the pieces of the file are found, and every reader gets one
 //! continuous clock.
 //!
-//! ffmpeg corrects such jumps itself, but not with `-copyts`, and not in a way that is known before it gets there. So
-//! the file is read by this program and written into a pipe with every timestamp moved to source time: probe, keyframe
-//! index, copy and encode all see one clock without a jump, whatever the file does.
+//! ffmpeg corrects such jumps itself, but not with `-copyts`, and not in a way that is known beforehand. So this program
+//! reads the file and writes it into a pipe with every timestamp moved to source time. Probe, keyframe index, copy and
+//! encode all see one continuous clock.
 
 mod feed;
 mod jumps;
@@ -21,13 +21,13 @@ use crate::engine::source::Source;
 /// Bytes read at a time.
 const PIECE: usize = 256 * 1024;
 
-/// Most of the beginning that is searched for tables and for the first picture.
+/// Maximum size of the file's beginning that is searched for tables and for the first frame.
 const HEAD: u64 = 4 << 20;
 
-/// Steps from packet to packet: plain, with the time stamp of Blu-ray discs, with error correction.
+/// Distances between packets: plain, with the timestamps of Blu-ray discs, with error correction.
 const STRIDES: [usize; 3] = [LEN, 192, 204];
 
-/// The stream by which a file's clock is followed, and how its packets lie.
+/// The stream whose timestamps represent the file's clock, and the packet layout of the file.
 #[derive(Clone, Debug)]
 struct Lane {
     source: Arc<Source>,
@@ -37,21 +37,21 @@ struct Lane {
     tables: Vec<u8>,
 }
 
-/// A PES packet of the lane.
+/// The timestamps of a PES packet of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
-    /// The byte of the file at which its first packet begins.
+    /// Offset of its first packet in the file.
     at: u64,
-    /// 33 bits of 90 kHz.
+    /// 90 kHz, 33 bits.
     pts: i64,
     dts: i64,
     key: bool,
-    /// Between the mark before and this one a packet says that another clock begins.
+    /// Between the previous mark and this one a packet has the discontinuity flag.
     new_clock: bool,
 }
 
 impl Lane {
-    /// None where the file is no transport stream of one programme with video or audio.
+    /// None if the file is not a transport stream of a single program with video or audio.
     fn of(source: &Arc<Source>) -> Result<Option<Self>> {
         let mut head = vec![0; HEAD.min(source.len) as usize];
         let filled = source.read_blocking(&mut head, 0)?;
@@ -72,7 +72,7 @@ impl Lane {
                 map = programmes.first().copied();
                 pat.extend_from_slice(bytes);
             } else if map == Some(packet.pid()) && !pmt_done {
-                // A map may take several packets.
+                // A PMT may take several packets.
                 match packet.starts_unit() {
                     true if pmt.is_empty() => pmt.extend_from_slice(bytes),
                     true => pmt_done = true,
@@ -91,7 +91,7 @@ impl Lane {
         Ok(lane.map(|pid| Self { source: source.clone(), stride, pid, tables: [pat, pmt].concat() }))
     }
 
-    /// The marks whose first packet begins in these bytes of the file. Blocks on the file system.
+    /// The marks whose first packet begins in this byte range. Blocks on file I/O.
     fn marks(&self, from: u64, to: u64) -> Result<Vec<Mark>> {
         let (mut marks, mut new_clock) = (Vec::new(), false);
         self.walk(from, to, |at, bytes| {
@@ -108,7 +108,7 @@ impl Lane {
         Ok(marks)
     }
 
-    /// Calls `each` with every packet that begins in these bytes of the file.
+    /// Calls `each` for every packet that begins in this byte range.
     fn walk(&self, from: u64, to: u64, mut each: impl FnMut(u64, &[u8; LEN])) -> Result<()> {
         let to = to.min(self.source.len);
         let mut buffer = vec![0; PIECE + STRIDES[2]];
@@ -132,8 +132,8 @@ impl Lane {
     }
 }
 
-/// Calls `each` with every packet in `bytes`, which stand at byte `base` of the file; gives how many bytes are done with.
-/// A packet counts when another one follows it, or nothing does where the file `ends`.
+/// Calls `each` for every packet in `bytes`, which are at offset `base` of the file. Returns the number of bytes
+/// processed. A packet is valid if another one follows it, or if it is the last and `ends` is true (end of file).
 fn packets(bytes: &[u8], base: u64, stride: usize, ends: bool, mut each: impl FnMut(u64, &[u8; LEN])) -> usize {
     let mut at = 0;
     while let Some(packet) = bytes.get(at..).and_then(|rest| rest.first_chunk::<LEN>()) {

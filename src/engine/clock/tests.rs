@@ -1,4 +1,4 @@
-//! Files written here whose clock does everything, and one that only loses something.
+//! Generated files with all kinds of clock jumps, and one that only loses data.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::engine::source::Roots;
 
 const SECOND: i64 = TICKS_PER_SECOND;
 
-/// Pictures and sound from one second to another, `size` bytes a picture, decoded 0.1 s before they are shown.
+/// Video and audio from one second to another, `size` bytes per frame; frames are decoded 0.1 s before they are shown.
 fn film(from: i64, to: i64, size: usize) -> Vec<u8> {
     let bytes = vec![7; size];
     let mut writer = Writer::new(Track::Video);
@@ -40,7 +40,7 @@ fn open(folder: &Path, bytes: &[u8]) -> Arc<Source> {
     Arc::new(roots.open_file(path.to_str().unwrap()).unwrap())
 }
 
-/// The film of 20 s with another clock from its tenth second on, and what is made of it.
+/// A film of 20 s with another clock after its tenth second, and its repair.
 fn joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<Repaired>) {
     let folder = tempfile::tempdir().unwrap();
     let first = moved(film(0, 10, 300), 5000 * SECOND);
@@ -58,14 +58,14 @@ fn every_jump_is_repaired_and_nothing_else() {
         let (at, found) = by(seconds);
         let found = found.unwrap_or_else(|| panic!("a jump of {seconds} s"));
         let pieces = &found.pieces;
-        // The tables at the beginning of the second part belong to either.
+        // The tables at the beginning of the second part may belong to either piece.
         assert!(pieces.len() == 2 && (at as u64..at as u64 + 3 * 188).contains(&pieces[1].at), "{seconds}: {found:?}");
         assert_eq!(source_time(pieces, 0, (5000 * SECOND).rem_euclid(WRAP)), 0);
         let first = ((5010 + seconds) * SECOND).rem_euclid(WRAP);
         assert_eq!(source_time(pieces, pieces[1].at, first), 10 * SECOND, "{seconds} s");
         assert_eq!(found.end, 20 * SECOND + 9000, "{seconds} s");
     }
-    // Lost for 5 s; the 33 bits wrap.
+    // 5 s are lost; the 33 bits wrap.
     assert_eq!(by(5).1, None);
     let folder = tempfile::tempdir().unwrap();
     let source = open(folder.path(), &moved(film(0, 10, 300), WRAP - 5 * SECOND));
@@ -87,7 +87,7 @@ fn a_stream_that_says_so_has_another_clock_after_a_second_too() {
 #[test]
 fn one_damaged_time_is_no_jump_and_a_cut_packet_no_obstacle() {
     let (_, found) = joined(|mut film| {
-        // One picture in the middle of it.
+        // One frame in the middle of the film.
         let packets = film.as_chunks_mut::<LEN>().0;
         let mut pictures = packets.iter_mut().filter(|packet| {
             Packet::new(packet).is_some_and(|packet| packet.pid() == Track::Video.pid() && packet.starts_unit())
@@ -109,7 +109,7 @@ fn one_damaged_time_is_no_jump_and_a_cut_packet_no_obstacle() {
 #[test]
 fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let folder = tempfile::tempdir().unwrap();
-    // 2.5 MB a second: 50 MB.
+    // 2.5 MB per second: 50 MB.
     let first = film(0, 9, 100_000);
     let source = open(folder.path(), &[&first[..], &moved(film(9, 20, 100_000), -7 * SECOND)].concat());
     assert!(source.len > jumps::WHOLE);

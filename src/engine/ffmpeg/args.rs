@@ -3,12 +3,15 @@
 //! Other ffmpeg commands are built where they are used: `engine/encoders`, `engine/still`, `engine/loudness`,
 //! `engine/subtitles`, `engine/ffmpeg/intake`, `engine/ffmpeg/unpack`, `engine/probe/ffprobe`.
 //!
-//! The shape, and why: `-copyts` keeps source time; `-itsoffset` moves the file's first timestamp to 0, and
-//! `-output_ts_offset` to the timeline base. The input is sought a little before the first segment and nothing is cut
-//! by ffmpeg itself (`-t` with `-copyts` counts from 0 and made empty output; `-noaccurate_seek`, because the frame on
-//! air at the cut may have begun long before it): `fps` puts the pictures on the grid from the very first one,
-//! `aresample` the samples, and the cutter drops what lies before. The AAC encoder gets four frames of preroll, so that a
-//! seam sounds like the middle of a segment (measured).
+//! - `-copyts` keeps source time; `-itsoffset` moves the file's first timestamp to 0, `-output_ts_offset` to the
+//!   timeline base.
+//! - The input is sought to a little before the first segment, and ffmpeg itself trims nothing: `-t` with `-copyts`
+//!   counts from 0 and gave empty output. `-noaccurate_seek` is needed because the frame shown at the boundary may have
+//!   started long before it.
+//! - `fps` puts frames on the grid from the first one, `aresample` the samples; the cutter drops output before the first
+//!   segment.
+//! - The AAC encoder gets four frames of preroll, so that audio at a run's start is as good as in the middle of one
+//!   (measured).
 
 mod video;
 
@@ -24,15 +27,15 @@ use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 /// AAC frames encoded before the first one kept.
 const PREROLL_FRAMES: i64 = 4;
 
-/// A stream that begins later than this after the start of a run is taken for the continuation of one, seconds.
+/// A filter graph whose first frame is later than this after the start of the run is taken for a continuation, seconds.
 ///
-/// ffmpeg makes its filter graphs anew when the channels or the frame size change, and every filter then counts from its
-/// beginning. So where that happens ([`may_change`]) no filter pads to a fixed time or counts from the start of the run:
-/// the first frame of a graph is moved to the start of the run if it comes within this time after it, and keeps its own
-/// time (audio: the AAC frame it lies in) otherwise.
+/// ffmpeg rebuilds its filter graphs when the channels or the frame size change, and every filter then counts from its
+/// beginning. So for containers where that happens ([`may_change`]) no filter pads to a fixed time or counts from the start
+/// of the run. The first frame of a graph is moved to the start of the run if it comes within this time after it. Otherwise
+/// it keeps its own time (audio: that of the AAC frame it is in).
 const CHANGE_WINDOW_SECONDS: i64 = 10;
 
-/// Containers of broadcasts, whose audio changes its channels and whose video its size on the air.
+/// Whether this is a container of broadcasts, where audio channels and frame size may change mid-stream.
 fn may_change(container: Container) -> bool {
     matches!(container, Container::MpegTs | Container::MpegPs)
 }
@@ -46,37 +49,37 @@ pub struct Ask<'a> {
     pub first: usize,
     /// `/proc/self/fd/…` of the item.
     pub input: &'a str,
-    /// The pipe to read the item from instead, where its clock jumps: it begins where reading should.
+    /// For an item with clock jumps: the pipe to read it from instead. Its data starts where reading should.
     pub fed: Option<&'a Fed>,
-    /// `/proc/self/fd/…` of the subtitle to draw: ASS text, or the bitmap sidecar.
+    /// `/proc/self/fd/…` of the subtitle to burn in: ASS text, or the bitmap sidecar.
     pub burn: Option<&'a str>,
-    /// Demuxer and address of the picture to lay over.
+    /// Demuxer and input URL of the watermark image.
     pub picture: Option<(&'static str, &'a str)>,
-    /// `/proc/self/fd/…` of the sound as a bare AMR stream, where it had to be taken out of the item.
+    /// `/proc/self/fd/…` of the audio as a raw AMR stream, if it had to be extracted from the item.
     pub sound: Option<&'a str>,
     pub abilities: Abilities,
-    /// Pictures decoded at once; None leaves it to ffmpeg.
+    /// Number of decoder threads; None leaves it to ffmpeg.
     pub decoders: Option<usize>,
 }
 
-/// What this build of ffmpeg can do beyond the everyday.
+/// Optional features of this build of ffmpeg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Filters `zscale` and `tonemap`: HDR to SDR.
     pub tone_map: bool,
-    /// Filter `ass`: text drawn into the picture.
+    /// Filter `ass`: burned-in text.
     pub text: bool,
-    /// Filter `zscale`: another size in less time.
+    /// Filter `zscale`: faster scaling.
     pub resize: bool,
 }
 
 /// The whole argument vector, without the program's name.
 ///
 /// # Errors
-/// `RunError::Encoder` when the plan asks for what this build cannot do.
+/// `RunError::Encoder` when this build lacks a feature the plan needs.
 pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
     let mut args = Args::default();
-    // Errors only: broken files make thousands of warnings. A file may be damaged all through and still be worth playing.
+    // Errors only: broken files cause thousands of warnings. With `-max_error_rate 1` badly damaged files still play.
     args.add("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
     input(&mut args, ask);
     if let (Some(path), Some(Burn::Sidecar { bitmap: true, .. })) = (ask.burn, burn(ask)) {
@@ -96,7 +99,7 @@ pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
     Ok(args.0)
 }
 
-/// The arguments that copy one video stream, whole, as a transport stream with its keyframes marked.
+/// Arguments that copy one whole video stream to a transport stream, with its keyframes marked.
 pub fn stream_pass(media: &Media, stream: u32, input: &str, fed: Option<&Fed>) -> Vec<String> {
     let mut args = Args::default();
     args.add("-nostdin -hide_banner -v error -copyts");
@@ -109,7 +112,7 @@ pub fn stream_pass(media: &Media, stream: u32, input: &str, fed: Option<&Fed>) -
     args.0
 }
 
-/// The arguments that copy one AMR track into a bare stream.
+/// Arguments that copy one AMR track to a raw stream.
 pub(super) fn bare_sound(media: &Media, stream: u32, input: &str) -> Vec<String> {
     let mut args = Args::default();
     args.add("-nostdin -hide_banner -v error");
@@ -118,7 +121,7 @@ pub(super) fn bare_sound(media: &Media, stream: u32, input: &str) -> Vec<String>
     args.0
 }
 
-/// The frame on the 1,920-tick grid that is the first to begin at or after `ticks`.
+/// The first AAC frame on the 1,920-tick grid that starts at or after `ticks`.
 fn aac_frame(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME)
 }
@@ -127,7 +130,7 @@ fn aac_frame(ticks: i64) -> i64 {
 struct Args(Vec<String>);
 
 impl Args {
-    /// Constant arguments, separated by spaces.
+    /// Adds constant arguments, separated by spaces.
     fn add(&mut self, words: &str) -> &mut Self {
         self.0.extend(words.split(' ').map(str::to_owned));
         self
@@ -169,12 +172,12 @@ fn seek(args: &mut Args, ask: &Ask) {
     }
 }
 
-/// Where a run that begins with segment `first` begins to read, seconds of source time; not above 0 is the start.
+/// Where a run that starts with segment `first` starts to read, seconds of source time; 0 or less is the start of the file.
 pub(super) fn reading_start(media: &Media, rendition: &Rendition, grid: &Grid, first: usize) -> f64 {
     if first == 0 { 0.0 } else { seconds(grid.start(first)) - margin(media, rendition) }
 }
 
-/// The item itself, its times moved so that source time 0 is 0.
+/// Adds the item itself as an input, its timestamps moved so that source time starts at 0.
 fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
     if let Some(Fed { address, offset_seconds }) = fed {
         args.pair("-itsoffset", format!("{:.6}", *offset_seconds as f64 + 2e-6));
@@ -182,8 +185,8 @@ fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
         return;
     }
     if media.start_seconds != 0.0 {
-        // Not the very start: when the two are equal ffmpeg takes the liberty to move it to the first stream in use
-        // ("Correcting start time by"), so that sound or picture alone would begin at 0.
+        // Not exactly the start: if the two are equal, ffmpeg moves the start to that of the first stream in use
+        // ("Correcting start time by"), so that audio or video alone would start at 0.
         args.pair("-itsoffset", format!("{:.6}", 2e-6 - media.start_seconds));
     }
     args.add("-protocol_whitelist file");
@@ -194,27 +197,28 @@ fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
     args.pair("-i", format!("file:{input}"));
 }
 
-/// Seconds before the first segment at which reading begins.
+/// How much before the first segment reading starts, seconds.
 fn margin(media: &Media, rendition: &Rendition) -> f64 {
     let indexed = media.container == Container::Mp4;
     let encodes_audio = matches!(rendition.audio, Some(AudioPlan::Encode { .. }));
     let margin = match (&rendition.video, media.container) {
-        // A bitmap subtitle on air at the cut was sent before it.
+        // The packet of a bitmap subtitle shown at the boundary is before it.
         (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(Burn::Embedded { bitmap: true, .. })) => 10.0,
-        // Exactly at the keyframe; the millisecond is for rounding.
+        // Exactly at the keyframe; the millisecond allows for rounding.
         (Some(VideoPlan::Copy { .. }), _) if indexed && !encodes_audio => -0.001,
         _ if indexed => 0.2,
-        // These seek to any picture, not to a keyframe: wide enough for a usual group of pictures.
+        // These seek to any frame, not to a keyframe: wide enough for a usual GOP.
         (Some(VideoPlan::Encode(_)), Container::MpegTs | Container::MpegPs | Container::Other) => 5.0,
-        // Packets of the other stream may lie before the keyframe in the file.
+        // Packets of the other stream may be before the keyframe in the file.
         (Some(_), _) => 1.0,
         (None, _) => 0.3,
     };
-    // The clock may have gaps or begin anywhere, so that seeking in it stays a guess: no harm in being early.
+    // The clock may have gaps or start anywhere, so that a seek is a guess: being early does no harm.
     if indexed { margin } else { margin.max(0.3) }
 }
 
-/// The demuxer by name, so that no probing can take the file for something that names other files.
+/// ffmpeg's demuxer for a container, so that probing cannot mistake the file for a playlist that names other files. None if
+/// there are several: then use [`OTHER_DEMUXERS`].
 pub fn demuxer(container: Container) -> Option<&'static str> {
     Some(match container {
         Container::Mp4 => "mov",
@@ -262,11 +266,12 @@ fn audio(args: &mut Args, ask: &Ask) {
         8 => "7.1",
         _ => "stereo",
     };
-    // The rate first and alone: `first_pts` counts in samples of what goes in (measured), so that sound of another rate
-    // than 48 kHz came late by as much as the preroll is longer in it. Gaps over 30 ms are filled with silence (or overlaps cut) so that sound stays with the picture; at the start the
-    // first sample is put exactly on the grid. Fewer channels: surround at -6 dB, and never above full scale. The sample
-    // count then is the clock, so that silence behind the end of the track has times too.
-    // One gain for the whole item, so that a run may begin anywhere; peaks are held below -1 dB.
+    // The rate is converted first and alone: `first_pts` counts input samples (measured), so that audio at another rate
+    // than 48 kHz came late by as much as the preroll is longer in it. Gaps over 30 ms are filled with silence and
+    // overlaps dropped, so that audio stays in sync with video; the first sample is put exactly on the grid.
+    // Down-mixing takes surround at -6 dB and never exceeds full scale. The sample count is then the clock, so that
+    // silence after the end of the track has timestamps too. One gain applies to the whole item, so that a run may
+    // start anywhere; peaks are limited to -1 dB.
     let level = gain.map_or_else(String::new, |gain| {
         format!("volume={:.1}dB,alimiter=level=0:limit=0.89:attack=1:release=50,", f64::from(gain) / 10.0)
     });
@@ -307,7 +312,7 @@ fn output(args: &mut Args, ask: &Ask) {
     for (index, (_, pid)) in tracks.into_iter().filter(|(present, _)| *present).enumerate() {
         args.pair("-streamid", format!("{index}:{pid}"));
     }
-    // One audio frame per PES makes cuts exact; a known PES length lets the last frame go out without waiting.
+    // One audio frame per PES packet makes segment boundaries exact; a known PES length lets the last frame go out at once.
     args.add("-pes_payload_size 0 -omit_video_pes_length 0 -f mpegts pipe:1");
 }
 

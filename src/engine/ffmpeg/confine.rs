@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit};
 
-/// The only environment a child sees: what finds programs, drivers and fonts. Secrets are not passed on.
+/// The only environment variables a child gets: those that locate programs, drivers and fonts. Secrets are not passed on.
 const ENVIRONMENT: [&str; 12] = [
     "PATH",
     "HOME",
@@ -26,35 +26,35 @@ const ENVIRONMENT: [&str; 12] = [
     "NVIDIA_VISIBLE_DEVICES",
 ];
 
-/// What the kernel holds a child to.
+/// Resource limits of a child, enforced by the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Address space, bytes.
     pub memory: u64,
-    /// Processor time, seconds; None for work as long as a film.
+    /// Processor time, seconds; None for work that may take as long as a film.
     pub cpu_seconds: Option<u64>,
 }
 
 impl Limits {
-    /// For a transcoder: 4K with frame threads on many cores maps some GiB.
+    /// For a transcode: 4K with frame threads on many cores maps some GiB.
     pub const TRANSCODE: Self = Self { memory: 16 << 30, cpu_seconds: None };
-    /// For something that must answer in seconds.
+    /// For a call that must finish in seconds.
     pub const PROBE: Self = Self { memory: 4 << 30, cpu_seconds: Some(20) };
 
-    /// The same, cut down to what this machine has.
+    /// These limits, reduced to the memory of this machine.
     pub(super) fn on_this_machine(self) -> Self {
         Self { memory: self.memory_of(memory()), ..self }
     }
 
-    /// The address space allowed on a machine with `total` bytes of memory: no more than it has, but at least a quarter
-    /// of the limit, because stacks and arenas of threads are mapped and hardly used.
+    /// The address space limit on a machine with `total` bytes of memory: at most the memory, but at least a quarter of the
+    /// limit, because stacks and arenas of threads are mapped and hardly used.
     fn memory_of(self, total: u64) -> u64 {
         self.memory.min(total.max(self.memory / 4))
     }
 }
 
-/// A short call of a program that reads no file of the library: the same environment and confinement as [`super::spawn::spawn`], but
-/// the caller waits for it and ends it.
+/// A command for a short call that reads no file of the library. Environment and confinement are those of
+/// [`super::spawn::spawn`], but the caller must wait for the child and end it.
 pub fn confined(program: &Path) -> Command {
     let mut command = bare(program);
     let limits = Limits::TRANSCODE.on_this_machine();
@@ -65,7 +65,7 @@ pub fn confined(program: &Path) -> Command {
     command
 }
 
-/// A command with nothing but the environment that children see.
+/// A command with empty standard input and the environment of children.
 pub(super) fn bare(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().stdin(Stdio::null());
@@ -80,15 +80,15 @@ fn memory() -> u64 {
     (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
 }
 
-/// What a child gives up between fork and exec. Makes only system calls: no allocation, no lock.
+/// Applies the limits and drops privileges between fork and exec. Makes only system calls: no allocation, no lock.
 ///
-/// There is no `RLIMIT_NPROC`: it counts all threads of the user, those of the server and of other programs too.
+/// There is no `RLIMIT_NPROC`: it counts all threads of the user, including the server's and other programs'.
 pub(super) fn confine(limits: Limits, files: &[RawFd]) -> Result<()> {
-    // SAFETY: closes nothing before exec, so that the descriptors of this process stay valid. By number, because musl has
-    // no such function.
+    // SAFETY: closes nothing before exec, so that the descriptors of this process stay valid. Called by number because musl
+    // has no such function.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } != 0 {
         let cause = Error::last_os_error();
-        // Linux before 5.11 lacks the call or the flag: there the mark of each descriptor has to do.
+        // Linux before 5.11 lacks the call or the flag: there each descriptor's close-on-exec flag has to be enough.
         if !matches!(cause.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) {
             return Err(cause);
         }
@@ -104,14 +104,14 @@ pub(super) fn confine(limits: Limits, files: &[RawFd]) -> Result<()> {
     if let Some(seconds) = limits.cpu_seconds {
         limit(Resource::Cpu, seconds)?;
     }
-    // Children write to pipes only. A library that writes a cache (fontconfig, mesa) gets an error, not a signal.
-    // SAFETY: sets a disposition; runs no handler.
+    // Children write to pipes only. A library that writes a cache (fontconfig, mesa) gets an error instead of a signal.
+    // SAFETY: sets a signal disposition; runs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     limit(Resource::Fsize, 0)?;
     Ok(())
 }
 
-/// The kernel ends a transcode before it ends the server (proc(5)). Where /proc is missing, nothing is lost but that.
+/// Makes the kernel kill a transcode before the server when memory runs out (proc(5)). Without /proc only this is lost.
 fn prefer_for_oom_kill() {
     #[allow(clippy::disallowed_methods, reason = "a fixed path of the kernel")]
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_running_child_is_confined() {
-        // Inherited where a library forgets the mark, as GStreamer's poll sockets are.
+        // A descriptor without the close-on-exec flag, like GStreamer's poll sockets.
         let leaky = rustix::fs::memfd_create("leaky", rustix::fs::MemfdFlags::empty()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let script = format!(

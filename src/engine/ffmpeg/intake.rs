@@ -1,7 +1,7 @@
-//! A stream from elsewhere, made into what channels are made of: H.264 and AAC on the fixed PIDs.
+//! Normalises an external stream to the format of channels: H.264 and AAC on the fixed PIDs.
 //!
-//! The child gets bytes through a pipe and opens nothing by itself: its only protocol is that pipe. Pictures are copied
-//! where every player takes them; sound is always encoded, so that it is the same whatever comes.
+//! The child gets bytes through a pipe and cannot open anything: `pipe` is its only protocol. Video is copied if every
+//! player supports it; audio is always encoded, so that its format never changes.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,33 +18,35 @@ use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// What becomes of the picture.
+/// How the video is handled.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Picture {
     Copy,
-    /// By this encoder, with a keyframe each so many seconds and so many lines at most.
     Encode {
+        /// ffmpeg's name, e.g. `libx264`.
         encoder: String,
+        /// Keyframe interval, seconds.
         seconds: f64,
+        /// Largest height, lines.
         lines: u32,
     },
 }
 
-/// Where bytes go in.
+/// The input of the child.
 #[derive(Debug)]
 pub struct Inlet(Sender);
 
-/// Where a stream comes out.
+/// The output of the child: a transport stream.
 #[derive(Debug)]
 pub struct Outlet {
     child: Child,
     bytes: BytesMut,
 }
 
-/// Starts a child over a stream of this shape. Dropping the outlet ends it.
+/// Starts a child for a stream of this shape. Dropping the outlet ends it.
 ///
 /// # Errors
-/// What starting it gave.
+/// When the pipe or the child cannot be created.
 pub async fn start(ffmpeg: &Path, shape: Shape, picture: &Picture) -> Result<(Inlet, Outlet)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());
@@ -54,27 +56,27 @@ pub async fn start(ffmpeg: &Path, shape: Shape, picture: &Picture) -> Result<(In
 }
 
 impl Inlet {
-    /// Hands bytes over; waits while the child has enough.
+    /// Writes bytes to the child; waits while the pipe is full.
     ///
     /// # Errors
-    /// When the child is gone.
+    /// When the child has ended.
     pub async fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.0.write_all(bytes).await
     }
 }
 
 impl Outlet {
-    /// The next bytes.
+    /// The next bytes of the stream.
     ///
     /// # Errors
-    /// Why there are no more, in the child's words.
+    /// When the child has ended, with its last error message.
     pub async fn next(&mut self) -> Result<&[u8]> {
         self.bytes.clear();
         if self.child.stdout.read_buf(&mut self.bytes).await? > 0 {
             return Ok(&self.bytes);
         }
         let exit = self.child.wait().await;
-        let said = exit.stderr.last().map_or("it said nothing", String::as_str);
+        let said = exit.stderr.last().map_or("no error message", String::as_str);
         Err(Error::other(format!("ffmpeg ended: {said}")))
     }
 }
@@ -83,8 +85,8 @@ fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let add = |args: &mut Vec<String>, words: &str| args.extend(words.split(' ').map(str::to_owned));
     add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
-    // What there is, is known: it need not look long. With `nobuffer` all that it looks at would be lost, and it would wait
-    // for the next keyframe (measured: 11 s of a slow stream, then 9 more).
+    // The streams are known, so probing can be short. With `nobuffer` all probed data would be lost, and ffmpeg would
+    // wait for the next keyframe (measured: 11 s of a slow stream, then 9 more).
     add(&mut args, "-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe -f");
     add(&mut args, if shape.container == Container::Mp4 { "mov -i" } else { "mpegts -i" });
     args.push(input.to_owned());
@@ -106,7 +108,7 @@ fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
         }
     }
     if shape.audio {
-        // Holes are filled and what overlaps is cut: sound never runs away from the picture.
+        // Gaps are filled and overlaps dropped, so that audio stays in sync with video.
         add(&mut args, "-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
     }
     add(

@@ -1,4 +1,4 @@
-//! The ffmpeg subprocess: the baseline producer, always there.
+//! The ffmpeg backend: a subprocess; the baseline that must always be available.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A run: one ffmpeg working forward, its stream cut into segments as it comes.
+//! A run: one ffmpeg child whose output stream is cut into segments as it arrives.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ use crate::engine::clock::{Fed, Feed};
 use crate::engine::script::{self, Scripts};
 use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
 
-/// Longest wait for a segment that is wanted, seconds.
+/// Time limit for a segment that is due, seconds.
 const STALL_SECONDS: u64 = 30;
 
-/// Most bytes of unfinished segments: 10 s at 200 Mbit/s.
+/// Largest size of unfinished segments, bytes: 10 s at 200 Mbit/s.
 const BUDGET_BYTES: usize = 256 << 20;
 
-/// Bytes read from the pipe at a time; a Linux pipe holds as many.
+/// Bytes read from the pipe at a time: the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 << 10;
 
-/// Raised whenever the arguments change what comes out.
+/// Raised whenever a change of the arguments changes ffmpeg's output; part of the backend's version.
 const ARGUMENTS_VERSION: u32 = 7;
 
-/// Processors on which one decoder more than ffmpeg's own choice (one more than they are) was seen to help, at most: on two,
-/// a first segment of HEVC comes a twelfth sooner, for pictures wait for those they refer to.
+/// Up to this many processors, one decoder thread more than ffmpeg's own choice (processors plus one) helps. On two
+/// processors a first segment of HEVC is ready a twelfth sooner, because frames wait for their reference frames.
 const FEW: usize = 4;
 
-/// The ffmpeg of this machine.
+/// The ffmpeg backend.
 #[derive(Clone, Debug)]
 pub struct Ffmpeg {
     program: PathBuf,
@@ -49,18 +49,18 @@ pub struct Ffmpeg {
 }
 
 impl Ffmpeg {
-    /// Finds `ffmpeg` on the search path and asks what it can do (two short processes; blocks for some 100 ms).
+    /// Finds `ffmpeg` on the search path and queries its features (two short processes; blocks for some 100 ms).
     ///
     /// # Errors
-    /// Why there is none, or that it does not run.
+    /// When the search path has no ffmpeg, or it does not run.
     pub fn find() -> Result<Self, String> {
         Self::at(&super::program().ok_or("there is no ffmpeg on the search path")?)
     }
 
-    /// The same for a program by its path, or by its name on the search path.
+    /// Uses the ffmpeg program at this path, or with this name on the search path, and queries its features.
     ///
     /// # Errors
-    /// Why it does not run.
+    /// When it does not run or states no version.
     pub fn at(program: &Path) -> Result<Self, String> {
         let ask = |option: &str| -> Result<String, String> {
             let mut command = confined(program);
@@ -69,7 +69,7 @@ impl Ffmpeg {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         let version = ask("-version")?;
-        let version = version.split_whitespace().nth(2).ok_or("ffmpeg does not tell its version")?.to_owned();
+        let version = version.split_whitespace().nth(2).ok_or("`ffmpeg -version` states no version")?.to_owned();
         let filters = ask("-filters")?;
         let has = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
         let resize = has("zscale");
@@ -80,7 +80,7 @@ impl Ffmpeg {
         Ok(Self { version, program: program.to_owned(), abilities, decoders, scripts: Arc::default() })
     }
 
-    /// The same, drawing plain text in this style.
+    /// Sets the style of plain text to burn in.
     #[must_use]
     pub fn with_text_style(mut self, style: TextStyle) -> Self {
         self.version.push_str(&script::tag(&style));
@@ -131,9 +131,9 @@ impl Transcoder for Ffmpeg {
 
     fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
         if job.first >= job.grid.len() {
-            return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
+            return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
-        // Refuses at once what cannot be made, before anything is taken out of the file.
+        // Refuses unsupported plans at once, before anything is extracted from the file.
         self.arguments(&job, None, Some("/proc/self/fd/0"), None)?;
         let (run, segments, gate) = Run::channel(through);
         tokio::spawn(Work { ffmpeg: self.clone(), job, segments, gate }.run());
@@ -141,7 +141,7 @@ impl Transcoder for Ffmpeg {
     }
 }
 
-/// What the task of a run owns.
+/// State of a run's task.
 struct Work {
     ffmpeg: Ffmpeg,
     job: Job,
@@ -156,7 +156,7 @@ impl Work {
         }
     }
 
-    /// Runs to the end of the grid, to the end of the source, or until nobody listens any more.
+    /// Runs to the end of the grid, to the end of the source, or until the run is dropped.
     async fn produce(&mut self) -> Result<(), RunError> {
         let drawn = tokio::select! {
             () = self.segments.closed() => return Ok(()),
@@ -181,7 +181,7 @@ impl Work {
         let fed = feed.as_ref().map(Feed::fed);
         let args = self.ffmpeg.arguments(&self.job, fed.as_ref(), path(&drawn).as_deref(), path(&sound).as_deref())?;
         let picture = self.job.picture.as_ref().map(|picture| picture.file.clone() as Inherited);
-        // Only the child holds the pipe's end then, so that its end is the feed's.
+        // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
         let input = feed.map_or_else(|| self.job.source.clone() as Inherited, |feed| feed.inherited());
         let inherit = std::iter::once(input).chain(drawn).chain(sound).chain(picture).collect();
         let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
@@ -191,7 +191,7 @@ impl Work {
         let mut deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
         while !cutter.done() {
             if *self.gate.borrow_and_update() < cutter.making() {
-                // Not reading blocks the child at the next write: this is how a run rests.
+                // Not reading blocks the child at its next write: this pauses the run.
                 tokio::select! {
                     () = self.segments.closed() => return Ok(()),
                     changed = self.gate.changed() => if changed.is_err() { return Ok(()) },
@@ -218,15 +218,15 @@ impl Work {
         Ok(())
     }
 
-    /// The item on one clock, from where reading begins.
+    /// Opens the feed of the item on one continuous clock, from where reading starts.
     async fn feed(&self) -> Result<Feed, RunError> {
         let Job { source, media, rendition, grid, first, .. } = &self.job;
         let from = reading_start(media, rendition, grid, *first);
         let opened = Feed::open(source, &media.clock, from).await;
-        opened.map_err(|cause| RunError::SourceRead(format!("its clock cannot be repaired: {cause}")))
+        opened.map_err(|cause| RunError::SourceRead(format!("its clock jumps cannot be repaired: {cause}")))
     }
 
-    /// The file of a subtitle to be drawn: a script, or the bitmap sidecar.
+    /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.
     async fn drawn(&self) -> Result<Option<Inherited>, RunError> {
         let Some(VideoPlan::Encode(plan)) = &self.job.rendition.video else { return Ok(None) };
         match &plan.burn {
@@ -239,7 +239,7 @@ impl Work {
         }
     }
 
-    /// The child is gone before the end of the grid.
+    /// Handles a child that ended before the end of the grid.
     async fn ended(&mut self, cutter: &mut Cutter, exit: &Exit) -> Result<(), RunError> {
         if !exit.success() {
             self.check_unchanged().await?;
@@ -249,8 +249,8 @@ impl Work {
         self.deliver(pieces).await?;
         if cutter.making() == self.job.first {
             self.check_unchanged().await?;
-            let why = exit.stderr.last().map_or("the source ends before it", String::as_str);
-            return Err(RunError::SourceRead(format!("nothing for segment {}: {why}", self.job.first)));
+            let why = exit.stderr.last().map_or("the source file ends before it", String::as_str);
+            return Err(RunError::SourceRead(format!("no output for segment {}: {why}", self.job.first)));
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl Work {
         }
         for piece in pieces {
             let segment = Segment { index: piece.index, content: piece.bytes.into() };
-            // Nobody listens: the loop finds out by itself.
+            // An error means the run was dropped, which the main loop notices.
             let _ = self.segments.send(Ok(segment)).await;
         }
         Ok(())
@@ -269,7 +269,7 @@ impl Work {
 
     async fn check_unchanged(&self) -> Result<(), RunError> {
         let source = self.job.source.clone();
-        // Off the async threads: a network mount may hang.
+        // On a blocking thread because a network mount may hang.
         let unchanged = tokio::task::spawn_blocking(move || source.holds_the_same());
         if unchanged.await.unwrap_or(false) { Ok(()) } else { Err(RunError::SourceChanged) }
     }
@@ -290,9 +290,9 @@ fn cut(job: &Job) -> Cut {
     }
 }
 
-/// Whose fault a bad end was, by what ffmpeg said.
+/// The kind of failure, judged by ffmpeg's error messages.
 fn blame(exit: &Exit) -> RunError {
-    let said = exit.stderr.last().cloned().unwrap_or_else(|| "it said nothing".into());
+    let said = exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg gave no error message".into());
     if let Some(signal) = exit.signal {
         return RunError::Decode(format!("ffmpeg was ended by signal {signal}"));
     }

@@ -1,8 +1,8 @@
-//! Child processes that cannot outlive us, be confused about their input, or grow without bound.
+//! Child processes that cannot outlive the server, open other inputs, or grow without bound.
 //!
-//! All children are forked by one long-lived thread, for PR_SET_PDEATHSIG follows the *thread* that forked (prctl(2)): a
-//! child forked by a worker thread would die with that worker. A second small thread per child drains its error output
-//! and reaps it, so that no zombie stays whoever waits or does not.
+//! One long-lived thread forks all children, because PR_SET_PDEATHSIG follows the *thread* that forked (prctl(2)): a child
+//! forked by a worker thread would die with that worker. A second small thread per child drains its error output and reaps
+//! it, so that no zombie remains even if no caller waits.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Error, Result};
@@ -24,7 +24,7 @@ pub use super::confine::{Limits, confined};
 /// An open file the child gets under the same number, so that `/proc/self/fd/<number>` names it there too.
 pub type Inherited = Arc<dyn AsFd + Send + Sync>;
 
-/// Lines and bytes of error output kept.
+/// Lines of error output kept, and the largest length of each in bytes.
 const TAIL_LINES: usize = 40;
 const TAIL_LINE_BYTES: u64 = 500;
 
@@ -34,10 +34,10 @@ impl AsFd for Source {
     }
 }
 
-/// A running child. Dropping it kills its whole process group; it is reaped in any case.
+/// A running child. Dropping it kills its whole process group; the child is always reaped.
 #[derive(Debug)]
 pub struct Child {
-    /// What the child writes. A full pipe blocks it: not reading is how it is paused.
+    /// Standard output of the child. A full pipe blocks the child, so not reading pauses it.
     pub stdout: tokio::process::ChildStdout,
     process: Arc<Process>,
     exit: oneshot::Receiver<Exit>,
@@ -46,10 +46,10 @@ pub struct Child {
 /// How a child ended.
 #[derive(Clone, Debug, Default)]
 pub struct Exit {
-    /// None when a signal ended it.
+    /// Exit code; None when a signal ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// Its last lines of error output.
+    /// The last lines of its error output.
     pub stderr: Vec<String>,
 }
 
@@ -59,8 +59,8 @@ impl Exit {
     }
 }
 
-/// Shared by the handle and the reaper. The pid is taken out under the lock before it is reaped, so that a signal can
-/// never reach a stranger with a reused number.
+/// Shared by the handle and the reaper. The pid is removed under the lock before the child is reaped, so that a signal can
+/// never reach another process with a reused number.
 #[derive(Debug)]
 struct Process {
     pid: Mutex<Option<Pid>>,
@@ -81,7 +81,7 @@ impl Process {
 }
 
 impl Child {
-    /// Process id while it runs.
+    /// Process id while the child runs.
     pub fn pid(&self) -> Option<u32> {
         let pid = self.process.pid.lock().unwrap_or_else(PoisonError::into_inner);
         pid.map(|pid| pid.as_raw_pid().unsigned_abs())
@@ -96,7 +96,7 @@ impl Child {
         self.process.kill();
     }
 
-    /// Waits for the end. Read `stdout` to its end first, or the child may never end.
+    /// Waits for the child to end. Read `stdout` to its end first, or the child may never end.
     pub async fn wait(&mut self) -> Exit {
         (&mut self.exit).await.unwrap_or_default()
     }
@@ -123,7 +123,7 @@ struct Forked {
 }
 
 impl Drop for Forked {
-    /// Nobody waited for the reply.
+    /// Kills the child if the caller went away before the reply.
     fn drop(&mut self) {
         if self.stdout.is_some() {
             self.process.kill();
@@ -135,7 +135,7 @@ impl Drop for Forked {
 /// output kept as a bounded tail.
 ///
 /// # Errors
-/// What starting it gave, e.g. not found.
+/// The system's error when the program cannot be started, e.g. `NotFound`.
 pub async fn spawn(program: &Path, args: Vec<String>, inherit: Vec<Inherited>, limits: Limits) -> Result<Child> {
     let (reply, answer) = oneshot::channel();
     let request = Request { program: program.to_owned(), args, inherit, limits, reply };
@@ -148,14 +148,14 @@ pub async fn spawn(program: &Path, args: Vec<String>, inherit: Vec<Inherited>, l
     Ok(Child { stdout, process, exit })
 }
 
-/// The one thread that forks; it lives as long as the program.
+/// The channel to the one thread that forks, which lives as long as the process.
 fn forker() -> Result<&'static mpsc::Sender<Request>> {
     static FORKER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
     if let Some(known) = FORKER.get() {
         return Ok(known);
     }
     let (sender, mut requests) = mpsc::channel::<Request>(16);
-    // Of two racing first callers one thread stays unused and ends when its sender is dropped.
+    // If two first callers race, one thread is unused and ends when its sender is dropped.
     std::thread::Builder::new().name("forker".into()).spawn(move || {
         while let Some(request) = requests.blocking_recv() {
             if !request.reply.is_closed() {
@@ -281,7 +281,7 @@ mod tests {
         assert!(alive(pid) && alive(grandchild));
         drop(child);
         until_gone(pid).await;
-        // Its parent died too, so that init reaps it: gone or a zombie that is not ours.
+        // Its parent died too, so init reaps it: it is gone, or a zombie that is not ours.
         let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z") || !alive(grandchild), "{stat}");
     }

@@ -1,8 +1,8 @@
-//! Sound of which ffmpeg decodes a part only, taken out of its file first.
+//! Extracts AMR audio that ffmpeg would decode only in part.
 //!
-//! mp4 and 3GP files of telephones keep several AMR frames in one sample, up to a second's worth. ffmpeg 5.1 decodes the
-//! first of them and throws the others away (measured: 22 of 766 frames of a clip). Its own demuxer of bare AMR takes
-//! the frames one by one, so the track is copied into memory as such a stream and read from there.
+//! mp4 and 3GP files from phones have several AMR frames in one sample, up to a second's worth. ffmpeg 5.1 decodes the
+//! first frame of a sample and drops the others (measured: 22 of 766 frames of a clip). Its demuxer for raw AMR reads
+//! frames one by one, so the track is copied into memory as a raw stream and read from there.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,20 +18,23 @@ use crate::domain::media::{Container, Media};
 use crate::domain::plan::{AudioPlan, Rendition};
 use crate::engine::{Job, RunError};
 
-/// Most bytes of such a track: eleven hours at the highest rate of AMR wide band.
+/// Largest track, bytes: eleven hours at the highest rate of AMR-WB.
 const MOST: usize = 128 << 20;
 
-/// How long it may take.
+/// Time limit.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The stream that must be unpacked before it is encoded.
+/// The audio stream that must be extracted before it is encoded, if any.
 pub(super) fn needed(media: &Media, rendition: &Rendition) -> Option<u32> {
     let Some(AudioPlan::Encode { stream, .. }) = rendition.audio else { return None };
     let codec = media.stream(stream)?.codec.as_str();
     (media.container == Container::Mp4 && matches!(codec, "amr_nb" | "amr_wb")).then_some(stream)
 }
 
-/// The track as a bare stream in memory.
+/// Copies the track into memory as a raw AMR stream.
+///
+/// # Errors
+/// `Internal` when ffmpeg does not start or its output cannot be read; `Stalled`.
 pub(super) async fn unpacked(program: &Path, job: &Job, stream: u32) -> Result<File, RunError> {
     let failed = |what: &str, cause: &dyn std::fmt::Display| RunError::Internal(format!("{what}: {cause}"));
     let work = async {
@@ -46,7 +49,7 @@ pub(super) async fn unpacked(program: &Path, job: &Job, stream: u32) -> Result<F
             file.write_all(&bytes)?;
             Ok(file)
         };
-        memory().map_err(|cause| failed("the sound could not be kept", &cause))
+        memory().map_err(|cause| failed("storing the audio track in memory", &cause))
     };
     tokio::time::timeout(PATIENCE, work).await.map_err(|_| RunError::Stalled(PATIENCE.as_secs()))?
 }

@@ -1,8 +1,8 @@
-//! AAC frames for a whole run: one encoder, so that no segment begins with a fresh one.
+//! AAC frames for a whole run, from one encoder, so that no segment starts with a fresh encoder.
 //!
-//! Frames are counted, not timed: the encoder's own times carry rounding, and a frame that begins exactly on a cut fell
-//! into one or the other segment (measured). A frame decodes to the samples given one frame before it (the encoder's
-//! delay), and the first four say how the encoder warmed up: they are dropped.
+//! Frames are counted, not timed: the encoder's timestamps are rounded, and a frame that starts exactly on a segment
+//! boundary fell into either segment (measured). A frame decodes to the samples pushed one frame before it (the
+//! encoder's delay). The first four are the encoder's warm-up and are dropped.
 
 use std::time::Duration;
 
@@ -17,42 +17,44 @@ use super::text;
 use crate::domain::mpegts::cut::AAC_FRAME;
 use crate::engine::RunError;
 
-/// AAC frames encoded before the first one kept.
+/// AAC frames encoded and dropped before the first one kept.
 pub(super) const PREROLL: i64 = 4;
 
-/// How many frames of samples the encoder must have beyond the frame that is to come out.
+/// Frames of samples the encoder must get beyond a frame before that frame comes out.
 pub(super) const DELAY: i64 = 4;
 
-/// Frames in front of the encoder at most.
+/// Largest number of frames queued before the encoder.
 const QUEUED: u64 = 16;
 
-/// The text of the encoder's slot.
+/// The launch text of the AAC encoder.
 pub(super) const ENCODER: &str = include_str!("../../../pipelines/encoders/avenc_aac.launch");
 
-/// The encoder of a run's sound.
+/// The audio encoder of a run.
 #[derive(Debug)]
 pub(super) struct Aac {
     live: Live,
     input: app::AppSrc,
     out: app::AppSink,
-    /// The frame of samples pushed next, and the AAC frame that comes next.
+    /// Number of the frame of samples pushed next.
     pushed: i64,
+    /// Number of the AAC frame that comes out next.
     coming: i64,
+    /// Number of the first AAC frame kept.
     first: i64,
 }
 
-/// The frame on the grid of 1,920 ticks that is the first to begin at or after `ticks`.
+/// The first frame on the grid of 1,920 ticks that starts at or after `ticks`.
 pub(super) fn frame_at(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME)
 }
 
-/// Where an AAC frame begins, ticks.
+/// Start of an AAC frame, ticks.
 pub(super) fn start_of(frame: i64) -> i64 {
     frame * AAC_FRAME
 }
 
 impl Aac {
-    /// Frames from `first` on.
+    /// Starts an encoder whose first frame is `first`; `of` is part of the pipeline's name.
     pub(super) fn start(channels: u32, kbps: u32, first: i64, of: &str, wake: &Wake) -> Result<Self, RunError> {
         let live = Live::new(text::ENCODE_SOUND, ("", ENCODER), of, wake)?;
         let kbps = i32::try_from(kbps.max(32)).unwrap_or(i32::MAX / 1000);
@@ -73,11 +75,11 @@ impl Aac {
         );
         live.go(gst::State::Playing)?;
         let pushed = first - PREROLL;
-        // The first frame that comes out decodes to the samples before the first that went in.
+        // The first frame that comes out decodes to the samples before the first ones pushed.
         Ok(Self { live, input, out, pushed, coming: pushed - 1, first })
     }
 
-    /// The frame of samples wanted next, while there is room in front of the encoder.
+    /// Number of the frame of samples to push next, if the encoder has room.
     pub(super) fn wants(&self) -> Option<i64> {
         (self.input.current_level_buffers() < QUEUED).then_some(self.pushed)
     }
@@ -86,7 +88,7 @@ impl Aac {
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
         let mut buffer = gst::Buffer::from_mut_slice(bytes);
         let time = |frame: i64| {
-            // An hour on, so that the preroll of the first segment has times too.
+            // Plus an hour, so that the preroll of the first segment has valid times too.
             let samples = (frame * FRAME as i64 + 3600 * RATE).max(0) as u64;
             gst::ClockTime::from_nseconds((u128::from(samples) * 1_000_000_000 / RATE as u128) as u64)
         };
@@ -95,15 +97,17 @@ impl Aac {
             buffer.set_duration(time(self.pushed + 1) - time(self.pushed));
         }
         self.pushed += 1;
-        self.input.push_buffer(buffer).map_err(|flow| RunError::Encoder(format!("sound is not taken: {flow}")))?;
+        self.input
+            .push_buffer(buffer)
+            .map_err(|flow| RunError::Encoder(format!("the AAC encoder refuses samples: {flow}")))?;
         Ok(())
     }
 
-    /// The next AAC frame that is kept, by number; with its ADTS header.
+    /// The next AAC frame to keep, with its number; it includes the ADTS header.
     pub(super) fn frame(&mut self) -> Result<Option<(i64, gst::Buffer)>, RunError> {
         while let Some(said) = self.live.said() {
             if let Said::Fault(text) = said {
-                return Err(RunError::Encoder(format!("sound: {text}")));
+                return Err(RunError::Encoder(format!("audio: {text}")));
             }
         }
         while let Some(sample) = self.out.try_pull_sample(gst::ClockTime::ZERO) {
@@ -113,14 +117,14 @@ impl Aac {
                 let buffer = sample.buffer_owned();
                 return buffer
                     .map(|buffer| Some((frame, buffer)))
-                    .ok_or_else(|| RunError::Encoder("sound without bytes".into()));
+                    .ok_or_else(|| RunError::Encoder("an AAC frame has no bytes".into()));
             }
         }
         Ok(None)
     }
 }
 
-/// Caps of samples as everything here exchanges them.
+/// Caps of all raw audio here: interleaved 32-bit float at [`RATE`].
 pub(super) fn samples(channels: u32) -> gst::Caps {
     let mask: u64 = match channels {
         1 => 0x4,
@@ -137,5 +141,5 @@ pub(super) fn samples(channels: u32) -> gst::Caps {
         .build()
 }
 
-/// The length of an AAC frame, nanoseconds rounded.
+/// Duration of an AAC frame, rounded down to nanoseconds.
 pub(super) const FRAME_TIME: Duration = Duration::from_nanos(21_333_333);

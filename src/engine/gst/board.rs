@@ -1,5 +1,5 @@
-//! The pipelines of this process: which there are, what they last said, and those that failed. For whoever looks into a
-//! running server; nothing here changes anything.
+//! Registry of this process's pipelines: the running ones, their recent messages, and failed ones. For diagnostics of a
+//! running server; it has no effect on the pipelines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use gstreamer::prelude::*;
 
 use super::graph::Graph;
 
-/// Lines kept of what a pipeline said, and their length.
+/// Messages kept of a pipeline, and their largest length in bytes.
 const LINES: usize = 100;
 const LINE: usize = 300;
 
-/// Failed pipelines remembered.
+/// Number of failed pipelines kept.
 const FAILED: usize = 16;
 
 static BOARD: Mutex<Board> = Mutex::new(Board { live: BTreeMap::new(), failed: VecDeque::new() });
@@ -32,10 +32,10 @@ struct Pinned {
     log: Log,
 }
 
-/// What a pipeline said, the newest last.
+/// Messages of a pipeline, the newest last.
 pub(super) type Log = Arc<Mutex<VecDeque<String>>>;
 
-/// A pipeline that failed, as it stood then.
+/// A failed pipeline, with its graph at that moment.
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub number: u64,
@@ -45,14 +45,14 @@ pub struct Failed {
     pub graph: Graph,
 }
 
-/// A pipeline at work.
+/// A running pipeline.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub number: u64,
     pub name: String,
     pub state: &'static str,
     pub age_seconds: f64,
-    /// Where it stands, seconds of the item; None before anything came out.
+    /// Its position, seconds of the item; None before the first output.
     pub position_seconds: Option<f64>,
     pub queues: Vec<Level>,
 }
@@ -65,7 +65,7 @@ pub struct Level {
     pub bytes: u64,
 }
 
-/// A place on the board; dropping it takes the pipeline off.
+/// A pipeline's registration; dropping it removes the pipeline.
 #[derive(Debug)]
 pub(super) struct Pin {
     pub number: u64,
@@ -92,7 +92,7 @@ impl Pin {
         log.push_back(line);
     }
 
-    /// Keeps the graph of a pipeline that failed; `GST_DEBUG_DUMP_DOT_DIR` gets one too.
+    /// Keeps the graph of a failed pipeline, and writes it to `GST_DEBUG_DUMP_DOT_DIR` if that is set.
     pub(super) fn failed(&self, pipeline: &gst::Pipeline, error: &str) {
         pipeline.debug_to_dot_file_with_ts(gst::DebugGraphDetails::ALL, format!("error-{}", pipeline.name()));
         let failed = Failed {
@@ -114,7 +114,7 @@ impl Drop for Pin {
     }
 }
 
-/// All pipelines, the oldest first. Asks elements, so not for async threads.
+/// All running pipelines, the oldest first. Queries elements and may block: not for async threads.
 pub fn live() -> Vec<Seen> {
     let live: Vec<(u64, gst::Pipeline, Instant)> = {
         let board = lock(&BOARD);
@@ -128,14 +128,14 @@ pub fn failed() -> Vec<Failed> {
     lock(&BOARD).failed.iter().cloned().collect()
 }
 
-/// What a pipeline said, at work or failed.
+/// The messages of a pipeline, running or failed; None if there is no such pipeline.
 pub fn log(number: u64) -> Option<Vec<String>> {
     let board = lock(&BOARD);
     let failed = || board.failed.iter().find(|failed| failed.number == number).map(|failed| failed.log.clone());
     board.live.get(&number).map(|pin| lock(&pin.log).iter().cloned().collect()).or_else(failed)
 }
 
-/// A pipeline's graph: as a failed one stood, or as one at work stands.
+/// A pipeline's graph: the current one, or that at the time of failure; None if there is no such pipeline.
 pub fn graph(number: u64) -> Option<Graph> {
     match pipeline(number) {
         Some(pipeline) => Some(Graph::of(pipeline.upcast_ref())),
@@ -143,7 +143,7 @@ pub fn graph(number: u64) -> Option<Graph> {
     }
 }
 
-/// GStreamer's own drawing of a pipeline at work, down to every pad.
+/// GStreamer's own DOT graph of a running pipeline, with every pad.
 pub fn dot(number: u64) -> Option<String> {
     Some(pipeline(number)?.debug_to_dot_data(gst::DebugGraphDetails::ALL).to_string())
 }

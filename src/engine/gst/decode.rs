@@ -1,4 +1,4 @@
-//! One stream of a file, decoded from a place on: opened, sought, then read sample by sample.
+//! Decodes one stream of a file from a start time: opens the file, seeks, then returns buffer after buffer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::domain::media::Media;
 use crate::engine::RunError;
 use crate::engine::source::Source;
 
-/// Longest wait for the first sample after opening or seeking. A file with one keyframe an hour must be decoded from there.
+/// Time limit for the first buffer after opening and seeking. A file with one keyframe an hour must be decoded from there.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// When a decoder that brought nothing is given up for a new one, once. One in some hundred neither ended nor brought
-/// anything after its seek, and another seek did not wake it (measured, GStreamer 1.22).
+/// Wait before a decoder without output is reopened, once. One in some hundred neither ended nor gave output after its
+/// seek, and another seek did not help (measured, GStreamer 1.22).
 const AGAIN: Duration = Duration::from_secs(4);
 
 /// The decoder of one stream.
@@ -32,24 +32,24 @@ pub(super) struct Decoder {
     out: app::AppSink,
     stage: Stage,
     patience: Patience,
-    /// Something came; until then the deadline counts.
+    /// The first buffer has arrived; until then `DEADLINE` applies.
     heard: bool,
     again: bool,
 }
 
-/// What is to be decoded, from where, into what.
+/// What to decode, from which time, into which format.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     pub source: Arc<Source>,
     pub media: Arc<Media>,
     /// Index of the stream in the file.
     pub stream: u32,
-    /// Seconds of the item; what comes first may lie a little before it.
+    /// Start time, seconds of the item; the first output may be a little earlier.
     pub at: f64,
     pub form: Form,
 }
 
-/// What comes out of a decoder.
+/// Output format of a decoder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     Picture { deinterlace: bool },
@@ -59,15 +59,15 @@ pub(super) enum Form {
 impl Form {
     fn what(self) -> &'static str {
         match self {
-            Self::Picture { .. } => "picture",
-            Self::Sound { .. } => "sound",
+            Self::Picture { .. } => "video",
+            Self::Sound { .. } => "audio",
         }
     }
 
     fn text(self, way: Way) -> Result<Text, RunError> {
         Ok(match (self, way) {
             (Self::Picture { .. }, Way::Itself) => {
-                return Err(RunError::Internal("no demuxer is named for pictures of this container".into()));
+                return Err(RunError::Internal("GStreamer does not decode video of this container".into()));
             }
             (Self::Picture { .. }, Way::Matroska) => text::DECODE_PICTURE_MATROSKA,
             (Self::Picture { .. }, Way::Mp4) => text::DECODE_PICTURE_MP4,
@@ -96,23 +96,23 @@ enum Stage {
     Ended,
 }
 
-/// What a decoder has to give.
+/// Result of polling a decoder for output.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// A buffer and where it begins, nanoseconds of the item.
+    /// A buffer and its start, nanoseconds of the item.
     Sample(gst::Sample, i64),
     Nothing,
     End,
 }
 
 impl Decoder {
-    /// Opens the file and starts towards the place wanted.
+    /// Opens the file and starts decoding towards the requested time.
     pub(super) fn open(wish: Wish, wake: &Wake) -> Result<Self, RunError> {
         let (live, out, stage) = begin(&wish, wake)?;
         Ok(Self { wish, live, out, stage, patience: Patience::begin(), heard: false, again: false })
     }
 
-    /// Hears what the pipeline said, and brings it where it is to be. True when anything happened.
+    /// Handles bus messages and advances opening and seeking. True if anything happened.
     pub(super) fn poll(&mut self, wake: &Wake) -> Result<bool, RunError> {
         let mut moved = false;
         while let Some(said) = self.live.said() {
@@ -125,7 +125,7 @@ impl Decoder {
                 _ => {}
             }
         }
-        // The message is not to be relied on.
+        // The message may be missing, so the state is checked too.
         if matches!(self.stage, Stage::Opening) && self.live.rests() {
             self.seek();
         }
@@ -146,10 +146,14 @@ impl Decoder {
                 return Err(RunError::Decode(format!("no {what} within {} s of {standing}", DEADLINE.as_secs())));
             }
             if sought == Some(false) && self.again {
-                return Err(RunError::SourceRead("the source cannot be sought in".into()));
+                return Err(RunError::SourceRead("the source file is not seekable".into()));
             }
             if (waited > AGAIN || sought == Some(false)) && !self.again {
-                tracing::warn!(what = self.wish.form.what(), standing = self.standing(), "a decoder is opened again");
+                tracing::warn!(
+                    what = self.wish.form.what(),
+                    standing = self.standing(),
+                    "a decoder gives no output and is reopened"
+                );
                 self.live.stalled();
                 (self.live, self.out, self.stage) = begin(&self.wish, wake)?;
                 (self.again, self.patience) = (true, Patience::begin());
@@ -158,22 +162,22 @@ impl Decoder {
         Ok(moved)
     }
 
-    /// Flushes what there is and goes on from the place wanted; nothing that was there before can be heard after.
+    /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
         self.stage = Stage::Seeking(self.live.seek(gst::ClockTime::from_nseconds((self.wish.at * 1e9) as u64)));
     }
 
-    /// How far it has come, for the log.
+    /// Name of its stage, for the log.
     pub(super) fn standing(&self) -> &'static str {
         match self.stage {
             Stage::Opening => "opening",
             Stage::Seeking(_) => "seeking",
             Stage::Running => "running",
-            Stage::Ended => "its end",
+            Stage::Ended => "ended",
         }
     }
 
-    /// The next sample, when there is one.
+    /// The next buffer, if there is one. Does not block.
     pub(super) fn hear(&mut self) -> Result<Heard, RunError> {
         match self.stage {
             Stage::Opening | Stage::Seeking(_) => return Ok(Heard::Nothing),
@@ -192,12 +196,13 @@ impl Decoder {
             self.live.set_opening(false);
         }
         let at = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time(&sample, pts));
-        let at = at.ok_or_else(|| RunError::Decode(format!("{} without a time", self.wish.form.what())))?;
+        let at =
+            at.ok_or_else(|| RunError::Decode(format!("a decoded {} buffer has no timestamp", self.wish.form.what())))?;
         Ok(Heard::Sample(sample, at))
     }
 }
 
-/// A pipeline on its way: to PAUSED first where it must be sought in.
+/// Builds and starts the pipeline: to PAUSED first if it must seek.
 fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunError> {
     let missing = || RunError::Internal(format!("the file has no stream {}", wish.stream));
     let wanted = Wanted::of(&wish.media, wish.stream).ok_or_else(missing)?;
@@ -227,7 +232,7 @@ fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunErr
     Ok((live, out, stage))
 }
 
-/// Nanoseconds of the item; may be negative.
+/// The stream time of a buffer, nanoseconds of the item; may be negative.
 fn stream_time(sample: &gst::Sample, pts: gst::ClockTime) -> Option<i64> {
     let segment = sample.segment()?.downcast_ref::<gst::ClockTime>()?;
     let time = segment.to_stream_time_full(pts)?;

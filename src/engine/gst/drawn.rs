@@ -1,9 +1,9 @@
-//! Text drawn into the pictures of a segment by assrender.
+//! Burns text into the frames of a segment with assrender.
 //!
-//! The element is made for text that comes beside the picture, and draws only while such a text is at hand; and pictures
-//! that come before the form of the text pass it undrawn. So it is given everything before the first picture, by the
-//! run's own thread: the part of the script that is shown in the segment as the form, whole lines included, which libass
-//! reads as it reads a file (with every line's own times, order and fonts), and one empty text that lasts for all of it.
+//! assrender expects text as a stream beside the video: it draws only while a text buffer is active, and frames that arrive
+//! before the text's caps pass through unchanged. So the run's thread sends everything before the first frame. The caps
+//! carry the segment's part of the script with whole lines, which libass reads like a file (with every line's own times,
+//! order and fonts). One empty text buffer lasts for the whole segment.
 
 use std::sync::LazyLock;
 
@@ -14,24 +14,24 @@ use super::live::Live;
 use crate::domain::subtitles::Script;
 use crate::engine::RunError;
 
-/// Milliseconds beyond a segment at which lines are given too, for libass reads odd times in its own way.
+/// Lines this close before or after a segment are included too, milliseconds, because libass parses odd times differently.
 const MARGIN_MS: i64 = 1000;
 
-/// Whether this GStreamer can draw text.
+/// Whether this GStreamer can burn in text.
 pub(super) fn here() -> bool {
     static HERE: LazyLock<bool> =
         LazyLock::new(|| gst::init().is_ok() && gst::ElementFactory::find("assrender").is_some());
     *HERE
 }
 
-/// Whether there is anything to draw in this part of the item, milliseconds.
+/// Whether the script shows anything in this range of the item, milliseconds.
 pub(super) fn speaks(script: &Script, start_ms: i64, end_ms: i64) -> bool {
     script.speaks(start_ms - MARGIN_MS, end_ms + MARGIN_MS)
 }
 
-/// Gives the element `draw` what is shown in this part of the item. The pipeline must have been started.
+/// Sends the element `draw` the script of this range of the item, milliseconds. The pipeline must have been started.
 pub(super) fn give(live: &Live, script: &Script, start_ms: i64, end_ms: i64) -> Result<(), RunError> {
-    let refused = |what: &str| RunError::Encoder(format!("the subtitle is not taken: {what}"));
+    let refused = |what: &str| RunError::Encoder(format!("assrender refuses the subtitle: {what}"));
     let pad = live.element("draw")?.static_pad("text_sink").ok_or_else(|| refused("no pad"))?;
     let text = script.during(start_ms - MARGIN_MS, end_ms + MARGIN_MS);
     let caps =
@@ -47,7 +47,7 @@ pub(super) fn give(live: &Live, script: &Script, start_ms: i64, end_ms: i64) -> 
             return Err(refused(what));
         }
     }
-    // Read order, layer, style, name, margins, effect, and no text.
+    // Read order, layer, style, name, margins, effect, and an empty text.
     let mut nothing = gst::Buffer::from_slice(*b"0,0,Default,,0,0,0,,");
     let time = |ms: i64| gst::ClockTime::from_mseconds(u64::try_from(ms).unwrap_or(0));
     if let Some(buffer) = nothing.get_mut() {

@@ -1,5 +1,5 @@
-//! A pipeline as a graph: its elements, what was set on them, and how they are linked. Names are made the same in every
-//! run, so that the text can be held against a golden file (dot holds addresses and cannot).
+//! A pipeline as a graph: its elements, their changed properties and their links. Names are the same in every run, so that
+//! the text can be compared with a golden file (DOT contains addresses).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,11 +9,11 @@ use gstreamer::prelude::*;
 
 use super::svg;
 
-/// What is drawn of a pipeline.
+/// Elements and links of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     nodes: Vec<Node>,
-    /// Both ends as (element, pad).
+    /// Both ends of each link as (element, pad).
     edges: Vec<((String, String), (String, String))>,
 }
 
@@ -21,12 +21,12 @@ pub struct Graph {
 struct Node {
     name: String,
     factory: String,
-    /// Properties that are not at their default.
+    /// Properties with a value other than the default.
     set: Vec<(String, String)>,
 }
 
 impl Graph {
-    /// The elements of a bin, without what is inside of them.
+    /// The elements of a bin, without the children of nested bins.
     pub fn of(bin: &gst::Bin) -> Self {
         let mut elements: Vec<gst::Element> = bin.iterate_elements().into_iter().flatten().collect();
         // In the order of the text: the iterator gives the newest first.
@@ -63,7 +63,7 @@ impl Graph {
         Self { nodes, edges }
     }
 
-    /// A line for each element and each link.
+    /// One line for each element and each link.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for node in &self.nodes {
@@ -92,7 +92,7 @@ impl Graph {
             } else {
                 format!("{}<br/>{}", node.factory, node.name)
             };
-            // A prefix, for some names are words of the language.
+            // The prefix avoids Mermaid's keywords.
             let _ = writeln!(out, "  n_{}[\"{label}\"]", id(&node.name));
         }
         for ((from, _), (to, _)) in &self.edges {
@@ -103,7 +103,7 @@ impl Graph {
 }
 
 impl Graph {
-    /// A picture.
+    /// An SVG image.
     pub fn svg(&self) -> String {
         let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
         let elements: Vec<svg::Element> = self.nodes.iter().map(|node| svg::Element { lines: lines(node) }).collect();
@@ -112,7 +112,7 @@ impl Graph {
     }
 }
 
-/// What stands in a node's box.
+/// The lines of text in a node's box.
 fn lines(node: &Node) -> Vec<String> {
     let named = (node.name != node.factory).then(|| node.name.clone());
     let set = node.set.iter().map(|(name, value)| format!("{name}={value}"));
@@ -127,7 +127,7 @@ fn factory(element: &gst::Element) -> String {
     element.factory().map_or_else(|| "?".into(), |factory| factory.name().to_string())
 }
 
-/// Properties of plain values that were changed.
+/// Properties of simple types that differ from their default.
 fn set(element: &gst::Element) -> Vec<(String, String)> {
     let mut set: Vec<(String, String)> = Vec::new();
     for property in element.list_properties() {
@@ -153,7 +153,7 @@ fn set(element: &gst::Element) -> Vec<(String, String)> {
         let value = element.property_value(name);
         let text = |value: &glib::Value| value.serialize().map(|text| text.to_string()).unwrap_or_default();
         let (now, default) = (text(&value), text(property.default_value()));
-        // A unit a file is read from: a number of this run.
+        // URIs and file names contain a descriptor number, which changes with every run.
         if now != default && name != "uri" && name != "location" {
             set.push((name.to_owned(), now));
         }

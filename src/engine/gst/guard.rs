@@ -1,12 +1,12 @@
-//! Nothing that panics may reach GStreamer: in a probe or a signal that ends the process (measured).
+//! Keeps panics away from GStreamer: in a probe or a signal handler a panic ends the process (measured).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
-/// What every callback of a pipeline gets: the thread to wake, and where to tell of its own failure. Callbacks do no
-/// more than that and take no lock that a stopping thread may hold.
+/// Given to every callback of a pipeline: wakes the run's thread and records a panic. Callbacks do little else, and take no
+/// lock that a stopping thread may hold.
 #[derive(Clone, Debug)]
 pub(super) struct Wake {
     thread: Thread,
@@ -15,7 +15,7 @@ pub(super) struct Wake {
     injected: Injected,
 }
 
-/// The fault that happens next: a panic in this kind of callback, or one asked for with [`Wake::hit`].
+/// The fault to inject next: a panic in this callback, or a fault checked with [`Wake::hit`].
 #[cfg(test)]
 pub(super) type Injected = Arc<std::sync::Mutex<Option<&'static str>>>;
 
@@ -30,18 +30,18 @@ impl Wake {
         }
     }
 
-    /// Whether the fault wanted is `kind`; it happens once.
+    /// Whether to inject the fault `kind` now; true only once.
     #[cfg(test)]
     pub(super) fn hit(&self, kind: &str) -> bool {
         self.injected.lock().unwrap().take_if(|wanted| *wanted == kind).is_some()
     }
 
-    /// A callback panicked.
+    /// Whether a callback panicked.
     pub(super) fn broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// Runs a callback, then wakes the thread. A panic stays in here and is told by [`Wake::broken`].
+    /// Runs a callback, then wakes the thread. A panic is caught, recorded in [`Wake::broken`], and gives `otherwise`.
     pub(super) fn callback<T>(&self, kind: &'static str, otherwise: T, work: impl FnOnce() -> T) -> T {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Pictures laid over those of a segment: captions as they stand on the screen, in the size of the rendition.
+//! Overlays bitmap subtitles on the frames of a segment, scaled to the rendition's size.
 //!
-//! Everything is made before the first picture is, by the run's thread. What the element asks for each picture is
-//! answered out of a list. dvdspu of GStreamer is not used for it: it draws on the canvas of the subtitles, whose shape
-//! often is not the picture's, and reads what it draws in C.
+//! The run's thread prepares all overlays before the first frame; the element's callback for a frame only looks one up.
+//! GStreamer's dvdspu is not used: it draws on the canvas of the subtitles, whose shape often differs from the video's, and
+//! decodes hostile bytes in C.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ use crate::domain::media::Video;
 use crate::engine::RunError;
 use crate::engine::captions::Shown;
 
-/// What lies over the pictures from one time of the item to another, nanoseconds.
+/// An overlay and its display time, nanoseconds of the item.
 #[derive(Clone, Debug)]
 pub(super) struct Laid {
     from: u64,
@@ -25,14 +25,14 @@ pub(super) struct Laid {
     over: video::VideoOverlayComposition,
 }
 
-/// Whether this GStreamer can lay pictures over others.
+/// Whether this GStreamer can overlay images on video.
 pub(super) fn here() -> bool {
     static HERE: LazyLock<bool> =
         LazyLock::new(|| gst::init().is_ok() && gst::ElementFactory::find("overlaycomposition").is_some());
     *HERE
 }
 
-/// Captions in the size of the pictures they lie over; `source` is the picture as its file has it.
+/// Overlays for video of this size; `source` describes the video in its file.
 pub(super) fn made(shown: &[Shown], source: &Video, width: u32, height: u32) -> Result<Vec<Laid>, RunError> {
     let matrix = Matrix::of(source);
     let nanoseconds = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
@@ -49,7 +49,7 @@ pub(super) fn made(shown: &[Shown], source: &Video, width: u32, height: u32) -> 
     Ok(laid)
 }
 
-/// Has the element `lay` lay them over the pictures of their times.
+/// Makes the element `lay` overlay them on the frames of their times.
 pub(super) fn give(live: &Live, laid: Vec<Laid>, wake: &Wake) -> Result<(), RunError> {
     let wake = wake.clone();
     live.element("lay")?.connect("draw", false, move |values| {
@@ -64,10 +64,10 @@ pub(super) fn give(live: &Live, laid: Vec<Laid>, wake: &Wake) -> Result<(), RunE
 }
 
 fn refused(cause: gst::glib::BoolError) -> RunError {
-    RunError::Encoder(format!("the captions are not taken: {cause}"))
+    RunError::Encoder(format!("GStreamer refuses a bitmap subtitle: {cause}"))
 }
 
-/// How red, green and blue become what the pictures are made of.
+/// Coefficients of the conversion from RGB to the video's YUV.
 #[derive(Clone, Copy, Debug)]
 struct Matrix {
     red: f32,
@@ -75,7 +75,7 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// As the picture says, or as its size does.
+    /// By the video's colour description; without one, by its height.
     fn of(source: &Video) -> Self {
         let hd = match source.color.matrix.as_deref() {
             Some("bt709") => true,

@@ -1,4 +1,4 @@
-//! A pipeline at work: its elements by name, its bus, and its end.
+//! A running pipeline: its elements by name, its bus, and its shutdown.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,16 +13,16 @@ use super::guard::Wake;
 use super::text::Text;
 use crate::engine::RunError;
 
-/// A pipeline that takes longer to stop is counted as hanging.
+/// A pipeline that takes longer to stop counts as hanging.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a pipeline that is opening its file may take to come to rest before it is stopped.
+/// How long a pipeline that is opening its file may take to reach a stable state before it is stopped.
 const REST: gst::ClockTime = gst::ClockTime::from_seconds(4);
 
-/// What a run fails with when one of its callbacks panicked.
+/// Error of a run whose callback panicked.
 const PANICKED: &str = "a callback panicked";
 
-/// Hanging pipelines at which nothing new is started in this process.
+/// With this many hanging pipelines the process starts no new ones.
 const MOST_HANGING: usize = 8;
 
 /// A pipeline; dropping it brings it to NULL on a thread of its own.
@@ -35,10 +35,10 @@ pub(super) struct Live {
     opening: bool,
 }
 
-/// What becomes of a seek, once it is over: whether it was done.
+/// Result of a seek, set when it is over: whether it succeeded.
 pub(super) type Sought = Arc<OnceLock<bool>>;
 
-/// What a pipeline said on its bus.
+/// A message of a pipeline's bus.
 #[derive(Debug)]
 pub(super) enum Said {
     Settled,
@@ -47,14 +47,14 @@ pub(super) enum Said {
 }
 
 impl Live {
-    /// Parses `text`; whatever its bus gets wakes `wake`.
+    /// Builds `text` with the (video, audio) encoders; every bus message wakes `wake`. `of` is part of the pipeline's name.
     pub(super) fn new(text: Text, encoders: (&str, &str), of: &str, wake: &Wake) -> Result<Self, RunError> {
         if hanging() >= MOST_HANGING {
-            return Err(RunError::Internal("pipelines of this process hang".into()));
+            return Err(RunError::Internal("too many pipelines of this process hang".into()));
         }
         let pipeline = text.parse(encoders.0, encoders.1)?;
         pipeline.set_property("name", format!("{}-{of}", text.name));
-        let bus = pipeline.bus().ok_or_else(|| RunError::Internal("a pipeline without a bus".into()))?;
+        let bus = pipeline.bus().ok_or_else(|| RunError::Internal("the pipeline has no bus".into()))?;
         let waking = wake.clone();
         bus.set_sync_handler(move |_, _| waking.callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass));
         let pin = board::pin(&pipeline);
@@ -67,7 +67,7 @@ impl Live {
     }
 
     pub(super) fn typed<T: IsA<gst::Element>>(&self, name: &str) -> Result<T, RunError> {
-        let other = |_| RunError::Internal(format!("{name} of {} is another element", self.pipeline.name()));
+        let other = |_| RunError::Internal(format!("{name} of {} is an element of another type", self.pipeline.name()));
         self.element(name)?.downcast::<T>().map_err(other)
     }
 
@@ -78,7 +78,7 @@ impl Live {
         })
     }
 
-    /// Whether it has come to rest in PAUSED, its sinks filled.
+    /// Whether it has reached PAUSED, its sinks prerolled.
     pub(super) fn rests(&self) -> bool {
         let (change, now, pending) = self.pipeline.state(gst::ClockTime::ZERO);
         change == Ok(gst::StateChangeSuccess::Success)
@@ -86,7 +86,7 @@ impl Live {
             && pending == gst::State::VoidPending
     }
 
-    /// Seeks to the keyframe at or before `at`, on a thread of GStreamer's: a demuxer may take its time, or never come back.
+    /// Seeks to the keyframe at or before `at`, on a GStreamer thread because a demuxer may take long or never return.
     pub(super) fn seek(&self, at: gst::ClockTime) -> Sought {
         let sought = Sought::default();
         let (told, wake) = (sought.clone(), self.wake.clone());
@@ -103,7 +103,7 @@ impl Live {
         sought
     }
 
-    /// The next thing its bus holds.
+    /// The next relevant message of its bus.
     pub(super) fn said(&self) -> Option<Said> {
         if self.wake.broken() {
             return Some(self.fault(PANICKED.into()));
@@ -112,7 +112,7 @@ impl Live {
             self.note(&message);
             match message.view() {
                 gst::MessageView::Error(error) => {
-                    // The element whose callback panicked a moment ago reports what follows from it.
+                    // An element whose callback just panicked reports a follow-up error.
                     if self.wake.broken() {
                         return Some(self.fault(PANICKED.into()));
                     }
@@ -127,15 +127,16 @@ impl Live {
         None
     }
 
-    /// Whether it is finding out what its file is. Stopped there, urisourcebin of GStreamer 1.22 may wait for its own type
-    /// finder for ever, each holding what the other wants (seen twice in 700 starts and stops): it is let come to rest first.
+    /// Sets whether it is still detecting the format of its file. If stopped then, urisourcebin of GStreamer 1.22 may
+    /// deadlock with its own type finder (seen twice in 700 starts and stops). So `stop` first lets it reach a stable
+    /// state.
     pub(super) fn set_opening(&mut self, opening: bool) {
         self.opening = opening;
     }
 
-    /// It stands still.
+    /// Records it as stalled.
     pub(super) fn stalled(&self) {
-        self.pin.failed(&self.pipeline, "it stands still");
+        self.pin.failed(&self.pipeline, "no progress");
     }
 
     fn fault(&self, error: String) -> Said {
@@ -143,7 +144,7 @@ impl Live {
         Said::Fault(error)
     }
 
-    /// Writes down what whoever looks for a fault wants to know.
+    /// Logs a message in the registry, for diagnostics.
     fn note(&self, message: &gst::Message) {
         let source = message.src().map_or_else(String::new, |source| source.name().to_string());
         match message.view() {
@@ -157,7 +158,7 @@ impl Live {
                 self.pin.note(format!("{source} is {:?}", changed.current()));
             }
             gst::MessageView::Element(element) => {
-                self.pin.note(format!("{source} tells {}", element.structure().map_or("", |told| told.name())));
+                self.pin.note(format!("{source} posted {}", element.structure().map_or("", |told| told.name())));
             }
             gst::MessageView::AsyncDone(_) => self.pin.note("settled".into()),
             gst::MessageView::Eos(_) => self.pin.note("ended".into()),
@@ -180,10 +181,10 @@ impl Drop for Live {
     }
 }
 
-/// Stops that are under way, by number: the pipeline's name, and since when.
+/// Stops in progress, by number: the pipeline's name, and since when.
 static STOPPING: LazyLock<Mutex<HashMap<u64, (String, Instant)>>> = LazyLock::new(Mutex::default);
 
-/// Brings a pipeline to NULL without waiting for it: an element may take its time, or never come back.
+/// Brings a pipeline to NULL on another thread: an element may take long, or never return.
 fn stop(pipeline: gst::Pipeline, opening: bool) {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -200,13 +201,13 @@ fn stop(pipeline: gst::Pipeline, opening: bool) {
         STOPPING.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
     });
     if spawned.is_err() {
-        // No thread to be had: better to wait here than to leave it running.
+        // No thread is available: better to wait here than to leave it running.
         let _ = pipeline.set_state(gst::State::Null);
         stopping().remove(&number);
     }
 }
 
-/// Pipelines that have not stopped in time.
+/// Number of pipelines that have not stopped in time.
 pub(super) fn hanging() -> usize {
     let stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
     stopping.values().filter(|(_, since)| since.elapsed() > STOP_DEADLINE).count()

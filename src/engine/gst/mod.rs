@@ -42,25 +42,25 @@ use guard::Wake;
 use run::{Orders, Work};
 use segment::Shape;
 
-/// Raised whenever the pipelines change what comes out.
+/// Raised whenever a change of the pipelines changes their output; part of the backend's version.
 const PIPELINES_VERSION: u32 = 4;
 
-/// The GStreamer of this machine.
+/// The GStreamer backend.
 #[derive(Clone, Debug)]
 pub struct Native {
     version: String,
     scripts: Arc<Scripts>,
-    /// Takes subtitles out of files.
+    /// Extracts subtitles from files.
     ffmpeg: Option<PathBuf>,
     #[cfg(test)]
     injected: guard::Injected,
 }
 
 impl Native {
-    /// Starts GStreamer, where it has not been started (blocks for some 100 ms).
+    /// Initialises GStreamer if that has not happened yet (blocks for some 100 ms).
     ///
     /// # Errors
-    /// Why there is none, or what it lacks.
+    /// Why GStreamer does not start, or which element is missing.
     pub fn find() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
         crate::engine::elements::restrict();
@@ -80,7 +80,7 @@ impl Native {
                 return Err(format!("GStreamer has no {element}"));
             }
         }
-        // Here, where it may block, and not at the first start.
+        // Tested here, where blocking is fine, and not at the first start.
         slots::chosen("libx264").ok_or("no H.264 encoder of GStreamer works")?;
         let (major, minor, micro, _) = gstreamer::version();
         Ok(Self {
@@ -94,7 +94,7 @@ impl Native {
 }
 
 impl Native {
-    /// The same, drawing plain text in this style.
+    /// Sets the style of plain text to burn in.
     #[must_use]
     pub fn with_text_style(mut self, style: TextStyle) -> Self {
         self.version.push_str(&script::tag(&style));
@@ -122,10 +122,10 @@ impl Transcoder for Native {
 
     fn start(&self, mut job: Job, through: usize) -> Result<Run, RunError> {
         if job.first >= job.grid.len() {
-            return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
+            return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
         if let Some(why) = refusal(&job.media, &job.rendition) {
-            return Err(RunError::Internal(format!("not made by GStreamer: {why}")));
+            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {why}")));
         }
         let (shape, burn) = match &job.rendition.video {
             Some(VideoPlan::Encode(plan)) => (Some(shape(&job.media, plan)?), plan.burn.clone()),
@@ -142,7 +142,7 @@ impl Transcoder for Native {
             tokio::spawn(async move { obey(&mut gate, &orders, &thread).await });
             return Ok(run);
         }
-        // The text first, which may be a pass over the file.
+        // The text is extracted first, which may take a pass over the file.
         tokio::spawn(async move {
             let segments = work.segments.clone();
             let started = tokio::select! {
@@ -158,7 +158,7 @@ impl Transcoder for Native {
     }
 }
 
-/// A run before its thread.
+/// A run whose thread has not started.
 struct Draft {
     job: Job,
     shape: Option<Shape>,
@@ -185,20 +185,25 @@ impl Native {
         Ok(thread.thread().clone())
     }
 
-    /// The same with a text to draw, which is taken out of its file first.
+    /// Starts the thread of a run after extracting the text to burn in.
     async fn drawing(&self, mut draft: Draft, burn: Option<Burn>) -> Result<Thread, RunError> {
         if let (Some(burn), Some(shape)) = (burn, &mut draft.shape) {
-            let program = self.ffmpeg.as_ref().ok_or_else(|| RunError::Internal("there is no ffmpeg".into()))?;
+            let program = self
+                .ffmpeg
+                .as_ref()
+                .ok_or_else(|| RunError::Internal("there is no ffmpeg to extract the subtitle".into()))?;
             let file = self.scripts.of(program, &draft.job, &burn).await?;
             let read = tokio::task::spawn_blocking(move || script::read(&file).map(Script::new)).await;
             let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
-            shape.script = Some(Arc::new(read.map_err(|cause| RunError::Internal(format!("the subtitle: {cause}")))?));
+            shape.script = Some(Arc::new(
+                read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?,
+            ));
         }
         self.carry(draft)
     }
 }
 
-/// Hands what the owner of a run wants on to its thread, until the owner is gone.
+/// Forwards the limit set by the owner of a run to its thread, and stops the thread when the owner is gone.
 async fn obey(gate: &mut watch::Receiver<usize>, orders: &Orders, thread: &Thread) {
     orders.through.store(*gate.borrow(), Ordering::SeqCst);
     thread.unpark();
@@ -211,52 +216,53 @@ async fn obey(gate: &mut watch::Receiver<usize>, orders: &Orders, thread: &Threa
 }
 
 fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
-    let missing = || RunError::Internal(format!("stream {} is no video", plan.stream));
+    let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
     let (_, video) = media.videos().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
-    let slot = slots::chosen(&plan.encoder).ok_or_else(|| RunError::Encoder("no encoder works here".into()))?;
+    let slot = slots::chosen(&plan.encoder)
+        .ok_or_else(|| RunError::Encoder("no H.264 encoder works on this machine".into()))?;
     Ok(Shape { plan: plan.clone(), video: video.clone(), slot, script: None })
 }
 
-/// Why this rendition of this file is left to ffmpeg; None when it can be made here.
+/// Why this backend leaves a rendition to ffmpeg; None if it can make it.
 pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
-        Some(VideoPlan::Copy { .. }) => return Some("copied video costs ffmpeg an eighth of the processor time"),
+        Some(VideoPlan::Copy { .. }) => return Some("ffmpeg copies video in an eighth of the processor time"),
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
             return Some("no element of GStreamer maps HDR to SDR without a graphics card");
         }
-        Some(VideoPlan::Encode(plan)) if plan.emblem.is_some() => return Some("pictures are laid over by ffmpeg"),
+        Some(VideoPlan::Encode(plan)) if plan.emblem.is_some() => return Some("watermarks are overlaid by ffmpeg"),
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
             Burn::Embedded { stream, bitmap: true } if !can_be_laid(media, *stream) => {
-                return Some("subtitles of pictures are read out of Matroska files only");
+                return Some("PGS and VobSub are read from Matroska files only");
             }
             burn if burn.is_bitmap() && !laid::here() => {
-                return Some("this GStreamer has no overlaycomposition to draw subtitles");
+                return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
             }
             burn if !burn.is_bitmap() && !drawn::here() => {
-                return Some("this GStreamer has no assrender to draw subtitles");
+                return Some("this GStreamer has no assrender to burn in text subtitles");
             }
             _ => {}
         },
         Some(VideoPlan::Encode(_)) | None => {}
     }
     if let Some(AudioPlan::Copy { .. }) = rendition.audio {
-        return Some("copied sound keeps the grid of its source, which ffmpeg's muxer knows");
+        return Some("copied audio keeps the frame grid of its source, which ffmpeg's muxer knows");
     }
     if let Some(AudioPlan::Encode { gain: Some(_), .. }) = rendition.audio {
-        return Some("sound is levelled by ffmpeg's limiter");
+        return Some("audio is levelled by ffmpeg's limiter");
     }
     match media.container {
         Container::Mp4 | Container::Matroska | Container::Webm => {}
-        // Times begin with the first clock reference, and seeking is by guess.
-        Container::MpegTs | Container::MpegPs => return Some("a stream's times do not begin with its first picture"),
+        // Times start at the first clock reference, and a seek is a guess.
+        Container::MpegTs | Container::MpegPs => return Some("a stream's times do not start at its first frame"),
         _ if rendition.video.is_some() => return Some("seeking in this container is not exact"),
         Container::Flac | Container::Wav | Container::Ogg => {}
         _ => return Some("seeking in this container is not exact"),
     }
-    (media.start_seconds.abs() > 0.001).then_some("its clock does not begin at 0")
+    (media.start_seconds.abs() > 0.001).then_some("its clock does not start at 0")
 }
 
-/// Whether these subtitles of pictures are of a kind that is read here.
+/// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.
 fn can_be_laid(media: &Media, stream: u32) -> bool {
     let known = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
     matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(known)

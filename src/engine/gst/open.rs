@@ -1,8 +1,8 @@
-//! How a file is opened, and one stream of it chosen.
+//! Opens a file and selects one of its streams.
 //!
-//! decodebin3 finds out by itself what a file holds. While it is stopped over a file of several streams it may end the
-//! process, those that were never chosen included (GStreamer 1.22, seen twice): where a file is mp4 or Matroska the demuxer
-//! stands in the text, and the one stream wanted is linked to a decodebin of its own, the others to nothing.
+//! decodebin3 detects the contents of a file by itself. Stopped over a file with several streams, it may crash the
+//! process, even if the other streams were never selected (GStreamer 1.22, seen twice). So for mp4 and Matroska the
+//! launch text names the demuxer, and the selected stream is linked to a decodebin of its own, the others to nothing.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -13,16 +13,16 @@ use crate::domain::media::{Container, Media, StreamKind};
 use crate::engine::RunError;
 use crate::engine::source::Source;
 
-/// What opens a file.
+/// Which element opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// decodebin3, whatever it is: a file of sound alone.
+    /// decodebin3, for every other container: audio-only files.
     Itself,
     Matroska,
     Mp4,
 }
 
-/// Which of a file's streams is to be decoded: its place among those of its kind, and how many there are.
+/// The stream to decode: its position among the streams of its kind (video or audio), and their number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     picture: bool,
@@ -31,7 +31,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// None when the file has no such picture or sound.
+    /// None when the file has no such video or audio stream.
     pub(super) fn of(media: &Media, stream: u32) -> Option<Self> {
         let picture = matches!(media.stream(stream)?.kind, StreamKind::Video(_));
         let indices: Vec<u32> = match picture {
@@ -52,11 +52,11 @@ impl Way {
         }
     }
 
-    /// Tells a pipeline which file to read, and to decode this stream of it.
+    /// Sets up a pipeline to read this file and decode this stream.
     pub(super) fn open(self, live: &Live, source: &Source, wanted: Wanted, wake: &Wake) -> Result<(), RunError> {
         let decode = live.element("decode")?;
         if self == Self::Itself {
-            // Not filesrc and decodebin3: the latter decides how to read when it is linked, before the file is known.
+            // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
             decode.set_property("uri", format!("file://{}", source.proc_path()));
             choose(&decode, wanted, wake);
         } else {
@@ -67,7 +67,7 @@ impl Way {
     }
 }
 
-/// Has decodebin3 decode this stream and no other.
+/// Makes decodebin3 decode this stream only.
 fn choose(decode: &gst::Element, wanted: Wanted, wake: &Wake) {
     let kind = if wanted.picture { gst::StreamType::VIDEO } else { gst::StreamType::AUDIO };
     let wake = wake.clone();
@@ -77,7 +77,7 @@ fn choose(decode: &gst::Element, wanted: Wanted, wake: &Wake) {
             let stream = values.get(2).and_then(|value| value.get::<gst::Stream>().ok());
             let (Some(collection), Some(stream)) = (collection, stream) else { return 0 };
             let alike: Vec<_> = collection.iter().filter(|other| other.stream_type() == kind).collect();
-            // Seen differently from how it was probed: which is which cannot be told, and nothing comes.
+            // If decodebin3 finds other streams than the probe, they cannot be matched: nothing is decoded.
             let same = alike.len() == wanted.count;
             let at = alike.iter().position(|other| other.stream_id() == stream.stream_id());
             i32::from(same && at == Some(wanted.place))
@@ -86,7 +86,7 @@ fn choose(decode: &gst::Element, wanted: Wanted, wake: &Wake) {
     });
 }
 
-/// Links this stream of a demuxer, once all of them are known and before any of them runs.
+/// Links this stream of a demuxer when all its pads exist, before data flows.
 fn link(demux: &gst::Element, decode: &gst::Element, wanted: Wanted, wake: &Wake) {
     let kind = if wanted.picture { "video_" } else { "audio_" };
     let (decode, wake) = (decode.downgrade(), wake.clone());
@@ -94,7 +94,7 @@ fn link(demux: &gst::Element, decode: &gst::Element, wanted: Wanted, wake: &Wake
         wake.callback("no-more-pads", (), || {
             let alike: Vec<_> = demux.src_pads().into_iter().filter(|pad| pad.name().starts_with(kind)).collect();
             let into = decode.upgrade().and_then(|decode| decode.static_pad("sink"));
-            // As above: the demuxer tells of the stream that is linked to nothing.
+            // As above, if the demuxer finds other streams than the probe; it then reports an error for unlinked pads.
             if alike.len() == wanted.count
                 && let (Some(pad), Some(into)) = (alike.get(wanted.place), into)
             {

@@ -1,13 +1,13 @@
-//! Waiting that tells a run that stands still from a machine that is too busy to run it.
+//! Stall timer that distinguishes a stalled run from a machine too busy to run it.
 
 use std::time::{Duration, Instant};
 
-/// Most that one look counts for. Whoever waits looks ten times a second.
+/// Largest time one poll adds. Callers poll ten times a second.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A watch that counts only while its owner looks at it. On a machine so busy that the looking thread sleeps for seconds,
-/// the threads it waits for slept too: by the clock of the wall, runs were given up that were still moving (measured: up
-/// to 7 s between two looks at a load of 18 on two cores).
+/// A timer that runs only while its owner polls it. On a machine so busy that the polling thread sleeps for seconds, the
+/// threads it waits for sleep too: by wall-clock time, runs were given up that still made progress (measured: up to 7 s
+/// between two polls at a load of 18 on two cores).
 #[derive(Debug)]
 pub(super) struct Patience {
     spent: Duration,
@@ -19,7 +19,7 @@ impl Patience {
         Self { spent: Duration::ZERO, looked: Instant::now() }
     }
 
-    /// How much was spent up to now.
+    /// Polls the timer: the time counted so far.
     pub(super) fn spent(&mut self) -> Duration {
         self.look(Instant::now())
     }

@@ -1,21 +1,23 @@
-//! From pictures as the source has them to one picture for every frame of the grid.
+//! Picks one source frame for every frame of the grid.
 //!
-//! Frame *n* shows the last source picture that begins at or before it, rounded to the nearest frame, as ffmpeg's `fps`
-//! filter does: variable rates, gaps, a late first picture and an early last one all come out as repeats or drops.
+//! Grid frame *n* shows the last source frame that starts at or before it, rounded to the nearest grid frame, as ffmpeg's
+//! `fps` filter does. Variable rates, gaps, a late first frame and an early last one all become repeats or drops.
 
 use crate::domain::time::FrameRate;
 
-/// Chooses pictures of type `T` (anything cheap to clone).
+/// Picks source frames of type `T` (anything cheap to clone).
 #[derive(Debug)]
 pub(super) struct Pictures<T> {
     rate: FrameRate,
-    /// The frame that is wanted next, and the one behind the last.
+    /// The grid frame returned next.
     next: u64,
+    /// The grid frame after the last one.
     end: u64,
-    /// The picture on air, and the frame up to which that is known.
+    /// The current source frame.
     held: Option<T>,
+    /// `held` is known to be shown in all grid frames before this one.
     until: u64,
-    /// The picture that is on air from `until` on.
+    /// The source frame shown starting at grid frame `until`.
     waiting: Option<T>,
     ended: bool,
 }
@@ -25,7 +27,7 @@ impl<T: Clone> Pictures<T> {
         Self { rate, next: first, end, held: None, until: first, waiting: None, ended: false }
     }
 
-    /// The next frame with its picture, where that is known already.
+    /// The next grid frame with its source frame, if that is known already.
     pub(super) fn take(&mut self) -> Option<(u64, T)> {
         if self.next >= self.end {
             return None;
@@ -45,26 +47,26 @@ impl<T: Clone> Pictures<T> {
         Some((self.next - 1, picture))
     }
 
-    /// The next picture of the source, at `nanoseconds` of the item. Only when `take` gives nothing.
+    /// Adds the next source frame, at `nanoseconds` of the item. Call only when `take` returned None.
     pub(super) fn offer(&mut self, picture: T, nanoseconds: i64) {
         let at = frame_at(self.rate, nanoseconds);
         self.until = self.until.max(at);
         if at <= self.next || self.held.is_none() {
-            // On air at the next frame already; or the first there is, which stands for all before it.
+            // Shown at the next grid frame already; or the first frame of the source, which also fills those before it.
             self.held = Some(picture);
         } else {
             self.waiting = Some(picture);
         }
     }
 
-    /// The source has no more: the last picture stays on air. False when there never was one.
+    /// Marks the end of the source: its last frame is repeated. False if there was none.
     pub(super) fn finish(&mut self) -> bool {
         self.ended = true;
         self.held.is_some()
     }
 }
 
-/// The frame nearest to a time, 0 for times before the item.
+/// The grid frame nearest to a time; 0 for times before the item.
 fn frame_at(rate: FrameRate, nanoseconds: i64) -> u64 {
     let numerator = i128::from(nanoseconds.max(0)) * i128::from(rate.num) * 2;
     let step = i128::from(rate.den) * 1_000_000_000;
@@ -124,7 +126,7 @@ mod tests {
             for (frame, shown) in (first..).zip(out) {
                 let begun = |ms: &&i64| frame_at(RATE, **ms * 1_000_000) <= frame;
                 let expected = times.iter().rfind(begun).unwrap_or(&times[0]);
-                // Several may begin at one frame: any of the last ones there.
+                // Several source frames may start at one grid frame: any of them is right.
                 prop_assert_eq!(frame_at(RATE, shown * 1_000_000), frame_at(RATE, *expected * 1_000_000));
             }
         }

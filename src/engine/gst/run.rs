@@ -1,8 +1,8 @@
-//! A run: one thread that carries pictures and sound from the decoders into segments, and waits for nothing else.
+//! A run: one thread that moves video and audio from the decoders into segments.
 //!
-//! Nothing in here blocks: pipelines wake the thread from their callbacks, and it looks at all of them in turn. So no
-//! order of pictures and sound in a file can lock it up (one pipeline for both did, with ten seconds between keyframes),
-//! a wish to stop is heard at once, and one clock watches over everything.
+//! The thread never blocks on a pipeline: pipelines wake it from their callbacks, and it polls all of them in turn. So no
+//! interleaving of video and audio in a file can deadlock it (one pipeline for both did, with ten seconds between
+//! keyframes), a request to stop takes effect at once, and one stall timer covers everything.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -31,46 +31,46 @@ use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::captions::Captions;
 use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
 
-/// Longest wait for anything to move while a segment is wanted. One that is merely slow is its owner's business.
+/// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
 const STALL: Duration = Duration::from_secs(20);
 
-/// How long the thread sleeps when nothing wakes it.
+/// Longest sleep of the thread when nothing wakes it.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Segments in the making at once: while one is drained the next is fed.
+/// Segments encoded at once: while one is drained the next is fed.
 const OPEN: usize = 2;
 
-/// Bytes of an unfinished segment.
+/// Largest unfinished segment, bytes.
 const BUDGET: usize = 256 << 20;
 
-/// Seconds before a segment at which its sound is read: decoders need some frames before they sound right.
+/// How much before a segment audio decoding starts, seconds: the first frames of a decoder are not yet right.
 const SOUND_MARGIN: f64 = 0.2;
 
-/// What the owner of a run tells its thread.
+/// Control of a run's thread by its owner.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub stop: AtomicBool,
-    /// The last segment it may begin.
+    /// The last segment it may start.
     pub through: AtomicUsize,
 }
 
-/// The picture's way through a run.
+/// Decoding and picking of video frames in a run.
 struct Sight {
     decoder: Decoder,
     pictures: Pictures<gst::Sample>,
     grid: Frames,
     shape: Shape,
-    /// Pictures that are laid over its own.
+    /// Bitmap subtitles to burn in.
     captions: Option<Captions>,
 }
 
-/// The sound's way through a run.
+/// Decoding, resampling to the grid and encoding of audio in a run.
 struct Hearing {
     decoder: Decoder,
     sound: Sound,
     channels: usize,
     encoder: Aac,
-    /// AAC frames that no open segment owns yet.
+    /// AAC frames not yet added to an open segment.
     ready: VecDeque<(i64, gst::Buffer)>,
 }
 
@@ -80,12 +80,12 @@ pub(super) struct Work {
     pub segments: mpsc::Sender<Result<Segment, RunError>>,
     pub orders: Arc<Orders>,
     pub wake: Wake,
-    /// Given back with the first segment: by then what is hostile in a file has been met, mostly.
+    /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
     pub mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Work {
-    /// Runs to the end of the grid, or until nobody listens any more.
+    /// Runs to the end of the grid, or until the run is dropped.
     pub(super) fn run(self) {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Line::begin(&self)?.carry()));
         let error = match outcome {
@@ -94,7 +94,7 @@ impl Work {
             Err(_) => RunError::Internal("the run panicked".into()),
         };
         if !self.stopped() {
-            // A file that was cut short or written over looks like a broken one.
+            // A file that was truncated or overwritten fails like a broken one.
             let error = if self.job.source.holds_the_same() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
         }
@@ -102,14 +102,14 @@ impl Work {
 }
 
 impl Work {
-    /// The captions that are laid over a picture, when there are to be any.
+    /// Opens the bitmap subtitles to burn in, if any.
     fn captions(&self, shape: &Shape) -> Result<Option<Captions>, RunError> {
         let burn = shape.plan.burn.as_ref().filter(|burn| burn.is_bitmap());
         let size = (shape.video.width, shape.video.height);
         burn.map(|burn| Captions::open(&self.job, burn, size, &|| self.stopped())).transpose()
     }
 
-    /// What of them is seen in these frames.
+    /// The overlays for these frames.
     fn laid(&self, captions: &mut Captions, shape: &Shape, frames: &Range<u64>) -> Result<Vec<Laid>, RunError> {
         let (from, to) = shape.span(frames);
         let shown = captions.during(from, to, &|| self.stopped())?;
@@ -125,15 +125,15 @@ fn wish(job: &Job, stream: u32, at: f64, form: Form) -> Wish {
     Wish { source: job.source.clone(), media: job.media.clone(), stream, at, form }
 }
 
-/// All that a run holds.
+/// The state of a run.
 struct Line<'a> {
     work: &'a Work,
     sight: Option<Sight>,
     hearing: Option<Hearing>,
     open: VecDeque<Making>,
-    /// The segment opened next.
+    /// The segment to open next.
     next: usize,
-    /// Since anything moved.
+    /// Time since the last progress.
     patience: Patience,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Line<'a> {
 
     fn carry(&mut self) -> Result<(), RunError> {
         let last = self.work.job.grid.len();
-        // Closed without a word when the runtime goes down.
+        // The channel closes without a stop request when the runtime shuts down.
         while !self.work.stopped() && !self.work.segments.is_closed() {
             let mut moved = self.open_next()?;
             moved |= self.see()?;
@@ -178,12 +178,12 @@ impl<'a> Line<'a> {
             if self.next >= last && self.open.is_empty() {
                 return Ok(());
             }
-            // Resting is no stall.
+            // A run without an open segment is idle, not stalled.
             if moved || self.open.is_empty() {
                 self.patience = Patience::begin();
             }
             if self.patience.spent() > STALL {
-                tracing::warn!(standing = self.standing(), "a run stands still");
+                tracing::warn!(standing = self.standing(), "a run makes no progress");
                 self.open.iter().for_each(Making::stalled);
                 return Err(RunError::Stalled(STALL.as_secs()));
             }
@@ -194,29 +194,29 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Where everything stands, for the log.
+    /// The stages of its parts, for the log.
     fn standing(&self) -> String {
         let mut out = String::new();
         if let Some(sight) = &self.sight {
-            let _ = write!(out, "picture {}; ", sight.decoder.standing());
+            let _ = write!(out, "video {}; ", sight.decoder.standing());
         }
         if let Some(hearing) = &self.hearing {
-            let _ = write!(out, "sound {}; ", hearing.decoder.standing());
+            let _ = write!(out, "audio {}; ", hearing.decoder.standing());
         }
         for making in &self.open {
             let Making { index, frames, sounds, .. } = making;
-            let _ = write!(out, "segment {index} lacks frames {frames:?} and sound {sounds:?}; ");
+            let _ = write!(out, "segment {index} lacks video frames {frames:?} and AAC frames {sounds:?}; ");
         }
         out
     }
 
-    /// AAC frames of a segment.
+    /// The AAC frames of a segment.
     fn sounds(&self, index: usize) -> Range<i64> {
         let grid = &self.work.job.grid;
         aac::frame_at(grid.start(index))..aac::frame_at(grid.start(index + 1))
     }
 
-    /// Begins segments as far as they may be begun.
+    /// Opens as many segments as allowed.
     fn open_next(&mut self) -> Result<bool, RunError> {
         let through = self.work.orders.through.load(Ordering::SeqCst);
         let mut moved = false;
@@ -241,7 +241,7 @@ impl<'a> Line<'a> {
         Ok(moved)
     }
 
-    /// Pictures into the segment that is to have them.
+    /// Moves frames from the video decoder into the first segment that lacks some.
     fn see(&mut self) -> Result<bool, RunError> {
         let Some(Sight { decoder, pictures, grid, .. }) = &mut self.sight else { return Ok(false) };
         let mut moved = decoder.poll(&self.work.wake)?;
@@ -260,7 +260,7 @@ impl<'a> Line<'a> {
                 Heard::Sample(sample, at) => pictures.offer(sample, at),
                 Heard::End => {
                     if !pictures.finish() {
-                        return Err(RunError::SourceRead(format!("nothing for segment {}", making.index)));
+                        return Err(RunError::SourceRead(format!("no video for segment {}", making.index)));
                     }
                 }
             }
@@ -269,7 +269,7 @@ impl<'a> Line<'a> {
         Ok(moved)
     }
 
-    /// Sound into the encoder, and its frames into the segments that own them.
+    /// Moves samples from the audio decoder into the encoder, and AAC frames into their segments.
     fn hear(&mut self) -> Result<bool, RunError> {
         let Some(hearing) = &mut self.hearing else { return Ok(false) };
         let Hearing { decoder, sound, channels, encoder, ready } = hearing;
@@ -302,7 +302,7 @@ impl<'a> Line<'a> {
         Ok(moved)
     }
 
-    /// Delivers what is finished, in order.
+    /// Delivers finished segments, in order.
     fn close(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         for making in &mut self.open {
@@ -327,7 +327,8 @@ impl<'a> Line<'a> {
         Ok(moved)
     }
 
-    /// Fixed PIDs, own tables, closed counters; and proof that every picture lies where it was planned.
+    /// Rewrites a muxed segment with fixed PIDs, our own tables and continuous counters, and verifies that every frame
+    /// is at its planned time.
     fn canonical(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
         let mut cutter = Cutter::new(Cut {
             grid: self.work.job.grid.clone(),

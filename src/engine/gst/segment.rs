@@ -1,8 +1,8 @@
-//! One segment: pictures encoded from an IDR on, muxed with AAC frames by hlssink2, its bytes taken from memory.
+//! Encodes one segment: frames starting with an IDR, muxed with AAC frames by hlssink2, its output captured in memory.
 //!
-//! One pipeline makes one segment and ends. splitmuxsink inside hlssink2 decides about a group of pictures only when it is
-//! complete, so that in one long pipeline a segment closes when the next has been gathered (0.9 s against 0.55 s to the
-//! first one, measured).
+//! One pipeline makes one segment and ends. splitmuxsink inside hlssink2 handles a GOP only when it is complete, so that in
+//! one long pipeline a segment closes only when the next has been gathered (0.9 s instead of 0.55 s to the first one,
+//! measured).
 
 use std::io::Write;
 use std::ops::Range;
@@ -26,28 +26,29 @@ use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::Script;
 use crate::engine::RunError;
 
-/// Pictures in front of the encoder at most.
+/// Largest number of frames queued before the encoder.
 const QUEUED: u64 = 6;
 
-/// Most bytes of a segment: 10 s at 200 Mbit/s.
+/// Largest segment, bytes: 10 s at 200 Mbit/s.
 const MOST: usize = 256 << 20;
 
-/// How a segment's pictures are made.
+/// How the video of segments is encoded.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub plan: EncodeVideo,
     pub video: Video,
     pub slot: &'static Slot,
-    /// What is drawn into them.
+    /// Text to burn in.
     pub script: Option<Arc<Script>>,
 }
 
-/// A segment in the making.
+/// A segment being encoded.
 #[derive(Debug)]
 pub(super) struct Making {
     pub index: usize,
-    /// Frames of the grid, and AAC frames, that are still to come.
+    /// Frames of the grid that are still missing.
     pub frames: Range<u64>,
+    /// AAC frames that are still missing.
     pub sounds: Range<i64>,
     body: Body,
 }
@@ -55,7 +56,7 @@ pub(super) struct Making {
 #[derive(Debug)]
 enum Body {
     Muxed(Muxed),
-    /// Sound alone.
+    /// Audio only.
     Frames(Vec<(i64, Vec<u8>)>),
 }
 
@@ -66,19 +67,19 @@ struct Muxed {
     picture: app::AppSrc,
     sound: Option<app::AppSrc>,
     bytes: Arc<Mutex<Vec<u8>>>,
-    /// The form of the pictures as they come, and as the encoder is told.
+    /// Caps of the frames as they arrive, and as passed to the encoder.
     caps: Option<(gst::Caps, gst::Caps)>,
-    /// The muxer has given out everything.
+    /// The muxer has written everything.
     ended: Arc<AtomicBool>,
 }
 
 impl Making {
-    /// A segment of sound alone.
+    /// An audio-only segment of these AAC frames.
     pub(super) fn of_sound(index: usize, sounds: Range<i64>) -> Self {
         Self { index, frames: 0..0, sounds, body: Body::Frames(Vec::new()) }
     }
 
-    /// A segment of these frames of the grid, with what is laid over them, and, where there is sound, these AAC frames.
+    /// A segment of these frames of the grid with these overlays, and these AAC frames if the item has audio.
     pub(super) fn start(
         index: usize,
         shape: &Shape,
@@ -108,7 +109,7 @@ impl Making {
         picture.set_callbacks(
             app::AppSrcCallbacks::builder().need_data(move |_, _| drained.callback("need-data", (), || ())).build(),
         );
-        // Before the queue is empty and the encoder has to wait.
+        // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let taken = wake.clone();
         if let Some(pad) = picture.static_pad("src") {
             pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
@@ -138,32 +139,32 @@ impl Making {
         Ok(making)
     }
 
-    /// Whether the encoder has room for a picture.
+    /// Whether the encoder has room for a frame.
     pub(super) fn wants_picture(&self) -> bool {
         let Body::Muxed(muxed) = &self.body else { return false };
         !self.frames.is_empty() && muxed.picture.current_level_buffers() < QUEUED
     }
 
-    /// The picture of frame `self.frames.start`.
+    /// Adds the frame `self.frames.start`.
     pub(super) fn push_picture(&mut self, grid: &Frames, sample: &gst::Sample) -> Result<(), RunError> {
         let Body::Muxed(muxed) = &mut self.body else { return Ok(()) };
         let frame = self.frames.start;
         muxed.push_picture(grid, frame, sample)?;
         self.frames.start += 1;
         if self.frames.is_empty() {
-            let refused = |flow| RunError::Encoder(format!("the picture does not end: {flow}"));
+            let refused = |flow| RunError::Encoder(format!("the video does not end: {flow}"));
             muxed.picture.end_of_stream().map_err(refused)?;
         }
         Ok(())
     }
 
-    /// The AAC frame `self.sounds.start`.
+    /// Adds the AAC frame `self.sounds.start`.
     pub(super) fn push_sound(&mut self, mut buffer: gst::Buffer) -> Result<(), RunError> {
         let at = aac::start_of(self.sounds.start);
         self.sounds.start += 1;
         match &mut self.body {
             Body::Frames(frames) => {
-                let map = buffer.map_readable().map_err(|_| RunError::Encoder("sound without bytes".into()))?;
+                let map = buffer.map_readable().map_err(|_| RunError::Encoder("an AAC frame has no bytes".into()))?;
                 frames.push((at, map.to_vec()));
                 Ok(())
             }
@@ -173,7 +174,9 @@ impl Making {
                 made.set_pts(time(at));
                 made.set_dts(None);
                 made.set_duration(gst::ClockTime::from_nseconds(FRAME_TIME.as_nanos() as u64));
-                sound.push_buffer(buffer).map_err(|flow| RunError::Encoder(format!("sound is not taken: {flow}")))?;
+                sound
+                    .push_buffer(buffer)
+                    .map_err(|flow| RunError::Encoder(format!("the muxer refuses audio: {flow}")))?;
                 self.sound_ends()
             }
         }
@@ -183,12 +186,12 @@ impl Making {
         if let Body::Muxed(Muxed { sound: Some(sound), .. }) = &self.body
             && self.sounds.is_empty()
         {
-            sound.end_of_stream().map_err(|flow| RunError::Encoder(format!("the sound does not end: {flow}")))?;
+            sound.end_of_stream().map_err(|flow| RunError::Encoder(format!("the audio does not end: {flow}")))?;
         }
         Ok(())
     }
 
-    /// Hears what the pipeline said. True when anything happened.
+    /// Handles the pipeline's bus messages. True if there were any.
     pub(super) fn poll(&mut self) -> Result<bool, RunError> {
         let Body::Muxed(muxed) = &mut self.body else { return Ok(false) };
         let mut moved = false;
@@ -202,14 +205,14 @@ impl Making {
         Ok(moved)
     }
 
-    /// It never closed: its graph is kept for whoever looks.
+    /// Keeps the graph of a segment that never finished, for diagnostics.
     pub(super) fn stalled(&self) {
         if let Body::Muxed(muxed) = &self.body {
             muxed.live.stalled();
         }
     }
 
-    /// Whether all its bytes are there.
+    /// Whether all its bytes are written.
     pub(super) fn closed(&self) -> bool {
         match &self.body {
             Body::Muxed(muxed) => muxed.ended.load(Ordering::SeqCst),
@@ -227,13 +230,13 @@ impl Making {
 
 impl Muxed {
     fn push_picture(&mut self, grid: &Frames, frame: u64, sample: &gst::Sample) -> Result<(), RunError> {
-        let lost = || RunError::Decode("a picture without bytes or form".into());
+        let lost = || RunError::Decode("a decoded frame has no bytes or caps".into());
         let (caps, buffer) = (sample.caps().ok_or_else(lost)?, sample.buffer().ok_or_else(lost)?);
         if self.caps.as_ref().is_none_or(|(from, _)| from != caps) {
             let mut told = caps.to_owned();
             for structure in told.make_mut().iter_mut() {
                 structure.set("framerate", gst::Fraction::new(grid.rate.num as i32, grid.rate.den as i32));
-                // What is still woven together is encoded as one picture.
+                // Frames that are still interlaced are encoded as progressive.
                 structure.set("interlace-mode", "progressive");
                 structure.remove_field("field-order");
             }
@@ -247,14 +250,14 @@ impl Muxed {
             buffer.set_dts(None);
             buffer.set_duration(end - at);
         }
-        let refused = |flow| RunError::Encoder(format!("a picture is not taken: {flow}"));
+        let refused = |flow| RunError::Encoder(format!("the encoder refuses a frame: {flow}"));
         self.picture.push_buffer(buffer).map_err(refused)?;
         Ok(())
     }
 }
 
 impl Shape {
-    /// When these frames are on air, milliseconds of the item.
+    /// The time these frames cover, milliseconds of the item.
     pub(super) fn span(&self, frames: &Range<u64>) -> (i64, i64) {
         let when = |frame| self.plan.rate.ticks_of(frame) / 90;
         (when(frames.start), when(frames.end))
@@ -282,14 +285,14 @@ impl Shape {
             .build();
         live.element("shape")?.set_property("caps", shape);
         live.element("turn")?.set_property_from_str("video-direction", direction);
-        // Scaling is what costs beside encoding, and most sources are larger than what is asked for.
+        // After encoding, scaling costs most, and most sources are larger than the rendition.
         live.element("scale")?.set_property_from_str("method", "catrom");
         self.slot.set(&live.element("video_encoder")?, self.plan.max_kbps, frames);
         Ok(())
     }
 }
 
-/// Colours of full range are brought to the limited one that every screen expects.
+/// The colorimetry to convert full-range video to: the limited range that every screen expects.
 fn limited(color: &Color) -> Option<&'static str> {
     (color.range.as_deref() == Some("full")).then_some(match color.matrix.as_deref() {
         Some("bt709") => "bt709",
@@ -297,12 +300,12 @@ fn limited(color: &Color) -> Option<&'static str> {
     })
 }
 
-/// A time of the item for a muxer that rounds down to ticks.
+/// A time of the item, rounded up to nanoseconds because the muxer rounds down to ticks.
 fn time(ticks: i64) -> gst::ClockTime {
     gst::ClockTime::from_nseconds((ticks.max(0) as u64 * 100_000).div_ceil(9))
 }
 
-/// Takes what hlssink2 writes into memory; its playlist is thrown away.
+/// Captures hlssink2's segment in memory; its playlist is discarded.
 fn keep(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Wake) {
     let (bytes, fragment) = (bytes.clone(), wake.clone());
     segment.connect("get-fragment-stream", false, move |_| {
@@ -318,11 +321,11 @@ fn keep(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Wake) {
     segment.connect("delete-fragment", false, |_| None);
 }
 
-/// Raises `ended` when the end of the stream leaves the muxer: the sink behind it writes on the same thread, so that all
-/// bytes are there by then. splitmuxsink tells too that a fragment is closed, but not always: of some 300 segments on a
-/// busy machine two were never told of, all threads at rest behind the end (GStreamer 1.22, measured).
+/// Sets `ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all bytes
+/// are written by then. splitmuxsink also reports a closed fragment, but not always: of some 300 segments on a busy machine
+/// two were never reported, all threads idle after the end (GStreamer 1.22, measured).
 fn watch(segment: &gst::Element, ended: &Arc<AtomicBool>, wake: &Wake) -> Result<(), RunError> {
-    let missing = || RunError::Internal("hlssink2 without a muxer".into());
+    let missing = || RunError::Internal("hlssink2 has no muxer".into());
     let bin = segment.downcast_ref::<gst::Bin>().ok_or_else(missing)?;
     let is_muxer = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == "mpegtsmux");
     let muxer = bin.iterate_recurse().into_iter().flatten().find(is_muxer).ok_or_else(missing)?;
@@ -341,14 +344,14 @@ fn watch(segment: &gst::Element, ended: &Arc<AtomicBool>, wake: &Wake) -> Result
     Ok(())
 }
 
-/// Bytes of a segment, bounded.
+/// A bounded buffer for the bytes of a segment.
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Memory {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() + bytes.len() > MOST {
-            return Err(std::io::Error::other("the segment is larger than its budget"));
+            return Err(std::io::Error::other("the segment is larger than 256 MiB"));
         }
         kept.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -1,4 +1,4 @@
-//! Slots for encoders: texts in `pipelines/encoders/`, ranked, each proven by encoding a frame.
+//! H.264 encoder elements: launch texts in `pipelines/encoders/`, best first, each tested by encoding a frame.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use super::live::{Live, Said};
 use super::text;
 use crate::engine::RunError;
 
-/// How long a trial may take. A sleeping graphics card may need seconds.
+/// Time limit of a trial. A sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
 
 /// An H.264 encoder that can fill `{video_encoder}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The element, and the name of its text.
+    /// Name of the element, and of its launch text.
     pub element: &'static str,
-    /// As ffmpeg and the plan name the same encoder.
+    /// Name of the same encoder in ffmpeg and in plans.
     pub plan: &'static str,
     pub hardware: bool,
     launch: &'static str,
     format: &'static str,
-    /// Property of the bit rate, and how many of its units are a kbit/s.
+    /// Property of the bit rate, and how many of its units make one kbit/s.
     rate: (&'static str, u32),
-    /// Property of the distance of keyframes, where it has one.
+    /// Property of the keyframe interval, if it has one.
     distance: Option<&'static str>,
 }
 
@@ -45,7 +45,7 @@ macro_rules! slot {
     };
 }
 
-/// Ranked: hardware before software, which leaves the processor to the other viewers.
+/// Best first: hardware before software, because it leaves the processor to other viewers.
 pub static SLOTS: [Slot; 7] = [
     slot!("nvh264enc", "h264_nvenc", true, "NV12", ("max-bitrate", 1), Some("gop-size")),
     slot!("qsvh264enc", "h264_qsv", true, "NV12", ("bitrate", 1), Some("gop-size")),
@@ -56,19 +56,19 @@ pub static SLOTS: [Slot; 7] = [
     slot!("openh264enc", "libopenh264", false, "I420", ("bitrate", 1000), Some("gop-size")),
 ];
 
-/// What became of the trial of an encoder: nothing, or why it cannot be used.
+/// Result of testing an encoder: success, or why it cannot be used.
 pub type Trial = Result<(), String>;
 
-/// Trials made so far, by rank.
+/// Results of the trials made so far, by rank.
 static TRIALS: [OnceLock<Trial>; SLOTS.len()] = [const { OnceLock::new() }; SLOTS.len()];
 
-/// Every encoder's trial, in the order of rank; each is made once in the life of this process. Blocks for up to 8 s each.
+/// The trial of every encoder, best first; each is made once per process. Blocks for up to 8 s each.
 pub fn trials() -> impl Iterator<Item = (&'static Slot, &'static Trial)> {
     SLOTS.iter().zip(&TRIALS).map(|(slot, trial)| (slot, trial.get_or_init(|| slot.trial())))
 }
 
-/// The encoder used where a plan names `planned` (as ffmpeg does): the same one where it works, else the best that does.
-/// Tries no more of them than it must.
+/// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it works, otherwise the best one that
+/// does. Tests no more encoders than necessary.
 pub(super) fn chosen(planned: &str) -> Option<&'static Slot> {
     let same = |slot: &&Slot| slot.plan == planned;
     let ranked = SLOTS.iter().filter(same).chain(SLOTS.iter().filter(|slot| !same(slot)));
@@ -81,7 +81,7 @@ pub(super) fn chosen(planned: &str) -> Option<&'static Slot> {
 }
 
 impl Slot {
-    /// Whether it is here, and encodes.
+    /// Tests whether the element exists and encodes.
     fn trial(&self) -> Trial {
         if gst::ElementFactory::find(self.element).is_none() {
             return Err("not part of this GStreamer".into());
@@ -106,21 +106,25 @@ impl Slot {
             let Some(sample) = out.try_pull_sample(gst::ClockTime::from_mseconds(20)) else { continue };
             let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
             let begins = map.is_some_and(|map| map.windows(3).any(|bytes| bytes == [0, 0, 1]));
-            return if begins { Ok(()) } else { Err(RunError::Encoder("encoded a picture to nothing".into())) };
+            return if begins {
+                Ok(())
+            } else {
+                Err(RunError::Encoder("encoding a frame gave no H.264 output".into()))
+            };
         }
-        Err(RunError::Encoder(format!("nothing within {} s", TRIAL_DEADLINE.as_secs())))
+        Err(RunError::Encoder(format!("no output within {} s", TRIAL_DEADLINE.as_secs())))
     }
 
     pub fn launch(&self) -> &'static str {
         self.launch
     }
 
-    /// The pixel format it takes.
+    /// The pixel format it needs, e.g. `NV12`.
     pub fn format(&self) -> &'static str {
         self.format
     }
 
-    /// Sets rate and distance of keyframes, as far as the element has such properties.
+    /// Sets the bit rate and the keyframe interval (`frames`), if the element has such properties.
     pub(super) fn set(&self, encoder: &gst::Element, max_kbps: u32, frames: u64) {
         let set = |name: &str, value: u64| {
             if encoder.find_property(name).is_some() {
@@ -131,7 +135,7 @@ impl Slot {
         if let Some(distance) = self.distance {
             set(distance, frames.clamp(1, 1000));
         }
-        // Constant quality still obeys the rate as a ceiling: over two seconds, as ffmpeg is told.
+        // With constant quality the bit rate is still a ceiling: over 2 s, as for ffmpeg.
         set("vbv-buf-capacity", 2000);
     }
 }

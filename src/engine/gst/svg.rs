@@ -1,19 +1,19 @@
-//! A graph as a picture that every browser shows, laid out here: elements in columns from the sources on.
+//! A graph as SVG, which every browser shows: elements in columns, starting with the sources.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Pixels of a box's line, between boxes, and of a letter.
+/// Sizes in pixels: height of a line of text, gap between boxes, width of a letter.
 const LINE: usize = 16;
 const GAP: usize = 40;
 const LETTER: usize = 8;
 
-/// An element: its lines of text, its name first.
+/// A box: its lines of text, the element's name first.
 pub(super) struct Element {
     pub lines: Vec<String>,
 }
 
-/// Draws elements and the links between them (by their places in the list).
+/// Draws elements and the links between them (as indices into `elements`).
 pub(super) fn draw(elements: &[Element], links: &[(usize, usize)]) -> String {
     let columns = columns(elements.len(), links);
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
@@ -61,10 +61,10 @@ pub(super) fn draw(elements: &[Element], links: &[(usize, usize)]) -> String {
     out
 }
 
-/// The column of each element: one behind the last of those that link to it.
+/// The column of each element: one after the last of those that link to it.
 fn columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
     let mut columns = vec![0; count];
-    // As many rounds as there are elements, so that a ring ends too.
+    // As many rounds as elements, so that a cycle ends too.
     for _ in 0..count {
         let before = columns.clone();
         for &(from, to) in links {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn elements_stand_behind_those_that_feed_them() {
         assert_eq!(columns(4, &[(0, 1), (1, 3), (2, 3)]), [0, 1, 0, 2]);
-        assert_eq!(columns(2, &[(0, 1), (1, 0)]).len(), 2, "a ring ends");
+        assert_eq!(columns(2, &[(0, 1), (1, 0)]).len(), 2, "a cycle ends");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Panics in every kind of callback: the run fails with an error, the process lives.
+//! Panics in every callback: the run fails with an error, the process survives. Also stalled decoders and refusals.
 
 use std::path::Path;
 use std::process::Command;
@@ -56,7 +56,7 @@ fn job(folder: &Path) -> Job {
     }
 }
 
-/// Sound alone, which is opened by decodebin3.
+/// An audio-only job, whose file decodebin3 opens.
 fn sung(job: &Job, folder: &Path) -> Job {
     let path = folder.join("a.flac");
     let mut command = Command::new("ffmpeg");
@@ -74,7 +74,7 @@ fn sung(job: &Job, folder: &Path) -> Job {
     }
 }
 
-/// The same with a caption of one line to be laid over all of it, out of a file beside it.
+/// The job with a PGS sidecar: one subtitle, shown for its whole length.
 fn captioned(job: &Job, folder: &Path) -> Job {
     let segment = |kind: u8, body: &[u8]| {
         [&b"PG\0\0\0\0\0\0\0\0"[..], &[kind], &(body.len() as u16).to_be_bytes(), body].concat()
@@ -133,12 +133,12 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         assert!(error.is_some(), "{kind}: the run fails");
         let kept = board::failed().into_iter().filter(|failed| failed.error.contains("panicked"));
         let kept = kept.max_by_key(|failed| failed.number).expect(kind);
-        assert!(kept.number > newest, "{kind}: its pipeline is kept as it stood");
+        assert!(kept.number > newest, "{kind}: its failed pipeline is kept");
         assert!(kept.graph.text().lines().count() > 1, "{kind}: {kept:?}");
         newest = kept.number;
     }
     let mut run = Native::find().unwrap().start(job, usize::MAX).unwrap();
-    assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process lives");
+    assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process survives");
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_decoder_that_brings_nothing_is_opened_again() {
         *native.injected.lock().unwrap() = Some(fault);
         let mut run = native.start(job.clone(), usize::MAX).unwrap();
         assert_eq!(run.next().await.unwrap().unwrap().index, 1);
-        assert!(native.injected.lock().unwrap().is_none(), "the first stood still, or its seek never came back");
+        assert!(native.injected.lock().unwrap().is_none(), "the first decoder stalled, or its seek never returned");
     }
 }
 
@@ -161,20 +161,20 @@ fn what_is_left_to_ffmpeg_says_why() {
     let job = job(folder.path());
     let refused = |change: fn(&mut EncodeVideo), container: Container, start_seconds: f64| {
         let mut rendition = Rendition::clone(&job.rendition);
-        let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("a picture") };
+        let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("video is encoded") };
         change(plan);
-        refusal(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition).unwrap_or("made here")
+        refusal(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition).unwrap_or("supported")
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
-    assert_eq!(refused(|_| (), Container::MpegTs, 0.0), "a stream's times do not begin with its first picture");
-    assert_eq!(refused(|_| (), Container::Mp4, 1.4), "its clock does not begin at 0");
-    assert_eq!(refused(|_| (), Container::Matroska, 0.0), "made here");
+    assert_eq!(refused(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");
+    assert_eq!(refused(|_| (), Container::Mp4, 1.4), "its clock does not start at 0");
+    assert_eq!(refused(|_| (), Container::Matroska, 0.0), "supported");
     assert_eq!(refused(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
     let mut rendition = Rendition::clone(&job.rendition);
     let mut media = Media::clone(&job.media);
     let bitmap = StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
-    let only = Some("subtitles of pictures are read out of Matroska files only");
+    let only = Some("PGS and VobSub are read from Matroska files only");
     for (container, burn, why) in [
         (Container::Mp4, Burn::Embedded { stream: 2, bitmap: true }, only),
         (Container::Mp4, Burn::Sidecar { path: "/a.sup".into(), bitmap: true }, None),

@@ -1,17 +1,17 @@
-//! Pipelines as text: topology, names and constant properties, kept under `pipelines/`.
+//! Launch texts of pipelines: topology, names and constant properties, kept under `pipelines/`.
 //!
-//! Values are set on named elements after parsing; nothing from outside is ever part of a text.
+//! Values are set on named elements after parsing; a text never contains request data.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
 use crate::engine::RunError;
 
-/// A pipeline's text.
+/// The launch text of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     pub name: &'static str,
-    /// What it is for, a sentence for the gallery.
+    /// Its purpose, one sentence for the gallery.
     pub purpose: &'static str,
     launch: &'static str,
 }
@@ -23,22 +23,23 @@ macro_rules! text {
 }
 
 pub const DECODE_SOUND: Text =
-    text!("decode-sound", "The samples of one stream of a file of sound at 48 kHz, down-mixed.");
+    text!("decode-sound", "Decodes one stream of an audio-only file to samples at 48 kHz, down-mixed.");
 pub const DECODE_PICTURE_MATROSKA: Text =
-    text!("decode-picture-matroska", "The pictures of one stream of a Matroska file, in order.");
-pub const DECODE_SOUND_MATROSKA: Text = text!("decode-sound-matroska", "The same of a Matroska file.");
-pub const DECODE_PICTURE_MP4: Text = text!("decode-picture-mp4", "The same of an mp4 file.");
-pub const DECODE_SOUND_MP4: Text = text!("decode-sound-mp4", "The same of an mp4 file.");
-pub const ENCODE_SOUND: Text = text!("encode-sound", "AAC frames for a whole run, on their grid of 1,024 samples.");
-pub const SEGMENT: Text = text!("segment", "One segment: its pictures encoded, muxed with its AAC frames.");
-pub const SEGMENT_MUTE: Text = text!("segment-mute", "One segment of an item without sound.");
-pub const SEGMENT_DRAWN: Text = text!("segment-drawn", "One segment with subtitles drawn into its pictures.");
+    text!("decode-picture-matroska", "Decodes one video stream of a Matroska file to frames, in order.");
+pub const DECODE_SOUND_MATROSKA: Text = text!("decode-sound-matroska", "Decodes one audio stream of a Matroska file.");
+pub const DECODE_PICTURE_MP4: Text = text!("decode-picture-mp4", "Decodes one video stream of an mp4 file.");
+pub const DECODE_SOUND_MP4: Text = text!("decode-sound-mp4", "Decodes one audio stream of an mp4 file.");
+pub const ENCODE_SOUND: Text =
+    text!("encode-sound", "Encodes AAC frames for a whole run, on their grid of 1,024 samples.");
+pub const SEGMENT: Text = text!("segment", "Encodes one segment: its video, muxed with its AAC frames.");
+pub const SEGMENT_MUTE: Text = text!("segment-mute", "Encodes one segment without audio.");
+pub const SEGMENT_DRAWN: Text = text!("segment-drawn", "Encodes one segment with text subtitles burned in.");
 pub const SEGMENT_DRAWN_MUTE: Text =
-    text!("segment-drawn-mute", "One segment without sound, with subtitles drawn into its pictures.");
-pub const SEGMENT_LAID: Text = text!("segment-laid", "One segment with subtitles that are pictures laid over its own.");
+    text!("segment-drawn-mute", "Encodes one segment without audio, with text subtitles burned in.");
+pub const SEGMENT_LAID: Text = text!("segment-laid", "Encodes one segment with bitmap subtitles burned in.");
 pub const SEGMENT_LAID_MUTE: Text =
-    text!("segment-laid-mute", "One segment without sound, with subtitles that are pictures laid over its own.");
-pub const TRIAL: Text = text!("trial", "Two pictures through an encoder, to see whether it works on this machine.");
+    text!("segment-laid-mute", "Encodes one segment without audio, with bitmap subtitles burned in.");
+pub const TRIAL: Text = text!("trial", "Encodes two frames, to test whether an encoder works on this machine.");
 
 /// All of them, in the order of the gallery.
 pub const ALL: [Text; 13] = [
@@ -58,7 +59,7 @@ pub const ALL: [Text; 13] = [
 ];
 
 impl Text {
-    /// The text as it stands in its file, slots unfilled.
+    /// The text as in its file, slots unfilled.
     pub fn launch(&self) -> &'static str {
         self.launch
     }
@@ -68,15 +69,15 @@ impl Text {
         self.launch.replace("{video_encoder}", video_encoder.trim()).replace("{audio_encoder}", audio_encoder.trim())
     }
 
-    /// Parses the text with these encoders.
+    /// Builds the pipeline with these encoders.
     ///
     /// # Errors
-    /// Which element, property or link this machine's GStreamer refuses.
+    /// `Internal` with the element, property or link that this machine's GStreamer refuses.
     pub fn parse(&self, video_encoder: &str, audio_encoder: &str) -> Result<gst::Pipeline, RunError> {
         let fault = |cause: &dyn std::fmt::Display| RunError::Internal(format!("pipeline {}: {cause}", self.name));
         let text = self.filled(video_encoder, audio_encoder);
         let flags = gst::ParseFlags::FATAL_ERRORS;
         let parsed = gst::parse::launch_full(&text, None, flags).map_err(|cause| fault(&cause))?;
-        parsed.downcast::<gst::Pipeline>().map_err(|_| fault(&"is a single element"))
+        parsed.downcast::<gst::Pipeline>().map_err(|_| fault(&"is a single element, not a pipeline"))
     }
 }

@@ -1,7 +1,6 @@
-//! Sound without a picture: AAC frames written as a segment by our own writer.
+//! Audio-only segments: AAC frames, muxed by our own writer.
 //!
-//! hlssink2 would give the sound the PID of the picture, and there is nothing to be cut: the frames lie on their grid
-//! already.
+//! hlssink2 would give audio the PID of the video, and there is nothing to split: the frames are on their grid already.
 
 use gstreamer as gst;
 
@@ -14,16 +13,16 @@ use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 /// The stream type of AAC in ADTS (ISO/IEC 13818-1 table 2-34).
 const ADTS: u8 = 0x0f;
 
-/// The samples of a buffer.
+/// The samples of a buffer, interleaved.
 pub(super) fn samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>, RunError> {
     let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
-    let map = map.ok_or_else(|| RunError::Decode("sound without samples".into()))?;
+    let map = map.ok_or_else(|| RunError::Decode("an audio buffer has no samples".into()))?;
     let samples: Vec<f32> = map.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
     debug_assert_eq!(samples.len() % channels, 0);
     Ok(samples)
 }
 
-/// A segment of AAC frames, each with where it begins in ticks of the item.
+/// A segment of AAC frames, each with its start in ticks of the item.
 pub(super) fn segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
     let mut writer = Writer::new(Track::Audio);
     for (at, bytes) in frames {

@@ -1,20 +1,21 @@
-//! The keyframes of a Matroska track, by its cues.
+//! Keyframe candidates of a Matroska track, by its cues.
 
 use super::{Candidate, MOST_KEYFRAMES, Table};
 use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::{ReadAt, Short};
 use crate::engine::tables::matroska::{Block, Cue, Layout, Track};
 
-/// Most elements walked over in a cluster to find a cue's block.
+/// Maximum number of elements visited in a cluster to find a cue's block.
 const MOST_STEPS: usize = 4_000;
 
-/// Most elements walked over behind the last cue, to find the end.
+/// Maximum number of elements visited after the last cue to find the end.
 const MOST_TAIL_STEPS: usize = 40_000;
 
-/// Bytes of a NAL unit's length by the decoder's configuration. Without one the stream has start codes (seen in the wild).
+/// Size of a NAL unit's length field by the decoder's configuration, bytes. Without one the stream has start codes (seen
+/// in real files).
 fn nal_length(track: &Track) -> Result<u8, Refusal> {
     if !track.is_avc() {
-        return Err(Refusal::Unread("the track is not H.264 in its usual form"));
+        return Err(Refusal::Unread("the track is not V_MPEG4/ISO/AVC"));
     }
     match track.private.first() {
         Some(1) => Ok((track.private.get(4).ok_or(Short)? & 3) + 1),
@@ -22,7 +23,7 @@ fn nal_length(track: &Track) -> Result<u8, Refusal> {
     }
 }
 
-/// What the cues say of a track's keyframes; candidates are numbered as the cues are.
+/// The candidates of a track by its cues, numbered as the cues.
 pub(super) fn table(
     file: &(impl ReadAt + ?Sized),
     layout: Layout,
@@ -34,7 +35,7 @@ pub(super) fn table(
     let mut candidates = Vec::new();
     for (number, cue) in cues.iter().enumerate() {
         if candidates.len() > MOST_KEYFRAMES {
-            return Err(Refusal::Final("it has too many keyframes".into()));
+            return Err(Refusal::Final("the video has too many keyframes".into()));
         }
         let found = blocks.find(cue)?.ok_or(Refusal::Unread("a cue points to no block"))?;
         let (at, number) = (layout.ticks(found.time), number as u32);
@@ -57,7 +58,7 @@ struct Blocks<'a, F: ?Sized> {
 }
 
 impl<F: ReadAt + ?Sized> Blocks<'_, F> {
-    /// The block a cue points to.
+    /// The block that a cue points to.
     fn find(&self, cue: &Cue) -> Result<Option<Block>, Refusal> {
         let wanted = i64::try_from(cue.time).map_err(|_| Short)?;
         let mut found = None;
@@ -70,7 +71,7 @@ impl<F: ReadAt + ?Sized> Blocks<'_, F> {
         Ok(found)
     }
 
-    /// Where the first block of the video is.
+    /// Position of the first block of the video.
     fn first(&self) -> Result<u64, Refusal> {
         let mut first = None;
         self.walk(self.layout.first, MOST_STEPS, |block| {
@@ -80,11 +81,11 @@ impl<F: ReadAt + ?Sized> Blocks<'_, F> {
         first.ok_or(Refusal::Unread("there is no first block"))
     }
 
-    /// The latest picture behind a cue, and the shortest step between two; in ticks.
+    /// Time of the latest frame after a cue, and the shortest step between two frames; in ticks.
     fn latest(&self, cue: &Cue) -> Result<(i64, Option<i64>), Refusal> {
         let mut times = Vec::new();
         self.walk(cue.cluster, MOST_TAIL_STEPS, |block| {
-            // A block that the file does not hold ends the stream.
+            // A block beyond the end of the file ends the stream.
             let whole = block.offset.checked_add(block.size).is_some_and(|end| end <= self.file.len());
             if whole {
                 times.push(block.time);
@@ -92,12 +93,12 @@ impl<F: ReadAt + ?Sized> Blocks<'_, F> {
             whole
         })?;
         times.sort_unstable();
-        let latest = *times.last().ok_or(Refusal::Unread("there are no blocks behind the last cue"))?;
+        let latest = *times.last().ok_or(Refusal::Unread("there are no blocks after the last cue"))?;
         let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|&step| step > 0).min();
         Ok((self.layout.ticks(latest), step.map(|step| self.layout.ticks(step))))
     }
 
-    /// Calls `each` for every block of the video from a cluster on, until it says no.
+    /// Calls `each` for every block of the video from a cluster on, until it returns false.
     fn walk(&self, cluster: u64, steps: usize, mut each: impl FnMut(Block) -> bool) -> Result<(), Refusal> {
         let mut laced = false;
         self.layout.walk(self.file, cluster, steps, |block| {
@@ -105,6 +106,6 @@ impl<F: ReadAt + ?Sized> Blocks<'_, F> {
             laced |= own && block.lacing != 0;
             !laced && (!own || each(block))
         })?;
-        if laced { Err(Refusal::Unread("its pictures are laced")) } else { Ok(()) }
+        if laced { Err(Refusal::Unread("the video uses lacing")) } else { Ok(()) }
     }
 }

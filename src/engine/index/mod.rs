@@ -22,66 +22,66 @@ mod mp4;
 mod nal;
 mod pass;
 
-/// Longest wait for an index.
+/// Timeout for an index.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Longest wait for how far keyframes are apart, which nothing depends on.
+/// Timeout for the keyframe interval, which nothing depends on.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// Time for looking at pictures; what is left of the deadline is for the tables.
+/// Time for checking the candidates; the rest of the deadline is for the tables.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// Most keyframes of one item: a day of all-intra video at 12 a second.
+/// Maximum number of keyframes of one file: a day of all-intra video at 12 per second.
 const MOST_KEYFRAMES: usize = 1 << 20;
 
-/// Where a video may be cut, 90 kHz ticks of source time.
+/// The times at which a video may be cut, 90 kHz ticks of source time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// IDR pictures in order; the first is the first picture of the stream.
+    /// Times of the IDR pictures, ascending; the first is the first picture of the stream.
     pub keyframes: Vec<i64>,
-    /// Where the last picture ends. In a file that was cut short: the last picture that is there.
+    /// End of the last frame. In a truncated file, of the last frame that is present.
     pub end: i64,
 }
 
 impl Index {
-    /// The longest stretch that cannot be cut, ticks. Whether a segment may be that long is the planner's to say.
+    /// The longest interval between two cuts, ticks. The planner decides whether a segment may be that long.
     pub fn longest_gap(&self) -> i64 {
         let ends = self.keyframes.iter().skip(1).chain([&self.end]);
         self.keyframes.iter().zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
     }
 }
 
-/// A place that the container calls a keyframe.
+/// A sample that the container lists as a keyframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
-    /// Ticks of the file's own clock.
+    /// Ticks of the file's clock.
     at: i64,
-    /// Its sample, where samples are numbered.
+    /// Number of its sample or cue.
     number: u32,
-    /// Where its bytes are, in the file.
+    /// Position of its bytes in the file.
     offset: u64,
     size: u64,
 }
 
-/// What a container's tables say of one video stream.
+/// The keyframes of one video stream by the container's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Table {
     candidates: Vec<Candidate>,
     end: i64,
-    /// Bytes of a NAL unit's length; 0 for start codes.
+    /// Size of a NAL unit's length field, bytes; 0 for start codes.
     nal_length: u8,
     /// The stream does not begin with a keyframe.
     headless: bool,
 }
 
-/// The index of stream `stream` (ffmpeg's number); at most 5 s and some MiB, off the async threads.
+/// Indexes stream `stream` (ffmpeg's number), in at most 5 s and with some MiB, on a blocking thread.
 ///
 /// # Errors
-/// `RunError` with the reason for which this stream cannot be copied into segments; the caller then encodes.
+/// Why this stream cannot be copied into segments; the caller then encodes.
 pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
     let codec = media.stream(stream).map_or("no video", |stream| stream.codec.as_str());
     if codec != "h264" {
-        return Err(cannot(format!("{codec} is not copied")));
+        return Err(cannot(format!("{codec} is not supported, only h264")));
     }
     let start = ticks(media.start_seconds);
     let container = media.container;
@@ -101,16 +101,18 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
             match read.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
                 Ok((index, _)) => return Ok(index),
                 Err(Refusal::Final(why)) => return Err(cannot(why)),
-                Err(Refusal::Unread(why)) => tracing::debug!(path = source.path, why, "keyframes by a whole pass"),
+                Err(Refusal::Unread(why)) => tracing::debug!(path = source.path, why, "keyframe index by a full pass"),
             }
         }
         pass::index(source, media, stream).await
     };
-    tokio::time::timeout(DEADLINE, work).await.map_err(|_| cannot("finding its keyframes takes too long".into()))?
+    tokio::time::timeout(DEADLINE, work)
+        .await
+        .map_err(|_| cannot("finding its keyframes took longer than 5 s".into()))?
 }
 
-/// Seconds from one keyframe to the next of the first video stream, on average, as the tables of mp4 and Matroska say; no
-/// picture is looked at. None where they do not tell, or not within 1 s.
+/// Mean keyframe interval of the first video stream in seconds, by the tables of mp4 and Matroska; no picture is checked.
+/// None if the tables do not have it, or not within 1 s.
 pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
     let stream = media.videos().next()?.0.index;
     let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
@@ -134,8 +136,8 @@ pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
     tokio::time::timeout(GLANCE, read).await.ok()?.ok()?
 }
 
-/// The last cue of a Matroska file's first video or else audio stream: seconds of the file's own clock, and where its
-/// cluster is in the file. None where there are no cues. Blocks on the file system.
+/// The last cue of a Matroska file's first video stream, or of its first audio stream without video: seconds of the file's
+/// clock, and the position of its cluster in the file. None without cues. Blocks on file I/O.
 pub fn last_cue(source: &Source, media: &Media) -> Option<(f64, u64)> {
     let stream = media.videos().next().map(|(stream, _)| stream).or(media.audios().next().map(|(stream, _)| stream))?;
     let disk = Disk::of(&source.file);
@@ -145,7 +147,7 @@ pub fn last_cue(source: &Source, media: &Media) -> Option<(f64, u64)> {
     Some((last.time as f64 * film.layout.scale as f64 / 1e9, film.layout.body.checked_add(last.cluster)?))
 }
 
-/// The mean step of these times; the whole length where there is one alone.
+/// The mean step of these times; `duration` if there is only one.
 fn mean(times: impl Iterator<Item = f64>, duration: Option<f64>) -> Option<f64> {
     let (mut first, mut last, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0u32);
     for time in times {
@@ -162,12 +164,13 @@ fn cannot(why: String) -> RunError {
     RunError::SourceRead(format!("the video cannot be copied: {why}"))
 }
 
-/// The index of an mp4 track, and the sample of every keyframe; `start` is the file's first timestamp in ticks.
+/// The keyframe index of an mp4 track, and the sample number of every keyframe; `start` is the file's first timestamp,
+/// ticks.
 pub(super) fn of_track(file: &(impl ReadAt + ?Sized), start: i64, track: &Track) -> Result<(Index, Vec<u32>), Refusal> {
     from_table(file, start, mp4::table(track)?)
 }
 
-/// The index of a Matroska track by its cues, and the cue of every keyframe.
+/// The keyframe index of a Matroska track by its cues, and the cue number of every keyframe.
 pub(super) fn of_cues(
     file: &(impl ReadAt + ?Sized),
     start: i64,
@@ -183,17 +186,17 @@ fn from_table(file: &(impl ReadAt + ?Sized), start: i64, table: Table) -> Result
     let deadline = Instant::now() + LOOK;
     let count = table.candidates.len();
     let mut idr = vec![true; count];
-    // In strides, so that whatever was looked at when time runs out stands for the whole.
+    // In strides, so that the candidates checked before the time limit represent the whole file.
     let stride = count.div_ceil(64).max(1);
     let order = (0..stride).flat_map(|from| (from..count).step_by(stride));
     let (mut looked, mut refused) = (0, 0);
     for index in order {
         if Instant::now() > deadline {
-            // A slow disk. An encoder that uses recovery points does so everywhere.
+            // A slow disk. An encoder that uses recovery points uses them everywhere, so the sample suffices.
             if looked >= 64 && refused == 0 {
                 break;
             }
-            return Err(Refusal::Final("looking at its keyframes takes too long".into()));
+            return Err(Refusal::Final("checking its keyframes took longer than 3 s".into()));
         }
         let candidate = table.candidates[index];
         let is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length)?;
@@ -202,7 +205,7 @@ fn from_table(file: &(impl ReadAt + ?Sized), start: i64, table: Table) -> Result
         refused += usize::from(!is_idr);
     }
     if table.headless || !idr.first().copied().unwrap_or(false) {
-        return Err(Refusal::Final("it does not begin with an IDR picture".into()));
+        return Err(Refusal::Final("the video does not begin with an IDR picture".into()));
     }
     let mut kept: Vec<Candidate> =
         table.candidates.into_iter().zip(idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();

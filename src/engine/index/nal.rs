@@ -1,20 +1,21 @@
-//! Is this H.264 picture an IDR? Answered from its first NAL units (ITU-T H.264 section 7.4.1).
+//! Whether an H.264 picture is an IDR, by its first NAL units (ITU-T H.264 section 7.4.1).
 
 use crate::engine::tables::bytes::{ReadAt, Short};
 
-/// NAL units looked at before the first slice: delimiters, parameter sets and messages come in front of it.
+/// Maximum number of NAL units checked before the first slice: delimiters, parameter sets and SEI precede it.
 const MOST_UNITS: usize = 64;
 
 /// Bytes read at a time; parameter sets and the slice's first byte usually fit.
 const PIECE: usize = 1024;
 
-/// Bytes searched for a start code.
+/// Maximum number of bytes searched for a start code.
 const SEARCH: usize = 256 * 1024;
 
-/// Whether the picture of `size` bytes at `offset` is an IDR. `nal_length` 1 to 4 are bytes of length, 0 start codes.
+/// Whether the picture of `size` bytes at `offset` is an IDR. `nal_length` is the size of length fields, 1 to 4; 0 means
+/// start codes.
 ///
 /// # Errors
-/// The bytes are not there.
+/// The file ends before the picture's first slice.
 pub(super) fn is_idr(file: &(impl ReadAt + ?Sized), offset: u64, size: u64, nal_length: u8) -> Result<bool, Short> {
     if nal_length == 0 {
         let mut bytes = vec![0; SEARCH.min(usize::try_from(size).unwrap_or(SEARCH))];
@@ -50,7 +51,7 @@ pub(super) fn is_idr(file: &(impl ReadAt + ?Sized), offset: u64, size: u64, nal_
     Ok(false)
 }
 
-/// Whether the first slice in a byte stream with start codes is an IDR's; None while no slice has come.
+/// Whether the first slice in a byte stream with start codes is an IDR's; None if there is no slice yet.
 pub(super) fn annex_b(bytes: &[u8]) -> Option<bool> {
     let mut rest = bytes;
     while let Some(at) = rest.windows(3).position(|three| three == [0, 0, 1]) {

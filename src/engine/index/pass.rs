@@ -1,5 +1,5 @@
-//! One bounded pass over a whole stream, for containers without tables: ffmpeg copies it as a transport stream, and its
-//! keyframes are noted as they go by.
+//! One bounded pass over a whole stream, for containers without tables: ffmpeg remuxes it to a transport stream, and this
+//! module collects the keyframes.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::engine::ffmpeg::spawn::{Inherited, Limits, spawn};
 use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
-/// Bytes of a keyframe's beginning kept until its first slice shows.
+/// Maximum bytes of a keyframe that are buffered until its first slice.
 const HEAD: usize = 64 * 1024;
 
-/// Reads the stream to its end. The caller sets the deadline: dropping the future ends the child.
+/// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
 pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
-    let program = ffmpeg::program().ok_or_else(|| cannot("there is no ffmpeg".into()))?;
+    let program = ffmpeg::program().ok_or_else(|| cannot("ffmpeg is not installed".into()))?;
     let feed = match media.clock.is_empty() {
         true => None,
         false => Some(Feed::open(source, &media.clock, 0.0).await.map_err(|cause| cannot(cause.to_string()))?),
@@ -31,7 +31,7 @@ pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> R
     let arguments = args::stream_pass(media, stream, &source.proc_path(), fed.as_ref());
     let input = feed.map_or_else(|| source.clone() as Inherited, |feed| feed.inherited());
     let child = spawn(&program, arguments, vec![input], Limits::PROBE).await;
-    let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+    let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
     let (mut packets, mut marks) = (Packets::default(), Marks::new(media));
     let mut bytes = vec![0; 64 * 1024];
     loop {
@@ -41,26 +41,26 @@ pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> R
         }
         packets.push(&bytes[..read], |packet| marks.take(packet));
         if marks.keyframes.len() > MOST_KEYFRAMES {
-            return Err(cannot("it has too many keyframes".into()));
+            return Err(cannot("the video has too many keyframes".into()));
         }
     }
     let exit = child.wait().await;
     if !exit.success() {
-        return Err(cannot(exit.stderr.last().cloned().unwrap_or_else(|| "it cannot be read".into())));
+        return Err(cannot(exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
     }
     marks.finish()
 }
 
-/// What has gone by.
+/// Collects the keyframes of a transport stream.
 struct Marks {
     keyframes: Vec<i64>,
-    /// A keyframe whose first slice has not come yet: its time and its bytes so far.
+    /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
     open: Option<(i64, Vec<u8>)>,
-    /// The first picture of all was a keyframe.
+    /// Whether the first picture of the stream was a keyframe.
     first_is_key: Option<bool>,
     clock: i64,
     latest: i64,
-    /// Shortest step between decoding times: one picture.
+    /// Frame duration, ticks.
     picture: i64,
 }
 
@@ -106,7 +106,7 @@ impl Marks {
 
     fn finish(mut self) -> Result<Index, RunError> {
         if self.first_is_key != Some(true) || self.keyframes.is_empty() {
-            return Err(cannot("it does not begin with an IDR picture".into()));
+            return Err(cannot("the video does not begin with an IDR picture".into()));
         }
         self.keyframes.sort_unstable();
         self.keyframes.dedup();

@@ -1,4 +1,4 @@
-//! Damaged files: the readers answer, and answer soon.
+//! Damaged files: the readers return, and return soon.
 
 use std::time::{Duration, Instant};
 

@@ -32,65 +32,65 @@ pub mod srt;
 use names::Names;
 pub use names::{Looking, Lookup, system};
 
-/// What servers elsewhere are told, unless a source says otherwise.
+/// `User-Agent` header, unless a source has its own.
 const USER_AGENT: &str = concat!("Hearthcast/", env!("CARGO_PKG_VERSION"));
 
-/// Connections at once, and how long one waits for its place.
+/// Maximum number of simultaneous connections, and how long a request waits for a slot.
 const PLACES: usize = 256;
 const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Redirects followed at most.
+/// Maximum number of redirects followed.
 const REDIRECTS: usize = 5;
 
-/// Requests to one host a minute: an ingest of several channels fetches a few each second.
+/// Maximum number of requests to one host per minute. An ingest of several channels fetches a few per second.
 const PER_MINUTE: u32 = 1200;
 
-/// Why nothing came. Its text names no address.
+/// Why a request failed. No message contains an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("leads inside: {0}")]
+    #[error("leads to a blocked address ({0})")]
     Inside(&'static str),
-    #[error("the name of its host is not known")]
+    #[error("the host name does not resolve")]
     Unknown,
     #[error("{0}")]
     Address(&'static str),
-    #[error("it redirects more than {REDIRECTS} times")]
+    #[error("more than {REDIRECTS} redirects")]
     Redirects,
-    #[error("it answers {0}")]
+    #[error("the server answered with status {0}")]
     Status(u16),
-    #[error("it sends more than {0} bytes")]
+    #[error("the response has more than {0} bytes")]
     TooLarge(u64),
-    #[error("it is too slow: {0}")]
+    #[error("timeout: {0}")]
     TooSlow(&'static str),
-    #[error("it cannot be reached: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(String),
-    #[error("too many requests are under way")]
+    #[error("too many outbound requests are in progress")]
     Busy,
-    #[error("its host is asked too often: again in {0} s")]
+    #[error("too many requests to this host: retry in {0} s")]
     TooOften(u32),
 }
 
-/// What is asked for, and what is borne.
+/// Options and limits of a request.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub user_agent: Option<String>,
     pub accept: Option<&'static str>,
-    /// As the header says it, e.g. `bytes=0-99`.
+    /// Value of the `Range` header, e.g. `bytes=0-99`.
     pub range: Option<String>,
-    /// Bytes at most; `u64::MAX` for a stream without end.
+    /// Maximum size in bytes; `u64::MAX` for an endless stream.
     pub most_bytes: u64,
-    /// How long until its head is there.
+    /// Maximum time until the response headers.
     pub head: Duration,
-    /// How long until all is there; None for a stream without end.
+    /// Maximum time until the end of the body; None for an endless stream.
     pub total: Option<Duration>,
-    /// How long nothing may come.
+    /// Maximum time without data.
     pub idle: Duration,
 }
 
 impl Ask {
-    /// A file of so many bytes at most: a list, a guide, a segment.
+    /// A file of at most `most_bytes`: a playlist, a guide, a segment.
     pub fn file(most_bytes: u64) -> Self {
         Self {
             user_agent: None,
@@ -103,13 +103,13 @@ impl Ask {
         }
     }
 
-    /// A stream without end.
+    /// An endless stream.
     pub fn stream() -> Self {
         Self { total: None, ..Self::file(u64::MAX) }
     }
 }
 
-/// The way out. Cheap to share by reference; one for the whole program.
+/// The only client for external servers; one for the whole program.
 pub struct Outbound {
     client: reqwest::Client,
     allowed: Arc<Allowed>,
@@ -119,12 +119,12 @@ pub struct Outbound {
     began: Instant,
 }
 
-/// An answer whose head is there.
+/// A response whose headers have arrived.
 #[derive(Debug)]
 pub struct Answer {
     /// 2xx.
     pub status: u16,
-    /// Where it came from in the end: what its relative addresses are relative to.
+    /// The final address after redirects: relative addresses in the body are relative to it.
     pub address: Address,
     pub headers: HeaderMap,
     body: reqwest::Response,
@@ -136,12 +136,12 @@ pub struct Answer {
 }
 
 impl Outbound {
-    /// One that asks the system for names.
+    /// A client that resolves names with the system's resolver.
     pub fn new(allowed: Allowed) -> Self {
         Self::with_names(allowed, Arc::new(system))
     }
 
-    /// One that asks `lookup` for the addresses of a name.
+    /// A client that resolves names with `lookup`.
     pub fn with_names(allowed: Allowed, lookup: Lookup) -> Self {
         let allowed = Arc::new(allowed);
         let names = Names { allowed: allowed.clone(), lookup };
@@ -155,27 +155,25 @@ impl Outbound {
             .pool_idle_timeout(Duration::from_secs(30))
             .user_agent(USER_AGENT)
             .build()
-            .expect("TLS with its bundled roots needs nothing of this machine");
+            .expect("TLS uses bundled root certificates");
         let (places, pace) = (Arc::new(Semaphore::new(PLACES)), Mutex::new(Throttle::new(PER_MINUTE)));
         Self { client, allowed, names, places, pace, began: Instant::now() }
     }
 
-    /// Whether an address may be asked at all: to be told before it is kept.
+    /// Whether requests to an address are allowed; for validation before the address is stored.
     ///
     /// # Errors
     /// `Fault::Inside`, `Fault::Unknown`, `Fault::TooSlow`.
     pub async fn check(&self, address: &Address) -> Result<(), Fault> {
         self.check_literal(address)?;
         if let (Host::Domain(name), _) = address.host() {
-            timeout(CONNECT, self.names.checked(name))
-                .await
-                .map_err(|_| Fault::TooSlow("no name server answers"))??;
+            timeout(CONNECT, self.names.checked(name)).await.map_err(|_| Fault::TooSlow("no DNS response"))??;
         }
         Ok(())
     }
 
-    /// Where an address leads once all of it was checked, for what is no request by http; the place is held as long as
-    /// something is received from there.
+    /// The checked socket address of `address`, for protocols other than HTTP. The permit is a connection slot; the caller
+    /// keeps it while it receives.
     ///
     /// # Errors
     /// Those of [`Self::check`]; `Fault::Busy`, `Fault::TooOften`.
@@ -190,23 +188,23 @@ impl Outbound {
             Host::Ipv6(ip) => ip.into(),
             Host::Domain(name) => {
                 let found = timeout(CONNECT, self.names.checked(name)).await;
-                let found = found.map_err(|_| Fault::TooSlow("no name server answers"))??;
+                let found = found.map_err(|_| Fault::TooSlow("no DNS response"))??;
                 *found.first().ok_or(Fault::Unknown)?
             }
         };
         Ok((SocketAddr::new(ip, port), place))
     }
 
-    /// Asks for what lies at an address.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// Why nothing came; every answer but 2xx is one.
+    /// A `Fault` for every response but 2xx.
     pub async fn get(&self, address: &Address, ask: &Ask) -> Result<Answer, Fault> {
         let place = timeout(PLACE_WAIT, self.places.clone().acquire_owned()).await;
         let place = place.ok().and_then(Result::ok).ok_or(Fault::Busy)?;
         let until = ask.total.map(|total| Instant::now() + total);
         let reached = timeout(ask.head, self.follow(address, ask)).await;
-        let (address, body) = reached.map_err(|_| Fault::TooSlow("no answer came"))??;
+        let (address, body) = reached.map_err(|_| Fault::TooSlow("no response"))??;
         let (status, headers) = (body.status().as_u16(), body.headers().clone());
         if !body.status().is_success() {
             return Err(Fault::Status(status));
@@ -231,7 +229,7 @@ impl Outbound {
                 request = request.header(RANGE, range);
             }
             let answer = request.header(ACCEPT, ask.accept.unwrap_or("*/*")).send().await.map_err(broken)?;
-            // What was connected to is what was checked; should that ever not be so, nothing is read.
+            // The peer is the address that was checked. If that ever fails, nothing is read.
             if let Some(peer) = answer.remote_addr()
                 && let Some(why) = self.refuses(&address, peer.ip())
             {
@@ -239,8 +237,8 @@ impl Outbound {
             }
             let next = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection());
             let Some(next) = next else { return Ok((address, answer)) };
-            let next = next.to_str().map_err(|_| Fault::Address("its redirect is no address"))?;
-            address = address.join(next).map_err(|_| Fault::Address("its redirect leads to no http address"))?;
+            let next = next.to_str().map_err(|_| Fault::Address("the redirect is not a valid address"))?;
+            address = address.join(next).map_err(|_| Fault::Address("the redirect is not an http address"))?;
         }
         Err(Fault::Redirects)
     }
@@ -270,7 +268,7 @@ impl Outbound {
 }
 
 impl Answer {
-    /// What it says it is, without parameters; empty when it says nothing.
+    /// The media type without parameters; empty if the header is missing.
     pub fn content_type(&self) -> &str {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         kind.split(';').next().unwrap_or_default().trim()
@@ -284,15 +282,15 @@ impl Answer {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let wait = left.map_or(self.idle, |left| left.min(self.idle));
         let piece = timeout(wait, self.body.chunk()).await.map_err(|_| match left {
-            Some(left) if left <= self.idle => Fault::TooSlow("its time is over"),
-            _ => Fault::TooSlow("nothing comes"),
+            Some(left) if left <= self.idle => Fault::TooSlow("not complete in time"),
+            _ => Fault::TooSlow("no data received"),
         })?;
         let Some(piece) = piece.map_err(broken)? else { return Ok(None) };
         self.left = self.left.checked_sub(piece.len() as u64).ok_or(Fault::TooLarge(self.most))?;
         Ok(Some(piece))
     }
 
-    /// All of it.
+    /// Reads the whole body.
     ///
     /// # Errors
     /// Those of [`Self::next`].
@@ -309,7 +307,7 @@ impl Answer {
         Ok(all.into())
     }
 
-    /// Its pieces as a stream, which ends behind the first fault.
+    /// The body as a stream of chunks. It ends after the first fault.
     pub fn pieces(self) -> impl Stream<Item = Result<Bytes, Fault>> + Send {
         stream::unfold(Some(self), |answer| async move {
             let mut answer = answer?;
@@ -322,7 +320,7 @@ impl Answer {
     }
 }
 
-/// What went wrong below, without the address: reqwest puts it into its text.
+/// Converts an error of reqwest, without the address that reqwest puts into its text.
 fn broken(cause: reqwest::Error) -> Fault {
     let cause = cause.without_url();
     let mut below: Option<&dyn std::error::Error> = Some(&cause);
@@ -340,7 +338,7 @@ fn broken(cause: reqwest::Error) -> Fault {
         below = fault.source();
     }
     if cause.is_timeout() || cause.is_connect() && last.contains("timed out") {
-        return Fault::TooSlow("it does not take the connection");
+        return Fault::TooSlow("the server does not accept the connection");
     }
     Fault::Broken(last)
 }

@@ -11,14 +11,14 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use super::Fault;
 use crate::domain::inside::Allowed;
 
-/// Addresses of one name at most.
+/// Maximum number of addresses of one name.
 const MOST: usize = 32;
 
-/// Looks a name up.
+/// Resolves a name.
 pub type Lookup = Arc<dyn Fn(String) -> Looking + Send + Sync>;
 pub type Looking = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// The system's own way.
+/// Resolves a name with the system's resolver.
 pub fn system(name: String) -> Looking {
     Box::pin(async move {
         let found = tokio::net::lookup_host((name, 0)).await?;
@@ -26,7 +26,7 @@ pub fn system(name: String) -> Looking {
     })
 }
 
-/// Names, looked up and checked.
+/// A DNS resolver that returns checked addresses only.
 #[derive(Clone)]
 pub struct Names {
     pub allowed: Arc<Allowed>,
@@ -34,7 +34,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The addresses of a name. One of them inside is enough to refuse all: no honest name has such a mixture.
+    /// The addresses of a name. One blocked address is enough to refuse all: no legitimate name mixes them.
     ///
     /// # Errors
     /// `Fault::Unknown`, `Fault::Inside`.

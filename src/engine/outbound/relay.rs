@@ -1,7 +1,7 @@
-//! A connection outward for a client that makes its own: it connects to us, and we to where was checked.
+//! A relay for a client that opens its own connection: the client connects to us, and we connect to the checked address.
 //!
-//! So it reaches one server and no other, whatever that server says; and what it holds in memory of what it was sent
-//! stays below a limit it does not know.
+//! So the client reaches that one server, whatever the server replies. The relay also limits how many bytes the client may
+//! buffer, which the client itself does not.
 
 use std::io::Result;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use super::{CONNECT, Fault};
 
 const READ_BYTES: usize = 32 << 10;
 
-/// Bytes a client was given and made nothing of yet.
+/// Counts the bytes sent to a client that it has not turned into output yet.
 #[derive(Debug)]
 pub struct Held {
     bytes: AtomicU64,
@@ -26,25 +26,25 @@ pub struct Held {
 }
 
 impl Held {
-    /// The client gave out what it was at: it holds next to nothing.
+    /// The client produced output, so it buffers next to nothing.
     pub fn made(&self) {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// From now on it may hold so many.
+    /// Resets the count and sets a new limit, bytes.
     pub fn may(&self, most: u64) {
         self.made();
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Whether it was cut off because it held too much; how much it may.
+    /// The limit, if the client was cut off because it exceeded it.
     pub fn is_over(&self) -> Option<u64> {
         self.over.load(Ordering::Relaxed).then(|| self.most.load(Ordering::Relaxed))
     }
 }
 
-/// Connects to `to`, and waits on loopback for one client, who may hold `most` bytes: its port, for it to call. The
-/// connection ends with the client's, and holds the place until then.
+/// Connects to `to` and waits on loopback for one client, which may buffer `most` bytes. Returns the port for the client
+/// to connect to. The connection ends with the client's and occupies its slot until then.
 ///
 /// # Errors
 /// `Fault::TooSlow`, `Fault::Broken`.
@@ -55,13 +55,13 @@ pub async fn open(
 ) -> std::result::Result<(u16, Arc<Held>), Fault> {
     let broken = |cause: std::io::Error| Fault::Broken(cause.to_string());
     let server = timeout(CONNECT, TcpStream::connect(to)).await;
-    let server = server.map_err(|_| Fault::TooSlow("it does not take the connection"))?.map_err(broken)?;
+    let server = server.map_err(|_| Fault::TooSlow("the server does not accept the connection"))?.map_err(broken)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(broken)?;
     let port = listener.local_addr().map_err(broken)?.port();
     let held = Arc::new(Held { bytes: AtomicU64::new(0), most: AtomicU64::new(most), over: AtomicBool::new(false) });
     let counted = held.clone();
     tokio::spawn(async move {
-        // Whichever side ends it, both are closed.
+        // When either side ends, both are closed.
         let _ = pass(listener, server, &counted).await;
         drop(place);
     });

@@ -1,8 +1,8 @@
-//! A stream by RTSP, as cameras speak it: asked for over one connection, which its packets come over as well.
+//! A stream by RTSP, as cameras send it: requests and packets share one connection (interleaved).
 //!
-//! The client is `retina`, which follows no redirect and has no unsafe readers; that it calls nobody else and holds no
-//! more than it may is seen to by a `relay`. What comes out is a transport stream for the same child every
-//! other stream goes through. Nothing of what the client says is passed on: it would name paths, which hold passwords.
+//! The client is `retina`, which follows no redirects and has no unsafe readers. A `relay` makes sure that it connects to
+//! one server only and buffers no more than its limit. The output is a transport stream for the same child process as
+//! every other stream. No text of the client's errors is passed on, because it would contain paths with passwords.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use crate::domain::g711::{self, Law, Voice};
 use crate::domain::mpegts::join::{Form, Frame, Joiner};
 use crate::domain::mpegts::tables::Track;
 
-/// Bytes of all that comes until it plays, at most; and then of one picture, with what comes beside it.
+/// Maximum bytes received until playback starts, and then per frame together with what is interleaved with it.
 const ANSWERS: u64 = 1 << 20;
 const MOST: u64 = 16 << 20;
 
-/// What is borne.
+/// Timeouts of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Until it plays.
+    /// Until playback starts.
     pub head: Duration,
-    /// While no picture comes; no sound, where there are no pictures.
+    /// Without a video frame; without an audio frame, if there is no video.
     pub idle: Duration,
-    /// While nothing comes that can be shown: until the first keyframe.
+    /// Until the first output, which begins with a keyframe.
     pub first: Duration,
 }
 
@@ -49,17 +49,17 @@ impl Default for Patience {
     }
 }
 
-/// Pieces that wait to be taken.
+/// Maximum number of chunks queued for the reader.
 const WAITING: usize = 2;
 
-/// A stream under way. Dropping it ends it: the server is told so, and the connection closed.
+/// A running stream. Dropping it sends TEARDOWN and closes the connection.
 #[derive(Debug)]
 pub struct Receiver {
     packets: mpsc::Receiver<Result<Bytes, Fault>>,
     playing: JoinHandle<()>,
 }
 
-/// Asks the server of an address, at where that was found to lead, to play.
+/// Starts playing an address from the server `to` that it was resolved to.
 pub fn call(
     address: &Address,
     (to, place): (SocketAddr, OwnedSemaphorePermit),
@@ -87,7 +87,7 @@ impl Receiver {
     /// # Errors
     /// Why there are no more.
     pub async fn next(&mut self) -> Result<Bytes, Fault> {
-        // Without a word it ends only where what was sent broke the client.
+        // The channel closes without a fault only if the input made the client panic.
         self.packets.recv().await.unwrap_or_else(|| Err(unreadable()))
     }
 }
@@ -107,23 +107,23 @@ struct Call {
 }
 
 impl Call {
-    /// Ok when nobody listens any more.
+    /// Ok when the reader is gone.
     async fn play(&self, send: &mpsc::Sender<Result<Bytes, Fault>>) -> Result<(), Fault> {
         let Patience { head, idle, first } = self.patience;
         let began = timeout(head, self.begin()).await;
-        let (held, mut joined, mut frames) = began.map_err(|_| Fault::TooSlow("no answer came"))??;
+        let (held, mut joined, mut frames) = began.map_err(|_| Fault::TooSlow("no response"))??;
         let called = Instant::now();
         let (mut alive, mut shown) = (called, false);
         loop {
             let until = if shown { alive + idle } else { (alive + idle).min(called + first) };
             let item = timeout_at(until, frames.next()).await.map_err(|_| match alive + idle > until {
-                true => Fault::TooSlow("no keyframe comes"),
-                false => Fault::TooSlow("nothing comes"),
+                true => Fault::TooSlow("no keyframe received"),
+                false => Fault::TooSlow("no data received"),
             })?;
             let item = match item {
                 Some(item) => item.map_err(|cause| fault(&held, &cause))?,
                 None if held.is_over().is_some() => return Err(Fault::TooLarge(MOST)),
-                None => return Err(Fault::Broken("it came to its end".into())),
+                None => return Err(Fault::Broken("the stream ended".into())),
             };
             let (leads, packets) = joined.put(item)?;
             if leads {
@@ -139,11 +139,12 @@ impl Call {
         }
     }
 
-    /// Asks what there is, and for that to be played.
+    /// Sends DESCRIBE, SETUP and PLAY.
     async fn begin(&self) -> Result<(Arc<Held>, Joined, Demuxed), Fault> {
         let (mut held, mut session) = self.describe(TeardownPolicy::Auto).await?;
         if session.tool().is_some_and(Tool::has_live555_tcp_bug) {
-            // Such a server would be told of the end over a connection of its own, to wherever it says.
+            // With such a server, retina would send TEARDOWN over a second connection, to an address that the server
+            // chooses.
             (held, session) = self.describe(TeardownPolicy::Never).await?;
         }
         let joined = Joined::of(session.streams());
@@ -152,7 +153,7 @@ impl Call {
             session.setup(stream, options).await.map_err(|cause| fault(&held, &cause))?;
         }
         if joined.video.or(joined.audio).is_none() {
-            return Err(Fault::Broken("it has neither H.264, H.265, AAC nor G.711".into()));
+            return Err(Fault::Broken("the stream has neither H.264, H.265, AAC nor G.711".into()));
         }
         let options = PlayOptions::default().initial_timestamp(InitialTimestampPolicy::Permissive);
         let playing = session.play(options).await.map_err(|cause| fault(&held, &cause))?;
@@ -170,13 +171,13 @@ impl Call {
             username: plain(url.username()),
             password: plain(url.password().unwrap_or_default()),
         });
-        // Servers go by the path: whoever reaches them from behind a router does so by another host and port as well.
+        // Servers go by the path: a client outside a router also uses a different host and port.
         let local = url.set_host(Some("127.0.0.1")).is_ok()
             && url.set_port(Some(port)).is_ok()
             && url.set_username("").is_ok()
             && url.set_password(None).is_ok();
         if !local {
-            return Err(Fault::Address("it is no address of RTSP"));
+            return Err(Fault::Address("not an rtsp address"));
         }
         let options = SessionOptions::default()
             .creds(credentials)
@@ -189,7 +190,7 @@ impl Call {
     }
 }
 
-/// The streams that are taken, and what they are joined to.
+/// The selected streams and the muxer they are written to.
 struct Joined {
     video: Option<usize>,
     audio: Option<usize>,
@@ -211,7 +212,7 @@ impl Joined {
             _ => None,
         };
         let sound = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
-            // Without them nothing of it could be read.
+            // Without parameters the AAC cannot be decoded.
             ("audio", "mpeg4-generic") if stream.parameters().is_some() => Some(Form::Aac),
             _ => voice(stream).map(|_| Form::Pcm),
         };
@@ -223,13 +224,13 @@ impl Joined {
         Self { video, audio, voice, joiner: Joiner::new(pictures, sounds) }
     }
 
-    /// Whether it was of the stream that leads, and the packets that came of it.
+    /// Returns whether the item belongs to the leading stream (video, or audio alone), and the packets it completed.
     fn put(&mut self, item: CodecItem) -> Result<(bool, Vec<u8>), Fault> {
         let ticks = |time: retina::Timestamp| {
             let ticks = i128::from(time.elapsed()) * 90_000 / i128::from(time.clock_rate().get());
             i64::try_from(ticks).unwrap_or_default()
         };
-        let jump = |_| Fault::Broken("its clock jumps".into());
+        let jump = |_| Fault::Broken("the stream's clock jumps".into());
         match item {
             CodecItem::VideoFrame(picture) => {
                 let (at, random_access) = (ticks(picture.timestamp()), picture.is_random_access_point());
@@ -259,10 +260,10 @@ impl Joined {
 }
 
 fn unreadable() -> Fault {
-    Fault::Broken("what it sends cannot be read".into())
+    Fault::Broken("the server's data is malformed".into())
 }
 
-/// What the client says, without its words.
+/// Converts an error of the client, without its text.
 fn fault(held: &Held, cause: &Error) -> Fault {
     match (held.is_over(), cause.status_code()) {
         (Some(most), _) => Fault::TooLarge(most),

@@ -1,7 +1,8 @@
-//! A stream by SRT, received by GStreamer's `srtsrc` in this process, so that its passphrase stands in no list of processes.
+//! A stream by SRT, received by GStreamer's `srtsrc` in this process, so that its passphrase does not appear in the list
+//! of processes.
 //!
-//! It is told an address that was checked, never a name, and SRT knows no redirects: it cannot be led elsewhere. What comes
-//! is bytes; whoever looks into them is a child process, as with every other stream.
+//! `srtsrc` gets a checked address, never a name, and SRT has no redirects, so it reaches no other server. It delivers
+//! bytes, which a child process demuxes, as for every other stream.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,44 +17,45 @@ use tokio::time::timeout;
 use super::Fault;
 use crate::domain::address::Address;
 
-/// Packets that wait to be taken at most, of 1316 bytes usually: half a second of 80 Mbit/s. More are lost, as on the way.
+/// Maximum number of queued packets, usually of 1316 bytes: half a second of 80 Mbit/s. Further packets are lost, as in
+/// transit.
 const WAITING: usize = 4096;
 
-/// Bytes given at once, about.
+/// Approximate maximum size of one read.
 const MOST_AT_ONCE: usize = 64 << 10;
 
-/// How long nothing may come, and how long the other side may take to answer.
+/// Maximum time without a packet, the first one included.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A stream under way. Dropping it ends it.
+/// A running stream. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Receiver {
     pipeline: gst::Pipeline,
     packets: Packets,
-    /// Why there are no more.
+    /// Why the packets ended.
     ended: Option<String>,
     _place: OwnedSemaphorePermit,
 }
 
-/// Calls the server of an address, at where that was found to lead.
+/// Connects as a caller to the socket address `to` that an address was resolved to.
 ///
 /// # Errors
-/// `Fault::Broken` where GStreamer has no SRT, or the call fails at once.
+/// `Fault::Broken` if GStreamer has no `srtsrc`, or if the connection fails at once.
 pub async fn call(address: &Address, to: SocketAddr, place: OwnedSemaphorePermit) -> Result<Receiver, Fault> {
     let address = address.clone();
-    // Opening waits for the other side.
+    // Opening blocks until the server responds.
     let called = tokio::task::spawn_blocking(move || start(&address, to));
     let (pipeline, packets) = called.await.map_err(|fault| Fault::Broken(fault.to_string()))??;
     Ok(Receiver { pipeline, packets, ended: None, _place: place })
 }
 
-/// Packets, and at their end why.
+/// Packets, and at the end the reason.
 type Packets = mpsc::Receiver<Result<Bytes, String>>;
 
 fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), Fault> {
     let broken = |cause: &dyn std::fmt::Display| Fault::Broken(cause.to_string());
     gst::init().map_err(|cause| broken(&cause))?;
-    let lacking = |_| Fault::Broken("GStreamer has no srtsrc here (gstreamer1.0-plugins-bad)".into());
+    let lacking = |_| Fault::Broken("GStreamer has no srtsrc (install gstreamer1.0-plugins-bad)".into());
     let source = gst::ElementFactory::make("srtsrc").build().map_err(lacking)?;
     source.set_property("uri", format!("srt://{to}?mode=caller"));
     for (name, value) in address.secret().query_pairs() {
@@ -64,7 +66,7 @@ fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), 
             _ => {}
         }
     }
-    // Whoever takes it in has a patience of its own.
+    // The ingest has its own retry policy.
     if source.has_property("auto-reconnect") {
         source.set_property("auto-reconnect", false);
     }
@@ -85,12 +87,12 @@ fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), 
     let pipeline = gst::Pipeline::with_name("srt");
     pipeline.add_many([&source, sink.upcast_ref()]).map_err(|cause| broken(&cause))?;
     source.link(&sink).map_err(|cause| broken(&cause))?;
-    let bus = pipeline.bus().ok_or_else(|| Fault::Broken("a pipeline without a bus".into()))?;
+    let bus = pipeline.bus().ok_or_else(|| Fault::Broken("the pipeline has no bus".into()))?;
     bus.set_sync_handler(move |_, message| {
-        // Its own words name no address; its details would.
+        // The message contains no address; the debug details would.
         let said = match message.view() {
             gst::MessageView::Error(error) => Some(error.error().message().to_owned()),
-            gst::MessageView::Eos(_) => Some("it came to its end".to_owned()),
+            gst::MessageView::Eos(_) => Some("the stream ended".to_owned()),
             _ => None,
         };
         if let Some(said) = said {
@@ -100,13 +102,13 @@ fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), 
     });
     if pipeline.set_state(gst::State::Playing).is_err() {
         let _ = pipeline.set_state(gst::State::Null);
-        return Err(Fault::Broken("it does not take the call".into()));
+        return Err(Fault::Broken("the server does not accept the connection".into()));
     }
     Ok((pipeline, packets))
 }
 
 impl Receiver {
-    /// The next packets, as many as are there.
+    /// The next packets, as many as are queued.
     ///
     /// # Errors
     /// `Fault::TooSlow`, `Fault::Broken`.
@@ -114,8 +116,8 @@ impl Receiver {
         if let Some(why) = self.ended.take() {
             return Err(Fault::Broken(why));
         }
-        let first = timeout(IDLE, self.packets.recv()).await.map_err(|_| Fault::TooSlow("nothing comes"))?;
-        let first = first.ok_or_else(|| Fault::Broken("it came to its end".into()))?.map_err(Fault::Broken)?;
+        let first = timeout(IDLE, self.packets.recv()).await.map_err(|_| Fault::TooSlow("no data received"))?;
+        let first = first.ok_or_else(|| Fault::Broken("the stream ended".into()))?.map_err(Fault::Broken)?;
         let mut all = Vec::from(first);
         while all.len() < MOST_AT_ONCE {
             match self.packets.try_recv() {
@@ -135,12 +137,12 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         self.packets.close();
         let pipeline = self.pipeline.clone();
-        // May wait for threads of its own.
+        // May block on GStreamer's threads.
         let stopping = move || {
             let _ = pipeline.set_state(gst::State::Null);
         };
         if std::thread::Builder::new().name("srt-stop".into()).spawn(stopping).is_err() {
-            tracing::warn!("an SRT stream could not be stopped");
+            tracing::warn!("could not stop an SRT stream: no thread");
         }
     }
 }

@@ -2,22 +2,22 @@
 
 use crate::engine::tables::Refusal;
 
-/// Bytes of a header.
+/// Size of a header, bytes.
 const HEADER: usize = 7;
 
-/// What every frame's header says.
+/// The fields that are the same in every frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Adts {
-    /// Audio object type less one: main, LC, SSR, LTP.
+    /// Audio object type minus one: Main, LC, SSR, LTP.
     profile: u8,
-    /// Index of the sampling frequency.
+    /// Sampling frequency index.
     frequency: u8,
     channels: u8,
 }
 
 impl Adts {
-    /// From an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1). Where spectral band replication is signalled, the
-    /// header tells of the core beneath it.
+    /// Parses an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1). If spectral band replication is signalled, the
+    /// header describes the core codec.
     pub(super) fn read(config: &[u8]) -> Result<Self, Refusal> {
         let mut bits = Bits { bytes: config, at: 0 };
         let mut object = bits.object()?;
@@ -28,23 +28,23 @@ impl Adts {
             object = bits.object()?;
         }
         if !(1..=4).contains(&object) || frequency > 12 || !(1..=7).contains(&channels) {
-            return Err(Refusal::Unread("its sound has no ADTS header"));
+            return Err(Refusal::Unread("the AAC cannot be described by an ADTS header"));
         }
-        // Short frames, a core coder, extensions.
+        // `frameLengthFlag`, `dependsOnCoreCoder`, `extensionFlag`.
         if bits.take(3)? != 0 {
-            return Err(Refusal::Unread("its sound is an unusual AAC"));
+            return Err(Refusal::Unread("the AAC uses short frames, a core coder or extensions"));
         }
         Ok(Self { profile: object as u8 - 1, frequency, channels })
     }
 
-    /// Samples a second of the core.
+    /// Sample rate of the core, Hz.
     pub(super) fn rate(self) -> Option<i64> {
         const RATES: [i64; 13] =
             [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
         RATES.get(usize::from(self.frequency)).copied()
     }
 
-    /// The header of a frame of `size` bytes; None when it cannot be said, or is none that a header can tell of.
+    /// The header of a frame of `size` bytes; None if the frame is empty or too long for one.
     pub(super) fn header(self, size: usize) -> Option<[u8; HEADER]> {
         let length = u16::try_from(size + HEADER).ok().filter(|&length| size > 1 && length < 1 << 13)?;
         let [high, low] = length.to_be_bytes();
@@ -70,7 +70,7 @@ impl Bits<'_> {
     fn take(&mut self, count: usize) -> Result<u32, Refusal> {
         let mut value = 0;
         for _ in 0..count {
-            let byte = self.bytes.get(self.at / 8).ok_or(Refusal::Unread("its sound's configuration is cut short"))?;
+            let byte = self.bytes.get(self.at / 8).ok_or(Refusal::Unread("the AudioSpecificConfig is truncated"))?;
             value = value << 1 | u32::from(byte >> (7 - self.at % 8) & 1);
             self.at += 1;
         }
@@ -82,7 +82,7 @@ impl Bits<'_> {
         if object == 31 { Ok(32 + self.take(6)?) } else { Ok(object) }
     }
 
-    /// The index; 15 is a frequency in figures.
+    /// The frequency index; 15 is followed by an explicit frequency.
     fn frequency(&mut self) -> Result<u8, Refusal> {
         let index = self.take(4)?;
         if index == 15 {

@@ -1,4 +1,4 @@
-//! H.264 samples as a byte stream (ITU-T H.264 annex B), in the form ffmpeg gives them.
+//! H.264 samples as a byte stream (ITU-T H.264 annex B), in the form that ffmpeg writes.
 
 use super::parcel::Stretch;
 use super::sps::reorder_depth;
@@ -12,26 +12,26 @@ const SPS: u8 = 7;
 const PPS: u8 = 8;
 const DELIMITER: u8 = 9;
 
-/// Bytes read at once to find units: of most samples the first few tell all.
+/// Bytes read at once to find NAL units: for most samples this covers all headers.
 const WINDOW: usize = 64;
 
-/// Most units of one picture.
+/// Maximum number of NAL units of one picture.
 const MOST_UNITS: usize = 20_000;
 
-/// A delimiter that allows every kind of slice.
+/// An access unit delimiter that allows every slice type.
 const ANY_PICTURE: [u8; 6] = [0, 0, 0, 1, DELIMITER, 0xf0];
 
-/// How a track's samples are written down.
+/// How a track's samples are converted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Avc {
-    /// Bytes of a unit's length: 1, 2 or 4.
+    /// Size of a NAL unit's length field: 1, 2 or 4 bytes.
     length: usize,
     /// Parameter sets with start codes.
     sps: Vec<u8>,
     pps: Vec<u8>,
 }
 
-/// One unit of a sample, and where it lies in the file.
+/// One NAL unit of a sample and its position in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nal {
     kind: u8,
@@ -46,7 +46,7 @@ impl Avc {
         cursor.take(4)?;
         let length = usize::from(cursor.u8()? & 3) + 1;
         if length == 3 {
-            return Err(Refusal::Unread("its units have lengths of three bytes"));
+            return Err(Refusal::Unread("NAL unit lengths of three bytes"));
         }
         let count = cursor.u8()? & 0x1f;
         let sps = units(&mut cursor, count)?;
@@ -55,24 +55,24 @@ impl Avc {
         Ok(Self { length, sps, pps })
     }
 
-    /// How many pictures are held back to show them in order; None where that is not said.
+    /// How many pictures are buffered for reordering; None if this is not stated.
     pub(super) fn reorder_depth(&self) -> Option<usize> {
-        // Several sets may say different things.
+        // Several sets may state different depths.
         let mut starts = self.sps.windows(4).filter(|four| four == &[0, 0, 0, 1]);
         let only = starts.next().is_some() && starts.next().is_none();
         reorder_depth(self.sps.get(4..).filter(|_| only)?)
     }
 
-    /// What is written into pictures and stands in no sample; [`Self::parts`] refers to it.
+    /// Bytes that are inserted into pictures and are not in the samples; [`Self::parts`] refers to them.
     pub(super) fn own(&self) -> Vec<u8> {
         [&ANY_PICTURE[..], &self.sps, &self.pps].concat()
     }
 
-    /// Finds the units of a sample, reading little but their first bytes. False when they do not fill it exactly, or are
-    /// more than a picture has; ffmpeg leaves such pictures out as well.
+    /// Finds the NAL units of a sample, reading little more than their first bytes. Returns false if they do not fill the
+    /// sample exactly or are too many for a picture; ffmpeg drops such pictures as well.
     ///
     /// # Errors
-    /// When the file ends before the sample.
+    /// If the file ends before the sample.
     pub(super) fn units(
         &self,
         file: &(impl ReadAt + ?Sized),
@@ -100,8 +100,8 @@ impl Avc {
         Ok(true)
     }
 
-    /// The parts of one sample with these units, put behind `out`: a delimiter where it has none, parameter sets before an
-    /// IDR picture that comes without. False when there is nothing in it.
+    /// Appends the parts of one sample with these NAL units to `out`: a delimiter if it has none, and parameter sets
+    /// before an IDR picture without them. Returns false if the sample is empty.
     pub(super) fn parts(&self, units: &[Nal], out: &mut Vec<Stretch>) -> bool {
         const LONG: Stretch = Stretch::Own { from: 0, len: 4 };
         const SHORT: Stretch = Stretch::Own { from: 1, len: 3 };
@@ -146,10 +146,10 @@ impl Avc {
     }
 }
 
-/// The head of a file's stretch, read a little ahead.
+/// A buffered view of a sample's headers.
 struct Window<'f, F: ?Sized> {
     file: &'f F,
-    /// Nothing is read behind it.
+    /// End of the sample; nothing is read after it.
     end: u64,
     from: u64,
     bytes: [u8; WINDOW],
@@ -157,7 +157,7 @@ struct Window<'f, F: ?Sized> {
 }
 
 impl<F: ReadAt + ?Sized> Window<'_, F> {
-    /// A few bytes that lie before the end.
+    /// `count` bytes, which must be before the end.
     fn get(&mut self, at: u64, count: usize) -> Result<&[u8], Short> {
         if at < self.from || at + count as u64 > self.from + self.filled as u64 {
             let most = (self.end - at).min(WINDOW as u64) as usize;
@@ -169,7 +169,7 @@ impl<F: ReadAt + ?Sized> Window<'_, F> {
     }
 }
 
-/// The sets of one kind in a configuration record, with start codes.
+/// The parameter sets of one type in a configuration record, with start codes.
 fn units(cursor: &mut Cursor, count: u8) -> Result<Vec<u8>, Short> {
     let mut sets = Vec::new();
     for _ in 0..count {
@@ -240,9 +240,12 @@ mod tests {
         let whole = |sample: &[u8]| whole(&avc(4), sample);
         assert!(whole(&[0, 0, 0, 2, 0x41, 2]));
         assert!(!whole(&[0, 0, 0, 9, 0x41, 2]));
-        assert!(!whole(&[0, 0, 0, 1, 0x41, 2]), "a length cut short");
-        assert!(!whole(&[0, 0, 0, 0]), "nothing in it");
-        assert!(avc(4).units(&[0, 0, 0, 1, 0x41][..], (0, 9), &mut Vec::new()).is_err(), "the file ends before it");
+        assert!(!whole(&[0, 0, 0, 1, 0x41, 2]), "a truncated length field");
+        assert!(!whole(&[0, 0, 0, 0]), "an empty unit");
+        assert!(
+            avc(4).units(&[0, 0, 0, 1, 0x41][..], (0, 9), &mut Vec::new()).is_err(),
+            "the file ends before the sample"
+        );
     }
 
     proptest! {

@@ -1,8 +1,8 @@
-//! What a segment takes of a Matroska file: its blocks, found from the cues on.
+//! The samples of a segment from a Matroska file: its blocks, found through the cues.
 //!
-//! Blocks carry only the time a frame is shown, in whole milliseconds. When a picture is decoded follows from the order:
-//! the times in ascending order, as many places later as the decoder reorders. Sound is put back on the grid of its own
-//! frames, from which the file's clock took it.
+//! Blocks carry only presentation times, in whole milliseconds. Decode times follow from the order of the blocks:
+//! presentation times in ascending order, shifted by the reordering depth. Audio times are put back on the grid of AAC
+//! frames, which the milliseconds were rounded from.
 
 use super::aac::Adts;
 use super::avc::Avc;
@@ -17,26 +17,26 @@ use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::{ReadAt, Short};
 use crate::engine::tables::matroska::{self, Block, Layout, frames};
 
-/// Most elements walked over for one segment: 30 s of a film with a dozen tracks is under 20,000.
+/// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
 const MOST_STEPS: usize = 400_000;
 
-/// How far behind a segment's end its last sound may lie in the file, ticks; muxers interleave to within it.
+/// How far after a segment's end the file may store its last audio, ticks; muxers interleave more closely than that.
 const PATIENCE: i64 = 5 * TICKS_PER_SECOND;
 
-/// Samples of an AAC frame.
+/// Samples per AAC frame.
 const FRAME: i64 = 1024;
 
-/// The tracks of a film.
+/// The tracks of a file.
 #[derive(Debug)]
 pub(super) struct Film {
     layout: Layout,
-    /// The video's number.
+    /// Track number of the video.
     video: u64,
-    /// Where the walk to each of the index's keyframes begins.
+    /// For each keyframe of the index, the cluster where reading starts.
     clusters: Vec<u64>,
-    /// Pictures that are held back.
+    /// Reordering depth, frames.
     depth: usize,
-    /// Nanoseconds of one picture.
+    /// Duration of one frame, nanoseconds.
     picture: u64,
     audio: Option<Sound>,
 }
@@ -44,15 +44,15 @@ pub(super) struct Film {
 #[derive(Clone, Copy, Debug)]
 struct Sound {
     number: u64,
-    /// Units of the file's clock by which everything is earlier than its blocks say.
+    /// Codec delay in units of the timestamp scale; subtracted from every time.
     delay: i64,
-    /// Samples a second.
+    /// Sample rate, Hz.
     rate: i64,
-    /// When the first frame is, samples.
+    /// Time of the first frame, in samples.
     first: i64,
 }
 
-/// A frame of sound at a time of the file's clock, ticks.
+/// An AAC frame; its time in ticks of the file's clock.
 struct Heard {
     at: i64,
     offset: u64,
@@ -74,18 +74,18 @@ impl Film {
         let layout = film.layout;
         let picture = film.track(video)?;
         if !picture.is_avc() || picture.private.first() != Some(&1) {
-            return Err(Refusal::Unread("its pictures are no H.264 in its usual form"));
+            return Err(Refusal::Unread("the video is not H.264 with an avcC record"));
         }
         if picture.delay > 0 {
-            return Err(Refusal::Unread("its pictures have a delay"));
+            return Err(Refusal::Unread("the video has a codec delay"));
         }
         let avc = Avc::read(&picture.private)?;
-        let depth = avc.reorder_depth().ok_or(Refusal::Unread("it does not say how it is reordered"))?;
-        let duration = picture.duration.ok_or(Refusal::Unread("it does not say how long a picture is"))?;
+        let depth = avc.reorder_depth().ok_or(Refusal::Unread("the video does not state its reordering depth"))?;
+        let duration = picture.duration.ok_or(Refusal::Unread("the video does not state its frame duration"))?;
         let cues = film.cues(picture.number)?;
         let (index, numbers) = index::of_cues(file, start, layout, &picture, &cues)?;
         if !numbers.is_sorted() {
-            return Err(Refusal::Unread("its keyframes are out of order"));
+            return Err(Refusal::Unread("keyframes are out of order"));
         }
         let cluster = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);
         let clusters = numbers.iter().map(cluster).collect::<Option<_>>().ok_or(Short)?;
@@ -116,7 +116,7 @@ impl Film {
         let behind = if last { i64::MAX } else { grid.start(number + 1) + start };
         let heard_from = if number == 0 { start - PRIMING + 1 } else { first };
         let span = Span { first, behind, heard_from, heard_to: grid.start(number + 1) + start };
-        // A group of pictures before, for its times and its late sound; more of them only where they are very short.
+        // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut from = at.saturating_sub(1);
         let found = loop {
             let cluster = if from == 0 { self.layout.first } else { self.clusters[from] };
@@ -131,7 +131,7 @@ impl Film {
         Ok(self.timed(found, index, start))
     }
 
-    /// Walks from a cluster until all of a segment was seen.
+    /// Reads blocks from a cluster on until the segment is complete.
     fn gather(&self, file: &(impl ReadAt + ?Sized), cluster: u64, span: &Span) -> Result<Found, Short> {
         let mut found = Found::default();
         let (mut seen, mut heard) = (false, self.audio.is_none());
@@ -164,14 +164,14 @@ impl Film {
         if within && !failed { Ok(found) } else { Err(Short) }
     }
 
-    /// Gives every picture its decoding time.
+    /// Assigns a decode time to every frame.
     fn timed(&self, found: Found, index: &Index, start: i64) -> Vec<Item> {
         let mut before = found.before;
         before.sort_unstable();
         let mut times: Vec<i64> = found.pictures.iter().map(|(at, ..)| *at).collect();
         times.sort_unstable();
         let first = times.first().copied().unwrap_or(start);
-        // Before the very first picture time goes on as regularly as it does behind it.
+        // Before the first frame, times continue backwards at the frame rate.
         let missing = self.depth.saturating_sub(before.len());
         let earlier = (1..=missing).rev().map(|n| {
             let nanoseconds = i128::from(self.picture) * (n as i128);
@@ -199,7 +199,7 @@ impl Film {
     }
 }
 
-/// What belongs to a segment, in ticks of the file's clock.
+/// The time ranges of a segment, in ticks of the file's clock.
 struct Span {
     first: i64,
     behind: i64,
@@ -207,7 +207,7 @@ struct Span {
     heard_to: i64,
 }
 
-/// What a walk found: times of pictures before the segment, its pictures in decoding order, its sound.
+/// The blocks of a segment: times of earlier frames, its frames in decoding order, its audio.
 #[derive(Default)]
 struct Found {
     before: Vec<i64>,
@@ -218,7 +218,7 @@ struct Found {
 impl Sound {
     fn read(file: &(impl ReadAt + ?Sized), layout: Layout, track: &matroska::Track) -> Result<(Self, Adts), Refusal> {
         if track.codec != b"A_AAC" {
-            return Err(Refusal::Unread("its sound is no AAC in its usual form"));
+            return Err(Refusal::Unread("the audio is not A_AAC"));
         }
         let adts = Adts::read(&track.private)?;
         let rate = adts.rate().ok_or(Short)?;
@@ -232,19 +232,19 @@ impl Sound {
             first.is_none()
         })?;
         let mut sound = Self { number: track.number, delay, rate, first: 0 };
-        sound.first = sound.samples(layout, first.ok_or(Refusal::Unread("its sound begins late"))?);
+        sound.first = sound.samples(layout, first.ok_or(Refusal::Unread("the audio begins too late"))?);
         Ok((sound, adts))
     }
 
-    /// When a block is, in samples, as near as the file's clock tells.
+    /// A block's time in samples, as precise as the file's clock.
     fn samples(&self, layout: Layout, time: i64) -> i64 {
         let nanoseconds = i128::from(time.saturating_sub(self.delay)) * i128::from(layout.scale);
         let most = i128::from(i64::MAX / 4);
         ((nanoseconds * i128::from(self.rate) * 2 + 1_000_000_000).div_euclid(2_000_000_000)).clamp(-most, most) as i64
     }
 
-    /// The frames of a block, with the times they have on the grid of frames from the first on; where the block is not
-    /// on it (by more than the clock's rounding), its own time.
+    /// The frames of a block. Their times are on the frame grid that starts at the first frame. A block that is off the
+    /// grid by more than the clock's rounding keeps its own time.
     fn frames(&self, file: &(impl ReadAt + ?Sized), layout: Layout, block: &Block) -> Result<Vec<Heard>, Short> {
         let near = self.samples(layout, block.time);
         let on_grid = self.first + (near - self.first + FRAME / 2).div_euclid(FRAME) * FRAME;

@@ -33,14 +33,14 @@ pub use package::Package;
 pub use parcel::{Packing, Parcel};
 pub use shelf::Shelf;
 
-/// Longest wait for the tables.
+/// Timeout for reading the tables.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Reads what is needed to package stream `video` and stream `audio` (ffmpeg's numbers); at most 5 s, off the async
-/// threads.
+/// Reads what is needed to package stream `video` and stream `audio` (ffmpeg's numbers), on a blocking thread, in at most
+/// 5 s.
 ///
 /// # Errors
-/// Why this file's segments must be made another way.
+/// Why the packager cannot handle this file.
 pub async fn open(
     source: &Arc<Source>,
     media: &Media,
@@ -49,28 +49,28 @@ pub async fn open(
 ) -> Result<Package, String> {
     let codec = |stream: u32| media.stream(stream).map_or("nothing", |stream| stream.codec.as_str());
     if !matches!((media.container, video), (Container::Mp4, _) | (Container::Matroska, Some(_))) {
-        return Err(format!("{} is not packaged", media.container.as_str()));
+        return Err(format!("the packager does not support {}", media.container.as_str()));
     }
     for (stream, wanted) in [(video, "h264"), (audio, "aac")] {
         if let Some(found) = stream.map(codec).filter(|&found| found != wanted) {
-            return Err(format!("{found} is not packaged"));
+            return Err(format!("the packager does not support {found}"));
         }
     }
-    // The sequence parameter set may not know it, and only ffmpeg writes it in there.
+    // The SPS may lack the aspect, and only ffmpeg inserts it.
     if media.videos().any(|(found, shown)| Some(found.index) == video && shown.sample_aspect.0 != shown.sample_aspect.1)
     {
-        return Err("its pixel aspect may stand in the container alone".into());
+        return Err("the sample aspect ratio may be stated only in the container".into());
     }
     let (held, start, container) = (source.clone(), media.start_seconds, media.container);
     let reading = tokio::task::spawn_blocking(move || match (container, video) {
         (Container::Matroska, Some(video)) => Package::matroska(&Disk::of(&held.file), video, audio, start),
         _ => Package::mp4(&Disk::of(&held.file), video, audio, start),
     });
-    let read = tokio::time::timeout(DEADLINE, reading).await.map_err(|_| "reading its tables takes too long")?;
+    let read = tokio::time::timeout(DEADLINE, reading).await.map_err(|_| "reading the tables took longer than 5 s")?;
     read.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.why().to_owned())
 }
 
-/// The producer of jobs that come with a [`Package`].
+/// The backend for jobs that have a [`Package`].
 #[derive(Clone, Copy, Debug)]
 pub struct Packager;
 
@@ -88,9 +88,9 @@ impl Transcoder for Packager {
     }
 
     fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
-        let package = job.package.clone().ok_or_else(|| RunError::Internal("there is nothing to package".into()))?;
+        let package = job.package.clone().ok_or_else(|| RunError::Internal("the job has no package".into()))?;
         if job.first >= job.grid.len() {
-            return Err(RunError::Internal(format!("segment {} is behind the end", job.first)));
+            return Err(RunError::Internal(format!("segment {} is after the last segment", job.first)));
         }
         let (run, segments, gate) = Run::channel(through);
         tokio::spawn(work(job, package, segments, gate));
@@ -98,7 +98,7 @@ impl Transcoder for Packager {
     }
 }
 
-/// Makes segment after segment, as the gate allows, until nobody listens any more.
+/// Makes segment after segment as the gate allows, until the receiver is dropped.
 async fn work(
     job: Job,
     package: Arc<Package>,

@@ -1,4 +1,4 @@
-//! The tables of an mp4 file's tracks, and what a segment takes of them.
+//! The tables of an mp4 file's tracks, and the samples of a segment.
 
 use super::aac::Adts;
 use super::avc::Avc;
@@ -12,15 +12,15 @@ use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::ReadAt;
 use crate::engine::tables::mp4::{Description, Sample, Track};
 
-/// The picture and where it may be cut.
+/// The video track and its keyframes.
 #[derive(Debug)]
 pub(super) struct Picture {
     track: Track,
-    /// The samples of the index's keyframes.
+    /// Sample numbers of the keyframe index's entries.
     numbers: Vec<u32>,
 }
 
-/// The sound.
+/// The audio track.
 #[derive(Debug)]
 pub(super) struct Sound {
     track: Track,
@@ -29,21 +29,21 @@ pub(super) struct Sound {
 impl Picture {
     pub(super) fn read(file: &(impl ReadAt + ?Sized), track: Track, start: i64) -> Result<(Self, Avc, Index), Refusal> {
         let Description::Avc(record) = &track.description else {
-            return Err(Refusal::Unread("its pictures are no H.264"));
+            return Err(Refusal::Unread("the video is not H.264"));
         };
         let avc = Avc::read(record)?;
         let (index, numbers) = index::of_track(file, start, &track)?;
         let timing = &track.timing;
-        // Such pictures ffmpeg decodes but does not show, and how many of them depends on what lies around them.
+        // ffmpeg decodes such frames without showing them, and how many depends on the frames around them.
         if timing.shown(track.span.earliest) < timing.begin() {
-            return Err(Refusal::Unread("pictures lie before its edit"));
+            return Err(Refusal::Unread("frames before the edit"));
         }
         if timing.end().is_some_and(|end| timing.shown(track.span.latest) >= end) {
-            return Err(Refusal::Unread("pictures lie behind its edit"));
+            return Err(Refusal::Unread("frames after the edit"));
         }
         steady(&track)?;
         if !numbers.is_sorted() {
-            return Err(Refusal::Unread("its keyframes are out of order"));
+            return Err(Refusal::Unread("keyframes are out of order"));
         }
         Ok((Self { track, numbers }, avc, index))
     }
@@ -52,7 +52,7 @@ impl Picture {
         self.track.samples.weight() + self.numbers.len() * size_of::<u32>()
     }
 
-    /// The pictures of a segment: from its keyframe to the next segment's.
+    /// The frames of a segment: from its keyframe to that of the next segment.
     pub(super) fn items(
         &self,
         index: &Index,
@@ -88,14 +88,14 @@ impl Picture {
 impl Sound {
     pub(super) fn read(track: Track) -> Result<(Self, Adts), Refusal> {
         let Description::Aac(config) = &track.description else {
-            return Err(Refusal::Unread("its sound is no AAC"));
+            return Err(Refusal::Unread("the audio is not AAC"));
         };
         let adts = Adts::read(config)?;
         if track.samples.is_reordered() {
-            return Err(Refusal::Unread("its sound has composition offsets"));
+            return Err(Refusal::Unread("the audio has composition offsets"));
         }
         if track.span.first.is_none() {
-            return Err(Refusal::Unread("it has no sound"));
+            return Err(Refusal::Unread("the audio track has no samples"));
         }
         steady(&track)?;
         Ok((Self { track }, adts))
@@ -105,8 +105,8 @@ impl Sound {
         self.track.samples.weight()
     }
 
-    /// The frames that begin in a segment; encoder priming belongs to the first. What begins behind the edit is padding,
-    /// which ffmpeg leaves out.
+    /// The frames that begin in a segment; encoder priming belongs to the first segment. Frames after the edit are
+    /// padding, which ffmpeg drops.
     pub(super) fn items(&self, grid: &Grid, number: usize, start: i64) -> impl Iterator<Item = Item> {
         let timing = self.track.timing;
         let from = if number == 0 { 1 - PRIMING } else { grid.start(number) };
@@ -125,11 +125,11 @@ impl Sound {
     }
 }
 
-/// Every sample must have a time of its own in ticks: ffmpeg moves those that have not.
+/// Requires distinct times in ticks: ffmpeg shifts samples that share one.
 fn steady(track: &Track) -> Result<(), Refusal> {
     if track.timing.decoded(i64::from(track.span.step)) > track.timing.decoded(0) {
         Ok(())
     } else {
-        Err(Refusal::Unread("samples share a time"))
+        Err(Refusal::Unread("samples share a timestamp"))
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be packaged: where the samples of the chosen tracks lie, and any segment out of them.
+//! The chosen tracks of a file, and how any segment is laid out from their samples.
 
 use super::aac::Adts;
 use super::avc::Avc;
@@ -15,19 +15,19 @@ use crate::engine::tables::bytes::ReadAt;
 use crate::engine::tables::mp4::Movie;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
-/// Most bytes, samples and pieces of one segment: 10 s at 200 Mbit/s.
+/// Limits of one segment: 10 s at 200 Mbit/s.
 const MOST_BYTES: u64 = 256 << 20;
 const MOST_SAMPLES: usize = 200_000;
 const MOST_PARTS: usize = 400_000;
 
-/// The tracks of one rendition, held for as long as segments of it are wanted.
+/// The tracks of one rendition, kept while its segments may be requested.
 #[derive(Debug)]
 pub struct Package {
     tracks: Tracks,
     avc: Option<Avc>,
     adts: Option<Adts>,
     index: Option<Index>,
-    /// The file's first timestamp, ticks: source time is counted from it.
+    /// The file's first timestamp, ticks; source time counts from it.
     start: i64,
 }
 
@@ -37,7 +37,7 @@ enum Tracks {
     Matroska(Film),
 }
 
-/// A sample on its way into a segment; times in ticks of source time.
+/// A sample to be written into a segment; times in ticks of source time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub lane: Lane,
@@ -72,7 +72,7 @@ impl Package {
         Ok(Self { tracks: Tracks::Mp4 { video: tracks.0, audio: tracks.1 }, avc, adts, index, start })
     }
 
-    /// The same for a Matroska file, of which the cues alone are read.
+    /// Like [`Self::mp4`], for a Matroska file. Reads only the cues.
     pub(super) fn matroska(
         file: &(impl ReadAt + ?Sized),
         video: u32,
@@ -84,12 +84,12 @@ impl Package {
         Ok(Self { tracks: Tracks::Matroska(film), avc: Some(avc), adts, index: Some(index), start })
     }
 
-    /// Where its video may be cut; None without video.
+    /// Where the video may be cut; None without video.
     pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()
     }
 
-    /// Memory it takes, bytes, nearly.
+    /// Approximate memory used, bytes.
     pub(super) fn weight(&self) -> usize {
         let tracks = match &self.tracks {
             Tracks::Mp4 { video, audio } => {
@@ -100,10 +100,10 @@ impl Package {
         size_of::<Self>() + tracks + self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<i64>())
     }
 
-    /// Segment `number` of a grid that was made from this index, to be packed when it is sent.
+    /// Lays out segment `number` of a grid that was made from this index, to be packed when it is sent.
     ///
     /// # Errors
-    /// `SourceRead` when its samples are not there, or too many.
+    /// `SourceRead` if the file ends before its samples, or if there are too many.
     pub(super) fn segment(
         &self,
         file: &(impl ReadAt + ?Sized),
@@ -119,7 +119,7 @@ impl Package {
         if items.iter().any(|item| end(item) > file.len()) {
             return Err(missing(number));
         }
-        // Pictures first where both are due: a stable sort.
+        // The stable sort keeps video before audio with the same time.
         items.sort_by_key(|item| item.dts);
         self.lay_out(file, &items, number)
     }
@@ -167,7 +167,7 @@ impl Package {
             };
             many += parts.len();
             if many > MOST_PARTS {
-                return Err(RunError::SourceRead(format!("segment {number} has too many pieces")));
+                return Err(RunError::SourceRead(format!("segment {number} has too many parts")));
             }
             if whole {
                 writer.put(&Unit {
@@ -189,5 +189,5 @@ impl Package {
 }
 
 fn missing(number: usize) -> RunError {
-    RunError::SourceRead(format!("the bytes of segment {number} are not there"))
+    RunError::SourceRead(format!("the file ends before segment {number}"))
 }

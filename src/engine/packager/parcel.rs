@@ -1,8 +1,8 @@
-//! A segment that is packed while it is sent: how it is laid out, and where the bytes of its samples lie in the file.
+//! A segment that is packed while it is sent: its layout, and where the bytes of its samples are in the file.
 //!
-//! Whole segments are memory that no processor's cache holds: to lay them, to keep them and to send them waits for memory
-//! three times (a third of all processor time). What is packed a few hundred KiB at a time, and sent before the next is
-//! packed, never leaves the cache.
+//! A whole segment does not fit into the processor's cache, so writing it, storing it and sending it would each wait for
+//! memory (together a third of all processor time). A chunk of a few hundred KiB, sent before the next is packed, never
+//! leaves the cache.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::engine::tables::bytes::Short;
 /// Bytes of samples packed at a time, unless one sample has more.
 const PIECE: usize = 192 << 10;
 
-/// A stretch of a sample as it is written.
+/// A contiguous range of a sample's bytes as written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stretch {
-    /// Of what a parcel holds itself.
+    /// In the bytes generated for the segment (`Parcel::own`).
     Own { from: u32, len: u32 },
-    /// Of the file.
+    /// In the file.
     File { offset: u64, len: u32 },
 }
 
@@ -34,15 +34,15 @@ impl Part for Stretch {
     }
 }
 
-/// One segment, to be packed.
+/// A segment that is packed when it is read.
 #[derive(Debug)]
 pub struct Parcel {
     layout: Layout<Stretch>,
-    /// Start codes, parameter sets, headers: what stands in no file.
+    /// Start codes, parameter sets and headers, which are not in the file.
     own: Vec<u8>,
 }
 
-/// A parcel on its way to one reader.
+/// Reads a [`Parcel`] chunk by chunk.
 #[derive(Debug)]
 pub struct Packing {
     parcel: Arc<Parcel>,
@@ -56,22 +56,22 @@ impl Parcel {
         Self { layout, own }
     }
 
-    /// Bytes of the segment.
+    /// Size of the segment, bytes.
     pub fn size(&self) -> u64 {
         self.layout.size() as u64
     }
 
-    /// Memory it takes, bytes, nearly.
+    /// Approximate memory used, bytes.
     pub fn weight(&self) -> u64 {
         (self.layout.weight() + self.own.capacity()) as u64
     }
 
-    /// Begins to pack it, out of the file it was laid out for.
+    /// Starts reading; `source` must be the file that the segment was laid out for.
     pub fn pack(self: Arc<Self>, source: Arc<Source>) -> Packing {
         Packing { pen: self.layout.pen(), left: self.size(), parcel: self, source }
     }
 
-    /// All of it, out of the file it was laid out for; waits for the disk.
+    /// Reads the whole segment from the file it was laid out for. Blocks on the disk.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
@@ -89,7 +89,8 @@ impl Parcel {
         Ok(out)
     }
 
-    /// Puts the next piece behind `out`; false, and nothing moved, where `read` says that it cannot be had at once.
+    /// Appends the next chunk to `out`. Returns false, and changes nothing, if `read` returns None because the bytes are
+    /// not cached.
     fn piece(
         &self,
         pen: &mut Pen,
@@ -104,7 +105,7 @@ impl Parcel {
         let Some(pieces) = Pieces::read(wanted.collect(), read)? else { return Ok(false) };
         let bytes = |part| match part {
             Stretch::Own { from, len } => &self.own[from as usize..][..len as usize],
-            Stretch::File { offset, len } => pieces.get(offset, len).expect("it was asked for"),
+            Stretch::File { offset, len } => pieces.get(offset, len).expect("the range was read above"),
         };
         self.layout.write(pen, units, bytes, out);
         Ok(true)
@@ -112,7 +113,7 @@ impl Parcel {
 }
 
 impl Packing {
-    /// Bytes still to come.
+    /// Remaining bytes.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -121,7 +122,7 @@ impl Packing {
         &self.source
     }
 
-    /// The next piece, if the file's bytes are in memory; None when the disk must be waited for.
+    /// The next chunk, if its bytes are in the page cache; None if the disk has to be read.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
@@ -130,7 +131,7 @@ impl Packing {
         self.next(|into, offset| source.read_cached(into, offset).unwrap_or(Some(0)))
     }
 
-    /// The next piece, however long the disk takes; nothing behind the last.
+    /// The next chunk, blocking on the disk; empty after the last.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
@@ -152,11 +153,11 @@ impl Packing {
     }
 }
 
-/// What was read of a file, as long as it is what it was: what is read after a change may not belong to what was before.
+/// Passes a result on if the file is unchanged. Otherwise bytes from before and after the change may be mixed.
 fn verified<T>(source: &Source, read: Result<T, Short>) -> Result<T, RunError> {
     match read {
         _ if !source.holds_the_same() => Err(RunError::SourceChanged),
         Ok(read) => Ok(read),
-        Err(Short) => Err(RunError::SourceRead("its bytes are not there".into())),
+        Err(Short) => Err(RunError::SourceRead("the file ends before its samples".into())),
     }
 }

@@ -1,29 +1,29 @@
-//! The bytes of many samples, read in few pieces.
+//! The bytes of many samples, gathered with few reads.
 
 use std::cell::Cell;
 
 use crate::engine::tables::bytes::Short;
 
-/// Bytes between two samples that are read along rather than read around.
+/// A gap between two samples up to this size is read too, instead of starting another read.
 const GAP: u64 = 16 << 10;
 
-/// Most bytes read along in all.
+/// Maximum total of such gaps, bytes.
 const MOST_WASTE: u64 = 1 << 20;
 
-/// Most bytes of memory a thread keeps for the next pieces, as long as it lives. There may be hundreds of such threads.
+/// Maximum size of the buffer a thread keeps for its next read, bytes. There may be hundreds of such threads.
 const KEPT: usize = 512 << 10;
 
 thread_local! {
-    /// Fresh memory costs more than what is read into it: the kernel clears every page first.
+    /// Fresh memory costs more than the read into it, because the kernel clears every page first.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Stretches of a file in memory.
+/// Ranges of a file in memory.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    /// As long as the longest so far.
+    /// As long as the longest gather so far on this thread.
     bytes: Vec<u8>,
-    /// Where each begins in the file and in memory, and how long it is.
+    /// Per range: offset in the file, offset in `bytes`, and length.
     runs: Vec<(u64, usize, usize)>,
 }
 
@@ -36,11 +36,11 @@ impl Drop for Pieces {
 }
 
 impl Pieces {
-    /// Reads these (offset, size) by `read`, which fills a buffer from an offset on and says how much there was; None when
-    /// it says None, for what cannot be had at once.
+    /// Reads these (offset, size) ranges with `read`, which fills a buffer from an offset and returns the number of bytes
+    /// read. Returns None if `read` returns None, because the bytes are not available without waiting.
     ///
     /// # Errors
-    /// When there is less than that.
+    /// If the file ends before a range does.
     pub(super) fn read(
         mut wanted: Vec<(u64, u32)>,
         mut read: impl FnMut(&mut [u8], u64) -> Option<usize>,
@@ -78,7 +78,7 @@ impl Pieces {
         Ok(Some(pieces))
     }
 
-    /// The bytes of one of them.
+    /// The bytes of one of the requested ranges.
     pub(super) fn get(&self, offset: u64, size: u32) -> Option<&[u8]> {
         let run = self.runs.partition_point(|(start, ..)| *start <= offset).checked_sub(1)?;
         let &(start, at, count) = self.runs.get(run)?;
@@ -113,6 +113,6 @@ mod tests {
     fn what_is_not_in_the_file_is_an_error() {
         assert!(read(&[0; 9], vec![(3, 7)]).is_err());
         assert!(read(&[0; 9], vec![(u64::MAX, 7)]).is_err());
-        assert!(matches!(Pieces::read(vec![(3, 7)], |_, _| None), Ok(None)), "not at once");
+        assert!(matches!(Pieces::read(vec![(3, 7)], |_, _| None), Ok(None)), "not cached");
     }
 }

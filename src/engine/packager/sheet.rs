@@ -1,8 +1,8 @@
-//! Memory that pieces are packed into, used again by its thread while it is warm.
+//! Pooled buffers for packed chunks. A thread reuses its buffers while they are in the processor's cache.
 
 use std::cell::RefCell;
 
-/// Largest that is kept, bytes, and how many a thread keeps.
+/// Maximum size of a kept buffer, bytes, and how many a thread keeps.
 const KEPT: usize = 512 << 10;
 const MOST_SPARE: usize = 3;
 
@@ -10,13 +10,13 @@ thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer that goes back to the thread where it is dropped: the kernel clears fresh memory page by page, which costs more
-/// than what is written into it.
+/// A buffer that returns to the pool of the thread that drops it. The kernel clears fresh memory page by page, which costs
+/// more than writing the chunk.
 #[derive(Debug)]
 pub(super) struct Sheet(Vec<u8>);
 
 impl Sheet {
-    /// An empty one with room for this many bytes.
+    /// An empty buffer with this capacity, bytes.
     pub(super) fn of(room: usize) -> Self {
         let mut bytes = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         bytes.clear();
@@ -41,7 +41,7 @@ impl Drop for Sheet {
         if bytes.capacity() > KEPT {
             return;
         }
-        // A thread that is ending has no spare ones any more.
+        // A thread that is ending has no pool any more.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < MOST_SPARE {

@@ -1,4 +1,5 @@
-//! Packages lately wanted: who comes back to a film, or watches what another watches, does not wait for its tables.
+//! The package cache: a viewer who returns to a film, or watches the same film as another viewer, does not wait for its
+//! tables.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +9,10 @@ use super::{Package, open};
 use crate::domain::media::Media;
 use crate::engine::source::Source;
 
-/// Most memory for what is kept, bytes; a film of two hours takes some three MiB.
+/// Maximum memory of the cached packages, bytes; a film of two hours takes about three MiB.
 const MOST_BYTES: usize = 32 << 20;
 
-/// The packages, the one used last at the end.
+/// Packages in order of use, the most recent last.
 #[derive(Debug)]
 pub struct Shelf {
     most: usize,
@@ -36,10 +37,10 @@ impl Default for Shelf {
 }
 
 impl Shelf {
-    /// The package of stream `video` and stream `audio`: as [`open`] reads it, or read before.
+    /// The package of stream `video` and stream `audio`, cached or read by [`open`].
     ///
     /// # Errors
-    /// Those of [`open`]; a refusal is not kept, for it may have been for want of time.
+    /// Those of [`open`]. Errors are not cached, because the cause may have been the timeout.
     pub async fn open(
         &self,
         source: &Arc<Source>,
@@ -110,14 +111,14 @@ mod tests {
         shelf.keep(key(2), package());
         assert!(shelf.known(&key(1)).is_some_and(|known| Arc::ptr_eq(&known, &first)));
         shelf.keep(key(3), package());
-        assert!(shelf.known(&key(2)).is_none(), "the one not used for longest made room");
+        assert!(shelf.known(&key(2)).is_none(), "the least recently used package is evicted");
         assert!(shelf.known(&key(1)).is_some() && shelf.known(&key(3)).is_some());
         let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
         assert!(shelf.known(&Key { modified: later, ..key(1) }).is_none());
-        assert!(shelf.known(&Key { changed: (0, 1), ..key(1) }).is_none(), "its modification time was put back");
+        assert!(shelf.known(&Key { changed: (0, 1), ..key(1) }).is_none(), "the modification time was restored");
         assert!(shelf.known(&Key { audio: None, ..key(1) }).is_none());
         let narrow = Shelf { most: weight - 1, ..Shelf::default() };
         narrow.keep(key(1), package());
-        assert!(narrow.known(&key(1)).is_none(), "too heavy to be kept at all");
+        assert!(narrow.known(&key(1)).is_none(), "too large to be cached");
     }
 }

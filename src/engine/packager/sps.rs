@@ -1,21 +1,21 @@
-//! How many pictures a decoder must hold back to show them in order, by the sequence parameter set (ITU-T H.264 sections
-//! 7.3.2.1.1 and E.1.1).
+//! The reordering depth of H.264: how many pictures a decoder buffers to output them in order, by the sequence parameter
+//! set (ITU-T H.264 sections 7.3.2.1.1 and E.1.1).
 
 use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType, SeqParameterSet};
 use h264_reader::nal::{Nal, RefNal};
 
-/// None where the set does not say, or cannot be read.
+/// None if the set does not state it or cannot be parsed.
 pub(super) fn reorder_depth(unit: &[u8]) -> Option<usize> {
-    // The reader wants a unit with a body.
+    // The parser needs a NAL unit with a body.
     let unit = Some(unit).filter(|unit| unit.len() >= 4 && unit[0] & 0x1f == 7)?;
     let sps = SeqParameterSet::from_bits(RefNal::new(unit, &[], true).rbsp_bits()).ok()?;
-    // Fields may come in packets of their own.
+    // Fields may be in separate packets.
     if !matches!(sps.frame_mbs_flags, FrameMbsFlags::Frames) {
         return None;
     }
     let stated = sps.vui_parameters.and_then(|usability| usability.bitstream_restrictions);
     let stated = stated.map(|restrictions| restrictions.max_num_reorder_frames as usize);
-    // Order type 2 is the order of decoding.
+    // With `pic_order_cnt_type` 2, output order is decoding order.
     let in_order = matches!(sps.pic_order_cnt, PicOrderCntType::TypeTwo).then_some(0);
     stated.or(in_order).filter(|&depth| depth <= 16)
 }
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn the_depth_is_what_the_encoder_wrote() {
-        // x264: High with a pyramid of B-frames, and Baseline, which is shown in the order of decoding.
+        // x264: High with a B-frame pyramid, and Baseline, which has no reordering.
         let high = "6764000cacd941419f9f011000000300100000030320f1429960";
         let baseline = "6742c00cd901419f9f011000000300100000030320f142a480";
         let bytes = |text: &str| data_encoding::HEXLOWER.decode(text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Damaged files: an error when they are opened, or segments; never a panic, and never long.
+//! Damaged files: opening fails, or segments are made; never a panic, never a long wait.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn films() -> Vec<Vec<u8>> {
     containers.iter().map(make).collect()
 }
 
-/// All segments, or why there are none.
+/// The number of segments made, or why there are none.
 fn segments(bytes: &[u8]) -> Result<usize, String> {
     let matroska = bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let package =
@@ -44,7 +44,7 @@ fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
     let (mut dice, mut refused, mut slowest) = (Dice(11), 0, Duration::ZERO);
     for sound in films() {
         assert_eq!(segments(&sound), Ok(4));
-        // Where the tables are.
+        // Start of the tables.
         let from = sound.windows(4).position(|four| four == b"moov").unwrap_or(0);
         for round in 0..rounds {
             let mut bytes = sound.clone();
@@ -56,17 +56,17 @@ fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
         }
     }
     assert!(slowest < Duration::from_secs(4), "the slowest took {slowest:?}");
-    assert!(refused > rounds / 4, "damage shows: {refused} of {}", rounds * 5);
+    assert!(refused > rounds / 4, "too few files were refused: {refused} of {}", rounds * 5);
     println!("{refused} of {} refused, the slowest took {slowest:?}; {} at most in memory", rounds * 5, peak());
 }
 
-/// How long this thread had a processor: other programs do not count.
+/// CPU time of this thread, so that other programs do not matter.
 fn on_processor() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// The most memory this process ever had.
+/// Peak memory of this process.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().to_owned()

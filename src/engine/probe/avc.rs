@@ -1,18 +1,18 @@
-//! What the sequence parameter sets of an `avcC` record say of the frames (ISO/IEC 14496-15 section 5.3.3.1, ITU-T H.264
-//! sections 7.3.2.1.1 and E.1.1).
+//! Frame size and range of H.264, from the sequence parameter sets of an `avcC` record (ISO/IEC 14496-15 section 5.3.3.1,
+//! ITU-T H.264 sections 7.3.2.1.1 and E.1.1).
 
 use h264_reader::nal::sps::{FrameMbsFlags, SeqParameterSet};
 use h264_reader::nal::{Nal, RefNal};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stated {
-    /// Luma samples of a decoded frame, before cropping; of the largest set.
+    /// Luma samples of a decoded frame before cropping; the maximum of all sets.
     pub luma_samples: u64,
-    /// `video_full_range_flag`, where a set has it.
+    /// `video_full_range_flag`, if a set has it.
     pub full_range: Option<bool>,
 }
 
-/// None where no set can be read.
+/// None if no set can be parsed.
 pub(super) fn stated(record: &[u8]) -> Option<Stated> {
     let mut stated = None;
     let mut rest = record.get(6..)?;
@@ -20,7 +20,7 @@ pub(super) fn stated(record: &[u8]) -> Option<Stated> {
         let len = usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?]));
         let unit = rest.get(2..2 + len)?;
         rest = &rest[2 + len..];
-        // The reader wants a unit with a body.
+        // The parser needs a NAL unit with a body.
         if unit.len() < 4 || unit[0] & 0x1f != 7 {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The length of bare audio streams, which no header tells: counted frame by frame. An estimate by the first frames' bit
-//! rate was 9 % off for a file of the corpus.
+//! The duration of raw audio streams, which have no header with it: counted frame by frame. An estimate by the first
+//! frames' bit rate was 9 % off for a file of the corpus.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use crate::domain::media::Media;
 use crate::domain::sniff::{self, Container};
 use crate::engine::source::Source;
 
-/// Most bytes counted, and the longest time spent on it: what is behind is taken to be like what was read.
+/// Limits of counting, in bytes and time. The rest of the file is extrapolated.
 const MOST: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const PIECE: usize = 256 * 1024;
-/// Longer than any frame.
+/// More than any frame has.
 const LONGEST_FRAME: usize = 8 * 1024;
 
-/// Corrects the duration of a bare audio stream; every other file is left as it is.
+/// Corrects the duration of a raw audio stream; other files stay unchanged.
 pub(super) async fn counted(source: &Arc<Source>, mut media: Media) -> Media {
     let container = match source.sniffed.map(|sniffed| sniffed.container) {
         Some(container @ (Container::Aac | Container::Mp3)) => container,
@@ -33,7 +33,7 @@ pub(super) async fn counted(source: &Arc<Source>, mut media: Media) -> Media {
     media
 }
 
-/// None when a header tells the length after all, or there is nothing to count.
+/// None if a header states the duration after all, or if there are no frames.
 pub(super) fn seconds(source: &Source, container: Container) -> Option<f64> {
     let begun = Instant::now();
     let mut piece = vec![0; PIECE];
@@ -42,7 +42,7 @@ pub(super) fn seconds(source: &Source, container: Container) -> Option<f64> {
         let filled = source.read_blocking(&mut piece, at).ok()?;
         let bytes = &piece[..filled];
         let mut from = 0;
-        // A frame that may go on behind this piece is left for the next one.
+        // A frame that may continue after this chunk is left for the next one.
         let whole = if at + filled as u64 >= source.len { filled } else { filled.saturating_sub(LONGEST_FRAME) };
         while from < whole {
             match sniff::heard(container, &bytes[from..]) {
@@ -54,7 +54,7 @@ pub(super) fn seconds(source: &Source, container: Container) -> Option<f64> {
                     sounding += frame.seconds;
                     from += frame.bytes;
                 }
-                // Tags, garbage, or a last frame that is cut.
+                // Tags, garbage, or a truncated last frame.
                 _ => from += 1,
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn seconds(source: &Source, container: Container) -> Option<f64> {
         }
         at += from as u64;
     }
-    // One frame in a heap of something else is chance.
+    // A single frame may be a coincidence.
     if frames < 3 {
         return None;
     }
@@ -71,7 +71,7 @@ pub(super) fn seconds(source: &Source, container: Container) -> Option<f64> {
     Some(sounding * (1.0 + rest / at as f64))
 }
 
-/// Whether an MP3's first frame holds its encoder's table instead of sound: the length is known then.
+/// Whether an MP3's first frame has the encoder's table instead of audio, which states the duration.
 fn has_table(frame: &[u8]) -> bool {
     let head = &frame[..frame.len().min(64)];
     [b"Xing", b"Info", b"VBRI"].iter().any(|name| head.windows(4).any(|four| four == *name))

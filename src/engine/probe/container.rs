@@ -1,9 +1,9 @@
-//! Which container a file is, and the content type it is sent with.
+//! The container of a file, and the `Content-Type` it is served with.
 
 use super::ffprobe::Stream as Raw;
 use crate::domain::media::{Container, Stream};
 
-/// Which one, by ffmpeg's name of the format.
+/// The container, by ffmpeg's format name.
 pub(super) fn by_name(format: &str, head: &[u8], streams: &[Raw]) -> Container {
     match format {
         "matroska,webm" if doc_type(head) == Some(b"webm") => Container::Webm,
@@ -26,14 +26,14 @@ pub(super) fn by_name(format: &str, head: &[u8], streams: &[Raw]) -> Container {
     }
 }
 
-/// The EBML DocType (RFC 8794 section 11.2.4), looked for in the header only.
+/// The EBML DocType (RFC 8794 section 11.2.4), searched in the header only.
 pub(super) fn doc_type(head: &[u8]) -> Option<&[u8]> {
     let at = head.get(..256.min(head.len()))?.windows(2).position(|id| id == [0x42, 0x82])?;
     let size = usize::from(*head.get(at + 2)? & 0x7f);
     head.get(at + 3..at + 3 + size)
 }
 
-/// Content type from the bytes and from what they hold.
+/// The `Content-Type`, by the file's first bytes and its streams.
 pub(super) fn mime_type(container: Container, head: &[u8], moving: bool, streams: &[Stream]) -> &'static str {
     let pick = |video, audio| if moving { video } else { audio };
     match container {

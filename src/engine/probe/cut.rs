@@ -1,6 +1,6 @@
-//! Files that end before or after their headers say: how much of them is there.
+//! Files that end before or after what their headers state: measures the real duration.
 //!
-//! The check costs a few reads of headers and of the end; only a file that fails it is looked at further.
+//! The check costs a few reads of headers and of the file's end; only a file that fails it is examined further.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::domain::time::{round_ms, seconds};
 use crate::engine::index;
 use crate::engine::source::Source;
 
-/// The warning of a file whose duration nobody knows.
-pub(super) const UNKNOWN: &str = "the duration cannot be known";
+/// The warning for a file whose duration is unknown.
+pub(super) const UNKNOWN: &str = "the duration is unknown";
 
-/// A measured end may differ this much from a true header: it leaves out how long the last frame lasts.
+/// A measured end may differ this much from a correct header, because it excludes the last frame's duration.
 const TOLERANCE_SECONDS: f64 = 0.5;
-/// A Matroska header may exceed the last block by how long a last subtitle is shown.
+/// A Matroska header may exceed the last block by the duration of a last subtitle.
 const LONGEST_SUBTITLE_SECONDS: f64 = 15.0;
 
-/// Corrects the duration of a file that was cut short, or whose header is wrong, and says so in its warnings.
+/// Corrects the duration of a truncated file or of a file with a wrong header, and adds a warning.
 pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
     let share = {
         let (file, container) = (source.clone(), media.container);
@@ -28,7 +28,7 @@ pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
     };
     match (media.container, share, media.duration_seconds) {
         (Container::Matroska | Container::Webm, None, Some(_)) => by_cues(source, media).await,
-        // A recording that nobody closed, or fragments whose header states none: whole, but without a duration.
+        // An unfinished recording, or fragments without a duration in the header: complete, but of unknown duration.
         (Container::Matroska | Container::Webm | Container::Mp4, share, stated)
             if share.is_some() || stated.is_none() =>
         {
@@ -42,19 +42,19 @@ pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
     }
 }
 
-/// Chained Ogg: what a session can reach.
+/// Chained Ogg: limits the duration to what a session can reach.
 async fn first_of_chain(source: &Arc<Source>, mut media: Media) -> Media {
     let file = source.clone();
     let looking = tokio::task::spawn_blocking(move || ends::first_link(&file));
     if let Some(end) = looking.await.ok().flatten() {
-        let text = format!("several streams follow one another: the first, {} s long, can be converted", round_ms(end));
+        let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_ms(end));
         media.warnings.push(text);
         set_duration(&mut media, source, Some(end));
     }
     media
 }
 
-/// mp4 and Matroska files of which a `share` of the promised bytes is there.
+/// mp4 and Matroska files that have only a `share` of the stated bytes.
 async fn cut_short(source: &Arc<Source>, mut media: Media, share: f64) -> Media {
     let stated = media.duration_seconds;
     let measured = match media.container {
@@ -67,48 +67,48 @@ async fn cut_short(source: &Arc<Source>, mut media: Media, share: f64) -> Media 
             tokio::task::spawn_blocking(move || matroska::last_timestamp(&file, None)).await.ok().flatten()
         }
     };
-    // Without a table to count in, as much of the time as of the bytes.
+    // Without a table, estimate the duration by the share of the bytes.
     let left = measured.or_else(|| Some(stated? * share)).filter(|left| *left >= 0.01);
     match (left, stated) {
-        // The tail that is missing may hold an index alone.
+        // The missing tail may be only an index.
         (Some(left), Some(stated)) if left >= stated - TOLERANCE_SECONDS => {
             if media.container == Container::Mp4 && share < 1.0 {
-                media.warnings.push("the file is cut short".to_owned());
+                media.warnings.push("the file is truncated".to_owned());
                 set_duration(&mut media, source, Some(left.min(stated)));
             }
             return media;
         }
-        // Whole, and nobody knows how long: said already.
+        // The file is complete and its duration unknown, as the existing warning states.
         (None, None) if share >= 1.0 => return media,
         _ => {}
     }
     media.warnings.push(match (left, stated) {
-        (Some(_), None) => "the header gives no duration: it was measured".to_owned(),
+        (Some(_), None) => "the header has no duration; it was measured".to_owned(),
         (Some(left), Some(stated)) => cut_text(left, stated),
-        (None, _) => "the file is cut short".to_owned(),
+        (None, _) => "the file is truncated".to_owned(),
     });
     set_duration(&mut media, source, left);
     media
 }
 
-/// Formats whose last packets say when they are.
+/// Formats whose last packets have timestamps.
 async fn by_last_packets(source: &Arc<Source>, media: Media) -> Media {
     let file = source.clone();
     let measuring = tokio::task::spawn_blocking(move || (ends::measured(&file, &media), media));
-    let (measured, mut media) = measuring.await.expect("the readers of ends do not panic");
+    let (measured, mut media) = measuring.await.expect("readers of the file's end do not panic");
     let Some((left, is_short)) = measured else { return media };
     media.warnings.push(match media.duration_seconds {
         Some(stated) if left < stated - TOLERANCE_SECONDS => cut_text(left, stated),
-        _ if is_short => "the file is cut short".to_owned(),
+        _ if is_short => "the file is truncated".to_owned(),
         Some(stated) if left > stated + TOLERANCE_SECONDS => wrong_text(left, stated),
         Some(_) => return media,
-        None => "the header gives no duration: it was measured".to_owned(),
+        None => "the header has no duration; it was measured".to_owned(),
     });
     set_duration(&mut media, source, Some(left));
     media
 }
 
-/// A whole Matroska file whose header may be wrong: its cues tell at once, and the last cluster exactly.
+/// Checks the header's duration in a complete Matroska file, by the cues and if necessary by the last cluster.
 pub(super) async fn by_cues(source: &Arc<Source>, media: Media) -> Media {
     let file = source.clone();
     let measuring = tokio::task::spawn_blocking(move || {
@@ -118,7 +118,7 @@ pub(super) async fn by_cues(source: &Arc<Source>, media: Media) -> Media {
                 Some((time, cluster)) => (time - media.start_seconds, cluster),
                 None => (f64::NEG_INFINITY, matroska::last_cluster(&file)?),
             };
-            // Keyframes are rarely further apart; a cue that is near needs no further look.
+            // Keyframes are rarely further apart; if the last cue is in this range, no further check is needed.
             let near = stated - LONGEST_SUBTITLE_SECONDS..stated + TOLERANCE_SECONDS;
             if near.contains(&last) {
                 return None;
@@ -127,7 +127,7 @@ pub(super) async fn by_cues(source: &Arc<Source>, media: Media) -> Media {
         });
         (measured, media)
     });
-    let (measured, mut media) = measuring.await.expect("the readers of Matroska do not panic");
+    let (measured, mut media) = measuring.await.expect("readers of Matroska do not panic");
     let (Some(left), Some(stated)) = (measured.filter(|left| *left > 0.0), media.duration_seconds) else {
         return media;
     };
@@ -139,11 +139,11 @@ pub(super) async fn by_cues(source: &Arc<Source>, media: Media) -> Media {
 }
 
 fn cut_text(left: f64, stated: f64) -> String {
-    format!("the file is cut short: it holds {} of {} s", round_ms(left), round_ms(stated))
+    format!("the file is truncated: it has {} of {} s", round_ms(left), round_ms(stated))
 }
 
 fn wrong_text(left: f64, stated: f64) -> String {
-    format!("the header says {} s: the file holds {} s", round_ms(stated), round_ms(left))
+    format!("the header states {} s, but the file has {} s", round_ms(stated), round_ms(left))
 }
 
 fn set_duration(media: &mut Media, source: &Source, left: Option<f64>) {
@@ -159,7 +159,7 @@ fn set_duration(media: &mut Media, source: &Source, left: Option<f64>) {
     }
 }
 
-/// The share of the promised media bytes that is there; None for a whole file, or one whose headers promise nothing.
+/// The share of the stated media bytes that is present; None for a complete file, or if the headers state no size.
 pub(super) fn share_present(source: &Source, container: Container) -> Option<f64> {
     match container {
         Container::Mp4 => mp4_share(source),
@@ -191,13 +191,13 @@ fn mp4_share(source: &Source) -> Option<f64> {
         if end > source.len {
             return match (samples, moov) {
                 (true, _) => Some((source.len - at) as f64 / size as f64),
-                // The tables themselves are cut.
+                // The tables themselves are truncated.
                 (false, true) => Some(0.0),
                 (false, false) => None,
             };
         }
         at = end;
     }
-    // The tables are there and no sample is.
+    // The tables are present, but no samples.
     (moov && !samples).then_some(0.0)
 }

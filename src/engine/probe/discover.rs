@@ -1,8 +1,7 @@
-//! GStreamer's Discoverer in this process: what the decoders see in a file whose outline is already known.
+//! GStreamer's Discoverer in this process: what the decoders see in a file whose outline is known.
 //!
-//! It runs on two threads of its own with a short queue. A file that holds one up for longer than its time-out costs
-//! that thread until GStreamer lets go, never an async thread; when both are held the answer is "busy", and ffprobe
-//! is asked instead.
+//! It runs on two threads of its own with a short queue. A file that blocks longer than the timeout occupies its thread
+//! until GStreamer returns, never an async thread. While both are occupied, the result is "busy" and ffprobe runs instead.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,7 +20,7 @@ use crate::engine::source::Source;
 
 const THREADS: usize = 2;
 const WAITING: usize = 8;
-/// Longer than any file of the corpus by a factor of twenty.
+/// Twenty times as long as any file of the corpus took.
 const PATIENCE: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
 
 struct Question {
@@ -30,10 +29,9 @@ struct Question {
     answer: oneshot::Sender<Result<Vec<Seen>, Unsure>>,
 }
 
-/// What the discoverer sees.
-/// `held` is dropped when the file is closed here.
+/// Runs the discoverer. `held` is dropped when this process has closed the file.
 pub(super) async fn discover(source: &Arc<Source>, held: Held) -> Result<Vec<Seen>, Unsure> {
-    let queue = queue().ok_or(Unsure("GStreamer cannot be started"))?;
+    let queue = queue().ok_or(Unsure("GStreamer could not be initialized"))?;
     let (answer, outcome) = oneshot::channel();
     queue.try_send(Question { source: source.clone(), held, answer }).map_err(|refused| match refused {
         TrySendError::Full(_) => Unsure("the discoverer is busy"),
@@ -42,11 +40,11 @@ pub(super) async fn discover(source: &Arc<Source>, held: Held) -> Result<Vec<See
     let within = std::time::Duration::from_millis(PATIENCE.mseconds() + 300);
     tokio::time::timeout(within, outcome)
         .await
-        .map_err(|_| Unsure("the discoverer takes too long"))?
+        .map_err(|_| Unsure("the discoverer timed out"))?
         .map_err(|_| Unsure("the discoverer has ended"))?
 }
 
-/// Starts GStreamer and the threads, which otherwise the first question waits for (0.2 s).
+/// Initializes GStreamer and starts the threads, so that the first probe does not wait for it (0.2 s).
 pub(super) fn warm() {
     queue();
 }
@@ -89,12 +87,12 @@ fn serve(questions: &Mutex<Receiver<Question>>) {
 }
 
 fn look(discoverer: &pbutils::Discoverer, source: &Source) -> Result<Vec<Seen>, Unsure> {
-    // The address names the open descriptor of this process, never a path.
+    // The URI refers to the open descriptor of this process, never to a path.
     let info = discoverer
         .discover_uri(&format!("file://{}", source.proc_path()))
-        .map_err(|_| Unsure("the discoverer gives up"))?;
+        .map_err(|_| Unsure("the discoverer failed"))?;
     if info.result() != pbutils::DiscovererResult::Ok {
-        return Err(Unsure("the discoverer misses something"));
+        return Err(Unsure("the discoverer's result is incomplete"));
     }
     info.stream_list().iter().filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>()).map(seen).collect()
 }
@@ -129,7 +127,7 @@ fn seen(stream: &pbutils::DiscovererStreamInfo) -> Result<Seen, Unsure> {
     Ok(seen)
 }
 
-/// ffmpeg's name for a media type.
+/// ffmpeg's name of a media type.
 fn codec(caps: &str, mpeg_layer: Option<i32>) -> Option<&'static str> {
     Some(match caps {
         "video/x-h264" => "h264",
@@ -159,7 +157,7 @@ fn profile_name(codec: &str, name: &str) -> String {
     }
 }
 
-/// A colorimetry string by name or as `range:matrix:transfer:primaries`. Wide gamuts are left to ffprobe.
+/// Parses a colorimetry string, a name or `range:matrix:transfer:primaries`. Wide gamuts are left to ffprobe.
 fn color(text: Option<&str>) -> Result<Color, Unsure> {
     let named = |primaries: &str, transfer: &str, matrix: &str, range: &str| Color {
         primaries: Some(primaries.into()),

@@ -12,18 +12,18 @@ use crate::engine::clock::Feed;
 use crate::engine::ffmpeg::spawn::{Exit, Inherited, Limits, spawn};
 use crate::engine::source::Source;
 
-/// Demuxers that read nothing but the one file they are given. Playlists, scripts, devices and image patterns are out.
+/// Demuxers that open no file besides the given one. Playlists, scripts, devices and image patterns are excluded.
 const FORMATS: &str = "mov,matroska,mpegts,mpeg,mpegvideo,avi,flv,asf,ogg,wav,w64,flac,mp3,aac,ac3,eac3,aiff,wv,caf,\
                        dts,dtshd,truehd,au,ape,mpc,mpc8,tta,tak,dsf,rm,mxf,nut,gxf,h264,hevc,m4v,ivf,obu,amr,dv,swf,loas";
-/// Longest report read; the largest of 156 real files gave 70 KiB.
+/// Maximum size of a report; the largest of 156 real files was 70 KiB.
 const REPORT_BYTES: u64 = 4 << 20;
 
 /// Codecs whose RFC 6381 string is read from the configuration record (`domain::codec`).
 const CONFIGURED: [&str; 4] = ["h264", "hevc", "vp9", "av1"];
 
-/// What a report shows.
+/// The full report.
 const EVERYTHING: [&str; 4] = ["-show_format", "-show_streams", "-show_chapters", "-show_programs"];
-/// The same without what a file can repeat without bound.
+/// The full report without sections that a file can repeat without bound.
 const ESSENTIALS: [&str; 2] = ["-show_format", "-show_streams"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -129,7 +129,7 @@ pub(super) async fn run(tools: &Tools, source: &Arc<Source>) -> Result<Report, P
     Ok(report)
 }
 
-/// Asks ffprobe about a transport stream through a pipe, of which it reads as much as it needs.
+/// Runs ffprobe on a transport stream through a pipe; it reads as much as it needs.
 pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeError> {
     let fed = feed.fed();
     let args =
@@ -148,9 +148,9 @@ pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeEr
     Ok(report)
 }
 
-/// Reads the configuration records of the video streams. A run of its own, because `-show_data` also dumps attached
-/// fonts, 4.3 characters for each byte; `V` selects neither those nor attached pictures. Without the records the codec
-/// strings are less exact, so a failure here fails nothing.
+/// Adds the configuration records of the video streams. This is a separate run, because `-show_data` also dumps attached
+/// fonts, 4.3 characters per byte; `V` selects neither those nor attached pictures. Without the records the codec strings
+/// are less exact, so an error here is ignored.
 async fn configure(tools: &Tools, source: &Arc<Source>, report: &mut Report) {
     let only = ["-select_streams", "V", "-show_data", "-show_entries", "stream=index,extradata"];
     let Ok((records, _)) = output(tools, arguments(source, &only), vec![source.clone()]).await else { return };
@@ -162,7 +162,7 @@ async fn configure(tools: &Tools, source: &Arc<Source>, report: &mut Report) {
     }
 }
 
-/// The open file itself, by its number: no name is resolved again.
+/// The open file by its descriptor number, so that no name is resolved again.
 fn input(source: &Source) -> String {
     format!("file:{}", source.proc_path())
 }
@@ -177,7 +177,7 @@ fn arguments(source: &Source, show: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Standard output and end of one call.
+/// Standard output and exit of one call.
 async fn output(tools: &Tools, args: Vec<String>, inherit: Vec<Inherited>) -> Result<(Vec<u8>, Exit), ProbeError> {
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("ffprobe: {cause}"));
     let mut child = spawn(&tools.ffprobe, args, inherit, Limits::PROBE).await.map_err(unavailable)?;
@@ -190,7 +190,7 @@ async fn output(tools: &Tools, args: Vec<String>, inherit: Vec<Inherited>) -> Re
     Ok((text, exit))
 }
 
-/// Codecs the installed ffmpeg can decode, asked once.
+/// The codecs that the installed ffmpeg can decode, queried once.
 pub(super) async fn decodable(tools: &Tools) -> Result<&'static HashSet<String>, ProbeError> {
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
@@ -205,7 +205,7 @@ pub(super) async fn decodable(tools: &Tools) -> Result<&'static HashSet<String>,
                 })
                 .collect();
             if codecs.is_empty() {
-                return Err(ProbeError::Unavailable("ffprobe names no codecs".into()));
+                return Err(ProbeError::Unavailable("ffprobe lists no decodable codecs".into()));
             }
             Ok(codecs)
         })

@@ -1,4 +1,4 @@
-//! Transport streams whose clock jumps, described as what they are on one clock.
+//! Transport streams with timestamp discontinuities, described on one continuous clock.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::domain::time::ticks;
 use crate::engine::clock::{self, Feed};
 use crate::engine::source::Source;
 
-/// None for a file whose clock runs on, and for all that is no transport stream.
+/// None for a file without clock jumps, and for other containers.
 pub(super) async fn media(tools: &Tools, source: &Arc<Source>, head: &[u8]) -> Result<Option<Media>, ProbeError> {
     if source.sniffed.is_none_or(|sniffed| sniffed.container != Container::MpegTs) {
         return Ok(None);
     }
     let file = source.clone();
     let looking = tokio::task::spawn_blocking(move || clock::repaired(&file));
-    // What cannot be repaired is read as it is.
+    // A file that cannot be repaired is read unchanged.
     let Ok(Ok(Some(repaired))) = looking.await else { return Ok(None) };
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("a pipe: {cause}"));
     let feed = Feed::open(source, &repaired.pieces, 0.0).await.map_err(unavailable)?;

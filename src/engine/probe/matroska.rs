@@ -1,7 +1,7 @@
 //! Reads the headers of a Matroska or WebM file (RFC 8794, RFC 9559): tracks, flags, chapters, attachments, timing.
 //!
-//! Elements are visited in place: only those that are needed are read, each below a megabyte, and the clusters are
-//! looked at no further than the first blocks.
+//! Elements are visited in place: only the needed ones are read, each below a megabyte, and of the clusters only the first
+//! blocks.
 
 use super::outline::{Kind, Outline, Unsure};
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
@@ -15,10 +15,10 @@ pub(super) use blocks::{last_cluster, last_timestamp};
 use ebml::{Element, Inside, element, float, loose, text, unsigned, whole};
 use track::Listed;
 
-/// Elements visited at one level.
+/// Maximum number of elements visited at one level.
 const ELEMENTS: usize = 4096;
 
-/// Reads the file's outline; `webm` by its DocType.
+/// Reads the file's outline; `webm` states the DocType.
 pub(super) fn read(source: &Source, webm: bool) -> Result<Outline, Unsure> {
     let header = element(source, 0)?;
     let segment = element(source, header.end())?;
@@ -26,7 +26,7 @@ pub(super) fn read(source: &Source, webm: bool) -> Result<Outline, Unsure> {
         return Err(Unsure("not a segment"));
     }
     if segment.end() > source.len {
-        return Err(Unsure("cut short"));
+        return Err(Unsure("truncated"));
     }
     let parts = Parts::find(source, segment)?;
     let info = whole(source, parts.info.ok_or(Unsure("no info"))?)?;
@@ -39,7 +39,7 @@ pub(super) fn read(source: &Source, webm: bool) -> Result<Outline, Unsure> {
         }
     }
     if !tracks.iter().any(|listed| listed.track.kind == Kind::Video) {
-        return Err(Unsure("no picture"));
+        return Err(Unsure("no video"));
     }
     let start = blocks::first_timestamp(source, parts.cluster.ok_or(Unsure("no cluster"))?, &tracks)?;
     let chapters = match parts.chapters {
@@ -61,7 +61,7 @@ pub(super) fn read(source: &Source, webm: bool) -> Result<Outline, Unsure> {
     })
 }
 
-/// Where the parts of a segment are.
+/// The positions of a segment's parts.
 #[derive(Default)]
 struct Parts {
     info: Option<Element>,
@@ -72,7 +72,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Those before the first cluster, and those the seek head names behind it.
+    /// Finds the parts before the first cluster, and those after it that the seek head lists.
     fn find(source: &Source, segment: Element) -> Result<Self, Unsure> {
         let mut parts = Self::default();
         let mut elsewhere = Vec::new();
@@ -112,14 +112,14 @@ impl Parts {
     }
 }
 
-/// Where the segment's header says it ends; None when it says nothing.
+/// Where the segment ends by its header; None if its size is unknown.
 pub(super) fn promised_end(source: &Source) -> Option<u64> {
     let header = element(source, 0).ok()?;
     let segment = loose(source, header.end())?;
     (segment.id == 0x1853_8067).then_some(segment.end()).filter(|end| *end < u64::MAX)
 }
 
-/// Positions the seek head gives, relative to the segment's content.
+/// Positions in the seek head, relative to the segment's content.
 fn seek_head(body: &[u8]) -> Result<Vec<u64>, Unsure> {
     let mut positions = Vec::new();
     for entry in Inside(body) {
@@ -136,7 +136,7 @@ fn seek_head(body: &[u8]) -> Result<Vec<u64>, Unsure> {
                 _ => {}
             }
         }
-        // Info, tracks, chapters and attachments; cues and tags are not needed here.
+        // Info, Tracks, Chapters and Attachments; Cues and Tags are not needed here.
         if matches!(wanted, 0x1549_a966 | 0x1654_ae6b | 0x1043_a770 | 0x1941_a469) {
             positions.extend(position);
         }
@@ -144,7 +144,7 @@ fn seek_head(body: &[u8]) -> Result<Vec<u64>, Unsure> {
     Ok(positions)
 }
 
-/// Length in seconds and title.
+/// Duration in seconds, and title.
 fn information(body: &[u8]) -> Result<(f64, Option<String>), Unsure> {
     let (mut scale, mut units, mut title) = (1_000_000, None, None);
     for field in Inside(body) {
@@ -156,9 +156,9 @@ fn information(body: &[u8]) -> Result<(f64, Option<String>), Unsure> {
             _ => {}
         }
     }
-    // Block timestamps below are read in milliseconds, as nearly every file has them.
+    // The readers below take block timestamps as milliseconds, as nearly every file has them.
     if scale != 1_000_000 {
-        return Err(Unsure("an unusual clock"));
+        return Err(Unsure("an unusual timestamp scale"));
     }
     let seconds = units.map(|units| units / 1000.0).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
     Ok((seconds.ok_or(Unsure("no duration"))?, title))
@@ -200,7 +200,7 @@ fn chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, Unsure> {
 /// Start, end and title.
 type Atom = (f64, Option<f64>, Option<String>);
 
-/// None for a hidden one.
+/// None for a hidden chapter.
 fn chapter(body: &[u8]) -> Result<Option<Atom>, Unsure> {
     let (mut start, mut end, mut title, mut shown) = (0.0, None, None, true);
     for field in Inside(body) {
@@ -209,7 +209,7 @@ fn chapter(body: &[u8]) -> Result<Option<Atom>, Unsure> {
             0x91 => start = unsigned(value)? as f64 / 1e9,
             0x92 => end = Some(unsigned(value)? as f64 / 1e9),
             0x98 => shown = unsigned(value)? == 0,
-            0xb6 => return Err(Unsure("chapters in chapters")),
+            0xb6 => return Err(Unsure("nested chapters")),
             0x80 if title.is_none() => {
                 for field in Inside(value) {
                     let (id, value) = field?;
@@ -224,7 +224,7 @@ fn chapter(body: &[u8]) -> Result<Option<Atom>, Unsure> {
     Ok(shown.then_some((start, end, title)))
 }
 
-/// Names and types of attached files. Pictures become streams of their own in ffmpeg: left to ffprobe.
+/// Names and types of attachments. ffmpeg turns images into streams of their own, so those files are left to ffprobe.
 fn attachments(source: &Source, part: Element) -> Result<Vec<Attachment>, Unsure> {
     let mut list = Vec::new();
     let mut at = part.at;
@@ -236,14 +236,14 @@ fn attachments(source: &Source, part: Element) -> Result<Vec<Attachment>, Unsure
         }
         let (attachment, _) = attached_file(source, file)?;
         if attachment.mime_type.as_deref().is_some_and(|kind| kind.starts_with("image/")) {
-            return Err(Unsure("a cover"));
+            return Err(Unsure("cover art"));
         }
         list.push(attachment);
     }
     Ok(list)
 }
 
-/// Name and type of one attached file, and its bytes.
+/// Name and type of one attachment, and the element of its bytes.
 fn attached_file(source: &Source, file: Element) -> Result<(Attachment, Option<Element>), Unsure> {
     let mut attachment = Attachment { file_name: None, mime_type: None };
     let (mut inside, mut data) = (file.at, None);
@@ -263,7 +263,7 @@ fn attached_file(source: &Source, file: Element) -> Result<(Attachment, Option<E
     Ok((attachment, data))
 }
 
-/// Where the bytes of the attached file of this name lie: offset and length.
+/// Offset and length of the attachment with this name.
 pub(super) fn attached(source: &Source, name: &str) -> Result<Option<(u64, u64)>, Unsure> {
     let header = element(source, 0)?;
     let segment = element(source, header.end())?;

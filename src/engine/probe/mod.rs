@@ -1,8 +1,8 @@
-//! What a file holds, found out within a deadline.
+//! Probing: what streams a file has, found out within a deadline.
 //!
-//! Two ways. The quick one starts no process: our own readers take the container's headers, and GStreamer's
-//! Discoverer says what the decoders see. It answers for the common files and gives up on everything it is not sure
-//! of; then ffprobe is asked, which costs a process (50-80 ms) and knows nearly everything.
+//! There are two ways. The quick one starts no process: our own readers parse the container's headers, and GStreamer's
+//! Discoverer reports what the decoders see. It handles the common files and gives up when in doubt. Then ffprobe runs,
+//! which costs a process (50-80 ms) and handles nearly every file.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -30,18 +30,18 @@ mod seen;
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The file's fault: no reader makes sense of it.
+    /// The file's fault: no reader can parse it.
     #[error("not readable as media: {0}")]
     Unreadable(String),
-    #[error("no answer within the deadline")]
+    #[error("no result within the deadline")]
     TimedOut,
     /// The disk's fault.
     #[error("the file could not be read: {0}")]
     Read(String),
-    /// Ours: ffprobe writes more about this file than is read.
+    /// Our limit: ffprobe reports more about this file than is read.
     #[error("the report of ffprobe is larger than 4 MiB")]
     ReportTooLarge,
-    /// Ours: the tool is missing or could not be started.
+    /// Our fault: the tool is missing or could not be started.
     #[error("the probe could not run: {0}")]
     Unavailable(String),
 }
@@ -59,13 +59,13 @@ impl Tools {
     }
 }
 
-/// What is to be held as long as a file is read in this process, whoever waits for it or does not.
+/// Kept alive while a file is read in this process, even if the caller has stopped waiting.
 pub type Held = Box<dyn Any + Send>;
 
 /// Describes a plain file without starting a process.
 ///
 /// # Errors
-/// Why ffprobe must be asked.
+/// The reason why ffprobe is needed.
 pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Media, &'static str> {
     let head = head(source).await.map_err(|_| "unreadable")?;
     let decodable = ffprobe::decodable(tools).await.map_err(|_| "no list of decoders")?;
@@ -76,10 +76,10 @@ pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Me
     })
 }
 
-/// Describes a file by ffprobe. The caller sets the deadline; dropping the future ends the child.
+/// Describes a file with ffprobe. The caller sets the deadline; dropping the future ends the child.
 ///
 /// # Errors
-/// What it says of the file, or why it could not run.
+/// ffprobe's error about the file, or why it could not run.
 pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, ProbeError> {
     let head = head(source).await?;
     if let Some(media) = jumping::media(tools, source, &head).await? {
@@ -90,7 +90,7 @@ pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, Prob
     Ok(cut::corrected(source, bare::counted(source, media).await).await)
 }
 
-/// Pays ahead what the first probe of a process would: GStreamer's start (0.2 s) and ffmpeg's list of decoders.
+/// Runs the one-time work of the first probe at start-up: initializing GStreamer (0.2 s) and listing ffmpeg's decoders.
 pub async fn warm(tools: &Tools) {
     let starting = tokio::task::spawn_blocking(discover::warm);
     if let Err(fault) = ffprobe::decodable(tools).await {
@@ -99,12 +99,12 @@ pub async fn warm(tools: &Tools) {
     let _ = starting.await;
 }
 
-/// Where the bytes of a file attached to a Matroska file lie, by its name: offset and length. Blocks on the file system.
+/// Offset and length of an attachment of a Matroska file, by its name. Blocks on file I/O.
 pub fn attached(source: &Source, name: &str) -> Option<(u64, u64)> {
     matroska::attached(source, name).ok().flatten()
 }
 
-/// The first bytes, read off the async threads: the disk may be asleep.
+/// The first bytes, read on a blocking thread because the disk may be asleep.
 async fn head(source: &Arc<Source>) -> Result<Vec<u8>, ProbeError> {
     let source = source.clone();
     let reading = tokio::task::spawn_blocking(move || {

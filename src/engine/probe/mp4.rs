@@ -1,7 +1,7 @@
-//! Reads the movie box of an mp4 file (ISO/IEC 14496-12): tracks, flags, turning, edits, timing.
+//! Reads the movie box of an mp4 file (ISO/IEC 14496-12): tracks, flags, rotation, edits, timing.
 //!
-//! Every length is checked against its box, nothing is indexed unchecked, and the movie box is bounded; the samples
-//! themselves are never touched.
+//! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
+//! samples themselves are never read.
 
 use super::outline::{Kind, Outline, Track, Unsure, number};
 use crate::domain::media::{Container, Tags};
@@ -42,7 +42,7 @@ pub(super) fn read(source: &Source) -> Result<Outline, Unsure> {
     let start = played().map(|traced| traced.start).fold(f64::INFINITY, f64::min);
     let end = played().map(|traced| traced.start.max(0.0) + traced.length).fold(0.0, f64::max);
     if !start.is_finite() || end <= start {
-        return Err(Unsure("no picture and no sound"));
+        return Err(Unsure("neither video nor audio"));
     }
     let tracks = tracks.into_iter().enumerate().map(|(index, traced)| Track { index: index as u32, ..traced.track });
     Ok(Outline {
@@ -56,7 +56,7 @@ pub(super) fn read(source: &Source) -> Result<Outline, Unsure> {
     })
 }
 
-/// Tags of an iTunes item list. Chapters and covers add tracks or need samples: ffprobe reads those.
+/// Tags of an iTunes item list. Chapters and covers add tracks or need samples: ffprobe reads those files.
 fn user_data(udta: &[u8]) -> Result<Tags, Unsure> {
     let mut tags = Tags::default();
     if child(udta, b"chpl")?.is_some() {
@@ -67,7 +67,7 @@ fn user_data(udta: &[u8]) -> Result<Tags, Unsure> {
     for entry in Boxes(list) {
         let (kind, item) = entry?;
         let slot = match &kind {
-            b"covr" => return Err(Unsure("a cover")),
+            b"covr" => return Err(Unsure("cover art")),
             b"\xa9nam" => &mut tags.title,
             b"\xa9ART" => &mut tags.artist,
             b"\xa9alb" => &mut tags.album,

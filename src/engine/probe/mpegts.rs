@@ -1,7 +1,8 @@
-//! Reads a plain MPEG transport stream (ISO/IEC 13818-1): one programme in packets of 188 bytes.
+//! Reads a plain MPEG transport stream (ISO/IEC 13818-1): a single program in packets of 188 bytes.
 //!
-//! The beginning tells streams, first times and picture rate, and what a decoder would see; the end tells the length,
-//! as ffprobe takes it; three looks in between tell whether time runs through. Every look is bounded.
+//! The beginning gives streams, first timestamps and frame rate, and what a decoder would see. The end gives the duration,
+//! computed as ffprobe does. Three windows in between check that timestamps are continuous. The size of every window is
+//! limited.
 
 use super::outline::{Kind, Outline, Track, Unsure};
 use super::seen::Seen;
@@ -20,21 +21,21 @@ mod units;
 use map::{Listed, Map};
 use units::Window;
 
-/// Packets of the first and of the last look; each is made twice as large, and again, before the file is given up.
+/// Packets of the first and the last window. If a window is too small, it is doubled, up to 4 times.
 const HEAD: u64 = 5 * 1024;
 const TAIL: u64 = 1024;
 const LOOKS: u32 = 5;
-/// Packets of a look between.
+/// Packets of a window in between.
 const BETWEEN: u64 = 512;
 
-/// Pictures wanted for the rate, and the fewest of a short film.
+/// Frames needed to measure the frame rate, and the minimum for a short film.
 const PICTURES: usize = 24;
 const FEWEST: usize = 8;
 
-/// A film may begin this long before the clock's 33 bits are used up; ffmpeg then counts from below zero.
+/// A file may begin this close to the wrap of the 33-bit clock; ffmpeg then uses negative timestamps.
 const NEAR_WRAP: i64 = 60 * TICKS_PER_SECOND;
 
-/// Below this many bits a second a length is not believed (as for ffprobe's).
+/// Minimum plausible bit rate over the measured duration (as for ffprobe reports).
 const LEAST_PLAUSIBLE_BPS: f64 = 2_000.0;
 
 /// Reads the file's outline, and what a decoder would see in its streams.
@@ -52,7 +53,7 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
         tracks.push(track);
     }
     if !tracks.iter().any(|track| track.kind == Kind::Video) {
-        return Err(Unsure("no picture"));
+        return Err(Unsure("no video"));
     }
     let start = lanes.iter().map(|lane| lane.first).min().ok_or(Unsure("no streams"))?;
     if start >= WRAP - NEAR_WRAP {
@@ -64,13 +65,13 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
         let window = Window::read(source, at, BETWEEN.min(packets - at))?;
         let mut times = lanes.iter().flat_map(|lane| window.times(lane.pid)).flatten();
         if times.any(|(pts, _)| pts < start || pts > end) {
-            return Err(Unsure("time jumps"));
+            return Err(Unsure("timestamps jump"));
         }
     }
     let duration_seconds = seconds(end - start);
     let plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= LEAST_PLAUSIBLE_BPS;
     if end <= start || !plausible {
-        return Err(Unsure("no believable length"));
+        return Err(Unsure("no plausible duration"));
     }
     let outline = Outline {
         container: Container::MpegTs,
@@ -84,7 +85,7 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
     Ok((outline, seen))
 }
 
-/// The map, and a window on the beginning that holds enough of each of its streams.
+/// The program map, and a window at the beginning with enough of each of its streams.
 fn beginning(source: &Source, packets: u64) -> Result<(Map, Window), Unsure> {
     for look in 0..LOOKS {
         let wanted = (HEAD << look).min(packets);
@@ -101,10 +102,10 @@ fn beginning(source: &Source, packets: u64) -> Result<(Map, Window), Unsure> {
             break;
         }
     }
-    Err(Unsure("too little at the beginning"))
+    Err(Unsure("too few packets at the beginning"))
 }
 
-/// Where the last picture and the last sound end, whichever is later, ticks.
+/// The later end of the last video frame and the last audio, ticks.
 fn ending(source: &Source, packets: u64, lanes: &[Lane]) -> Result<i64, Unsure> {
     for look in 0..LOOKS {
         let wanted = (TAIL << look).min(packets);
@@ -121,26 +122,26 @@ fn ending(source: &Source, packets: u64, lanes: &[Lane]) -> Result<i64, Unsure> 
     Err(Unsure("a stream ends early"))
 }
 
-/// A stream of pictures or sound: what the length is counted from.
+/// A video or audio stream, which the duration is computed from.
 struct Lane {
     pid: u16,
     codec: &'static str,
     first: i64,
-    /// How long a picture lasts, ticks; None for sound.
+    /// Frame duration, ticks; None for audio.
     picture: Option<i64>,
 }
 
 impl Lane {
-    /// Looks at the beginning of a stream, and completes its track.
+    /// Reads the beginning of a stream, and completes its track.
     fn begun(head: &Window, listed: &Listed, track: &mut Track) -> Result<(Self, Seen), Unsure> {
         let pid = listed.pid;
         let times: Option<Vec<(i64, i64)>> = head.times(pid).collect();
-        let times = times.ok_or(Unsure("packets without times"))?;
+        let times = times.ok_or(Unsure("packets without timestamps"))?;
         let (first, _) = *times.first().ok_or(Unsure("an empty stream"))?;
         let (mut seen, picture);
         if track.kind == Kind::Video {
             if times.iter().any(|(pts, _)| *pts < first) {
-                return Err(Unsure("pictures before the first"));
+                return Err(Unsure("frames before the first"));
             }
             let nal = picture::parameters(head.payloads(pid))?;
             let (saw, stated) = picture::seen(&nal)?;
@@ -150,7 +151,7 @@ impl Lane {
             (seen, picture) = (saw, Some(length));
         } else {
             let payload = head.payloads(pid).next().unwrap_or_default();
-            seen = sound::seen(listed.codec, &payload).ok_or(Unsure("sound of another kind"))?;
+            seen = sound::seen(listed.codec, &payload).ok_or(Unsure("unusual audio"))?;
             track.codec = seen.codec.unwrap_or(listed.codec);
             picture = None;
         }
@@ -158,16 +159,16 @@ impl Lane {
         Ok((Self { pid, codec: track.codec, first, picture }, seen))
     }
 
-    /// Where the stream ends by what this window shows of it; None when it shows nothing.
+    /// Where the stream ends by this window; None if the window has none of its packets.
     fn end(&self, window: &Window) -> Result<Option<i64>, Unsure> {
         let times: Option<Vec<(i64, i64)>> = window.times(self.pid).collect();
-        let times = times.ok_or(Unsure("packets without times"))?;
+        let times = times.ok_or(Unsure("packets without timestamps"))?;
         let Some((last, _)) = times.iter().max() else { return Ok(None) };
         if let Some(picture) = self.picture {
             return Ok(Some(last + picture));
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
-        let length = sound::seconds(self.codec, &payload).ok_or(Unsure("a last packet of another kind"))?;
+        let length = sound::seconds(self.codec, &payload).ok_or(Unsure("an unusual last audio packet"))?;
         Ok(Some(last + ticks(length)))
     }
 }

@@ -1,6 +1,6 @@
-//! What a container says of itself, read from its headers by our own small readers.
+//! What a container's headers state, read by our own small readers.
 //!
-//! They know the happy case only: whatever they are not sure of makes them give up, and ffprobe is asked.
+//! They handle the usual case only. When in doubt they give up, and ffprobe runs.
 
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::domain::time::FrameRate;
@@ -17,11 +17,11 @@ pub(super) struct Outline {
     pub tags: Tags,
 }
 
-/// One track, in the order in which ffmpeg numbers them.
+/// One track, in the order of ffmpeg's stream numbers.
 #[derive(Debug, Default)]
 pub(super) struct Track {
     pub index: u32,
-    /// The container's own number, by which the discoverer's stream ids name it.
+    /// The container's track number, which the discoverer's stream ids contain.
     pub key: u64,
     pub kind: Kind,
     /// ffmpeg's name.
@@ -39,10 +39,10 @@ pub(super) struct Track {
     pub variable_frame_rate: bool,
     pub rotation: u16,
     pub mirrored: bool,
-    /// Of a picture as the container states it, pixels; 0 where it does not.
+    /// Frame size that the container states, pixels; 0 if it does not.
     pub width: u32,
     pub height: u32,
-    /// Whether sample values span the full range, where the container states it.
+    /// Whether sample values use the full range; None if the container does not state it.
     pub full_range: Option<bool>,
 }
 
@@ -56,17 +56,17 @@ pub(super) enum Kind {
     Data,
 }
 
-/// Why a reader gave up; ffprobe decides.
+/// Why a reader gave up, so that ffprobe has to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unsure(pub &'static str);
 
-/// Big-endian number of up to eight bytes.
+/// A big-endian number of up to eight bytes.
 pub(super) fn number(bytes: &[u8], at: usize, size: usize) -> Result<u64, Unsure> {
-    let bytes = at.checked_add(size).and_then(|end| bytes.get(at..end)).ok_or(Unsure("a field is cut short"))?;
+    let bytes = at.checked_add(size).and_then(|end| bytes.get(at..end)).ok_or(Unsure("a field is truncated"))?;
     Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-/// Rates that films and cameras have; one within a thousandth of the measured rate is what was meant.
+/// The usual frame rate within 0.05 % of the measured rate, if there is one.
 pub(super) fn usual_rate(measured: f64) -> Option<FrameRate> {
     const USUAL: [(u32, u32); 11] = [
         (24_000, 1001),

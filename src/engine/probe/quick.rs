@@ -1,10 +1,10 @@
-//! The quick way: our readers say what the container says, the discoverer says what the decoders see.
+//! The quick way: our readers report what the container states, the discoverer what the decoders see.
 //!
-//! Who is believed: order, flags, languages, names, turning, timing, chapters from the container; size, pixel aspect,
-//! bit depth, chroma, scan, profile, level, channels from the discoverer. Transport streams repeat all of that in the
-//! headers of pictures and sound, where our reader finds it by itself: the discoverer takes nearly half of ffprobe's
-//! time for them, and misjudged some. Taken are only plain 8-bit pictures, and only when both agree on every stream;
-//! everything else is a question for ffprobe. What it gives is held against ffprobe over the corpus by a test.
+//! Order, flags, languages, names, rotation, timing and chapters come from the container; size, sample aspect ratio, bit
+//! depth, chroma, interlacing, profile, level and channels from the discoverer. Transport streams repeat all of that in
+//! the headers of video and audio, where our reader finds it: the discoverer takes nearly half of ffprobe's time for them,
+//! and got some wrong. Only plain 8-bit video is accepted, and only if both agree on every stream; other files are left to
+//! ffprobe. A test compares the result with ffprobe over the corpus.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::domain::sniff;
 use crate::engine::clock;
 use crate::engine::source::Source;
 
-/// Largest frame the discoverer may decode in this process, luma samples: 8K UHD and a little more. ffprobe, which decodes
-/// larger ones, has limits of its own (`ffmpeg::spawn::Limits`).
+/// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
+/// which decodes larger ones, has its own limits (`ffmpeg::spawn::Limits`).
 const LARGEST_FRAME: u64 = 8192 * 4320;
 
 /// Describes a plain file without starting a process.
@@ -36,7 +36,7 @@ pub(super) async fn media(
         let reading = move || {
             let _held = held;
             if clock::has_jump(&source).unwrap_or(false) {
-                return Err(Unsure("its clock jumps"));
+                return Err(Unsure("the clock jumps"));
             }
             mpegts::read(&source)
         };
@@ -65,7 +65,7 @@ async fn outline(source: &Arc<Source>, head: &[u8]) -> Result<Outline, Unsure> {
     reading.await.map_err(|_| Unsure("the reader failed"))?
 }
 
-/// Whether the container or the parameter sets of a track state frames that are too large.
+/// Whether the container or the parameter sets of a track state too large frames.
 fn is_too_large(track: &Track) -> bool {
     let stated = u64::from(track.width) * u64::from(track.height);
     let coded = match track.codec {
@@ -153,7 +153,7 @@ fn stream(track: &Track, seen: &[Seen], decodable: &HashSet<String>) -> Result<S
 fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
     let depth = seen.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
     if depth != 8 {
-        return Err(Unsure("not a picture of 8 bits"));
+        return Err(Unsure("not 8-bit video"));
     }
     if seen.interlaced {
         return Err(Unsure("interlaced"));
@@ -163,7 +163,7 @@ fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
     }
     let chroma = seen.chroma.as_deref().unwrap_or(if track.codec == "vp8" { "4:2:0" } else { "" });
     if !matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0") {
-        return Err(Unsure("unknown chroma"));
+        return Err(Unsure("unusual chroma"));
     }
     let mut color = seen.color.clone();
     if let Some(full) = full_range(track) {
@@ -181,7 +181,7 @@ fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
     })
 }
 
-/// The parameter sets win over the container, as in ffmpeg. GStreamer names limited range for files of full range.
+/// Parameter sets take precedence over the container, as in ffmpeg. GStreamer reports limited range for full-range files.
 fn full_range(track: &Track) -> Option<bool> {
     let coded = match track.codec {
         "h264" => avc::stated(&track.config).and_then(|stated| stated.full_range),
@@ -192,16 +192,16 @@ fn full_range(track: &Track) -> Option<bool> {
 
 fn audio(track: &Track, seen: &Seen) -> Result<Audio, Unsure> {
     if seen.channels == 0 || seen.sample_rate == 0 {
-        return Err(Unsure("sound without channels"));
+        return Err(Unsure("audio without channels"));
     }
-    // Spectral band replication may hide behind half the rate without a word in the headers; ffprobe decodes it.
+    // Spectral band replication may be implicit, with half the sample rate in the headers; ffprobe decodes it.
     if track.codec == "aac" && seen.sample_rate <= 24_000 {
         return Err(Unsure("AAC that may be HE-AAC"));
     }
     let layout = match seen.channels {
         1 => Some("mono"),
         2 => Some("stereo"),
-        // Dolby's and DTS's surrounds stand at the sides.
+        // The surround channels of Dolby and DTS are side channels.
         6 if matches!(track.codec, "ac3" | "eac3") => Some("5.1(side)"),
         6 => Some("5.1"),
         8 => Some("7.1"),

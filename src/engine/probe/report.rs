@@ -1,4 +1,4 @@
-//! An ffprobe report as [`Media`]: the file as a whole; its streams one by one in `stream`.
+//! Converts an ffprobe report to [`Media`]: the file as a whole; single streams in `stream`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,19 +12,19 @@ mod stream;
 pub(super) use stream::orientation;
 use stream::{is_picture, stream};
 
-/// Below this many bits a second of stated duration a file with moving pictures cannot be what it says.
+/// Minimum plausible bit rate over the stated duration of a file with video, bits per second.
 const LEAST_PLAUSIBLE_BPS: f64 = 2_000.0;
-/// The same for sound alone; a minute of digital silence takes 1.2 kbit/s in FLAC.
+/// Minimum plausible bit rate of audio alone, bits per second; digital silence takes 1.2 kbit/s in FLAC.
 const LEAST_PLAUSIBLE_SOUND_BPS: f64 = 500.0;
 
-/// Reads a report. `head` is the beginning of the file, `len` its length in bytes.
+/// Converts a report. `head` is the beginning of the file, `len` its size in bytes.
 pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], len: u64) -> Result<Media, ProbeError> {
     let container = container::by_name(&report.format.format_name, head, &report.streams);
     let mut warnings: Vec<String> = Vec::new();
     let raw = service_streams(report, &mut warnings);
     let empty = |raw: &Raw| container == Container::Mp4 && is_empty_track(raw);
     if raw.iter().any(|raw| empty(raw)) {
-        warnings.push("a track without samples was left out".into());
+        warnings.push("a track without samples was ignored".into());
     }
     let attachments = attachments(&report.streams);
     let streams: Vec<Stream> = raw
@@ -33,12 +33,12 @@ pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], l
         .map(|raw| stream(raw, decodable))
         .collect();
     if streams.is_empty() {
-        return Err(ProbeError::Unreadable("it holds no streams".into()));
+        return Err(ProbeError::Unreadable("the file has no streams".into()));
     }
     let moving = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     let (start_seconds, mut duration_seconds) = extent(report, &raw, moving, len, &mut warnings);
     if container == Container::Mp3 {
-        // ffmpeg counts every frame, those before the start (the encoder's delay) too.
+        // ffmpeg counts every frame, including those before the start (encoder delay).
         duration_seconds = duration_seconds.map(|seconds| seconds - start_seconds).filter(|seconds| *seconds > 0.0);
     }
     let bitrate_kbps = duration_seconds
@@ -62,7 +62,7 @@ pub(super) fn media(report: &Report, decodable: &HashSet<String>, head: &[u8], l
     })
 }
 
-/// The streams of the one service that is played: all of them, but of a multiplex the first complete programme.
+/// The streams that are played: all of them, but of a multiplex only those of the first complete program.
 fn service_streams<'a>(report: &'a Report, warnings: &mut Vec<String>) -> Vec<&'a Raw> {
     let all = || report.streams.iter().collect::<Vec<_>>();
     if report.programs.len() < 2 {
@@ -82,15 +82,11 @@ fn service_streams<'a>(report: &'a Report, warnings: &mut Vec<String>) -> Vec<&'
         .or_else(|| report.programs.iter().find(|program| has(&members(program), picture)))
         .or_else(|| report.programs.iter().find(|program| has(&members(program), sound)));
     let Some(chosen) = chosen else { return all() };
-    warnings.push(format!(
-        "the file carries {} programmes, number {} is played",
-        report.programs.len(),
-        chosen.program_id
-    ));
+    warnings.push(format!("the file has {} programs; program {} is played", report.programs.len(), chosen.program_id));
     members(chosen)
 }
 
-/// A picture track of which ffmpeg saw no sample: no count (fragmented files have none either), no pixels, no rate.
+/// A video track without samples: no count (fragmented files have none either), no pixel format, no rate.
 fn is_empty_track(raw: &Raw) -> bool {
     raw.codec_type.as_deref() == Some("video")
         && raw.nb_frames.is_none()
@@ -99,7 +95,7 @@ fn is_empty_track(raw: &Raw) -> bool {
         && rate(&raw.avg_frame_rate).is_none()
 }
 
-/// First timestamp and length in seconds.
+/// First timestamp and duration, seconds.
 fn extent(report: &Report, raw: &[&Raw], moving: bool, len: u64, warnings: &mut Vec<String>) -> (f64, Option<f64>) {
     let played: Vec<&&Raw> = raw
         .iter()
@@ -154,7 +150,7 @@ fn attachments(streams: &[Raw]) -> Vec<Attachment> {
 }
 
 fn tags(format: &HashMap<String, String>, streams: &[&Raw]) -> Tags {
-    // Ogg keeps its tags on the stream.
+    // Ogg stores its tags in the stream.
     let find = |name: &str| {
         let on_stream = || streams.iter().find_map(|raw| tag(&raw.tags, name));
         let ogg = matches!(name, "artist" | "album" | "date").then(on_stream).flatten();
@@ -180,7 +176,7 @@ fn pair(text: &str, separator: char) -> Option<(u32, u32)> {
     (a > 0 && b > 0).then_some((a, b))
 }
 
-/// A frame rate that a picture can have; containers without one state their clock instead (90,000 a second).
+/// A plausible frame rate. Containers without a frame rate state their clock instead (90,000 per second).
 fn rate(text: &Option<String>) -> Option<FrameRate> {
     let (num, den) = pair(text.as_deref()?, '/')?;
     FrameRate::new(num, den).filter(|rate| (0.01..=500.0).contains(&rate.as_f64()))

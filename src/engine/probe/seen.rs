@@ -1,10 +1,10 @@
-//! One stream as a decoder sees it, in ffmpeg's words.
+//! One stream as a decoder reports it, in ffmpeg's terms.
 
 use crate::domain::media::Color;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// The container's own number of the stream.
+    /// The container's track number.
     pub key: u64,
     pub codec: Option<&'static str>,
     pub profile: Option<String>,

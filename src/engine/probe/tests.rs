@@ -9,7 +9,7 @@ use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, Source};
 
 fn make(path: &Path, more: &[&str]) {
-    // A further input stands before everything that describes the output.
+    // A further input must precede all output options.
     let (inputs, more) = more.split_at(if more.first() == Some(&"-i") { 2 } else { 0 });
     let status = Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x64:rate=25:duration=2"])
@@ -27,7 +27,7 @@ fn open(folder: &Path, name: &str) -> Source {
     roots.open_file(folder.join(name).to_str().unwrap()).unwrap()
 }
 
-/// The same numbers in every run (xorshift).
+/// A pseudo-random number, the same in every run (xorshift).
 fn chance(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -129,7 +129,7 @@ async fn attached_fonts_do_not_fill_the_report() {
         Dialogue: 0:00:00.10,0:00:01.00,hello\n",
     )
     .unwrap();
-    // Dumped as hexadecimal text these are 13 MB.
+    // As a hexadecimal dump this is 13 MB.
     std::fs::write(path("font.ttf"), vec![0x5a; 3 << 20]).unwrap();
     let (cues, font) = (path("a.ass"), path("font.ttf"));
     let (cues, font) = (cues.to_str().unwrap(), font.to_str().unwrap());
@@ -148,7 +148,7 @@ async fn attached_fonts_do_not_fill_the_report() {
 async fn chapters_do_not_fill_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    // As text these are more than 4 MiB.
+    // In the report this is more than 4 MiB.
     let title = "x".repeat(3000);
     let chapter = |n: u32| format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={n}\nEND={}\ntitle={title}\n", n + 1);
     std::fs::write(path("a.txt"), format!(";FFMETADATA1\n{}", (0..1500).map(chapter).collect::<String>())).unwrap();
@@ -171,9 +171,9 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
     let tools = Tools::beside(Path::new("ffmpeg"));
     let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
     assert_eq!(why, "frames too large to be decoded in this process");
-    // The container may lie about the size; the parameter sets cannot.
+    // The container may state a wrong size; the parameter sets cannot.
     let mut bytes = std::fs::read(&path).unwrap();
-    // The first one is a brand; the last one is the sample entry.
+    // The first match is a brand, the last one the sample entry.
     let at = bytes.windows(4).rposition(|four| four == b"avc1").unwrap();
     assert_eq!(bytes[at + 28..at + 32], [0x20, 0, 0x11, 0], "8192 x 4352");
     bytes[at + 28..at + 32].copy_from_slice(&[1, 0, 1, 0]);
@@ -191,11 +191,11 @@ async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
         let whole = std::fs::read(folder.path().join(name)).unwrap();
         std::fs::write(folder.path().join("half"), &whole[..whole.len() * 6 / 10]).unwrap();
         let source = Arc::new(open(folder.path(), "half"));
-        assert!(quick(&tools, &source, Box::new(())).await.is_err(), "{name}: the quick way leaves it alone");
+        assert!(quick(&tools, &source, Box::new(())).await.is_err(), "{name}: the quick way refuses it");
         let media = thorough(&tools, &source).await.unwrap();
         let seconds = media.duration_seconds.unwrap();
         assert!((0.3..1.9).contains(&seconds), "{name}: {seconds}");
-        assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
+        assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
     }
 }
 
@@ -207,7 +207,7 @@ async fn a_tail_that_is_missing_is_named_however_short_the_film() {
     std::fs::write(folder.path().join("b.mp4"), &whole[..whole.len() * 6 / 10]).unwrap();
     let tools = Tools::beside(Path::new("ffmpeg"));
     let media = thorough(&tools, &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
-    assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{:?}", media.warnings);
+    assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{:?}", media.warnings);
 }
 
 #[tokio::test]
@@ -232,8 +232,8 @@ async fn the_last_packets_say_how_long_half_a_file_is() {
         let media = thorough(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
         let there = decoded(&folder.path().join("half"));
         let seconds = media.duration_seconds.unwrap();
-        assert!((seconds - there).abs() < 0.3 && there < 1.6, "{name}: {seconds} s said, {there} s there");
-        assert!(media.warnings.iter().any(|warning| warning.contains("cut short")), "{name}: {:?}", media.warnings);
+        assert!((seconds - there).abs() < 0.3 && there < 1.6, "{name}: {seconds} s reported, {there} s present");
+        assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
         assert!(media.seekable);
     }
 }
@@ -243,7 +243,7 @@ async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
     let folder = tempfile::tempdir().unwrap();
     make(&folder.path().join("a.wmv"), &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
     let mut bytes = std::fs::read(folder.path().join("a.wmv")).unwrap();
-    // No packet is promised, and the broadcast flag says that lengths are not valid (section 3.2).
+    // The number of packets is 0, and the broadcast flag marks sizes as invalid (section 3.2).
     let properties = [0xa1, 0xdc, 0xab, 0x8c, 0x47, 0xa9, 0xcf, 0x11];
     let at = bytes.windows(8).position(|eight| eight == properties).expect("file properties");
     bytes[at + 56..at + 64].fill(0);
@@ -253,10 +253,10 @@ async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
     let media = thorough(&tools, &Arc::new(open(folder.path(), "stream.wmv"))).await.unwrap();
     let seconds = media.duration_seconds.unwrap();
     assert!((1.8..2.3).contains(&seconds), "{seconds}");
-    assert_eq!(media.warnings, ["the header gives no duration: it was measured"]);
+    assert_eq!(media.warnings, ["the header has no duration; it was measured"]);
 }
 
-/// How long the first stream of a file plays, seconds, by its packets.
+/// Duration of the first stream of a file by its packets, seconds.
 fn decoded(path: &Path) -> f64 {
     let output = Command::new("ffprobe")
         .args([
@@ -317,7 +317,7 @@ async fn a_matroska_header_that_lies_is_found_out_by_cues_and_clusters() {
         [(3_600_000.0, true, true), (3_600_000.0, false, true), (500.0, true, true), (2_000.0, true, false)]
     {
         bytes[at..at + 8].copy_from_slice(&f64::to_be_bytes(milliseconds));
-        // Another id: nobody knows such an element.
+        // An element id that does not exist.
         bytes[cues] = if has_cues { 0x1c } else { 0x1d };
         std::fs::write(folder.path().join("b.mkv"), &bytes).unwrap();
         let source = Arc::new(open(folder.path(), "b.mkv"));
@@ -334,7 +334,7 @@ async fn a_matroska_header_that_lies_is_found_out_by_cues_and_clusters() {
 async fn bare_sound_is_as_long_as_its_frames() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new("ffmpeg"));
-    // A quiet beginning makes an estimate by the first frames far too long.
+    // With a quiet beginning, an estimate by the first frames is far too long.
     let sound = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
     for (name, more) in [
         ("a.aac", &["-c:a", "aac", "-b:a", "160k"][..]),
@@ -357,7 +357,7 @@ async fn fragments_without_a_stated_duration_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     make(&folder.path().join("a.mp4"), &["-g", "5", "-movflags", "empty_moov+frag_keyframe+default_base_moof"]);
     let mut bytes = std::fs::read(folder.path().join("a.mp4")).unwrap();
-    // "Unknown" as some writers put it into each track's header.
+    // "Unknown", as some muxers write it into each track's header.
     let headers: Vec<usize> =
         bytes.windows(4).enumerate().filter(|(_, four)| *four == b"mdhd").map(|(at, _)| at).collect();
     assert_eq!(headers.len(), 2);

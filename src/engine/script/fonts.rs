@@ -1,4 +1,5 @@
-//! The program's own font, and those attached to a Matroska file, as the part of a script that holds fonts: both producers' libass reads them there.
+//! The `[Fonts]` section of a script: the built-in font, or the fonts attached to a Matroska file. libass reads them
+//! there in both backends.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -8,10 +9,10 @@ use crate::engine::source::Source;
 use crate::engine::tables::bytes::{Disk, ReadAt};
 use crate::engine::tables::matroska::attached;
 
-/// Most bytes of all fonts of a file. Where there are more, those behind are left out and others stand in for them.
+/// Largest total size of a file's fonts, bytes. Further fonts are skipped, and libass substitutes others.
 const MOST: u64 = 16 << 20;
 
-/// As muxers name them (RFC 9559 section 21.2), old names included.
+/// Media types of fonts (RFC 9559 section 21.2), old names included.
 const KINDS: [&str; 8] = [
     "application/x-font-ttf",
     "application/x-font-otf",
@@ -23,7 +24,7 @@ const KINDS: [&str; 8] = [
     "font/collection",
 ];
 
-/// The font that comes with the program, as such a part.
+/// The section with the built-in font.
 pub(super) fn built_in() -> &'static str {
     static BUILT_IN: LazyLock<String> = LazyLock::new(|| {
         let mut out = String::from("\n[Fonts]\nfontname: hearthcast-sans.ttf\n");
@@ -33,7 +34,7 @@ pub(super) fn built_in() -> &'static str {
     &BUILT_IN
 }
 
-/// The part, empty where a file has no fonts or they cannot be read.
+/// The section with the fonts attached to a file; empty if it has none or they cannot be read.
 pub(super) fn section(source: &Source, container: Container) -> String {
     let mut out = String::new();
     if !matches!(container, Container::Matroska | Container::Webm) {
@@ -52,19 +53,19 @@ pub(super) fn section(source: &Source, container: Container) -> String {
         if out.is_empty() {
             out.push_str("\n[Fonts]\n");
         }
-        // Not by its own name, which is text from outside; a font is found by what stands inside of it.
+        // Not its own name, which is untrusted text; libass finds a font by the names inside it.
         let _ = writeln!(out, "fontname: font{number}.ttf");
         written(&mut out, &bytes);
     }
     out
 }
 
-/// Six bits a sign from `!` on, eighty signs a line, as scripts carry files.
+/// Appends bytes in the encoding of embedded files in ASS: six bits a character starting at `!`, 80 characters a line.
 fn written(out: &mut String, bytes: &[u8]) {
     let mut line = 0;
     for three in bytes.chunks(3) {
         let bits = three.iter().chain([0, 0].iter()).take(3).fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
-        // One byte takes two signs, two bytes three.
+        // One byte takes two characters, two bytes three.
         for sign in 0..=three.len() {
             out.push(char::from(33 + (bits >> (18 - 6 * sign) & 0x3f) as u8));
         }

@@ -1,11 +1,11 @@
-//! A text subtitle to be drawn into the picture, as ASS in memory, with the fonts attached to its file.
+//! A text subtitle to burn in, as an ASS script in memory, with the fonts attached to its file.
 //!
-//! ffmpeg's `subtitles` filter would open the file a second time, guess what it is (a playlist among the guesses) and read
-//! all of it before the first picture. So the text is taken out first, by name of format; ffmpeg's `ass` filter reads it
-//! from a descriptor, GStreamer's `assrender` is given what is shown in a segment.
+//! ffmpeg's `subtitles` filter would open the file a second time, probe its format (a playlist among the guesses) and read
+//! all of it before the first frame. So the text is extracted first, with a named demuxer. ffmpeg's `ass` filter reads the
+//! script from a descriptor; GStreamer's `assrender` gets the lines of one segment.
 //!
-//! Both are libass, and both find the font of plain text in the script itself, so that it looks the same whatever fonts a
-//! machine has and wherever the text comes from. ASS keeps its own styles, and the fonts attached to its file.
+//! Both use libass, and both find the font of plain text in the script itself, so that it looks the same on every
+//! machine and for every source format. ASS keeps its own styles, and the fonts attached to its file.
 
 mod fonts;
 
@@ -23,17 +23,17 @@ use crate::domain::plan::{Burn, VideoPlan};
 use crate::domain::subtitles::{self, Format, MAX_BYTES, TextStyle};
 use crate::engine::{Job, RunError};
 
-/// Scripts kept for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
+/// Scripts cached for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
 const KEPT: usize = 4;
 
-/// Scripts made before, by what they were taken from and for which shape of video.
+/// Cache of scripts, by source and by the canvas size of the video.
 #[derive(Debug, Default)]
 pub(super) struct Scripts {
     style: TextStyle,
     kept: Mutex<VecDeque<(String, Arc<File>)>>,
 }
 
-/// What the style adds to a producer's version: segments drawn in another one are other segments.
+/// The style's part of a backend's version: another style gives other segments.
 pub(super) fn tag(style: &TextStyle) -> String {
     if *style == TextStyle::default() {
         return String::new();
@@ -47,7 +47,7 @@ impl Scripts {
         Self { style, kept: Mutex::default() }
     }
 
-    /// The script that `burn` asks for; a whole pass over the item where it is embedded.
+    /// The script for `burn`; takes a pass over the whole item if the subtitle is embedded.
     pub(super) async fn of(&self, program: &Path, job: &Job, burn: &Burn) -> Result<Arc<File>, RunError> {
         let from = match burn {
             Burn::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
@@ -55,10 +55,10 @@ impl Scripts {
         };
         let size = match &job.rendition.video {
             Some(VideoPlan::Encode(plan)) => (plan.width, plan.height),
-            _ => return Err(RunError::Internal("text is burned into encoded video alone".into())),
+            _ => return Err(RunError::Internal("text can be burned into encoded video only".into())),
         };
         let key = format!("{from} {:?}", subtitles::canvas(size));
-        // Held over the work: two runs that want the same text do it once.
+        // Locked during the work, so that two runs with the same subtitle extract it once.
         let mut kept = self.kept.lock().await;
         if let Some((_, file)) = kept.iter().find(|(known, _)| *known == key) {
             return Ok(file.clone());
@@ -82,7 +82,7 @@ async fn embedded(
     size: (u32, u32),
 ) -> Result<Vec<u8>, RunError> {
     let codec = job.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
-    // Not by ffmpeg's own conversion to ASS: its style names a font that every machine resolves to another one.
+    // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
     let format = Format::of_codec(codec).unwrap_or(Format::Srt);
     if format != Format::Ass {
         let text = super::subtitles::extract(program, &job.source, &job.media, stream, format).await?;
@@ -105,19 +105,19 @@ async fn sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u
         source.file.read_exact_at(&mut bytes, 0).map(|()| bytes)
     });
     let bytes = read.await.map_err(|cause| RunError::Internal(cause.to_string()))?;
-    let bytes = bytes.map_err(|cause| RunError::SourceRead(format!("the subtitle: {cause}")))?;
+    let bytes = bytes.map_err(|cause| RunError::SourceRead(format!("the subtitle file: {cause}")))?;
     let text = subtitles::decode(&bytes);
-    // By its bytes; SubRip has no mark of its own, so that the name decides then.
+    // Detected by content first. SubRip has no signature, so the file name is the fallback.
     let format = Format::sniff(&text)
         .or(by_name)
-        .ok_or_else(|| RunError::SourceRead("the subtitle is no text we know".into()))?;
+        .ok_or_else(|| RunError::SourceRead("the subtitle file is not SubRip, WebVTT or ASS".into()))?;
     if format == Format::Ass {
         return Ok(text.into_bytes());
     }
     Ok(plain(&subtitles::parse(&bytes, format), style, size).into_bytes())
 }
 
-/// Plain text as a script, with the font it is drawn with.
+/// Plain text as a script, with the built-in font unless the style names another.
 fn plain(cues: &[subtitles::Cue], style: &TextStyle, size: (u32, u32)) -> String {
     let mut script = subtitles::burned(cues, style, size);
     if style.family.is_none() {
@@ -126,7 +126,7 @@ fn plain(cues: &[subtitles::Cue], style: &TextStyle, size: (u32, u32)) -> String
     script
 }
 
-/// A line that stands in a picture from its first instant on, as a script in memory.
+/// A script in memory that shows one line for the first minute.
 pub(super) fn standing(line: &str, style: &TextStyle, size: (u32, u32)) -> std::io::Result<File> {
     let cue = subtitles::Cue {
         start_ms: 0,
@@ -137,7 +137,7 @@ pub(super) fn standing(line: &str, style: &TextStyle, size: (u32, u32)) -> std::
     in_memory(plain(&[cue], style, size).as_bytes())
 }
 
-/// The whole text of a script in memory.
+/// Reads back the text of a script in memory.
 pub(super) fn read(file: &File) -> std::io::Result<String> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
@@ -161,6 +161,10 @@ mod tests {
         let own = TextStyle { family: Some("DejaVu Sans".into()), ..TextStyle::default() };
         assert!(!plain(&[], &own, (1280, 720)).contains("[Fonts]"));
         assert_eq!(tag(&TextStyle::default()), "");
-        assert_ne!(tag(&own), tag(&TextStyle { size_percent: 6.0, ..own.clone() }), "other segments");
+        assert_ne!(
+            tag(&own),
+            tag(&TextStyle { size_percent: 6.0, ..own.clone() }),
+            "another size gives other segments"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept, where, and for how long.
+//! Which segments stay in memory, on disk, and for how long.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn filled(byte: u8) -> Bytes {
 fn whole(stored: Option<Stored>) -> Bytes {
     match stored.unwrap().content {
         Content::Whole(bytes) => bytes,
-        Content::Parcel(_) => panic!("it was put as bytes"),
+        Content::Parcel(_) => panic!("it was stored as bytes"),
     }
 }
 
@@ -57,7 +57,7 @@ async fn what_is_made_again_at_once_is_dropped_instead_and_named_by_what_it_is_m
     assert!(!cache.holds(&name, 0) && cache.holds(&name, 3));
     assert_eq!(cache.put_light(&name, 0, Content::Whole(filled(0)), "a").await.etag, first.etag);
     let other = cache.put_light(&name, 0, Content::Whole(filled(0)), "b").await;
-    assert_ne!(other.etag, first.etag, "another state of the file");
+    assert_ne!(other.etag, first.etag, "another version of the file");
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_damaged_file_counts_as_absent() {
 #[tokio::test]
 async fn a_disk_that_refuses_costs_old_segments_only() {
     let (folder, cache) = cache(200, 1000);
-    // A file where the folder should be: every write fails.
+    // A file in place of the folder: every write fails.
     std::fs::remove_dir_all(folder.path().join("segments")).unwrap();
     std::fs::write(folder.path().join("segments"), "").unwrap();
     let name: Arc<str> = "r".into();

@@ -1,9 +1,9 @@
-//! Links that leave their root by name and come out inside a root all the same.
+//! Symbolic links whose target leaves their root by name but ends inside a root.
 //!
-//! The kernel is asked to stay beneath a root, and so refuses every link with an absolute target, and every one that
-//! climbs out, wherever it leads. Libraries are full of such links. Here one is followed on paper: what comes of it is
-//! again a path beneath a root, which the kernel opens by the same rules. Nothing outside a root is looked at, not even
-//! whether it is there.
+//! `openat2` with `RESOLVE_BENEATH` refuses every link with an absolute target and every link that climbs out of its root,
+//! wherever it ends. Libraries are full of such links. This module resolves them by reading the links only. The result is
+//! again a path beneath a root, which the kernel opens under the same rules. Nothing outside a root is accessed, not even
+//! to check that it exists.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use super::Roots;
 use crate::domain::library::Located;
 
-/// Links followed for one path, as the kernel has it (path_resolution(7)).
+/// Maximum number of links followed for one path, as in the kernel (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// Where a path ends up when its links are followed: a root's index and the rest; None outside the roots.
+/// The path after following its links: the index of a root and the rest; None outside the roots.
 pub(super) fn followed(roots: &Roots, located: &Located) -> Option<(usize, PathBuf)> {
     let (mut root, mut seen) = (located.root, PathBuf::new());
     let mut parts: VecDeque<OsString> = parts(&located.relative).into();
@@ -48,7 +48,7 @@ pub(super) fn followed(roots: &Roots, located: &Located) -> Option<(usize, PathB
                     parts = [self::parts(&target), parts.into()].concat().into();
                 }
             }
-            // No link. Whether it is there at all is for the opening to find out.
+            // Not a link. Opening the path finds out whether it exists.
             Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => seen = here,
             Err(_) => return None,
         }
@@ -56,7 +56,7 @@ pub(super) fn followed(roots: &Roots, located: &Located) -> Option<(usize, PathB
     Some((root, seen))
 }
 
-/// The root that an absolute path with something behind it lies in, and the way from there.
+/// The root that contains an absolute path followed by `behind`, and the rest of the path beneath it.
 fn inside(roots: &Roots, path: &Path, behind: &VecDeque<OsString>) -> Option<(usize, VecDeque<OsString>)> {
     let mut whole: Vec<OsString> = Vec::new();
     for part in parts(path).iter().chain(behind) {
@@ -74,7 +74,7 @@ fn inside(roots: &Roots, path: &Path, behind: &VecDeque<OsString>) -> Option<(us
         .map(|(index, rest)| (index, parts(rest).into()))
 }
 
-/// Names and `..`; what else a path is made of says nothing.
+/// The path's names and `..`; other components do not matter.
 fn parts(path: &Path) -> Vec<OsString> {
     path.components()
         .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))

@@ -1,7 +1,7 @@
-//! An open file, and closing it without waiting.
+//! An open file that closes without blocking its owner.
 //!
-//! A FUSE file system is asked at every `close` (`FLUSH`), an NFS server at the last one. While such a disk hangs, `close`
-//! hangs: on an async thread it would hold up every request, and under a lock every file of the library.
+//! A FUSE file system is called at every `close` (`FLUSH`), an NFS server at the last one. While such a disk hangs, so
+//! does `close`: on an async thread it would block every request, and under a lock every file of the library.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,45 +12,46 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A thread that had no file to close for so long ends.
+/// A thread ends after this long without a file to close.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What is closed on another thread: a file, or what a test has in its place.
+/// A value to drop on another thread: a file, or a test's substitute.
 type Closing = Box<dyn Send>;
 
-/// For each device that may hang, the thread that closes its files. One for each: they do not wait for each other.
+/// For each device that may hang, the thread that closes its files. Separate threads, so that devices do not wait for each
+/// other.
 static THREADS: Mutex<BTreeMap<u64, Sender<Closing>>> = Mutex::new(BTreeMap::new());
 
 /// An open file. Dropping it never waits for a network or FUSE file system.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// None while it is dropped.
+    /// None only during drop.
     file: Option<File>,
-    /// The device whose `close` may wait.
+    /// The device, if its `close` may block.
     device: Option<u64>,
 }
 
 impl OpenFile {
-    /// Of a file on this device. Asks the file system what it is.
+    /// A file on this device. Queries the type of the file system.
     pub fn new(file: File, device: u64) -> Self {
         let device = (!is_local(&file)).then_some(device);
         Self { file: Some(file), device }
     }
 
-    /// Whether the kernel answers for this file without asking a network or another process.
+    /// Whether the kernel handles this file without a network or another process.
     pub fn is_local(&self) -> bool {
         self.device.is_none()
     }
 }
 
-/// Whether a file lies on a file system of this machine (magic numbers: statfs(2)).
+/// Whether a file is on a file system of this machine (magic numbers: statfs(2)).
 fn is_local(file: &File) -> bool {
     const NETWORKS: [u32; 9] = [
         0x6969,      // NFS
         0xff53_4d42, // CIFS
         0xfe53_4d42, // SMB2
         0x517b,      // SMB
-        0x6573_5546, // FUSE, which may be anything
+        0x6573_5546, // FUSE, which may hide a network
         0x0102_1997, // 9P
         0x00c3_6400, // Ceph
         0x5346_414f, // AFS
@@ -63,7 +64,7 @@ impl Deref for OpenFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        self.file.as_ref().expect("a file is closed only when it is dropped")
+        self.file.as_ref().expect("the file is present until drop")
     }
 }
 
@@ -85,8 +86,8 @@ fn threads() -> MutexGuard<'static, BTreeMap<u64, Sender<Closing>>> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands a file to the thread of its device. Files wait there while the device hangs; there are no more of them than were
-/// open, so the limit of open files bounds them.
+/// Passes a file to the thread of its device. Files queue there while the device hangs; the limit of open files bounds the
+/// queue.
 fn close(device: u64, file: Closing) {
     let unsent = {
         let mut threads = threads();
@@ -96,11 +97,11 @@ fn close(device: u64, file: Closing) {
         };
         unsent.and_then(|file| begin(&mut threads, device, file))
     };
-    // Where no thread can be started it is closed here: waiting is better than leaking.
+    // If no thread can be started, it is closed here: blocking is better than leaking.
     drop(unsent);
 }
 
-/// Starts the thread of a device with its first file; gives the file back if there can be no thread.
+/// Starts the thread of a device with its first file. Returns the file if no thread can be started.
 fn begin(threads: &mut BTreeMap<u64, Sender<Closing>>, device: u64, file: Closing) -> Option<Closing> {
     let (sender, files) = mpsc::channel();
     if thread::Builder::new().name("close".to_owned()).spawn(move || run(device, &files)).is_err() {
@@ -139,7 +140,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A file of a device that hangs until it is released; says whether it was.
+    /// A file on a device that hangs until it is released. On drop it reports whether it was.
     struct Hung {
         release: Receiver<()>,
         closed: Sender<bool>,
@@ -165,7 +166,7 @@ mod tests {
         let (release_other, other, file) = hung();
         release_other.send(()).unwrap();
         close(b, file);
-        assert!(other.recv_timeout(LONG).unwrap(), "another device is not held up");
+        assert!(other.recv_timeout(LONG).unwrap(), "another device is not blocked");
         assert!(first.try_recv().is_err() && second.try_recv().is_err());
         release.send(()).unwrap();
         release_next.send(()).unwrap();
@@ -181,7 +182,7 @@ mod tests {
         drop(OpenFile { file: Some(File::from(OwnedFd::from(writer))), device: Some(device) });
         assert!(closes.try_recv().is_err());
         release.send(()).unwrap();
-        assert!(closes.recv_timeout(LONG).unwrap(), "dropping did not wait");
+        assert!(closes.recv_timeout(LONG).unwrap(), "drop did not block");
         // The pipe ends once the file is closed.
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     }

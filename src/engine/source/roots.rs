@@ -1,4 +1,4 @@
-//! The library's root folders, and what is opened beneath them.
+//! The library's root folders, and opening files beneath them.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::error::{Code, Error, Result};
 pub struct Roots {
     pub(super) roots: Vec<Root>,
     pub(super) folders: Vec<OwnedFd>,
-    /// Their paths without links, as they were at the start.
+    /// The roots' paths with symbolic links resolved, as they were at start-up.
     pub(super) real: Vec<PathBuf>,
 }
 
@@ -30,12 +30,12 @@ impl Roots {
     /// Opens every root folder.
     ///
     /// # Errors
-    /// The first folder that cannot be opened, by name.
+    /// The first folder that cannot be opened, with its path.
     pub fn open(roots: Vec<Root>) -> std::io::Result<Self> {
         let folders = roots
             .iter()
             .map(|root| {
-                #[allow(clippy::disallowed_methods, reason = "the roots the operator named")]
+                #[allow(clippy::disallowed_methods, reason = "the configured roots")]
                 rustix::fs::open(&root.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
                     .map_err(|cause| std::io::Error::other(format!("root {}: {cause}", root.path.display())))
             })
@@ -48,10 +48,10 @@ impl Roots {
         &self.roots
     }
 
-    /// Opens a request path as a media file beneath its root. Blocks on the file system.
+    /// Opens a request path as a media file beneath its root. Blocks on file I/O.
     ///
     /// # Errors
-    /// Those of [`Self::open_file`]; `UNSUPPORTED_MEDIA_TYPE` when its bytes are no media.
+    /// Those of [`Self::open_file`]; `UNSUPPORTED_MEDIA_TYPE` if its bytes are not media.
     pub fn open_media(&self, raw: &str) -> Result<Source> {
         let source = self.open_file(raw)?;
         if source.sniffed.is_none() {
@@ -60,11 +60,11 @@ impl Roots {
         Ok(source)
     }
 
-    /// Opens a request path as a regular file beneath its root, media or not. Blocks on the file system.
+    /// Opens a request path as a regular file beneath its root, media or not. Blocks on file I/O.
     ///
     /// # Errors
-    /// `INVALID_PATH`, `FORBIDDEN` (outside the roots, symlinks included), `NOT_FOUND` (inside, but no such file) or
-    /// `SOURCE_READ_FAILED`.
+    /// `INVALID_PATH`, `FORBIDDEN` (outside the roots, also through a symbolic link), `NOT_FOUND` (inside a root, but no
+    /// such file) or `SOURCE_READ_FAILED`.
     pub fn open_file(&self, raw: &str) -> Result<Source> {
         let located = self.locate(raw)?;
         if located.folder {
@@ -100,7 +100,7 @@ impl Roots {
         })
     }
 
-    /// Where a request path belongs.
+    /// Resolves a request path to a root and a relative path, without touching the file system.
     ///
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN`.
@@ -136,7 +136,7 @@ impl Roots {
     }
 }
 
-/// A file's bytes for the look at its head.
+/// Reads a file's bytes for format detection.
 struct Pieces<'a>(&'a File);
 
 impl sniff::Bytes for Pieces<'_> {

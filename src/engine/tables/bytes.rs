@@ -1,22 +1,22 @@
-//! Reading numbers from bytes that may lie about everything.
+//! Reads numbers from untrusted bytes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// There are fewer bytes than something said.
+/// Fewer bytes are available than a field states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short;
 
-/// Bytes at an offset: a file, or a slice in tests.
+/// Bytes at an offset: of a file, or of a slice in tests.
 pub trait ReadAt {
-    /// Fills `into` from `offset` on; how many bytes there were.
+    /// Fills `into` from `offset`; returns how many bytes were read.
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize;
 
     fn len(&self) -> u64;
 
-    /// Exactly `count` bytes.
+    /// Reads exactly `count` bytes.
     fn exact(&self, offset: u64, count: usize) -> Result<Vec<u8>, Short> {
-        // Before allocating: a length that the file cannot hold costs nothing.
+        // Checked before allocating: a length beyond the file costs nothing.
         if offset.checked_add(count as u64).is_none_or(|end| end > self.len()) {
             return Err(Short);
         }
@@ -25,7 +25,7 @@ pub trait ReadAt {
     }
 }
 
-/// A file, as long as it was when it was looked at: to ask for every sample of a film took most of its planning.
+/// A file whose length is read once: querying it for every sample took most of the planning of a film.
 pub struct Disk<'a> {
     file: &'a File,
     len: u64,
@@ -69,7 +69,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// A cursor over a slice.
+/// A reader of big-endian numbers over a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a>(pub &'a [u8]);
 
@@ -102,7 +102,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// 32 or 64 bits.
+    /// A big-endian `u64` if `wide`, otherwise a `u32`.
     pub fn wide(&mut self, wide: bool) -> Result<u64, Short> {
         if wide { self.u64() } else { self.u32().map(u64::from) }
     }

@@ -1,23 +1,23 @@
-//! What containers say of their samples, read without trust.
+//! The sample tables of containers, read from untrusted files.
 //!
-//! Own small readers, because the crates hang on damaged files or lack fragments (measured). The index and the packager
-//! stand on the same tables.
+//! These are our own small readers, because the crates hang on damaged files or lack fragments (measured). The keyframe
+//! index and the packager use the same tables.
 
 pub mod bytes;
 pub mod matroska;
 pub mod mp4;
 
-/// Why tables are of no use.
+/// Why the tables of a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The stream cannot be cut, however it is read.
+    /// The stream cannot be cut, whatever reads it.
     Final(String),
-    /// This reader cannot tell; reading the whole stream may.
+    /// This reader does not support the file; reading the whole stream may succeed.
     Unread(&'static str),
 }
 
 impl Refusal {
-    /// In words, for the log.
+    /// The reason, for the log.
     pub fn why(&self) -> &str {
         match self {
             Self::Final(why) => why,
@@ -28,6 +28,6 @@ impl Refusal {
 
 impl From<bytes::Short> for Refusal {
     fn from(_: bytes::Short) -> Self {
-        Self::Unread("the tables are cut short or damaged")
+        Self::Unread("the tables are truncated or damaged")
     }
 }

@@ -1,4 +1,4 @@
-//! Golden argument vectors, one per kind of run.
+//! Golden argument vectors, one for each kind of run.
 
 use super::super::unpack;
 use super::*;
@@ -34,13 +34,13 @@ fn emblem(rendition: &Rendition) -> bool {
     matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.emblem.is_some())
 }
 
-/// The arguments, one option with its values a line.
+/// The arguments, one option with its values per line.
 fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, grid: &Grid, first: usize) -> String {
     let rendition = Rendition { video, audio };
     let abilities = Abilities { tone_map: true, text: true, resize: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
     let fed = (!media.clock.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
-    // A sound that has to be taken out of the item first, and lies in memory.
+    // Audio that has to be extracted from the item first, into memory.
     let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
     let picture = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| emblem(&rendition));
     let ask = Ask {

@@ -42,9 +42,9 @@ pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
             args.pair("-filter_complex", overlay(plan, "1:s:0", &base, &last)).add("-map [v]");
         }
         Some(_) => {
-            let path = ask.burn.ok_or_else(|| RunError::Internal("the subtitle to draw is missing".into()))?;
+            let path = ask.burn.ok_or_else(|| RunError::Internal("the subtitle to burn in is missing".into()))?;
             if !ask.abilities.text {
-                return Err(RunError::Encoder("this ffmpeg cannot draw text (no libass)".into()));
+                return Err(RunError::Encoder("this ffmpeg cannot burn in text (no libass)".into()));
             }
             simple(args, plan, &join(&[first_chain, vec![format!("ass=filename={path}")], last_chain].concat()));
         }
@@ -54,7 +54,7 @@ pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
     }
     args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));
     encoder(args, plan, frames.per_segment)?;
-    // A hair early, for the encoder compares rounded times: what counts is the first frame at or behind it.
+    // 1 ms early because the encoder compares rounded times: it forces the first frame at or after the given time.
     let told = frames.told(ask.first).map(|k| format!("{:.6}", seconds(ask.grid.start(k)) - 0.001));
     let told: Vec<String> = told.collect();
     if !told.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A pixel aspect that may stand in the container alone, where a transport stream would lose it.
+/// A pixel aspect ratio that may be in the container only, and would be lost in a transport stream.
 fn container_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
     let own = matches!(media.container, Container::Mp4 | Container::Matroska);
     let (_, video) = media.videos().find(|(found, _)| own && found.index == stream)?;
@@ -72,7 +72,7 @@ fn container_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
     (num != den && (1..=0xffff).contains(&num) && (1..=0xffff).contains(&den)).then_some((num, den))
 }
 
-/// The chain before and after the place where a subtitle is drawn.
+/// The filters before and after the burned-in subtitle.
 fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), RunError> {
     let rate = format!("{}/{}", plan.rate.num, plan.rate.den);
     let start = seconds(ask.grid.start(ask.first));
@@ -80,8 +80,8 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
     if plan.deinterlace {
         chain.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
     }
-    // On the grid before anything costly, so that pictures before the cut are never scaled. The last one is repeated for
-    // as long as the plan says; not by -frames:v, which ends the sound with the picture.
+    // Frames are put on the grid before any costly filter, so that those before the first segment are never scaled. The
+    // last one is repeated until the planned end; `-frames:v` would end the audio with the video.
     let frames = match ask.grid {
         Grid::Frames(frames) => frames.total - frames.first(ask.first),
         _ => 0,
@@ -107,7 +107,7 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
         if !ask.abilities.tone_map {
             return Err(RunError::Encoder("this ffmpeg cannot map HDR to SDR (no zscale)".into()));
         }
-        // What the container says, for the pictures themselves may carry no description.
+        // As the container says, because the frames themselves may carry no description.
         let pq = color.and_then(|color| color.transfer.as_deref()).map_or(hdr != Hdr::Hlg, |name| name == "smpte2084");
         let transfer = if pq { "smpte2084" } else { "arib-std-b67" };
         let range = if color.and_then(|color| color.range.as_deref()) == Some("full") { "full" } else { "limited" };
@@ -117,9 +117,9 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
         chain.push("format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=hable:desat=0".to_owned());
         chain.push("zscale=t=bt709:m=bt709:r=limited".to_owned());
     } else {
-        // Half of the time of `bicubic`, and as GStreamer scales: 0.989 and 0.990 like the picture at 720 lines (SSIM).
-        // zscale takes 2.6 ms of the processor for 4.5 ms from 1080 to 720 lines, and what comes out is as like the
-        // source, encoded and brought back to its size (within 0.0001, two films).
+        // Bilinear takes half the time of `bicubic`, and is GStreamer's method: SSIM 0.989 and 0.990 to the source at
+        // 720 lines. zscale takes 2.6 ms of processor time instead of 4.5 ms from 1080 to 720 lines, and its output,
+        // encoded and scaled back, is as close to the source (SSIM within 0.0001, two films).
         chain.push(match ask.abilities.resize && even(ask.media, plan.stream) {
             true => format!("zscale=w={width}:h={height}:f=bilinear:r=limited"),
             false => format!("scale=w={width}:h={height}:flags=bilinear:out_range=tv"),
@@ -133,8 +133,8 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
     Ok((chain, vec!["setsar=1".to_owned(), format.to_owned()]))
 }
 
-/// Whether all its pictures are what zscale takes: it refuses odd sizes, and RGB, which H.264 and HEVC of 4:2:0 cannot
-/// have; of more than 8 bits it would drop the rest where `scale` dithers.
+/// Whether zscale can scale this stream. It refuses odd sizes, and RGB, which 4:2:0 H.264 and HEVC cannot contain. Of more
+/// than 8 bits it would truncate where `scale` dithers.
 fn even(media: &Media, stream: u32) -> bool {
     let found = media.videos().find(|(found, _)| found.index == stream);
     found.is_some_and(|(stream, video)| {
@@ -151,7 +151,7 @@ fn overlay(plan: &EncodeVideo, subtitle: &str, base: &str, last: &str) -> String
     )
 }
 
-/// One stream through one chain; through a graph where that has a second input.
+/// Adds one stream through one chain; as a filter graph if a watermark is a second input.
 fn simple(args: &mut Args, plan: &EncodeVideo, chain: &str) {
     let stream = plan.stream;
     if plan.emblem.is_some() {
@@ -161,8 +161,8 @@ fn simple(args: &mut Args, plan: &EncodeVideo, chain: &str) {
     }
 }
 
-/// A part of a chain that lays a picture over what comes, 3 % from the edges. It brings the picture in itself, so it
-/// stands in any chain that has names for its ends.
+/// The part of a chain that overlays the watermark, 3 % from the edges. It reads the image as an input of its own, so
+/// it fits into any chain of a filter graph.
 fn laid_over(ask: &Ask, plan: &EncodeVideo, emblem: &Emblem) -> String {
     let input = 1
         + usize::from(matches!(plan.burn, Some(Burn::Sidecar { bitmap: true, .. })))
@@ -187,9 +187,9 @@ fn encoder(args: &mut Args, plan: &EncodeVideo, per_segment: u32) -> Result<(), 
     let ceiling = plan.max_kbps.max(100);
     let cut = format!("-g {per_segment} -keyint_min {per_segment}");
     match plan.encoder.as_str() {
-        // A short lookahead, for each frame of it delays the first segment by a frame; motion as other servers search
-        // it. Processor time to the first 2 s of 1080p, measured: 2.25 s, with a lookahead of ten 2.4 s. Without parts
-        // of blocks in P pictures an eighth less for 1 to 7 % more bytes of the same likeness (SSIM, three films).
+        // A short lookahead, because each frame of it delays the first segment by a frame; motion search as in other
+        // servers. Processor time to the first 2 s of 1080p, measured: 2.25 s; with a lookahead of ten 2.4 s. Without
+        // partitions in P pictures an eighth less, for 1 to 7 % more bytes at the same SSIM (three films).
         "libx264" => args
             .add("-c:v libx264 -preset veryfast -crf 23 -profile:v high -sc_threshold 0")
             .add(&cut)

@@ -1,21 +1,21 @@
-//! AVI (Microsoft's AVI RIFF File Reference, OpenDML 1.02): its chunks have no times, so those of the picture are counted.
+//! AVI (Microsoft's AVI RIFF File Reference, OpenDML 1.02): its chunks have no timestamps, so video frames are counted.
 
 use std::time::{Duration, Instant};
 
 use super::{little, read};
 use crate::engine::source::Source;
 
-/// Longest time spent on counting: what follows is taken to be like what was read.
+/// Time limit for counting; the rest of the file is extrapolated.
 const PATIENCE: Duration = Duration::from_secs(1);
 const MOST_CHUNKS: usize = 4 << 20;
-/// Headers lie close together in sound, far apart in pictures; one read covers the former.
+/// Audio headers are close together, video headers far apart; one read covers several of the former.
 const PIECE: usize = 16 * 1024;
 const MOST_STREAMS: usize = 32;
 
-/// Number and seconds a frame of the first video stream.
+/// Stream number, and frame duration in seconds, of the first video stream.
 type Picture = (usize, f64);
 
-/// How long the pictures last that are there, seconds; None for a file as long as it promises.
+/// Total duration of the frames in the file, seconds; None if the file is complete.
 pub(super) fn end(source: &Source) -> Option<f64> {
     let head = read(source, 0, 12)?;
     if !head.starts_with(b"RIFF") || head.get(8..12)? != b"AVI " || !is_short(source) {
@@ -36,7 +36,7 @@ pub(super) fn end(source: &Source) -> Option<f64> {
                 if head.get(8..12) == Some(b"movi") {
                     media.get_or_insert(at);
                 }
-                // What is inside comes next.
+                // The children follow.
                 at += 12;
                 continue;
             }
@@ -63,10 +63,10 @@ pub(super) fn end(source: &Source) -> Option<f64> {
     Some(frames as f64 * seconds * all as f64 / read.max(1) as f64)
 }
 
-/// Whether a RIFF chunk promises more than is there.
+/// Whether a RIFF chunk reaches beyond the end of the file.
 fn is_short(source: &Source) -> bool {
     let mut at = 0;
-    // A gigabyte each in OpenDML.
+    // OpenDML chunks have a gigabyte each.
     for _ in 0..4096 {
         let Some(head) = read(source, at, 12).filter(|head| head.starts_with(b"RIFF")) else { return false };
         let Some(len) = little::<4>(&head, 4) else { return false };
@@ -78,7 +78,7 @@ fn is_short(source: &Source) -> bool {
     false
 }
 
-/// A piece of the file in memory.
+/// A buffered part of the file.
 struct Window<'a> {
     source: &'a Source,
     at: u64,

@@ -1,12 +1,13 @@
-//! FLAC (RFC 9639): the frames at the end.
+//! FLAC (RFC 9639): the end of the last frames.
 
 use std::collections::HashSet;
 
 use super::big;
 
-/// Where the last frames of a piece end, seconds. `head` is the beginning of the file.
+/// End of the last frames in a piece of the file, seconds. `head` is the beginning of the file.
 pub(super) fn end(head: &[u8], piece: &[u8]) -> Option<f64> {
-    // The stream information is the first block (section 8.2): 18 bytes of sizes, then rate, channels, depth, total.
+    // STREAMINFO is the first metadata block (section 8.2): 18 bytes of sizes, then sample rate, channels, depth, total
+    // samples.
     if !head.starts_with(b"fLaC") || head.get(4)? & 0x7f != 0 {
         return None;
     }
@@ -18,7 +19,7 @@ pub(super) fn end(head: &[u8], piece: &[u8]) -> Option<f64> {
     }
     let frames = (0..piece.len()).filter(|at| piece[*at] == 0xff).filter_map(|at| frame(&piece[at..], block));
     let frames: Vec<Frame> = frames.filter(|frame| total == 0 || frame.start < total).collect();
-    // One header may be chance; two that continue each other are not.
+    // A single match may be a coincidence; two consecutive frames are not.
     let ends: HashSet<u64> = frames.iter().map(|frame| frame.start + frame.samples).collect();
     let last =
         frames.iter().filter(|frame| ends.contains(&frame.start)).map(|frame| frame.start + frame.samples).max()?;
@@ -31,7 +32,7 @@ struct Frame {
     samples: u64,
 }
 
-/// A frame header (section 9.1). `block` is the size of all blocks where the stream states one.
+/// Parses a frame header (section 9.1). `block` is the block size, if the stream has a fixed one.
 fn frame(bytes: &[u8], block: Option<u64>) -> Option<Frame> {
     let variable = match bytes.get(..2)? {
         [0xff, 0xf8] => false,
@@ -69,7 +70,7 @@ fn frame(bytes: &[u8], block: Option<u64>) -> Option<Frame> {
     Some(Frame { start, samples })
 }
 
-/// A number coded like UTF-8, in up to seven bytes, and how many they are.
+/// A number coded like UTF-8, in up to seven bytes, and its length.
 fn coded(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     let len = match first.leading_ones() as usize {

@@ -1,4 +1,4 @@
-//! FLV (Adobe Flash Video File Format Specification 10.1, annex E): the tags at the end.
+//! FLV (Adobe Flash Video File Format Specification 10.1, annex E): the timestamps of the last tags.
 
 use super::big;
 
@@ -8,7 +8,7 @@ const SCRIPT: u8 = 18;
 /// Type, size, timestamp, stream id.
 const HEADER: usize = 11;
 
-/// The latest timestamp of audio and video among the whole tags of a piece, seconds.
+/// The latest timestamp of audio and video among the complete tags in a piece of the file, seconds.
 pub(super) fn last_timestamp(piece: &[u8]) -> Option<f64> {
     let mut latest = None;
     let mut at = 0;
@@ -26,7 +26,7 @@ pub(super) fn last_timestamp(piece: &[u8]) -> Option<f64> {
     latest.map(|milliseconds| milliseconds as f64 / 1000.0)
 }
 
-/// Kind, timestamp in milliseconds and length of the tag that begins here; it is one if its length stands after it again.
+/// Type, timestamp in milliseconds and length of the tag at `at`. A tag is valid if its length is repeated after it.
 fn tag(piece: &[u8], at: usize) -> Option<(u8, u64, usize)> {
     let kind = *piece.get(at)?;
     if !matches!(kind, AUDIO | VIDEO | SCRIPT) || big::<3>(piece, at + 8)? != 0 {
@@ -36,7 +36,7 @@ fn tag(piece: &[u8], at: usize) -> Option<(u8, u64, usize)> {
     if big::<4>(piece, at + len)? != len as u64 {
         return None;
     }
-    // The upper eight bits of the time stand behind the lower ones.
+    // The upper eight bits of the timestamp follow the lower ones.
     let milliseconds = big::<3>(piece, at + 4)? | big::<1>(piece, at + 7)? << 24;
     Some((kind, milliseconds, len + 4))
 }

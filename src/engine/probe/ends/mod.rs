@@ -1,5 +1,5 @@
-//! Where the media of a file really ends, by its last packets or frames instead of its header. Nothing here trusts a
-//! length: every read is bounded, and what is not understood is no answer.
+//! The real end of a file's media, by its last packets or frames instead of its header. Lengths in the file are not
+//! trusted: every read is bounded, and malformed data yields None.
 
 use crate::domain::media::{Container, Media};
 use crate::engine::source::Source;
@@ -11,12 +11,12 @@ mod flv;
 mod ogg;
 mod wavpack;
 
-/// Bytes read at the end of a file to find its last packets: larger than any frame but an intra-only 4K one.
+/// Bytes read at the end of a file to find its last packets: more than any frame has, except intra-only 4K.
 const TAIL: u64 = 2 << 20;
 
-/// When the last packet ends, seconds from the start of the media, and whether the header promises more; None where this
-/// container is not known here, where its last packets were not found, or where it holds all that its header promises. Of
-/// `flv`, `wavpack` and `flac` the times tell whether anything is missing. Blocks on the file system.
+/// The end of the last packet in seconds from the start of the media, and whether the header states more. None for other
+/// containers, if the last packets were not found, or if the file is complete. For `flv`, `wavpack` and `flac` the caller
+/// compares the times. Blocks on file I/O.
 pub(super) fn measured(source: &Source, media: &Media) -> Option<(f64, bool)> {
     let by_time = |seconds: f64| (seconds, false);
     let measured = match media.container {
@@ -30,7 +30,7 @@ pub(super) fn measured(source: &Source, media: &Media) -> Option<(f64, bool)> {
     Some(measured).filter(|(seconds, _)| seconds.is_finite() && *seconds > 0.0)
 }
 
-/// When the first stream of a chained Ogg file ends, seconds; None for any other file. Blocks on the file system.
+/// End of the first stream in a chained Ogg file, seconds; None for other files. Blocks on file I/O.
 pub(super) fn first_link(source: &Source) -> Option<f64> {
     ogg::first_link_end(source).filter(|seconds| *seconds > 0.0)
 }

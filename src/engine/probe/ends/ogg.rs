@@ -1,10 +1,10 @@
-//! Ogg (RFC 3533): several streams one after the other (section 4, chaining). ffmpeg seeks in the first of them alone, and
-//! takes the time of the last for the length.
+//! Ogg (RFC 3533): chained streams (section 4). ffmpeg seeks only in the first one, and takes the timestamp of the last
+//! one as the duration.
 
 use super::{little, read};
 use crate::engine::source::Source;
 
-/// Longest page (section 6).
+/// Maximum size of a page (section 6).
 const PAGE: usize = 65_307;
 const MOST_STREAMS: usize = 16;
 
@@ -13,13 +13,13 @@ struct Page {
     begins: bool,
     granule: u64,
     serial: u64,
-    /// Where its content begins in the bytes it was found in, and how long the whole page is.
+    /// Start of its content in the bytes it was found in, and the length of the whole page.
     content: usize,
     len: usize,
 }
 
-/// When the first stream of a chain ends, seconds; None for a file that is no chain, or of other codecs than Vorbis and
-/// Opus.
+/// End of the first stream of a chain in seconds; None for a file that is not chained, and for codecs other than Vorbis
+/// and Opus.
 pub(super) fn first_link_end(source: &Source) -> Option<f64> {
     let head = read(source, 0, 2 * PAGE)?;
     let (mut serials, mut clock, mut from) = (Vec::new(), None, 0);
@@ -52,7 +52,7 @@ pub(super) fn first_link_end(source: &Source) -> Option<f64> {
     Some(samples as f64 / rate as f64)
 }
 
-/// Samples a second, and samples before the first that is heard, by a stream's first packet.
+/// Sample rate, and samples to skip at the start, by a stream's first packet.
 fn clock_of(packet: &[u8]) -> Option<(u64, u64)> {
     if packet.starts_with(b"OpusHead") {
         return Some((48_000, little::<2>(packet, 10)?));
@@ -70,7 +70,7 @@ fn pages(bytes: &[u8], at: u64) -> impl Iterator<Item = Page> {
     })
 }
 
-/// The first page at or after `from`; `at` is where these bytes are in the file.
+/// The first page at or after `from`; `at` is the offset of these bytes in the file.
 fn page(bytes: &[u8], from: usize, at: u64) -> Option<Page> {
     let begins = bytes.get(from..)?.windows(6).position(|six| six[..5] == *b"OggS\0" && six[5] < 8)? + from;
     let header = &bytes[begins..];

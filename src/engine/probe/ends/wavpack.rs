@@ -1,10 +1,10 @@
-//! WavPack (WavPack 4 & 5 Binary File / Block Format): the blocks at the end.
+//! WavPack (WavPack 4 & 5 Binary File / Block Format): the end of the last blocks.
 
 use super::little;
 
 const HEADER: usize = 32;
 
-/// The last sample of the whole blocks in a piece.
+/// The end of the last complete block in a piece of the file, samples.
 pub(super) fn end(piece: &[u8]) -> Option<u64> {
     let mut last = None;
     let mut at = 0;
@@ -20,7 +20,7 @@ pub(super) fn end(piece: &[u8]) -> Option<u64> {
     last.filter(|end| *end > 0)
 }
 
-/// Where a block ends, samples, and its length, bytes.
+/// End of a block in samples, and its length in bytes.
 fn block(bytes: &[u8]) -> Option<(u64, usize)> {
     let len = little::<4>(bytes, 4)? as usize + 8;
     let version = little::<2>(bytes, 8)?;

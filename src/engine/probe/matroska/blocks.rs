@@ -1,4 +1,4 @@
-//! Timestamps of blocks: the first that is there, and the last.
+//! Timestamps of blocks: the first and the last in the file.
 
 use std::os::unix::fs::FileExt;
 
@@ -7,12 +7,12 @@ use super::ebml::{Element, Inside, element, loose, unsigned, vint, whole};
 use super::track::Listed;
 use crate::engine::source::Source;
 
-/// Elements visited to find the last block of a file that was cut short.
+/// Maximum number of elements visited to find the last block of a truncated file.
 const WALK: usize = 200_000;
-/// Blocks looked at to find the first timestamp; sound and picture interleave well within it.
+/// Blocks read to find the first timestamp; audio and video interleave more closely than this.
 const FIRST_BLOCKS: usize = 64;
 
-/// The earliest timestamp of sound and picture among the first blocks, seconds.
+/// The earliest timestamp of audio and video among the first blocks, seconds.
 pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Listed]) -> Result<f64, Unsure> {
     let mut base = 0.0;
     let mut earliest = f64::INFINITY;
@@ -27,7 +27,7 @@ pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Liste
         match found.id {
             0xe7 => base = unsigned(&whole(source, found)?)? as f64,
             0xa3 => block = Some(found.at),
-            // A group begins with its block in every file seen; another order is left alone.
+            // A group begins with its block in every known file; another order is not supported.
             0xa0 => block = Some(element(source, found.at)?).filter(|inner| inner.id == 0xa1).map(|inner| inner.at),
             _ => {}
         }
@@ -47,8 +47,8 @@ pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Liste
     if earliest.is_finite() { Ok(earliest / 1000.0) } else { Err(Unsure("no blocks")) }
 }
 
-/// Where the last cluster begins, by its id and the timestamp it begins with, looked for at the end of the file: for one
-/// without cues.
+/// The position of the last cluster in a file without cues. Searches the end of the file for a cluster id with a timestamp
+/// after it.
 pub(in crate::engine::probe) fn last_cluster(source: &Source) -> Option<u64> {
     const TAIL: u64 = 4 << 20;
     let from = source.len.saturating_sub(TAIL);
@@ -57,15 +57,15 @@ pub(in crate::engine::probe) fn last_cluster(source: &Source) -> Option<u64> {
     let mut candidates = tail[..filled].windows(4).enumerate().rev().filter(|(_, id)| *id == [0x1f, 0x43, 0xb6, 0x75]);
     candidates.find_map(|(at, _)| {
         let cluster = loose(source, from + at as u64)?;
-        // A checksum may stand before the timestamp.
+        // A checksum may precede the timestamp.
         let first = loose(source, cluster.at).filter(|first| first.id != 0xbf);
         let first = first.or_else(|| loose(source, loose(source, cluster.at)?.end()))?;
         (first.id == 0xe7 && first.len <= 8).then_some(from + at as u64)
     })
 }
 
-/// The timestamp of the last block that is there, seconds of the file's own clock. Whole clusters are passed over; `from`
-/// is a cluster to begin at.
+/// The timestamp of the last block in the file, seconds of the file's clock. Complete clusters are skipped without reading
+/// their blocks. `from` is a cluster to start at.
 pub(in crate::engine::probe) fn last_timestamp(source: &Source, from: Option<u64>) -> Option<f64> {
     let first = match from {
         Some(cluster) => cluster,
@@ -74,7 +74,7 @@ pub(in crate::engine::probe) fn last_timestamp(source: &Source, from: Option<u64
     let (mut at, mut base, mut last, mut cluster) = (first, 0.0, None, None);
     for _ in 0..WALK {
         let Some(found) = loose(source, at) else {
-            // The end of the file, or of what can be read: what is inside the last cluster passed over is left.
+            // The end of the file, or of its readable part: go back into the last skipped cluster.
             let Some(inside) = cluster.take() else { break };
             at = inside;
             continue;
@@ -110,7 +110,7 @@ pub(in crate::engine::probe) fn last_timestamp(source: &Source, from: Option<u64
     last.map(|units: f64| units * scale_seconds(source))
 }
 
-/// Seconds a unit of timestamps (RFC 9559 section 5.1.2.9): a millisecond unless the file says otherwise.
+/// Seconds per timestamp unit (RFC 9559 section 5.1.2.9): a millisecond unless the file states another.
 fn scale_seconds(source: &Source) -> f64 {
     let stated = || {
         let segment = loose(source, element(source, 0).ok()?.end())?;

@@ -1,14 +1,14 @@
-//! Elements (RFC 8794): where they are, and the numbers and texts in them.
+//! EBML elements (RFC 8794): their positions, and the numbers and strings in them.
 
 use std::os::unix::fs::FileExt;
 
 use super::super::outline::{Unsure, number};
 use crate::engine::source::Source;
 
-/// Largest element read whole.
+/// Maximum size of an element that is read whole.
 const ELEMENT_BYTES: u64 = 1 << 20;
 
-/// An element in the file: what it is, where its content begins, and how long that is.
+/// An element in the file: id, start of its content, and content length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub id: u64,
@@ -22,7 +22,7 @@ impl Element {
     }
 }
 
-/// The header of the element at `at`. Unknown sizes (live recordings) are not handled here.
+/// Parses the element header at `at`. Unknown sizes (live recordings) are refused.
 pub(super) fn element(source: &Source, at: u64) -> Result<Element, Unsure> {
     let mut head = [0; 12];
     let filled = source.file.read_at(&mut head, at).map_err(|_| Unsure("unreadable"))?;
@@ -30,12 +30,12 @@ pub(super) fn element(source: &Source, at: u64) -> Result<Element, Unsure> {
     let (len, size_len) = vint(head[..filled].get(id_len..).unwrap_or_default(), false)?;
     let at = at + (id_len + size_len) as u64;
     if at.saturating_add(len) > source.len {
-        return Err(Unsure("cut short"));
+        return Err(Unsure("truncated"));
     }
     Ok(Element { id, at, len })
 }
 
-/// An element header whose content may run past the end; an unknown size has no end.
+/// Parses an element header whose content may reach beyond the end of the file. An unknown size becomes `u64::MAX`.
 pub(super) fn loose(source: &Source, at: u64) -> Option<Element> {
     if at >= source.len {
         return None;
@@ -51,7 +51,7 @@ pub(super) fn loose(source: &Source, at: u64) -> Option<Element> {
 
 /// A variable-size integer (RFC 8794 section 4) and its length; ids keep their marker.
 pub(super) fn vint(bytes: &[u8], keep_marker: bool) -> Result<(u64, usize), Unsure> {
-    let first = *bytes.first().ok_or(Unsure("an element is cut short"))?;
+    let first = *bytes.first().ok_or(Unsure("an element is truncated"))?;
     let len = first.leading_zeros() as usize + 1;
     if len > 8 || (keep_marker && len > 4) {
         return Err(Unsure("not an element"));
@@ -65,17 +65,17 @@ pub(super) fn vint(bytes: &[u8], keep_marker: bool) -> Result<(u64, usize), Unsu
     if value == mask { Err(Unsure("an unknown size")) } else { Ok((value, len)) }
 }
 
-/// The content of an element that is small enough to be read whole.
+/// Reads the content of a small element.
 pub(super) fn whole(source: &Source, part: Element) -> Result<Vec<u8>, Unsure> {
     if part.len > ELEMENT_BYTES {
-        return Err(Unsure("a large header"));
+        return Err(Unsure("a header element above 1 MiB"));
     }
     let mut body = vec![0; part.len as usize];
     source.file.read_exact_at(&mut body, part.at).map_err(|_| Unsure("unreadable"))?;
     Ok(body)
 }
 
-/// The elements inside one that was read.
+/// Iterates over the child elements in a content.
 pub(super) struct Inside<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Inside<'a> {

@@ -4,10 +4,10 @@ use super::super::outline::{Kind, Track, Unsure, usual_rate};
 use super::ebml::{Inside, float, text, unsigned};
 use crate::domain::time::FrameRate;
 
-/// A track with what the start of the file is computed from.
+/// A track, and the field that the file's start is computed from.
 pub(super) struct Listed {
     pub track: Track,
-    /// Sound that is decoded and thrown away at the start, milliseconds.
+    /// Codec delay: audio that is decoded and dropped at the start, milliseconds.
     pub delay_ms: f64,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn track(body: &[u8], index: u32) -> Result<Listed, Unsure> {
             _ => {}
         }
     }
-    // English where neither is given (RFC 9559 section 5.1.4.1.19). ffmpeg reads the older field alone.
+    // English if neither is present (RFC 9559 section 5.1.4.1.19). ffmpeg reads only the older field.
     track.language = track.language.or(bcp47).or(Some("eng".into())).filter(|language| language != "und");
     (track.kind, track.codec) = match (kind, codec.as_str()) {
         (1, "V_MPEG4/ISO/AVC") => (Kind::Video, "h264"),
@@ -72,7 +72,7 @@ pub(super) fn track(body: &[u8], index: u32) -> Result<Listed, Unsure> {
     Ok(Listed { track, delay_ms: delay_ns as f64 / 1e6 })
 }
 
-/// Leaves to ffprobe what a plain picture does not have.
+/// Parses the video settings. Features of unusual video are left to ffprobe.
 fn picture(body: &[u8], track: &mut Track) -> Result<(), Unsure> {
     for field in Inside(body) {
         let (id, value) = field?;

@@ -1,15 +1,15 @@
-//! Boxes (ISO/IEC 14496-12 section 4.2): the movie box out of the file, and what is inside it.
+//! Boxes (ISO/IEC 14496-12 section 4.2): reads the movie box and iterates over child boxes.
 
 use std::os::unix::fs::FileExt;
 
 use super::super::outline::{Unsure, number};
 use crate::engine::source::Source;
 
-/// Largest movie box read; a film of two hours has about 6 MiB.
+/// Maximum size of the movie box; a film of two hours has about 6 MiB.
 const MOOV_BYTES: u64 = 48 << 20;
 const TOP_LEVEL_BOXES: usize = 256;
 
-/// Finds the movie box; gives up on anything unusual at the top level.
+/// Reads the movie box; gives up on anything unusual at the top level.
 pub(super) fn movie_box(source: &Source) -> Result<Vec<u8>, Unsure> {
     let mut at = 0;
     let mut moov = None;
@@ -21,7 +21,7 @@ pub(super) fn movie_box(source: &Source) -> Result<Vec<u8>, Unsure> {
         let filled = source.file.read_at(&mut head, at).map_err(|_| Unsure("unreadable"))?;
         let mut size = number(&head[..filled], 0, 4)?;
         let mut header = 8;
-        let kind = head.get(4..8).ok_or(Unsure("a box header is cut short"))?;
+        let kind = head.get(4..8).ok_or(Unsure("a box header is truncated"))?;
         if size == 1 {
             (size, header) = (number(&head[..filled], 8, 8)?, 16);
         } else if size == 0 {
@@ -53,7 +53,7 @@ pub(super) fn movie_box(source: &Source) -> Result<Vec<u8>, Unsure> {
     Err(Unsure("too many boxes"))
 }
 
-/// The boxes inside a box.
+/// Iterates over the boxes in a body.
 pub(super) struct Boxes<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Boxes<'a> {

@@ -1,11 +1,11 @@
-//! One track (`trak`): flags, language, turning, codec, edits.
+//! One track (`trak`): flags, language, rotation, codec, edits.
 
 use super::super::outline::{Kind, Track, Unsure, number};
 use super::super::report::orientation;
 use super::boxes::{Boxes, child, needed};
 use super::tables;
 
-/// A track with what the whole file's length and start are computed from.
+/// A track, and the fields that the file's start and duration are computed from.
 pub(super) struct Traced {
     pub track: Track,
     pub samples: u64,
@@ -24,7 +24,7 @@ pub(super) fn track(trak: &[u8], movie_scale: u64, file_len: u64) -> Result<Trac
     let mdia = needed(trak, b"mdia")?;
     let (scale, stated, language) = media_header(needed(mdia, b"mdhd")?)?;
     let hdlr = needed(mdia, b"hdlr")?;
-    let handler = hdlr.get(8..12).ok_or(Unsure("a handler is cut short"))?;
+    let handler = hdlr.get(8..12).ok_or(Unsure("a handler is truncated"))?;
     let stbl = needed(needed(mdia, b"minf")?, b"stbl")?;
     let mut track = Track {
         key: number(tkhd, id_at, 4)?,
@@ -38,7 +38,7 @@ pub(super) fn track(trak: &[u8], movie_scale: u64, file_len: u64) -> Result<Trac
     let timing = tables::timing(needed(stbl, b"stts")?)?;
     let (samples, bytes) = tables::sizes(stbl)?;
     if tables::last_chunk(stbl)? >= file_len {
-        return Err(Unsure("cut short"));
+        return Err(Unsure("truncated"));
     }
     if samples != timing.samples {
         return Err(Unsure("the sample tables disagree"));
@@ -55,7 +55,7 @@ pub(super) fn track(trak: &[u8], movie_scale: u64, file_len: u64) -> Result<Trac
     }
     let shown = if is_video { tables::composition_offset(stbl)? } else { 0 };
     let lead = seconds(shown.saturating_sub(first) as f64);
-    // Sound before the edit is priming: it is decoded and thrown away.
+    // Audio before the edit is priming, which is decoded and dropped.
     let lead = if is_video { lead } else { lead.max(0.0) };
     let delay = if movie_scale > 0 { delay as f64 / movie_scale as f64 } else { 0.0 };
     if is_video {
@@ -70,7 +70,7 @@ pub(super) fn track(trak: &[u8], movie_scale: u64, file_len: u64) -> Result<Trac
     Ok(Traced { track, samples, start: delay + lead, length })
 }
 
-/// Units a second, length in them, language.
+/// Timescale, duration in its units, language.
 fn media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), Unsure> {
     let wide = mdhd.first() == Some(&1);
     let (scale, length, language) = if wide {
@@ -81,7 +81,7 @@ fn media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), Unsure> {
     if scale == 0 {
         return Err(Unsure("no timescale"));
     }
-    // Three letters of five bits each, from 'a' - 1; smaller values are Macintosh codes, of which 0 is English.
+    // Three letters of five bits each, starting at 'a' - 1. Smaller values are Macintosh codes, of which 0 is English.
     let language = match language {
         0 => Some("eng".to_owned()),
         0x7fff => None,
@@ -100,13 +100,13 @@ fn track_name(trak: &[u8]) -> Result<Option<String>, Unsure> {
     Ok(name.filter(|name| !name.is_empty()).map(|name| name.chars().take(512).collect()))
 }
 
-/// Reads the first sample description. Codecs that need a closer look are left to ffprobe.
+/// Parses the first sample description. Codecs that need a closer check are left to ffprobe.
 fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure> {
     if number(stsd, 4, 4)? != 1 {
         return Err(Unsure("several sample descriptions"));
     }
     let (fourcc, entry) = Boxes(stsd.get(8..).unwrap_or_default()).next().ok_or(Unsure("no sample description"))??;
-    let inside = |fixed: usize| entry.get(fixed..).ok_or(Unsure("a sample description is cut short"));
+    let inside = |fixed: usize| entry.get(fixed..).ok_or(Unsure("a sample description is truncated"));
     match handler {
         b"vide" => {
             let boxes = inside(78)?;
@@ -118,7 +118,7 @@ fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure
                 b"hvc1" | b"hev1" => ("hevc", b"hvcC"),
                 b"av01" => ("av1", b"av1C"),
                 b"vp09" => ("vp9", b"vpcC"),
-                _ => return Err(Unsure("an unusual picture codec")),
+                _ => return Err(Unsure("an unusual video codec")),
             };
             (track.kind, track.codec, track.config) = (Kind::Video, codec, needed(boxes, record)?.to_vec());
             (track.width, track.height) = (number(entry, 24, 2)? as u32, number(entry, 26, 2)? as u32);
@@ -133,7 +133,7 @@ fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure
             track.codec = match &fourcc {
                 b"mp4a" => {
                     if number(entry, 8, 2)? != 0 {
-                        return Err(Unsure("a QuickTime sound description"));
+                        return Err(Unsure("a QuickTime audio description"));
                     }
                     let (codec, config) = elementary_stream(needed(inside(28)?, b"esds")?)?;
                     track.config = config;
@@ -143,7 +143,7 @@ fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure
                 b"ec-3" => "eac3",
                 b"Opus" => "opus",
                 b"fLaC" => "flac",
-                _ => return Err(Unsure("an unusual sound codec")),
+                _ => return Err(Unsure("an unusual audio codec")),
             };
         }
         b"text" | b"sbtl" if &fourcc == b"tx3g" => (track.kind, track.codec) = (Kind::TextSubtitle, "mov_text"),
@@ -177,7 +177,7 @@ fn elementary_stream(esds: &[u8]) -> Result<(&'static str, Vec<u8>), Unsure> {
                 }
             }
             5 if kind == 0x40 => {
-                return Ok(("aac", body.get(..size).ok_or(Unsure("a descriptor is cut short"))?.to_vec()));
+                return Ok(("aac", body.get(..size).ok_or(Unsure("a descriptor is truncated"))?.to_vec()));
             }
             _ => break,
         }
@@ -185,7 +185,7 @@ fn elementary_stream(esds: &[u8]) -> Result<(&'static str, Vec<u8>), Unsure> {
     Err(Unsure("an unusual elementary stream"))
 }
 
-/// Pause before the track (movie units), first unit shown (track units), shown length (movie units; None = all).
+/// Delay before the track (movie units), first media time shown (track units), duration shown (movie units; None: all).
 fn edits(trak: &[u8]) -> Result<(u64, i64, Option<u64>), Unsure> {
     let elst = match child(trak, b"edts")? {
         Some(edts) => child(edts, b"elst")?,
@@ -211,6 +211,6 @@ fn edits(trak: &[u8]) -> Result<(u64, i64, Option<u64>), Unsure> {
     match shown {
         Some((first, 0)) => Ok((delay, first, None)),
         Some((first, length)) => Ok((delay, first, Some(length))),
-        None => Err(Unsure("an edit list that shows nothing")),
+        None => Err(Unsure("an edit list without media")),
     }
 }

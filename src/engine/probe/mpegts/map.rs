@@ -1,10 +1,10 @@
-//! The programme map (ISO/IEC 13818-1 section 2.4.4), as far as it holds nothing unusual.
+//! The program map (ISO/IEC 13818-1 section 2.4.4), if it has nothing unusual.
 
 use super::super::outline::{Kind, Track, Unsure};
 use super::units::Window;
 use crate::domain::mpegts::tables::{self, Entry};
 
-/// The streams of the one programme, in the map's order: ffmpeg numbers them by it.
+/// The streams of the single program, in the map's order, which is that of ffmpeg's stream numbers.
 pub(super) struct Map {
     pub listed: Vec<Listed>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Pictures and sound; what else there is has no say in the length.
+    /// Video and audio; other streams do not count for the duration.
     pub(super) fn is_played(&self) -> bool {
         matches!(self.kind, Kind::Video | Kind::Audio)
     }
@@ -36,17 +36,17 @@ impl Listed {
     }
 }
 
-/// Why there is none, where more of the file may have one.
+/// The reason if the window has no map, in which case a larger one may have one.
 pub(super) const NONE: &str = "no map";
 
-/// Reads association and map out of the beginning of a file.
+/// Reads PAT and PMT from the beginning of a file.
 pub(super) fn read(window: &Window) -> Result<Map, Unsure> {
     let mut map: Option<u16> = None;
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
         let programmes = tables::parse_pat(packet.payload()).ok_or(Unsure("an unusual association table"))?;
-        let &[pid] = &programmes[..] else { return Err(Unsure("several programmes")) };
+        let &[pid] = &programmes[..] else { return Err(Unsure("several programs")) };
         if map.is_some_and(|known| known != pid) {
-            return Err(Unsure("another programme"));
+            return Err(Unsure("another program"));
         }
         map = Some(pid);
     }
@@ -61,13 +61,13 @@ pub(super) fn read(window: &Window) -> Result<Map, Unsure> {
     }
     let listed = entries.ok_or(Unsure(NONE))?.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
     if window.pids().any(|pid| !listed.iter().any(|listed| listed.pid == pid)) {
-        return Err(Unsure("a stream that the map does not name"));
+        return Err(Unsure("a stream that is not in the map"));
     }
     Ok(Map { listed })
 }
 
 impl Map {
-    /// Whether a window shows this many pictures, and of sound one packet that is whole.
+    /// Whether a window has `pictures` frames of video, and one complete packet of audio.
     pub(super) fn shown(&self, window: &Window, pictures: usize) -> bool {
         self.listed.iter().filter(|listed| listed.is_played()).all(|listed| {
             let wanted = if listed.kind == Kind::Video { pictures } else { 2 };
@@ -80,17 +80,17 @@ fn listed(entry: &Entry) -> Result<Listed, Unsure> {
     let (mut language, mut hearing_impaired, mut private) = (None, false, None);
     for (tag, body) in descriptors(&entry.descriptors)? {
         let (code, found) = match (tag, body) {
-            // ISO 639 language: three letters, and 0 or 1 for sound that is meant for everybody.
+            // ISO 639 language: three letters, and audio type 0 or 1.
             (0x0a, [code @ .., 0..=1]) if code.len() == 3 => (Some(code.to_vec()), None),
             (0x26, _) if entry.stream_type == 0x15 && body.windows(4).any(|four| four == b"ID3 ") => {
                 (None, Some((Kind::Data, "timed_id3")))
             }
-            // Pages of teletext (ETSI EN 300 468 section 6.2.43): letters, what for, number. ffmpeg joins the letters.
+            // Teletext pages (ETSI EN 300 468 section 6.2.43): language, type, number. ffmpeg joins the languages.
             (0x56, _) if !body.is_empty() && body.len().is_multiple_of(5) => {
                 let codes: Vec<&[u8]> = body.chunks(5).map(|page| &page[..3]).collect();
                 (Some(codes.join(&b","[..])), Some((Kind::Data, "dvb_teletext")))
             }
-            // Subtitles in one language (section 6.2.41): letters, what for, two pages.
+            // Subtitles in one language (section 6.2.41): language, type, two page ids.
             (0x59, [a, b, c, purpose, _, _, _, _]) => {
                 hearing_impaired = matches!(purpose, 0x20..=0x25);
                 (Some(vec![*a, *b, *c]), Some((Kind::BitmapSubtitle, "dvb_subtitle")))
@@ -128,7 +128,7 @@ fn listed(entry: &Entry) -> Result<Listed, Unsure> {
 fn descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, Unsure> {
     let mut list = Vec::new();
     while let [tag, length, rest @ ..] = bytes {
-        let cut = rest.split_at_checked(usize::from(*length)).ok_or(Unsure("a descriptor is cut short"))?;
+        let cut = rest.split_at_checked(usize::from(*length)).ok_or(Unsure("a descriptor is truncated"))?;
         list.push((*tag, cut.0));
         bytes = cut.1;
     }

@@ -1,4 +1,4 @@
-//! What a decoder would see, by the sequence parameter set of H.264 (ITU-T H.264 section 7.3.2.1.1, annex E).
+//! Video parameters from the sequence parameter set of H.264 (ITU-T H.264 section 7.3.2.1.1, annex E).
 
 use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoSignalType};
 use h264_reader::nal::{Nal, RefNal};
@@ -8,10 +8,10 @@ use super::super::seen::Seen;
 use crate::domain::codec;
 use crate::domain::media::Color;
 
-/// Packets looked into for the set, and for whether each holds one picture.
+/// Packets searched for the set, and checked to have one picture each.
 const LOOKED_INTO: usize = 6;
 
-/// The one sequence parameter set that pictures in Annex B form begin with.
+/// The single sequence parameter set of pictures in Annex B form.
 pub(super) fn parameters(pictures: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u8>, Unsure> {
     let mut found: Option<Vec<u8>> = None;
     for picture in pictures.take(LOOKED_INTO) {
@@ -24,19 +24,19 @@ pub(super) fn parameters(pictures: impl Iterator<Item = Vec<u8>>) -> Result<Vec<
                     }
                     found = Some(nal.to_vec());
                 }
-                // A slice whose first macroblock is number 0, written as one bit.
+                // A slice whose `first_mb_in_slice` is 0, coded as one bit.
                 [kind, slice, ..] if matches!(kind & 0x1f, 1 | 5) && slice & 0x80 != 0 => begun += 1,
                 _ => {}
             }
         }
         if begun != 1 {
-            return Err(Unsure("packets of other than one picture"));
+            return Err(Unsure("packets without exactly one picture"));
         }
     }
     found.ok_or(Unsure("no parameter set at the beginning"))
 }
 
-/// What it says, and the rate of pictures where it states one.
+/// Parses the set; also returns the frame rate it states, if any.
 pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
     if nal.len() < 4 {
         return Err(Unsure("a short parameter set"));
@@ -48,7 +48,7 @@ pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
         ChromaFormat::YUV420 => "4:2:0",
         ChromaFormat::YUV422 => "4:2:2",
         ChromaFormat::YUV444 => "4:4:4",
-        _ => return Err(Unsure("unknown chroma")),
+        _ => return Err(Unsure("unusual chroma")),
     };
     let depths = (sps.chroma_info.bit_depth_luma_minus8, sps.chroma_info.bit_depth_chroma_minus8);
     let (first, third) = (nal[2] & 0x40 != 0, nal[2] & 0x10 != 0);
@@ -57,12 +57,12 @@ pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
         66 => "baseline",
         77 => "main",
         100 => "high",
-        // With the third constraint these are for single pictures.
+        // With `constraint_set3_flag` these are intra profiles.
         122 if !third => "high-4:2:2",
         244 if !third => "high-4:4:4-predictive",
         _ => return Err(Unsure("an unusual profile")),
     };
-    // Level 1b hides behind 11 and a constraint.
+    // Level 1b is coded as level 11 with `constraint_set3_flag`.
     let level = Some(sps.level_idc).filter(|level| *level != 11 || !third).ok_or(Unsure("level 1b"))?;
     let vui = sps.vui_parameters.as_ref();
     let aspect = vui.and_then(|vui| vui.aspect_ratio_info.as_ref()?.get());
@@ -83,13 +83,13 @@ pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
     Ok((seen, stated.map(|timing| f64::from(timing.time_scale) / f64::from(timing.num_units_in_tick) / 2.0)))
 }
 
-/// Numbers of ITU-T H.273 that ordinary films have; 2 is "unspecified".
+/// The numbers of ITU-T H.273 that ordinary films use; 2 is "unspecified".
 fn color(signal: &VideoSignalType) -> Result<Color, Unsure> {
     let name = |number: u8, table: &[(u8, &str)]| match number {
         2 => Ok(None),
         _ => {
             let found = table.iter().find(|(known, _)| *known == number);
-            found.map(|(_, name)| Some((*name).to_owned())).ok_or(Unsure("unusual colours"))
+            found.map(|(_, name)| Some((*name).to_owned())).ok_or(Unsure("unusual color parameters"))
         }
     };
     let range = if signal.video_full_range_flag { "full" } else { "limited" };

@@ -1,32 +1,32 @@
-//! The rate of pictures, from the times at which they are decoded.
+//! The frame rate, measured by decode timestamps.
 
 use super::super::outline::{Unsure, usual_rate};
 use super::FEWEST;
 use crate::domain::time::{FrameRate, TICKS_PER_SECOND};
 
-/// Clocks rounded to 1 ms stray from even steps by this, ticks.
+/// Maximum deviation from even steps by clocks rounded to 1 ms, ticks.
 const STRAY: f64 = 100.0;
 
-/// A rate is known when it cannot be off by more than this share; 24 and 24000/1001 differ by five times as much.
+/// Maximum relative error of an accepted rate; 24 and 24000/1001 differ by five times as much.
 const SURE: f64 = 0.0002;
 
-/// The rate and how long a picture lasts, ticks. `stated` is the rate by the pictures' own headers: believed where the
-/// clock is too coarse to tell and does not say otherwise.
+/// The frame rate, and the frame duration in ticks. `stated` is the rate in the video's own headers. It is used if the
+/// clock is too coarse to measure a rate and does not contradict it.
 pub(super) fn of(times: impl Iterator<Item = i64>, stated: Option<f64>) -> Result<(FrameRate, i64), Unsure> {
     let times: Vec<i64> = times.collect();
-    let (&[first, ..], &[.., last]) = (&times[..], &times[..]) else { return Err(Unsure("no pictures")) };
+    let (&[first, ..], &[.., last]) = (&times[..], &times[..]) else { return Err(Unsure("no frames")) };
     let span = (last - first) as f64;
     let mean = span / (times.len() - 1).max(1) as f64;
     let strays = times.windows(2).map(|pair| ((pair[1] - pair[0]) as f64 - mean).abs());
     let most = strays.fold(0.0, f64::max);
     if times.len() < FEWEST || mean <= 0.0 || most > STRAY.min(mean / 4.0) {
-        return Err(Unsure("no even rate of pictures"));
+        return Err(Unsure("no constant frame rate"));
     }
     let measured = TICKS_PER_SECOND as f64 / mean;
     let doubt = 2.0 * most / span;
     let near = |rate: &f64| (rate / measured - 1.0).abs() <= doubt.max(SURE);
     let meant = if doubt <= SURE { Some(measured) } else { stated.filter(near) };
-    let rate = meant.and_then(usual_rate).ok_or(Unsure("an unusual rate of pictures"))?;
+    let rate = meant.and_then(usual_rate).ok_or(Unsure("an unusual frame rate"))?;
     Ok((rate, mean.round() as i64))
 }
 
@@ -43,7 +43,7 @@ mod tests {
         let coarse = |count| (0..count).map(move |n| (film.ticks_of(n) + 45) / 90 * 90);
         assert!(of(coarse(24), None).is_err());
         assert_eq!(of(coarse(24), Some(24_000.0 / 1001.0)).unwrap().0, film);
-        assert!(of(coarse(24), Some(25.0)).is_err(), "the clock says otherwise");
+        assert!(of(coarse(24), Some(25.0)).is_err(), "the clock contradicts the header");
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! What a decoder would hear, by the headers of its frames, and how long a PES packet sounds.
+//! Audio parameters from frame headers, and the audio duration of a PES packet.
 
 use super::super::seen::Seen;
 use crate::domain::sniff::{self, Container, Heard};
@@ -13,7 +13,7 @@ fn container(codec: &str) -> Option<Container> {
     })
 }
 
-/// The frames that begin in a payload, whose first bytes may be the end of a frame before.
+/// The frames that begin in a payload; its first bytes may belong to a previous frame.
 fn frames<'a>(codec: &str, payload: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Heard)> {
     let (container, mut rest) = (container(codec), payload);
     std::iter::from_fn(move || {
@@ -30,12 +30,12 @@ fn frames<'a>(codec: &str, payload: &'a [u8]) -> impl Iterator<Item = (&'a [u8],
     })
 }
 
-/// Seconds of the frames that begin in a payload; None when none does.
+/// Total duration of the frames that begin in a payload, seconds; None if there are none.
 pub(super) fn seconds(codec: &str, payload: &[u8]) -> Option<f64> {
     frames(codec, payload).map(|(_, heard)| heard.seconds).reduce(|sum, next| sum + next)
 }
 
-/// What the frames of a stream's first payload say; None where they say several things, or nothing usual.
+/// The parameters of a stream by the frames of its first payload; None if they differ or are unusual.
 pub(super) fn seen(codec: &str, payload: &[u8]) -> Option<Seen> {
     let mut all = frames(codec, payload).filter(|(frame, heard)| heard.bytes <= frame.len());
     let said = |(frame, _): (&[u8], Heard)| match codec {
@@ -53,7 +53,7 @@ pub(super) fn seen(codec: &str, payload: &[u8]) -> Option<Seen> {
     Some(Seen { codec: Some(codec), profile, channels, sample_rate, ..Seen::default() })
 }
 
-/// Codec, profile, channels and samples a second.
+/// Codec, profile, channels and sample rate.
 type Said = (&'static str, Option<&'static str>, u32, u32);
 
 /// ADTS (ISO/IEC 13818-7 section 6.2).
@@ -62,7 +62,7 @@ fn aac(frame: &[u8]) -> Option<Said> {
     let head = frame.first_chunk::<4>()?;
     let hertz = *HERTZ.get(usize::from(head[2] >> 2 & 0x0f))?;
     let channels = u32::from((head[2] & 1) << 2 | head[3] >> 6);
-    // Low complexity; a configuration of 0 is told elsewhere, 7 has its speakers in one of two places.
+    // Low complexity. Channel configuration 0 is defined in the payload, and 7 has two possible speaker layouts.
     (head[2] >> 6 == 1 && (1..=6).contains(&channels)).then_some(("aac", Some("lc"), channels, hertz))
 }
 
@@ -84,7 +84,7 @@ fn mpeg(frame: &[u8]) -> Option<Said> {
     Some((codec, None, channels, hertz))
 }
 
-/// Channels of an audio coding mode with or without the low-frequency channel; only mono, stereo and 5.1.
+/// Channels of an audio coding mode with or without LFE; only mono, stereo and 5.1.
 fn dolby(mode: u8, low: bool) -> Option<u32> {
     match (mode, low) {
         (1, false) => Some(1),
@@ -99,7 +99,7 @@ fn ac3(frame: &[u8]) -> Option<Said> {
     let head = frame.first_chunk::<8>()?;
     let hertz = *[48_000, 44_100, 32_000].get(usize::from(head[4] >> 6))?;
     let mode = head[6] >> 5;
-    // Before the low-frequency flag stand the mix levels that the mode calls for.
+    // The mix levels of the mode precede the LFE flag.
     let before = 3
         + if mode & 1 != 0 && mode != 1 { 2 } else { 0 }
         + if mode & 4 != 0 { 2 } else { 0 }
@@ -109,7 +109,7 @@ fn ac3(frame: &[u8]) -> Option<Said> {
     (head[5] >> 3 <= 8).then_some(("ac3", None, dolby(mode, low)?, hertz))
 }
 
-/// ETSI TS 102 366 section E.1.2. One independent substream without dependent ones.
+/// ETSI TS 102 366 section E.1.2. A single independent substream.
 fn eac3(frame: &[u8]) -> Option<Said> {
     let head = frame.first_chunk::<6>()?;
     let hertz = *[48_000, 44_100, 32_000].get(usize::from(head[4] >> 6))?;

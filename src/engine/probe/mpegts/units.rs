@@ -1,4 +1,4 @@
-//! PES packets out of a window on the file.
+//! PES packets in a window of the file.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::domain::mpegts::packet::{LEN, Packet};
 use crate::domain::mpegts::pes;
 use crate::engine::source::Source;
 
-/// Longest header of a PES packet, and so most of its beginning that is put together to read it.
+/// Maximum size of a PES header, which is all that is assembled to read timestamps.
 const HEADER: usize = 9 + 255;
 
-/// Whole packets of the file, every one in step.
+/// A window of consecutive transport packets, all in sync.
 pub(super) struct Window {
     bytes: Vec<u8>,
-    /// Per PID the numbers of its packets with payload.
+    /// Per PID, the indexes of its packets with payload.
     lanes: BTreeMap<u16, Vec<u32>>,
 }
 
@@ -23,11 +23,11 @@ impl Window {
         let mut bytes = vec![0; count as usize * LEN];
         let filled = source.read_blocking(&mut bytes, first * LEN as u64).map_err(|_| Unsure("unreadable"))?;
         if filled < bytes.len() {
-            return Err(Unsure("shorter than it was"));
+            return Err(Unsure("the file has shrunk"));
         }
         let mut lanes: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         for (number, packet) in bytes.as_chunks::<LEN>().0.iter().enumerate() {
-            let packet = Packet::new(packet).ok_or(Unsure("packets of another length"))?;
+            let packet = Packet::new(packet).ok_or(Unsure("packets of another size"))?;
             if packet.damaged() || packet.scrambled() {
                 return Err(Unsure("damaged or scrambled packets"));
             }
@@ -38,15 +38,15 @@ impl Window {
         Ok(Self { bytes, lanes })
     }
 
-    /// The packets of a PID that carry something.
+    /// The packets of a PID with payload.
     pub(super) fn packets(&self, pid: u16) -> impl Iterator<Item = Packet<'_>> + Clone {
         let packets = self.bytes.as_chunks::<LEN>().0;
         let lane = self.lanes.get(&pid).map_or(&[][..], Vec::as_slice);
         lane.iter().filter_map(|number| Packet::new(packets.get(*number as usize)?))
     }
 
-    /// The PES packets that begin here on a PID, each up to `most` bytes with its header; a last one of which not even
-    /// the header is there is left out.
+    /// The PES packets of a PID that begin in the window, each up to `most` bytes with its header. A last one without a
+    /// complete header is left out.
     fn units(&self, pid: u16, most: usize) -> impl Iterator<Item = (pes::Header, Vec<u8>)> {
         let mut packets = self.packets(pid).skip_while(|packet| !packet.starts_unit()).peekable();
         std::iter::from_fn(move || {
@@ -61,12 +61,12 @@ impl Window {
         .filter_map(|bytes| Some((pes::parse(&bytes)?, bytes)))
     }
 
-    /// When they are presented and decoded (90 kHz, 33 bits); None for one that does not say.
+    /// Presentation and decode timestamps (90 kHz, 33 bits); None for a packet without them.
     pub(super) fn times(&self, pid: u16) -> impl Iterator<Item = Option<(i64, i64)>> {
         self.units(pid, HEADER).map(|(header, _)| header.pts.zip(header.dts))
     }
 
-    /// What they carry; the last may be cut short by the window.
+    /// The payloads; the window may truncate the last one.
     pub(super) fn payloads(&self, pid: u16) -> impl Iterator<Item = Vec<u8>> {
         self.units(pid, usize::MAX).map(|(header, bytes)| {
             let end = header.total.unwrap_or(bytes.len()).min(bytes.len());

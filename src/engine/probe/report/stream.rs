@@ -1,4 +1,4 @@
-//! One stream of a report.
+//! Converts one stream of an ffprobe report.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, TELE
 
 pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let name = raw.codec_name.as_deref().unwrap_or("unknown");
-    // VP8's profile is a number without meaning for players.
+    // VP8's profile is a number that means nothing to players.
     let profile = raw.profile.as_deref().filter(|_| name != "vp8").map(profile_name);
     let (chroma, depth) = raw.pix_fmt.as_deref().map_or(("", 8), pixels);
     let config = raw.extradata.as_deref().map(hexdump).unwrap_or_default();
@@ -30,11 +30,12 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
         }
         _ => StreamKind::Data,
     };
-    // ffmpeg opens a decoder and tries the first frames: what shows neither pixels nor channels did not decode.
+    // ffmpeg opens a decoder and tries the first frames: if it reports neither a pixel format nor channels, decoding
+    // failed.
     let configured = match &kind {
         StreamKind::Audio(audio) => audio.channels > 0 && audio.sample_rate > 0,
         StreamKind::Video(_) => raw.pix_fmt.is_some(),
-        // Pages of text in a character grid, of which a viewer would have to choose one: nothing here shows them.
+        // Teletext: pages in a character grid, of which a viewer would have to choose one. Not supported.
         StreamKind::Subtitle(_) => name != TELETEXT,
         StreamKind::Data => true,
     };
@@ -59,7 +60,7 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
 fn video(raw: &Raw, chroma: &str, bit_depth: u8) -> Video {
     let interlaced = matches!(raw.field_order.as_deref(), Some("tt" | "bb" | "tb" | "bt"));
     let (average, base) = (rate(&raw.avg_frame_rate), rate(&raw.r_frame_rate));
-    // The average is often a hair off the nominal fraction (a last frame shorter, a first one late).
+    // The average often differs slightly from the nominal rate (a shorter last frame, a late first one).
     let near =
         |share: f64| matches!((average, base), (Some(a), Some(b)) if (a.as_f64() / b.as_f64() - 1.0).abs() < share);
     let field_rate = interlaced && matches!((average, base), (Some(a), Some(b)) if b.as_f64() > 1.5 * a.as_f64());
@@ -96,7 +97,7 @@ fn audio(raw: &Raw, commentary: bool) -> Audio {
     }
 }
 
-/// Dolby Vision counts as such only where its base layer cannot be shown without it (compatibility id 0).
+/// Dolby Vision counts as such only if its base layer cannot be shown without it (compatibility id 0).
 fn hdr(raw: &Raw) -> Option<Hdr> {
     let dolby = raw.side_data_list.iter().find(|data| data.side_data_type.starts_with("DOVI"));
     if dolby.is_some_and(|data| data.dv_bl_signal_compatibility_id == Some(0)) {
@@ -159,7 +160,7 @@ fn matrix(dump: &str) -> Option<[f64; 4]> {
     Some([*first.first()?, *first.get(1)?, *second.first()?, *second.get(1)?])
 }
 
-/// Clockwise degrees and whether the picture is mirrored left to right first; None for a matrix without area.
+/// Rotation in degrees clockwise, and whether the frame is mirrored horizontally first; None for a singular matrix.
 pub(in crate::engine::probe) fn orientation(&[a, b, c, d]: &[f64; 4]) -> Option<(u16, bool)> {
     let determinant = a * d - b * c;
     if determinant == 0.0 || !determinant.is_finite() {
@@ -173,7 +174,7 @@ pub(in crate::engine::probe) fn orientation(&[a, b, c, d]: &[f64; 4]) -> Option<
 
 fn title(raw: &Raw) -> Option<String> {
     let named = tag(&raw.tags, "title").or_else(|| {
-        // QuickTime keeps the track's name in its handler; the muxers' own words there are no name.
+        // QuickTime stores the track's name in its handler, where muxers write their own names.
         tag(&raw.tags, "handler_name").filter(|name| {
             let machine = ["handle", "core media", "isomedia", "gpac", "apple", "mainconcept", "google", "l-smash"];
             let lower = name.to_ascii_lowercase();

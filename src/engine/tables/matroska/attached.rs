@@ -1,4 +1,4 @@
-//! Files attached to a film, such as the fonts of its subtitles.
+//! Attachments of a Matroska file, such as the fonts of its subtitles.
 
 use super::ebml::{Placed, body, element};
 use super::{EBML, Places, SEGMENT};
@@ -10,25 +10,25 @@ const NAME: u32 = 0x466e;
 const KIND: u32 = 0x4660;
 const DATA: u32 = 0x465c;
 
-/// Most attachments looked at.
+/// Maximum number of attachments read.
 const MOST: usize = 256;
 
-/// An attachment, its bytes left in the film.
+/// An attachment; its bytes stay in the file.
 #[derive(Clone, Debug)]
 pub struct Attached {
     pub name: String,
-    /// A media type, as the film says.
+    /// The media type that the file states.
     pub kind: String,
     pub offset: u64,
     pub size: u64,
 }
 
-/// What is attached to a film, as far as it is sound.
+/// The attachments of a file, up to the first damaged element.
 pub fn attached(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attached>, Refusal> {
     let head = element(file, 0)?;
     let segment = element(file, head.end())?;
     if head.id != EBML || segment.id != SEGMENT {
-        return Err(Refusal::Unread("it does not begin as Matroska"));
+        return Err(Refusal::Unread("there is no EBML header with a segment"));
     }
     let Some(all) = Places::find(file, segment)?.attachments else { return Ok(Vec::new()) };
     let text = |found: Placed| body(file, found).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -50,12 +50,12 @@ pub fn attached(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attached>, Refusal>
     Ok(out)
 }
 
-/// The elements of a body that is too large to be read whole.
+/// The children of an element that is too large to be read whole.
 fn inside<F: ReadAt + ?Sized>(file: &F, whole: Placed) -> impl Iterator<Item = Placed> {
     let mut at = whole.body;
     std::iter::from_fn(move || {
         let found = (at < whole.end()).then(|| element(file, at).ok()).flatten()?;
-        // Of unknown size is nothing in here.
+        // No element in here may have an unknown size.
         found.size?;
         at = found.end();
         Some(found)

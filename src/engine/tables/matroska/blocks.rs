@@ -1,4 +1,4 @@
-//! Blocks of clusters, found by their headers alone.
+//! Blocks of clusters, found by reading only their headers.
 
 use super::CLUSTER;
 use super::ebml::{header, number, vint};
@@ -10,57 +10,57 @@ const SIMPLE_BLOCK: u32 = 0xa3;
 const BLOCK_GROUP: u32 = 0xa0;
 const BLOCK: u32 = 0xa1;
 
-/// Bytes read of every element: its header and a block's.
+/// Bytes read of every element: its header and a block's header.
 const HEAD: usize = 32;
 
-/// How the clusters of a file lie.
+/// The positions and timestamp scale of a file's clusters.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Of the segment.
+    /// Start of the segment's body.
     pub body: u64,
     pub(super) end: u64,
-    /// Nanoseconds a unit of time.
+    /// Timestamp scale, nanoseconds per unit.
     pub scale: u64,
-    /// The first cluster, from the segment's body.
+    /// The first cluster, relative to the segment's body.
     pub first: u64,
 }
 
-/// One block, its bytes untouched.
+/// The header of one block.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub track: u64,
     /// Units of the timestamp scale.
     pub time: i64,
-    /// Where what follows its header is.
+    /// Start of the data after the block's header.
     pub offset: u64,
     pub size: u64,
-    /// The lacing bits of its flags; 0: it holds one frame.
+    /// The lacing bits of its flags; 0: a single frame.
     pub lacing: u8,
 }
 
-/// Where a walk stands.
+/// The position of a walk over blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     at: u64,
-    /// Of the cluster it is in.
+    /// Timestamp of the current cluster.
     time: i64,
 }
 
 impl Layout {
-    /// The beginning of a cluster (from the segment's body).
+    /// The start of a cluster (relative to the segment's body).
     pub fn place(&self, cluster: u64) -> Result<Place, Short> {
         Ok(Place { at: self.body.checked_add(cluster).ok_or(Short)?, time: 0 })
     }
 
-    /// Units of the timestamp scale as ticks of the file's own clock.
+    /// Converts units of the timestamp scale to ticks of the file's clock.
     pub fn ticks(&self, time: i64) -> i64 {
         let numerator = i128::from(time) * i128::from(self.scale) * i128::from(TICKS_PER_SECOND);
         let ticks = (numerator * 2 + 1_000_000_000).div_euclid(2_000_000_000);
         ticks.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64
     }
 
-    /// Calls `each` for every block from a cluster on (from the segment's body), until it says no or the file ends; false
-    /// when that took more than `steps` elements.
+    /// Calls `each` for every block from a cluster (relative to the segment's body) until it returns false or the file
+    /// ends. Returns false if that took more than `steps` elements.
     pub fn walk(
         &self,
         file: &(impl ReadAt + ?Sized),
@@ -71,7 +71,7 @@ impl Layout {
         self.walk_on(file, &mut self.place(cluster)?, steps, each)
     }
 
-    /// The same from a place on, to behind the block that was the last.
+    /// Like [`Self::walk`], from `place`, which is moved past the last block that was visited.
     pub fn walk_on(
         &self,
         file: &(impl ReadAt + ?Sized),
@@ -90,7 +90,7 @@ impl Layout {
             let mut cursor = Cursor(&head[..read]);
             let found = header(&mut cursor, *at)?;
             *at = match found.id {
-                // Goes into clusters and groups; unknown sizes need no special case then.
+                // Descends into clusters and groups, so that unknown sizes need no special case.
                 CLUSTER | BLOCK_GROUP => found.body,
                 CLUSTER_TIME => {
                     let size = found.size.filter(|&size| size <= 8).ok_or(Short)?;

@@ -3,15 +3,15 @@
 use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
 
-/// Most bytes of one element that is read whole; the Cues of 160 keyframes take some 4 KiB.
+/// Maximum size of an element that is read whole; the Cues of 160 keyframes take some 4 KiB.
 const MOST_ELEMENT: u64 = 32 << 20;
 
-/// An element that lies in the file.
+/// An element's position in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub id: u32,
     pub body: u64,
-    /// None: unknown, to the end of what holds it.
+    /// None: unknown, to the end of the parent element.
     pub size: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ impl Placed {
     }
 }
 
-/// An element's id with its marker bits, as ids are written down.
+/// An element's id with its marker bits, as RFC 9559 lists ids.
 fn id(cursor: &mut Cursor) -> Result<u32, Short> {
     let first = cursor.u8()?;
     let more = first.leading_zeros() as usize;
@@ -31,7 +31,7 @@ fn id(cursor: &mut Cursor) -> Result<u32, Short> {
     Ok(cursor.take(more)?.iter().fold(u32::from(first), |id, &byte| id << 8 | u32::from(byte)))
 }
 
-/// A size or number of variable length; None for "unknown".
+/// A variable-length size or number; None for "unknown".
 pub(super) fn vint(cursor: &mut Cursor) -> Result<Option<u64>, Short> {
     let first = cursor.u8()?;
     let more = first.leading_zeros() as usize;
@@ -50,7 +50,7 @@ pub(super) fn element(file: &(impl ReadAt + ?Sized), at: u64) -> Result<Placed, 
     header(&mut Cursor(&head[..read]), at)
 }
 
-/// The element whose header a cursor stands at, which is `at` in the file.
+/// Parses an element's header, which is at `at` in the file.
 pub(super) fn header(cursor: &mut Cursor, at: u64) -> Result<Placed, Short> {
     let before = cursor.0.len();
     let id = id(cursor)?;
@@ -63,7 +63,7 @@ pub(super) fn body(file: &(impl ReadAt + ?Sized), element: Placed) -> Result<Vec
     Ok(file.exact(element.body, size as usize)?)
 }
 
-/// The elements inside a body, as far as they are sound.
+/// The child elements of a body, up to the first damaged one.
 pub(super) fn children(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut cursor = Cursor(bytes);
     std::iter::from_fn(move || {

@@ -1,10 +1,10 @@
-//! Several frames in one block (RFC 9559 section 10.3).
+//! Lacing: several frames in one block (RFC 9559 section 10.3).
 
 use super::blocks::Block;
 use super::ebml::vint;
 use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
 
-/// Most bytes of a lace's head: 255 sizes of a few bytes each.
+/// Maximum size of the lace header: 255 sizes of a few bytes each.
 const HEAD: usize = 4096;
 
 /// Offset and size of every frame of a block.
@@ -25,18 +25,18 @@ pub fn frames(file: &(impl ReadAt + ?Sized), block: &Block) -> Result<Vec<(u64, 
         frames.push((offset, u32::try_from(size).map_err(|_| Short)?));
         offset += size;
     }
-    // The last takes what is left.
+    // With Xiph and EBML lacing the last frame takes the remaining bytes.
     if block.lacing != 4 {
         frames.push((offset, u32::try_from(left).map_err(|_| Short)?));
     }
     Ok(frames)
 }
 
-/// The sizes that are written down: of all frames but the last, or of all where they are equal.
+/// The stored sizes: of all frames but the last, or of all frames with fixed-size lacing.
 fn sizes(cursor: &mut Cursor, lacing: u8, count: u64, total: u64) -> Result<Vec<u64>, Short> {
     let mut sizes = Vec::new();
     match lacing {
-        // Xiph: bytes of 255, and the first that is less.
+        // Xiph: the sum of bytes of 255 and the first smaller byte.
         2 => {
             for _ in 1..count {
                 let mut size = 0;
@@ -51,7 +51,7 @@ fn sizes(cursor: &mut Cursor, lacing: u8, count: u64, total: u64) -> Result<Vec<
             }
         }
         4 => sizes = vec![total.saturating_sub(1) / count; count as usize],
-        // EBML: a size, and differences.
+        // EBML: the first size, then differences.
         _ => {
             let mut size = 0i64;
             for n in 1..count {

@@ -1,6 +1,6 @@
-//! Matroska and WebM files (RFC 9559), read without trust: tracks, cues, and the blocks in the clusters.
+//! Matroska and WebM files (RFC 9559), read from untrusted bytes: tracks, cues, and the blocks in the clusters.
 //!
-//! Nothing but the head and the cues is read up front: blocks are found from a cue on, when they are wanted.
+//! Only the header and the cues are read up front. Blocks are found from a cue when they are needed.
 
 mod attached;
 mod blocks;
@@ -16,7 +16,7 @@ use ebml::{Placed, body, children, element, number};
 pub use lacing::frames;
 pub use track::{Packing, Track};
 
-/// Most elements walked over in the head of the file.
+/// Maximum number of elements visited in the head of the file.
 const MOST_STEPS: usize = 4_000;
 
 const EBML: u32 = 0x1a45_dfa3;
@@ -28,7 +28,7 @@ const CUES: u32 = 0x1c53_bb6b;
 const ATTACHMENTS: u32 = 0x1941_a469;
 const CLUSTER: u32 = 0x1f43_b675;
 
-/// A Matroska file's head.
+/// The header of a Matroska file.
 pub struct Film<'a, F: ?Sized> {
     file: &'a F,
     tracks: Vec<u8>,
@@ -36,12 +36,12 @@ pub struct Film<'a, F: ?Sized> {
     pub layout: Layout,
 }
 
-/// Where a keyframe is said to be.
+/// The position of a keyframe, as the cues state it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cue {
     /// Units of the timestamp scale.
     pub time: u64,
-    /// From the segment's body.
+    /// Relative to the segment's body.
     pub cluster: u64,
 }
 
@@ -50,7 +50,7 @@ impl<'a, F: ReadAt + ?Sized> Film<'a, F> {
         let head = element(file, 0)?;
         let segment = element(file, head.end())?;
         if head.id != EBML || segment.id != SEGMENT {
-            return Err(Refusal::Unread("it does not begin as Matroska"));
+            return Err(Refusal::Unread("there is no EBML header with a segment"));
         }
         let places = Places::find(file, segment)?;
         let scale = places.info.map_or(Ok(1_000_000), |info| timestamp_scale(file, info))?;
@@ -60,20 +60,20 @@ impl<'a, F: ReadAt + ?Sized> Film<'a, F> {
         Ok(Self { file, tracks, cues: places.cues, layout })
     }
 
-    /// The track that ffmpeg numbers `stream`, its frames as they are.
+    /// The track with ffmpeg's number `stream`. Tracks with compressed frames are refused.
     pub fn track(&self, stream: u32) -> Result<Track, Refusal> {
         match self.packed_track(stream)? {
             (track, Packing::None) => Ok(track),
-            _ => Err(Refusal::Unread("the track is packed or encrypted")),
+            _ => Err(Refusal::Unread("the track is compressed or encrypted")),
         }
     }
 
-    /// The same with what was done to its frames.
+    /// The track with ffmpeg's number `stream`, and the compression of its frames.
     pub fn packed_track(&self, stream: u32) -> Result<(Track, Packing), Refusal> {
         Track::read(&self.tracks, stream)
     }
 
-    /// What the cues say of a track.
+    /// The cues of a track.
     pub fn cues(&self, track: u64) -> Result<Vec<Cue>, Refusal> {
         let cues = body(self.file, self.cues.ok_or(Refusal::Unread("there are no Cues"))?)?;
         cue_points(&cues, track).collect()
@@ -87,23 +87,23 @@ fn cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, Refus
             .filter(|(id, _)| *id == 0xb7)
             .find(|(_, place)| children(place).any(|(id, bytes)| id == 0xf7 && number(bytes) == track))?;
         let cluster = children(place.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| number(bytes));
-        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(Refusal::Unread("a cue has no place")))
+        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(Refusal::Unread("a cue has no cluster position")))
     })
 }
 
-/// Where the parts of the segment are.
+/// Positions of the segment's top-level elements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Places {
     info: Option<Placed>,
     tracks: Option<Placed>,
     cues: Option<Placed>,
     attachments: Option<Placed>,
-    /// The first cluster, from the segment's body.
+    /// The first cluster, relative to the segment's body.
     cluster: Option<u64>,
 }
 
 impl Places {
-    /// Walks up to the first cluster, and follows the seek heads for what lies behind it.
+    /// Walks up to the first cluster and follows the seek heads to elements after it.
     fn find(file: &(impl ReadAt + ?Sized), segment: Placed) -> Result<Self, Refusal> {
         let mut places = Self::default();
         let mut heads = Vec::new();
@@ -124,7 +124,7 @@ impl Places {
             }
             at = found.end();
         }
-        // A seek head may point to one more.
+        // A seek head may point to another one.
         for _ in 0..4 {
             let Some(head) = heads.pop() else { break };
             for (_, seek) in children(&body(file, head)?).filter(|(id, _)| *id == 0x4dbb).take(64) {
@@ -151,9 +151,13 @@ impl Places {
     }
 }
 
-/// Nanoseconds a unit of time.
+/// Nanoseconds per unit of time.
 fn timestamp_scale(file: &(impl ReadAt + ?Sized), info: Placed) -> Result<u64, Refusal> {
     let info = body(file, info)?;
     let scale = children(&info).find(|(id, _)| *id == 0x2a_d7b1).map_or(1_000_000, |(_, bytes)| number(bytes));
-    if (1..=1_000_000_000).contains(&scale) { Ok(scale) } else { Err(Refusal::Unread("the timestamp scale is absurd")) }
+    if (1..=1_000_000_000).contains(&scale) {
+        Ok(scale)
+    } else {
+        Err(Refusal::Unread("the timestamp scale is not between 1 ns and 1 s"))
+    }
 }

@@ -1,25 +1,25 @@
-//! One track entry, and how its blocks are packed.
+//! One track entry, and how its frames are compressed.
 
 use super::ebml::{children, number};
 use crate::engine::tables::Refusal;
 
-/// A track whose blocks hold its samples as they are.
+/// A track entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// By which blocks name it.
+    /// The number that blocks refer to.
     pub number: u64,
     /// E.g. `V_MPEG4/ISO/AVC`.
     pub codec: Vec<u8>,
-    /// What a decoder must be told.
+    /// `CodecPrivate`: the decoder's configuration.
     pub private: Vec<u8>,
-    /// Nanoseconds of one picture or frame of sound.
+    /// Default duration of a frame, nanoseconds.
     pub duration: Option<u64>,
-    /// Nanoseconds by which everything is earlier than its blocks say.
+    /// Codec delay, nanoseconds; subtracted from the time of every block.
     pub delay: u64,
 }
 
 impl Track {
-    /// ffmpeg counts video, audio, subtitle and metadata tracks in order.
+    /// `stream` is ffmpeg's number, which counts video, audio, subtitle and metadata tracks in order.
     pub(super) fn read(tracks: &[u8], stream: u32) -> Result<(Self, Packing), Refusal> {
         let entries = children(tracks).filter(|(id, _)| *id == 0xae).map(|(_, entry)| entry);
         let counted = |entry: &&[u8]| {
@@ -40,29 +40,29 @@ impl Track {
         Ok((track, packing))
     }
 
-    /// Whether this is H.264 in its usual form.
+    /// Whether this is H.264 with an avcC record.
     pub fn is_avc(&self) -> bool {
         self.codec == b"V_MPEG4/ISO/AVC"
     }
 }
 
-/// What was done to a track's frames before they came into their blocks (RFC 9559 section 5.1.4.1.31).
+/// Compression of a track's frames (RFC 9559 section 5.1.4.1.31).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packing {
     None,
     Zlib,
-    /// These bytes were taken off the front of each.
+    /// Header stripping: these bytes were removed from the start of every frame.
     Stripped(Vec<u8>),
 }
 
 impl Packing {
     fn read(encodings: Option<&[u8]>) -> Result<Self, Refusal> {
         let Some(encodings) = encodings else { return Ok(Self::None) };
-        let unread = Err(Refusal::Unread("the track is packed or encrypted"));
+        let unread = Err(Refusal::Unread("the track is compressed or encrypted"));
         let mut each = children(encodings).filter(|(id, _)| *id == 0x6240);
         let (Some((_, encoding)), None) = (each.next(), each.next()) else { return unread };
         let figure = |whole: &[u8], id, otherwise| part(whole, id).map_or(otherwise, number);
-        // Of the frames alone, and no encryption.
+        // Only the frames may be compressed, and nothing encrypted.
         if figure(encoding, 0x5032, 1) != 1 || figure(encoding, 0x5033, 0) != 0 {
             return unread;
         }

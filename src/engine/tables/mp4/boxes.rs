@@ -2,20 +2,20 @@
 
 use super::super::bytes::{Cursor, ReadAt, Short};
 
-/// Most boxes walked on one level: a day of one-second fragments, twice over.
+/// Maximum number of boxes read on one level: a day of one-second fragments, twice over.
 const MOST_BOXES: usize = 200_000;
 
-/// A box that lies in the file.
+/// A box's position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub kind: [u8; 4],
     pub start: u64,
-    /// Of the content.
+    /// Start of the content.
     pub body: u64,
     pub end: u64,
 }
 
-/// The boxes on the top level. A box that reaches behind the end of the file is the last.
+/// The top-level boxes. A box that reaches beyond the end of the file is the last.
 pub fn top_level(file: &(impl ReadAt + ?Sized)) -> Vec<Placed> {
     let (mut found, mut at, len) = (Vec::new(), 0u64, file.len());
     while found.len() < MOST_BOXES {
@@ -33,7 +33,7 @@ pub fn top_level(file: &(impl ReadAt + ?Sized)) -> Vec<Placed> {
     found
 }
 
-/// Kind, header bytes, and size (None: to the end of what holds it).
+/// Type, header length, and size (None: to the end of the parent box).
 fn header(bytes: &[u8]) -> Result<([u8; 4], u64, Option<u64>), Short> {
     let mut cursor = Cursor(bytes);
     let size = cursor.u32()?;
@@ -45,7 +45,7 @@ fn header(bytes: &[u8]) -> Result<([u8; 4], u64, Option<u64>), Short> {
     })
 }
 
-/// The boxes inside a body, as far as they are sound.
+/// The boxes in a body, up to the first damaged one.
 pub fn children(mut body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     std::iter::from_fn(move || {
         let (kind, header, size) = header(body).ok()?;
@@ -57,12 +57,12 @@ pub fn children(mut body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     })
 }
 
-/// The first box of a kind inside a body.
+/// The first box of a type in a body.
 pub fn child<'a>(body: &'a [u8], kind: &[u8; 4]) -> Option<&'a [u8]> {
     children(body).find(|(found, _)| found == kind).map(|(_, content)| content)
 }
 
-/// A cursor behind version and flags.
+/// Version and flags of a full box, and a cursor after them.
 pub fn full(body: &[u8]) -> Result<(u8, u32, Cursor<'_>), Short> {
     let mut cursor = Cursor(body);
     let word = cursor.u32()?;

@@ -1,30 +1,30 @@
-//! What a decoder must be told before the first sample (`stsd`).
+//! The sample description (`stsd`): the decoder's configuration.
 
 use super::super::Refusal;
 use super::super::bytes::{Cursor, Short};
 use super::boxes::{child, children, full};
 
-/// The only sample description of a track.
+/// The sample description of a track, which must have exactly one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Description {
     /// The record of ISO/IEC 14496-15 section 5.3.3.1 (`avcC`).
     Avc(Vec<u8>),
     /// MPEG-4 audio: the AudioSpecificConfig of ISO/IEC 14496-3 section 1.6.2.1.
     Aac(Vec<u8>),
-    /// Anything else, by its four letters.
+    /// Any other codec, by its four-character code.
     Other([u8; 4]),
 }
 
-/// Bytes of a visual sample entry before its boxes.
+/// Size of a visual sample entry before its boxes, bytes.
 const VISUAL: usize = 78;
 
-/// Bytes of an audio sample entry before its boxes: plain, and QuickTime's versions 1 and 2.
+/// Size of an audio sample entry before its boxes, bytes: ISO, and QuickTime's versions 1 and 2.
 const AUDIO: [usize; 3] = [28, 44, 64];
 
 pub(super) fn read(stsd: &[u8]) -> Result<Description, Refusal> {
     let (_, _, mut cursor) = full(stsd)?;
     if cursor.u32()? != 1 {
-        return Err(Refusal::Final("its description changes inside".into()));
+        return Err(Refusal::Final("the track has several sample descriptions".into()));
     }
     let Some((kind, entry)) = children(cursor.0).next() else { return Err(Short.into()) };
     Ok(match &kind {
@@ -38,7 +38,7 @@ pub(super) fn read(stsd: &[u8]) -> Result<Description, Refusal> {
                 child(boxes, b"esds").or_else(|| child(child(boxes, b"wave")?, b"esds"))
             });
             match esds.map(decoder) {
-                // Audio ISO/IEC 14496-3, and the three profiles of 13818-7.
+                // MPEG-4 audio (ISO/IEC 14496-3), and the three profiles of 13818-7.
                 Some(Ok((0x40 | 0x66..=0x68, config))) => Description::Aac(config),
                 _ => Description::Other(kind),
             }
@@ -47,8 +47,7 @@ pub(super) fn read(stsd: &[u8]) -> Result<Description, Refusal> {
     })
 }
 
-/// The object type and the decoder's own configuration out of an elementary stream descriptor (ISO/IEC 14496-1
-/// section 7.2.6.5).
+/// The object type and the DecoderSpecificInfo in an elementary stream descriptor (ISO/IEC 14496-1 section 7.2.6.5).
 fn decoder(esds: &[u8]) -> Result<(u8, Vec<u8>), Short> {
     let (_, _, cursor) = full(esds)?;
     let mut stream = descriptor(cursor, 3)?;
@@ -78,7 +77,7 @@ fn descriptor(mut bytes: Cursor, wanted: u8) -> Result<Cursor, Short> {
                 break;
             }
         }
-        // A descriptor that is longer than its box is taken as far as it goes.
+        // A descriptor that is longer than its box is truncated.
         let body = bytes.take(length.min(bytes.0.len()))?;
         if tag == wanted {
             return Ok(Cursor(body));

@@ -1,4 +1,4 @@
-//! The samples that movie fragments add (ISO/IEC 14496-12 section 8.8).
+//! Samples in movie fragments (ISO/IEC 14496-12 section 8.8).
 
 use super::super::Refusal;
 use super::super::bytes::{ReadAt, Short};
@@ -6,13 +6,14 @@ use super::boxes::{Placed, child, children, full};
 use super::samples::Samples;
 use super::track::Track;
 
-/// Most bytes of one `moof`.
+/// Maximum size of a `moof`, bytes.
 const MOST_MOOF: u64 = 16 << 20;
 
-/// `sample_is_non_sync_sample`, and `sample_depends_on` = 1 (depends on others): neither may be set, as ffmpeg has it.
+/// `sample_is_non_sync_sample`, and `sample_depends_on` = 1 (depends on others): neither may be set for a sync sample, as
+/// in ffmpeg.
 const NOT_SYNC: u32 = 0x0101_0000;
 
-/// What holds for a sample that says nothing itself.
+/// Values for samples without their own.
 #[derive(Clone, Copy, Debug, Default)]
 struct Defaults {
     duration: u32,
@@ -20,7 +21,7 @@ struct Defaults {
     flags: u32,
 }
 
-/// Adds the samples of the track's fragments, in file order.
+/// Appends the samples of the track's fragments, in file order.
 pub(super) fn append(
     file: &(impl ReadAt + ?Sized),
     boxes: &[Placed],
@@ -36,7 +37,7 @@ pub(super) fn append(
     for moof in boxes.iter().filter(|found| &found.kind == b"moof") {
         let size = moof.end.saturating_sub(moof.body);
         if moof.end > file.len() {
-            // The file was cut short here.
+            // The file is truncated here.
             break;
         }
         if size > MOST_MOOF {
@@ -73,7 +74,7 @@ fn fragment(
     if tfhd.u32()? != id {
         return Ok(());
     }
-    // Without a base of its own the data counts from the moof (default-base-is-moof, and the first track in any case).
+    // Without an explicit base, data offsets count from the moof (default-base-is-moof, and the first track in any case).
     let base = if flags & 0x01 != 0 { tfhd.u64()? } else { moof_start };
     if flags & 0x02 != 0 {
         tfhd.u32()?;
@@ -103,7 +104,7 @@ fn fragment(
             offset = base.saturating_add_signed(i64::from(cursor.u32()? as i32));
         }
         let mut first_flags = if flags & 0x04 != 0 { Some(cursor.u32()?) } else { None };
-        // Without a field of its own a sample costs no bytes: the count alone could go on for ever.
+        // Samples without fields take no bytes in the file, so the count alone could be enormous.
         if flags & 0xf00 == 0 && count > 100_000 {
             return Err(Short.into());
         }
@@ -113,10 +114,11 @@ fn fragment(
             let size = if flags & 0x200 != 0 { cursor.u32()? } else { defaults.size };
             let own = if flags & 0x400 != 0 { Some(cursor.u32()?) } else { None };
             let sample_flags = first_flags.take().or(own).unwrap_or(defaults.flags);
-            // Signed in either version: ffmpeg takes it so, and nothing sensible is as large.
+            // Signed in both versions, as in ffmpeg; no sensible offset is large enough to matter.
             let shift = if flags & 0x800 != 0 { cursor.u32()? as i32 } else { 0 };
             if shift < 0 {
-                // ffmpeg shows such pictures later than the file says, and by how much depends on what it read: ask it.
+                // ffmpeg shows such frames later than the file states, by an amount that depends on what it has read:
+                // leave it to ffmpeg.
                 return Err(Refusal::Unread("fragments have negative composition offsets"));
             }
             samples.push(size, duration, shift, sample_flags & NOT_SYNC == 0)?;

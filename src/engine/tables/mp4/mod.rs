@@ -1,8 +1,8 @@
-//! The sample tables of MP4 and QuickTime files (ISO/IEC 14496-12), read without trust.
+//! The sample tables of MP4 and QuickTime files (ISO/IEC 14496-12), read from untrusted bytes.
 //!
-//! Every table length is checked against its box before anything is allocated, every sum is checked, every look-up is
-//! a `get`. `track` reads what `moov` says of a track, `tables` its samples, `fragments` those that `moof` boxes add,
-//! and `timing` gives them the times that ffmpeg gives them, for it makes the segments that are not made from here.
+//! Every table length is checked against its box before anything is allocated, every sum is checked, and every look-up is
+//! a `get`. `track` reads a track in `moov`, `tables` its samples, and `fragments` the samples of `moof` boxes. `timing`
+//! computes the same times as ffmpeg, because ffmpeg makes the segments of files that this reader refuses.
 
 mod boxes;
 pub mod description;
@@ -19,10 +19,10 @@ pub use description::Description;
 pub use samples::Sample;
 pub use track::Track;
 
-/// Most bytes of one `moov` (2 h with 551,037 samples: 6.2 MB).
+/// Maximum size of `moov`, bytes (2 h with 551,037 samples: 6.2 MB).
 const MOST_MOOV: u64 = 256 << 20;
 
-/// Most samples of one track: 92 hours at 60 fps.
+/// Maximum number of samples of one track: 92 hours at 60 fps.
 const MOST_SAMPLES: u64 = 20_000_000;
 
 /// An mp4 file's header.
@@ -38,13 +38,13 @@ impl<'a, F: ReadAt + ?Sized> Movie<'a, F> {
         let moov = boxes.iter().find(|found| &found.kind == b"moov").ok_or(Refusal::Unread("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
         if size > MOST_MOOV || moov.end > file.len() {
-            return Err(Refusal::Unread("moov is too large or cut short"));
+            return Err(Refusal::Unread("moov is too large or truncated"));
         }
         let moov = file.exact(moov.body, size as usize)?;
         Ok(Self { file, boxes, moov })
     }
 
-    /// The track that ffmpeg numbers `stream`: it counts in the order of `trak`.
+    /// The track with ffmpeg's number `stream`, which counts in the order of `trak` boxes.
     pub fn track(&self, stream: u32) -> Result<Track, Refusal> {
         let trak = children(&self.moov).filter(|(kind, _)| kind == b"trak").nth(stream as usize);
         let (_, trak) = trak.ok_or(Refusal::Unread("there is no such track"))?;

@@ -1,15 +1,15 @@
-//! The samples of one track, kept as compactly as the file keeps them.
+//! The samples of one track, as compact as in the file.
 //!
-//! Runs stay runs; a sample costs the four bytes of its size, and eight more where its picture is reordered. Any sample is
-//! reached by a walk from a mark at most 1,024 samples before it.
+//! Run-length tables stay run-length coded. A sample costs the four bytes of its size, and eight more if it is reordered.
+//! Any sample is reached by a walk from a checkpoint at most 1,024 samples before it.
 
 use super::super::Refusal;
 use super::MOST_SAMPLES;
 
-/// Samples between two marks.
+/// Samples between two checkpoints.
 const STRIDE: u32 = 1024;
 
-/// One sample. Times in units of the track's clock, before the edit list.
+/// One sample. Times in units of the track's timescale, before the edit list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// From 0, in decoding order.
@@ -20,7 +20,7 @@ pub struct Sample {
     pub duration: u32,
     /// Composition offset.
     pub shift: i32,
-    /// The file calls it a sync sample.
+    /// Listed as a sync sample.
     pub sync: bool,
 }
 
@@ -29,7 +29,7 @@ impl Sample {
         self.offset.saturating_add(u64::from(self.size))
     }
 
-    /// When it is shown.
+    /// Presentation time.
     pub fn time(&self) -> i64 {
         self.dts.saturating_add(i64::from(self.shift))
     }
@@ -44,11 +44,11 @@ pub(super) enum Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub offset: u64,
-    /// Its first sample.
+    /// Number of its first sample.
     pub first: u32,
 }
 
-/// A table of (samples, value).
+/// A run-length coded table of (samples, value).
 type Runs<T> = Vec<(u32, T)>;
 
 /// All samples of a track, in decoding order.
@@ -57,11 +57,11 @@ pub struct Samples {
     pub(super) count: u32,
     pub(super) sizes: Sizes,
     pub(super) chunks: Vec<Chunk>,
-    /// Decoding time of the first.
+    /// Decoding time of the first sample.
     pub(super) start: i64,
     pub(super) durations: Runs<u32>,
     pub(super) shifts: Runs<i32>,
-    /// Sample numbers from 0, ascending; None: every sample is one.
+    /// Numbers of the sync samples from 0, ascending; None: every sample is a sync sample.
     pub(super) sync: Option<Vec<u32>>,
     marks: Vec<Place>,
 }
@@ -87,12 +87,12 @@ impl Default for Samples {
     }
 }
 
-/// Where a walk stands.
+/// The position of a walk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     number: u32,
     chunk: usize,
-    /// None: at the chunk's own.
+    /// None: the chunk's offset.
     offset: Option<u64>,
     dts: i64,
     duration: (usize, u32),
@@ -105,7 +105,7 @@ impl Samples {
         self.count
     }
 
-    /// Memory the tables take, bytes.
+    /// Memory used by the tables, bytes.
     pub fn weight(&self) -> usize {
         let sizes = match &self.sizes {
             Sizes::All(_) => 0,
@@ -116,7 +116,7 @@ impl Samples {
         sizes + sync + runs + self.chunks.len() * size_of::<Chunk>() + self.marks.len() * size_of::<Place>()
     }
 
-    /// Samples from `number` on.
+    /// The samples from `number`.
     pub fn walk(&self, number: u32) -> impl Iterator<Item = Sample> {
         let mark = self.marks.get((number / STRIDE) as usize).copied();
         let place = mark.unwrap_or(Place { dts: self.start, ..Place::default() });
@@ -124,19 +124,20 @@ impl Samples {
         Walk { samples: self, place }.skip(skip)
     }
 
-    /// The first sample whose decoding time is `late` enough; `late` holds for all behind it.
+    /// The first sample whose decoding time satisfies `late`, which must then be true for all later samples.
     pub fn find(&self, late: impl Fn(i64) -> bool) -> u32 {
         let mark = self.marks.partition_point(|mark| !late(mark.dts)).saturating_sub(1);
         let from = (mark as u32).saturating_mul(STRIDE);
         self.walk(from).find(|sample| late(sample.dts)).map_or(self.count, |sample| sample.number)
     }
 
-    /// Some samples are shown in another order, or later, than decoded.
+    /// Whether any sample has a composition offset.
     pub fn is_reordered(&self) -> bool {
         self.shifts.iter().any(|(count, shift)| *count > 0 && *shift != 0)
     }
 
-    /// Keeps samples up to the first that `each` does not take, and marks the way; once, when all samples are known.
+    /// Keeps the samples before the first for which `each` returns false, and sets the checkpoints. Called once, when all
+    /// samples are known.
     pub(super) fn survey(&mut self, mut each: impl FnMut(&Sample) -> Result<bool, Refusal>) -> Result<(), Refusal> {
         let mut marks = Vec::with_capacity((self.count / STRIDE) as usize + 1);
         let mut walk = Walk { samples: self, place: Place { dts: self.start, ..Place::default() } };
@@ -153,7 +154,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Makes the tables end with the samples there are, so that more can be added.
+    /// Makes the tables end with the present samples, so that more can be appended.
     pub(super) fn prepare(&mut self) {
         self.chunks.retain(|chunk| chunk.first < self.count);
         if let Sizes::All(size) = self.sizes {
@@ -165,16 +166,16 @@ impl Samples {
         self.sync.get_or_insert_with(all);
     }
 
-    /// A run of samples that lie behind one another begins, at this decoding time where the file says so.
+    /// Begins a run of consecutive samples, at this decoding time if the file states one.
     pub(super) fn begin(&mut self, dts: Option<i64>, next: &mut i64) -> Result<(), Refusal> {
         let Some(dts) = dts.filter(|dts| dts != next) else { return Ok(()) };
         match self.durations.last_mut() {
             None => self.start = dts,
-            // A gap: the sample before it lasts longer.
+            // A gap: extend the duration of the sample before it.
             Some(&mut (_, last)) => {
                 let duration = i64::from(last).checked_add(dts - *next);
                 let duration = duration.and_then(|duration| u32::try_from(duration).ok());
-                let duration = duration.ok_or(Refusal::Unread("its fragments jump in time"))?;
+                let duration = duration.ok_or(Refusal::Unread("fragments jump in time"))?;
                 shorten(&mut self.durations);
                 push(&mut self.durations, duration);
             }
@@ -189,7 +190,7 @@ impl Samples {
 
     pub(super) fn push(&mut self, size: u32, duration: u32, shift: i32, sync: bool) -> Result<(), Refusal> {
         if u64::from(self.count) >= MOST_SAMPLES {
-            return Err(Refusal::Final("it has too many samples".into()));
+            return Err(Refusal::Final("the track has too many samples".into()));
         }
         if let Sizes::Each(sizes) = &mut self.sizes {
             sizes.push(size);
@@ -203,7 +204,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Least composition offset; 0 where there are none.
+    /// Minimum composition offset; 0 if there are none.
     pub(super) fn least_shift(&self) -> i32 {
         self.shifts.iter().filter(|(count, _)| *count > 0).map(|(_, shift)| *shift).min().unwrap_or(0)
     }
@@ -216,7 +217,7 @@ fn push<T: Copy + PartialEq>(runs: &mut Runs<T>, value: T) {
     }
 }
 
-/// Takes the last value away.
+/// Removes the last value.
 fn shorten<T>(runs: &mut Runs<T>) {
     if let Some((count, _)) = runs.last_mut() {
         *count -= 1;
@@ -226,7 +227,7 @@ fn shorten<T>(runs: &mut Runs<T>) {
     }
 }
 
-/// Makes runs cover `count` samples, the missing ones with nothing.
+/// Makes runs cover exactly `count` samples; missing ones get the default value.
 fn fit<T: Copy + Default>(runs: &mut Runs<T>, count: u32) {
     let mut left = count;
     runs.retain_mut(|(samples, _)| {
@@ -284,7 +285,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// The value under a place in runs, which moves one on; nothing where the table is too short.
+/// The value at a position in a run-length table; advances the position. The default value if the table is too short.
 fn step<T: Copy + Default>(runs: &[(u32, T)], place: &mut (usize, u32)) -> T {
     while let Some(&(count, value)) = runs.get(place.0) {
         if place.1 < count {

@@ -1,4 +1,4 @@
-//! The tables of a track's samples (`stbl`).
+//! The sample tables of a track (`stbl`).
 
 use super::super::Refusal;
 use super::super::bytes::{Cursor, Short};
@@ -6,7 +6,7 @@ use super::MOST_SAMPLES;
 use super::boxes::{child, full};
 use super::samples::{Chunk, Samples, Sizes};
 
-/// Reads them; how many of the samples the file holds is not known yet.
+/// Parses `stbl`. The samples are not checked against the file yet.
 pub(super) fn read(stbl: &[u8]) -> Result<Samples, Refusal> {
     let mut samples = Samples::default();
     if let Some(stts) = child(stbl, b"stts") {
@@ -31,15 +31,15 @@ pub(super) fn read(stbl: &[u8]) -> Result<Samples, Refusal> {
     } else if child(stbl, b"stz2").is_some() {
         return Err(Refusal::Unread("sizes are in stz2"));
     }
-    // A run of samples for ever costs nothing to write down: hold the tables to what they may mean.
+    // A long run of samples takes few bytes in the file, so the count has its own limit.
     if u64::from(samples.count) > MOST_SAMPLES {
-        return Err(Refusal::Final("it has too many samples".into()));
+        return Err(Refusal::Final("the track has too many samples".into()));
     }
     chunks(stbl, &mut samples)?;
     Ok(samples)
 }
 
-/// Where the chunks lie, and which samples they hold.
+/// Reads the chunk offsets, and the first sample of each chunk.
 fn chunks(stbl: &[u8], samples: &mut Samples) -> Result<(), Refusal> {
     let offsets = if let Some(stco) = child(stbl, b"stco") {
         entries(stco, 4, |cursor| cursor.u32().map(u64::from))?
@@ -74,7 +74,7 @@ fn chunks(stbl: &[u8], samples: &mut Samples) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A table: version and flags, a count, entries of `each` bytes.
+/// A table: version and flags, a count, and entries of `each` bytes.
 fn entries<T>(body: &[u8], each: usize, read: impl Fn(&mut Cursor) -> Result<T, Short>) -> Result<Vec<T>, Short> {
     let (_, _, mut cursor) = full(body)?;
     let count = cursor.u32()? as usize;

@@ -1,34 +1,35 @@
-//! From a track's own times to ticks of the file's clock: edit list and composition offsets as ffmpeg takes them.
+//! From a track's times to ticks of the file's clock: edit list and composition offsets, as ffmpeg applies them.
 //!
-//! Held against ffmpeg's packets by tests. It has two rules of its own: where composition offsets are negative everything
-//! is decoded so much earlier, and a video whose first picture would come late in its edit list is moved to the begin.
+//! Tests compare the result with ffmpeg's packets. ffmpeg has two rules of its own: negative composition offsets make all
+//! decode times earlier by the largest of them, and a video whose first frame would come late in its edit is moved to the
+//! edit's start.
 
 use super::super::Refusal;
 use super::super::bytes::Short;
 use super::boxes::full;
 use crate::domain::time::TICKS_PER_SECOND;
 
-/// How a track's samples lie in time.
+/// The time mapping of a track.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// Units a second of the track's clock.
+    /// Units per second.
     timescale: u32,
     edit: Option<Edit>,
-    /// Samples come from fragments.
+    /// Some samples come from fragments.
     pub(super) fragmented: bool,
-    /// Units that everything is decoded earlier, so that nothing is shown before.
+    /// Units by which all decode times are earlier, so that no frame is shown before it is decoded.
     lead: i64,
-    /// Units that everything is earlier.
+    /// Units by which all times are earlier.
     advance: i64,
 }
 
-/// One stretch of the track, shown after a wait. More than one is refused. Units of the track.
+/// The single edit of a track, in units of its timescale. Further edits are refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edit {
     wait: i64,
-    /// Where in the track it begins.
+    /// Media time at which the edit begins.
     from: i64,
-    /// Its length, where one is given.
+    /// Its duration, if stated.
     length: Option<i64>,
 }
 
@@ -37,12 +38,12 @@ impl Timing {
         Self { timescale, edit, ..Self::default() }
     }
 
-    /// When a time of the track is shown; ticks of the file's own clock.
+    /// Converts a presentation time of the track to ticks of the file's clock.
     pub fn shown(&self, time: i64) -> i64 {
         self.ticks(time)
     }
 
-    /// The same for decoding times.
+    /// Converts a decode time of the track to ticks of the file's clock.
     pub fn decoded(&self, dts: i64) -> i64 {
         self.ticks(dts.saturating_sub(self.lead))
     }
@@ -56,19 +57,20 @@ impl Timing {
         ticks.clamp(-most, most) as i64
     }
 
-    /// Where the edit begins, ticks of the file's own clock.
+    /// Start of the edit, ticks of the file's clock.
     pub fn begin(&self) -> i64 {
         let edit = self.edit.unwrap_or_default();
         self.ticks(edit.from.saturating_add(self.advance))
     }
 
-    /// Where the edit ends, if it says so.
+    /// End of the edit in ticks of the file's clock; None if it has no duration.
     pub fn end(&self) -> Option<i64> {
         let edit = self.edit?;
         edit.length.map(|length| self.ticks(edit.from.saturating_add(length).saturating_add(self.advance)))
     }
 
-    /// Sets the rules for pictures: `least_shift` of all composition offsets, `first` of all times they are shown at.
+    /// Applies ffmpeg's rules for video: `least_shift` is the minimum composition offset, `first` the earliest
+    /// presentation time.
     pub(super) fn reorder(&mut self, least_shift: i32, first: i64) {
         self.lead = i64::from(least_shift).min(0).saturating_neg();
         if let Some(edit) = self.edit.filter(|_| !self.fragmented) {
@@ -77,7 +79,7 @@ impl Timing {
     }
 }
 
-/// Reads an edit list.
+/// Parses an edit list.
 pub(super) fn edit(elst: &[u8], timescale: u32, movie_scale: u32) -> Result<Option<Edit>, Refusal> {
     let (version, _, mut cursor) = full(elst)?;
     let count = cursor.u32()?;
@@ -86,7 +88,7 @@ pub(super) fn edit(elst: &[u8], timescale: u32, movie_scale: u32) -> Result<Opti
         ((numerator * 2 + scale) / (scale * 2)).min(i64::MAX as u128 / 4) as i64
     };
     if count > 16 {
-        return Err(Refusal::Final("its edit list has several parts".into()));
+        return Err(Refusal::Final("the edit list has several edits".into()));
     }
     let mut edit = Edit::default();
     let mut shown = false;
@@ -96,12 +98,12 @@ pub(super) fn edit(elst: &[u8], timescale: u32, movie_scale: u32) -> Result<Opti
         let from = if version == 1 { from as i64 } else { i64::from(from as u32 as i32) };
         let rate = cursor.u32()?;
         if shown {
-            return Err(Refusal::Final("its edit list has several parts".into()));
+            return Err(Refusal::Final("the edit list has several edits".into()));
         }
         if from < 0 {
             edit.wait = edit.wait.saturating_add(units(length));
         } else if rate != 0x1_0000 {
-            return Err(Refusal::Final("its edit list changes the speed".into()));
+            return Err(Refusal::Final("the edit list changes the playback rate".into()));
         } else if from > i64::MAX / 4 {
             return Err(Short.into());
         } else {

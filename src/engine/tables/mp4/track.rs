@@ -1,4 +1,4 @@
-//! What `moov` says of one track.
+//! A track as `moov` describes it.
 
 use super::super::Refusal;
 use super::super::bytes::Short;
@@ -12,23 +12,23 @@ use super::{Description, description, tables};
 pub struct Track {
     pub(super) id: u32,
     pub description: Description,
-    /// Those the file holds, up to the first that it does not.
+    /// The samples whose bytes are in the file, up to the first missing one.
     pub samples: Samples,
     pub timing: Timing,
     pub span: Span,
 }
 
-/// What a look at every sample gives. Times in units of the track.
+/// Facts gathered from all samples. Times in units of the track's timescale.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
-    /// When the first sample that has bytes is shown, and whether it is a sync sample.
+    /// Presentation time of the first sample that is not empty, and whether it is a sync sample.
     pub first: Option<(i64, bool)>,
-    /// When the earliest and the latest of them are shown.
+    /// Earliest and latest presentation time of those samples.
     pub earliest: i64,
     pub latest: i64,
-    /// The end of whichever ends last.
+    /// The latest end of a sample.
     pub end: i64,
-    /// The shortest step from one to the next in decoding order.
+    /// The shortest interval between two samples in decoding order.
     pub step: u32,
 }
 
@@ -58,7 +58,7 @@ impl Track {
         Ok(Self { id, description, samples: tables::read(stbl)?, timing, span: Span::default() })
     }
 
-    /// Looks at every sample, and forgets those from the first on that is not `inside` the file.
+    /// Gathers [`Span`] from all samples, and drops those from the first that is not `inside` the file.
     pub(super) fn survey(&mut self, inside: impl Fn(&Sample) -> bool) -> Result<(), Refusal> {
         let mut span = Span { earliest: i64::MAX, latest: i64::MIN, end: i64::MIN, step: u32::MAX, ..Span::default() };
         let mut last = None;
@@ -83,28 +83,28 @@ impl Track {
         Ok(())
     }
 
-    /// Where the last sample ends, or its edit before; ticks of the file's own clock.
+    /// End of the last sample, or of the edit if that is earlier; ticks of the file's clock.
     pub fn end(&self) -> i64 {
         let end = self.timing.shown(self.span.end);
         self.timing.end().map_or(end, |edit| end.min(edit))
     }
 }
 
-/// Timescale of an `mvhd` or `mdhd`.
+/// The timescale in an `mvhd` or `mdhd`.
 fn clock(body: &[u8]) -> Result<u32, Short> {
     let (version, _, mut cursor) = full(body)?;
     cursor.take(if version == 1 { 16 } else { 8 })?;
     cursor.u32()
 }
 
-/// Refuses data that lies in another file.
+/// Refuses samples that are stored in another file.
 fn self_contained(dref: &[u8]) -> Result<(), Refusal> {
     let (_, _, mut cursor) = full(dref)?;
     let _count = cursor.u32()?;
     for (_, entry) in children(cursor.0) {
         let (_, flags, _) = full(entry)?;
         if flags & 1 == 0 {
-            return Err(Refusal::Final("its samples lie in another file".into()));
+            return Err(Refusal::Final("its samples are stored in another file".into()));
         }
     }
     Ok(())

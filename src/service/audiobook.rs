@@ -1,4 +1,4 @@
-//! Books that are read to one: a file, or a folder of files on one timeline.
+//! Audiobooks: a file, or a folder of files on one timeline.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::progress::{Item, Wish, stem};
 
-/// Files of one book at most.
+/// Most files of one book.
 const MAX_FILES: usize = 1000;
 
-/// Files of a book looked into at once.
+/// Files of a book probed at once.
 const LOOKS: usize = 4;
 
-/// Folders whose identity is remembered.
+/// Most folders whose identity is cached.
 const REMEMBERED: usize = 128;
 
-/// A book as it is played.
+/// A book with its files and chapters.
 #[derive(Clone, Debug)]
 pub struct Book {
     pub item: Item,
@@ -52,7 +52,7 @@ pub struct Chapter {
     pub part: usize,
 }
 
-/// A place in a book as a device sends it; what it leaves out is found.
+/// A position in a book as sent by a device; omitted fields are computed.
 #[derive(Clone, Debug, Default)]
 pub struct BookPlace {
     pub chapter_index: Option<u32>,
@@ -61,7 +61,7 @@ pub struct BookPlace {
     pub percentage: Option<f64>,
 }
 
-/// A file of a folder, by its looks.
+/// A file of a folder, identified without reading it.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     path: String,
@@ -69,7 +69,7 @@ struct Seen {
     modified: SystemTime,
 }
 
-/// Identities of folders, as long as nothing in them changes: finding one reads a piece of every file.
+/// Cached identities of folders, valid until something in them changes. Computing one reads a sample of every file.
 #[derive(Default)]
 pub struct FolderBooks {
     known: Mutex<HashMap<String, (Vec<Seen>, String)>>,
@@ -103,10 +103,10 @@ impl Book {
 }
 
 impl Service {
-    /// A book's files and chapters on one timeline. The first look at a book of many files takes a moment.
+    /// A book's files and chapters on one timeline. The first request for a book of many files takes a moment.
     ///
     /// # Errors
-    /// Those of opening and probing its files; `UNSUPPORTED_MEDIA_TYPE` for a folder without sound.
+    /// Those of opening and probing its files; `UNSUPPORTED_MEDIA_TYPE` for a folder without audio files.
     pub async fn book(&self, path: &str) -> Result<Book> {
         let (mut item, files) = self.book_item(path).await?;
         let looks: Vec<_> = files.into_iter().map(|path| self.part(path).boxed()).collect();
@@ -144,7 +144,7 @@ impl Service {
         Ok((Part { path, mime_type, start_seconds: 0.0, duration_seconds }, media))
     }
 
-    /// Saves how far a user is in a book.
+    /// Saves a user's progress in a book.
     ///
     /// # Errors
     /// Those of opening its files; `STORAGE_FULL`.
@@ -154,7 +154,7 @@ impl Service {
         let told = wish.duration_seconds.filter(|duration| *duration > 0.0);
         let told = told.or_else(|| known.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
         let whole = place.chapter_index.is_some() && place.chapter_position_seconds.is_some() && told.is_some();
-        // A book that cannot be looked into can still be remembered.
+        // Progress in a book that cannot be probed is saved all the same.
         let book = if whole { None } else { self.book(path).await.ok() };
         if let Some(book) = &book {
             item = book.item.clone();
@@ -186,10 +186,10 @@ impl Service {
         self.books.save(user_id, &item.media_id.clone(), |stored| wish.save(&item, stored)).await
     }
 
-    /// How far a user is in a book, whatever became of it.
+    /// A user's progress in a book, also after the book is gone.
     ///
     /// # Errors
-    /// Those of opening its files, when nothing is remembered of its path either.
+    /// Those of opening its files, unless there is a record of its path.
     pub async fn book_progress(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
         match self.book_item(path).await {
             Ok((item, _)) => {
@@ -203,10 +203,10 @@ impl Service {
         }
     }
 
-    /// Puts a book back to nothing; gives its path as it is kept, and whether there was anything.
+    /// Resets a user's progress in a book; returns its canonical path, and whether there was a record.
     ///
     /// # Errors
-    /// Those of opening its files, save that it need not be there; `STORAGE_FULL`.
+    /// Those of opening its files, but a missing book is no error; `STORAGE_FULL`.
     pub async fn reset_book(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
         let spelled = self.spelled(path)?.path;
         let record = match self.book_item(path).await {
@@ -221,7 +221,7 @@ impl Service {
         Ok((spelled, deleted))
     }
 
-    /// A user's record of a book. A folder that gained or lost a file since is the same book still.
+    /// A user's record of a book. A folder that has gained or lost a file is still the same book.
     async fn book_record(&self, user_id: &str, item: &Item) -> Result<Option<Record>> {
         if item.media_id.starts_with("b_")
             && self.books.of(user_id, &item.media_id)?.is_none()
@@ -232,7 +232,7 @@ impl Service {
         self.books.of(user_id, &item.media_id)
     }
 
-    /// Which book a path leads to, and its files in the order they are read.
+    /// The book at a path, and its files in playing order.
     pub(super) async fn book_item(&self, path: &str) -> Result<(Item, Vec<String>)> {
         match self.library.open(path).await {
             Ok(source) => Ok((self.item(&source).await?, vec![source.path.clone()])),
@@ -250,7 +250,7 @@ impl Service {
         });
         let Some(files) = looking.await? else { return Err(absent) };
         if files.is_empty() {
-            return Err(Error::new(Code::UnsupportedMediaType, "this folder holds no sound"));
+            return Err(Error::new(Code::UnsupportedMediaType, "this folder contains no audio files"));
         }
         let media_id = match self.folders.get(&located.path, &files) {
             Some(known) => known,
@@ -269,7 +269,7 @@ impl Service {
         self.media.fingerprint(&self.library.open(&path).await?).await
     }
 
-    /// Identity of a book of several files: that of their contents in their order.
+    /// Identity of a book of several files: a hash of their fingerprints in order.
     async fn identity(&self, files: &[Seen]) -> Result<String> {
         let looks: Vec<_> = files.iter().map(|file| self.fingerprint(file.path.clone()).boxed()).collect();
         let ids: Vec<String> = stream::iter(looks).buffered(LOOKS).try_collect().await?;
@@ -277,7 +277,7 @@ impl Service {
     }
 }
 
-/// The sound files of a folder and of the folders in it (discs), in natural order of their paths. Blocks.
+/// The audio files of a folder and of its subfolders (discs), in natural order of their paths. Blocks.
 fn files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> Result<Vec<Seen>> {
     let mut found = Vec::new();
     let mut discs = Vec::new();
@@ -287,7 +287,10 @@ fn files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> 
     }
     found.sort_by(|a, b| natural(&a.path, &b.path));
     if found.len() > MAX_FILES {
-        return Err(Error::new(Code::UnsupportedMediaType, format!("this folder holds more than {MAX_FILES} files")));
+        return Err(Error::new(
+            Code::UnsupportedMediaType,
+            format!("this folder contains more than {MAX_FILES} audio files"),
+        ));
     }
     Ok(found)
 }

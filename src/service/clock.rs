@@ -1,4 +1,4 @@
-//! The one clock of the use cases, and what becomes of times that were written while it was wrong.
+//! The clock of all use cases, and the repair of times that were written while it was wrong.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Stands for "not stopped" in `stopped_ms`.
+/// The value of `stopped_ms` for a clock that is not stopped.
 const RUNNING: i64 = i64::MIN;
 
-/// Tells the time. All clones tell the same.
+/// The current time. All clones share one state.
 #[derive(Clone, Debug)]
 pub struct Clock {
     stopped_ms: Arc<AtomicI64>,
@@ -22,7 +22,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         match self.stopped_ms.load(Ordering::Relaxed) {
             RUNNING => Timestamp::now(),
@@ -36,30 +36,30 @@ impl Clock {
         self.stopped_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Stops the clock if it runs, and moves it on: what takes a minute or a month is tested without waiting for it.
+    /// Stops the clock if it runs, and moves it forward, so that tests need not wait for a minute or a month.
     pub fn advance(&self, by: Duration) {
         let ms = self.now().as_millisecond().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
         self.stopped_ms.store(ms, Ordering::Relaxed);
     }
 }
 
-/// How long times may lie ahead of the clock before they are set back, seconds: a day.
+/// How long times may be ahead of the clock before they are set back, seconds: a day.
 const PATIENCE_SECONDS: i64 = 86_400;
 
-/// Decides when times that lie too far ahead of the clock are set back.
+/// Decides when times too far ahead of the clock are set back.
 ///
-/// A clock that was ahead once leaves times that come true in years. A clock that is behind, as on a machine without a
-/// battery before it reached a time server, makes every time look like that; setting them back then would sign everybody
-/// out once the clock is right. So they are set back when the clock has been the same way for a day.
+/// A clock that was once ahead leaves times that are in the future for years. A slow clock, as on a machine without a
+/// battery before it has reached a time server, makes every time look like that; setting them back then would sign out every
+/// user once the clock is right. Therefore times are set back only after they have been ahead for a day.
 #[derive(Debug, Default)]
 pub struct Ahead {
-    /// Unix seconds: when the first was found; None while there is none.
+    /// Unix seconds: when the first such time was found; None while there is none.
     since: Mutex<Option<i64>>,
 }
 
 impl Ahead {
-    /// Whether what lies ahead of `now` (unix seconds) is to be set back; `found` says whether anything does. To be asked
-    /// again and again.
+    /// Whether times ahead of `now` (unix seconds) are to be set back; `found` tells whether there are any. To be called
+    /// periodically.
     pub fn is_due(&self, found: bool, now: i64) -> bool {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         *since = if found { Some(since.map_or(now, |since| since.min(now))) } else { None };
@@ -77,8 +77,8 @@ mod tests {
         assert!(!ahead.is_due(true, 1_000_000) && !ahead.is_due(true, 1_086_399));
         assert!(ahead.is_due(true, 1_086_400));
         let ahead = Ahead::default();
-        // At 1970, and then put right: nothing lies ahead any more.
+        // The clock starts in 1970 and is then corrected: no time is ahead any more.
         assert!(!ahead.is_due(true, 60) && !ahead.is_due(false, 1_700_000_000));
-        assert!(!ahead.is_due(true, 1_700_000_060), "one that is found later has a day of its own");
+        assert!(!ahead.is_due(true, 1_700_000_060), "a time found later has its own day");
     }
 }

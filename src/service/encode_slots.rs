@@ -1,9 +1,9 @@
-//! The only owner of this machine's encode slots: who is admitted, and whose run works now.
+//! The only owner of this machine's encode slots: it admits viewers and decides which run works now.
 //!
-//! An [`Admission`] is the promise to one viewer (a session, or all who watch a channel together) that its encodes keep
-//! up; it is refused when the shares add up to more than the slots. An [`EncodeJob`] is one rendition that is encoded for
-//! those viewers: its owner task says what it needs, and learns how many of its runs may work. Who gets a slot is decided
-//! in [`crate::domain::encode_slots`].
+//! An [`Admission`] promises one viewer (a session, or everyone who watches a channel together) that its encodes keep up. It
+//! is refused when the shares add up to more than the slots. An [`EncodeJob`] is one rendition that is encoded for those
+//! viewers: its owner task reports what the rendition needs, and learns how many of its runs may work. The decision who gets
+//! a slot is in [`crate::domain::encode_slots`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +24,18 @@ pub struct EncodeSlots {
 #[derive(Default)]
 struct State {
     last_id: u64,
-    /// Slots of encodes that cannot take turns.
+    /// Slots reserved for encodes that cannot take turns.
     reserved: usize,
-    /// Pixels per second of slot time, of all that was encoded.
+    /// Pixels per second of slot time, over all encodes.
     throughput: Throughput,
     admissions: BTreeMap<u64, Admitted>,
     jobs: BTreeMap<u64, Job>,
 }
 
 struct Admitted {
-    /// Its share is kept while none of its renditions is encoded.
+    /// The share is kept while none of the viewer's renditions is encoded.
     lasting: bool,
-    /// Its last known share of a slot.
+    /// The last known share of a slot.
     share: f64,
 }
 
@@ -54,32 +54,32 @@ struct Job {
     allowed: watch::Sender<usize>,
 }
 
-/// A rendition that was begun, the viewer it was admitted for, and how many of its runs may work.
+/// A job that was started, the viewer's admission, and the number of its runs that may work.
 type Begun = (Arc<EncodeJob>, Arc<Admission>, watch::Receiver<usize>);
 
-/// What a rendition needs at the moment.
+/// The present need of a rendition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Need {
-    /// When its first reader runs dry, by [`EncodeSlots::now_ms`]; None when nothing is missing.
+    /// When the buffer of its first reader is empty, by [`EncodeSlots::now_ms`]; None when nothing is missing.
     pub deadline_ms: Option<i64>,
-    /// The same for a second run.
+    /// The deadline of a second run.
     pub second_ms: Option<i64>,
-    /// Runs that are there, at work or at rest.
+    /// Existing runs, working or resting.
     pub runs: usize,
-    /// Runs in the middle of a segment: their slots cannot be taken before its end.
+    /// Runs in the middle of a segment: their slots become free only at its end.
     pub working: usize,
-    /// Every segment is made.
+    /// All segments are made.
     pub is_complete: bool,
 }
 
-/// For whom a rendition is encoded.
+/// The viewer a rendition is encoded for.
 #[derive(Clone, Copy)]
 pub enum Viewer<'a> {
-    /// A new one, admitted for as long as something is encoded for it.
+    /// A new viewer, admitted as long as something is encoded for it.
     Session,
-    /// A new one that watches one programme after another: its share is kept in between.
+    /// A new viewer of successive programmes, who keeps the share between them.
     Channel,
-    /// One that was admitted before.
+    /// A viewer who is already admitted.
     Admitted(&'a Arc<Admission>),
 }
 
@@ -87,7 +87,7 @@ pub enum Viewer<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Full;
 
-/// The promise to a viewer. Dropping the last handle ends it.
+/// The promise to a viewer. It ends when the last handle is dropped.
 pub struct Admission {
     slots: Arc<EncodeSlots>,
     id: u64,
@@ -108,35 +108,35 @@ impl EncodeSlots {
         Arc::new(Self { slots, began: Instant::now(), state: Mutex::default() })
     }
 
-    /// How many there are.
+    /// Number of slots.
     pub fn count(&self) -> usize {
         self.slots
     }
 
-    /// Slots in use: by runs that work, by runs that rest and would go on at once, and reserved ones.
+    /// Slots in use: by working runs, by resting runs that would continue at once, and reserved ones.
     pub fn in_use(&self) -> usize {
         let state = self.lock();
         state.reserved + state.held()
     }
 
-    /// Viewers that have a share of the slots.
+    /// Number of viewers that have a share of the slots.
     pub fn viewers(&self) -> usize {
         let mut state = self.lock();
         let shares = state.shares();
         state.reserved + shares.iter().filter(|share| **share > 0.0).count()
     }
 
-    /// Whether some shares are only expected, because nothing of their renditions was made yet.
+    /// Whether some shares are only estimates, because their renditions have no segment yet.
     pub fn is_measuring(&self) -> bool {
         self.lock().jobs.values().any(|job| !job.need.is_complete && job.speed.per_second().is_none())
     }
 
-    /// Milliseconds since this was made.
+    /// Milliseconds since this object was created.
     pub fn now_ms(&self) -> i64 {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// A whole slot, where the viewers can do without it.
+    /// Reserves a whole slot, if the viewers do not need it.
     pub fn reserve(self: &Arc<Self>) -> Option<Reserved> {
         let mut state = self.lock();
         if !state.fits(self.slots, 1.0) {
@@ -147,7 +147,7 @@ impl EncodeSlots {
         Some(Reserved(self.clone()))
     }
 
-    /// Begins a rendition that costs so many pixels per second, and says how many of its runs may work.
+    /// Starts a job of `cost` pixels per second of media; returns how many of its runs may work.
     ///
     /// # Errors
     /// [`Full`] for a new viewer whose share does not fit.
@@ -196,14 +196,14 @@ impl State {
         self.jobs.values().map(|job| job.held).sum()
     }
 
-    /// The share a rendition needs: none when it is complete.
+    /// The share a rendition needs: zero when it is complete.
     fn share(&self, job: &Job) -> f64 {
         let expected = || rules::expected_speed(job.cost, self.throughput.per_second());
         if job.need.is_complete { 0.0 } else { rules::share(job.speed.per_second().unwrap_or_else(expected)) }
     }
 
-    /// The share of each viewer, earlier ones first. What several watch counts for the first of them; a viewer reads one
-    /// of its renditions at a time, so the most costly one counts.
+    /// The share of each viewer, earlier viewers first. A shared rendition counts for its first viewer. A viewer reads one
+    /// of its renditions at a time, so only the most costly one counts.
     fn shares(&mut self) -> Vec<f64> {
         let known: Vec<(u64, f64)> = self.jobs.iter().map(|(id, job)| (*id, self.share(job))).collect();
         let mut counted = BTreeSet::new();
@@ -227,7 +227,8 @@ impl State {
         rules::fits(slots.saturating_sub(self.reserved), shares, share)
     }
 
-    /// Decides anew who may work. `releasing` gives up what it has too much; others do so when they are told.
+    /// Decides again which jobs may work. The job `releasing` gives up excess slots now; others do so when they are
+    /// notified.
     fn assign(&mut self, slots: usize, releasing: Option<u64>) {
         let slots = slots.saturating_sub(self.reserved);
         let demand = |job: &Job| Demand {
@@ -268,8 +269,8 @@ impl State {
 }
 
 impl EncodeJob {
-    /// Says what the rendition needs; how many of its runs may work. A change comes by the receiver, which closes when the
-    /// job has ended.
+    /// Reports what the rendition needs; returns how many of its runs may work. Changes arrive through the receiver, which
+    /// closes when the job has ended.
     pub fn update(&self, need: Need) -> usize {
         let mut state = self.slots.lock();
         let Some(job) = state.jobs.get_mut(&self.id) else { return 0 };
@@ -278,7 +279,7 @@ impl EncodeJob {
         state.jobs.get(&self.id).map_or(0, |job| job.held.min(job.assigned))
     }
 
-    /// Counts a segment of so many seconds. `spent` is the slot time it took, seconds; None where that says nothing of the
+    /// Counts a segment of `media` seconds. `spent` is the slot time it took, seconds; None if that is not typical of the
     /// segments to come.
     pub fn delivered(&self, media: f64, spent: Option<f64>) {
         let mut state = self.slots.lock();
@@ -291,7 +292,7 @@ impl EncodeJob {
         }
     }
 
-    /// One more viewer reads it, at no cost. None when it has ended.
+    /// Adds a viewer to the job, at no cost. None when the job has ended.
     pub fn join(&self, viewer: Viewer<'_>) -> Option<Arc<Admission>> {
         let mut state = self.slots.lock();
         if !state.jobs.contains_key(&self.id) {
@@ -307,24 +308,24 @@ impl EncodeJob {
         Some(admission)
     }
 
-    /// A viewer reads it no more.
+    /// Removes a viewer from the job.
     pub fn leave(&self, admission: &Admission) {
         self.remove(admission, false);
     }
 
-    /// A viewer gives its share back, whoever waits. Without other viewers the job ends.
+    /// Removes a viewer that gives its share back to others. Without other viewers the job ends.
     pub fn withdraw(&self, admission: &Admission) {
         self.remove(admission, true);
     }
 
-    /// Whether it ended because its last viewer gave its share back.
+    /// Whether the job ended because its last viewer gave its share back.
     pub fn was_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Relaxed)
     }
 
     fn remove(&self, admission: &Admission, withdraws: bool) {
         let mut state = self.slots.lock();
-        // What lasts keeps the share it has now.
+        // A lasting admission keeps its present share.
         state.shares();
         if let Some(job) = state.jobs.get_mut(&self.id)
             && let Some(at) = job.viewers.iter().position(|viewer| *viewer == admission.id)
@@ -338,7 +339,7 @@ impl EncodeJob {
         }
     }
 
-    /// Gives its slots to others, for good.
+    /// Ends the job and frees its slots.
     pub fn end(&self) {
         let mut state = self.slots.lock();
         if state.jobs.remove(&self.id).is_some() {
@@ -371,7 +372,7 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
-    /// Pixels per second that no slot keeps up with.
+    /// Pixels per second that no slot can keep up with.
     const HEAVY: f64 = 1e9;
 
     #[test]
@@ -389,7 +390,7 @@ mod tests {
         let (job, _session, _) = slots.begin(HEAVY, Viewer::Session).ok().unwrap();
         assert!(slots.begin(1.0, Viewer::Session).is_err());
         job.update(Need { is_complete: true, ..Need::default() });
-        assert!(slots.begin(1.0, Viewer::Session).is_ok(), "all of it is made");
+        assert!(slots.begin(1.0, Viewer::Session).is_ok(), "all segments are made");
     }
 
     #[test]
@@ -403,7 +404,7 @@ mod tests {
         drop(first);
         assert!(slots.begin(1.0, Viewer::Session).is_err());
         job.withdraw(&second);
-        assert!(job.join(Viewer::Session).is_none(), "without viewers it has ended");
+        assert!(job.join(Viewer::Session).is_none(), "a job without viewers has ended");
         assert!(slots.begin(1.0, Viewer::Session).is_ok());
     }
 
@@ -416,10 +417,10 @@ mod tests {
         assert_eq!(
             (one.update(need(20_000, 0)), two.update(need(1_000, 0))),
             (1, 0),
-            "it has its first segment to make"
+            "the first job must make its first segment"
         );
         one.delivered(2.0, None);
-        assert_eq!(one.update(need(22_000, 1)), 0, "the other one is urgent");
+        assert_eq!(one.update(need(22_000, 1)), 0, "the other job is urgent");
         assert_eq!((*one_allowed.borrow_and_update(), *two_allowed.borrow()), (0, 0));
         assert_eq!(one.update(need(22_000, 0)), 0);
         assert_eq!((*two_allowed.borrow(), slots.in_use()), (1, 1));

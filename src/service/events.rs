@@ -11,34 +11,34 @@ use crate::domain::recording::State as RecordingState;
 use crate::domain::schedule::Programme;
 use crate::service::onair::State;
 
-/// Events a listener may be behind before it is told that it missed some.
+/// Events a listener may lag before it is notified that it missed some.
 const BEHIND: usize = 256;
 
-/// Events kept for listeners that come back.
+/// Events kept for listeners that reconnect.
 const KEPT: usize = 256;
 
 /// Listeners at once, of one user and in all.
 const LISTENERS_PER_USER: usize = 16;
 const LISTENERS: usize = 512;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Grows by one with every event since the start of the server.
     pub id: u64,
-    /// Whom it concerns; None for everybody.
+    /// The user it concerns; None for all users.
     pub user_id: Option<String>,
     pub what: What,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// A record changed; one that was reset says so.
+    /// A progress record changed or was reset.
     Progress(Box<Record>),
-    /// Files came, went or changed in these folders.
+    /// Files were added, removed or changed in these folders.
     Library { folders: Vec<String> },
-    /// Somebody came to a channel or left it, or it stands otherwise.
+    /// A channel's viewer count or state changed.
     Channel { id: u32, state: State, viewers: usize },
     /// An entry of a channel's guide began.
     Programme { channel: Arc<Channel>, entry: Programme },
@@ -46,27 +46,27 @@ pub enum What {
     Recording { id: String, title: String, state: RecordingState },
 }
 
-/// Where events are told and heard.
+/// Publishes events to listeners.
 pub struct Events {
-    /// Of this run of the server: ids of another run mean nothing here.
+    /// Names this run of the server; event ids of other runs are not comparable.
     pub run: String,
     state: Mutex<Told>,
 }
 
 struct Told {
-    /// None once the server stops.
+    /// None once the server shuts down.
     told: Option<broadcast::Sender<Arc<Event>>>,
     last: u64,
     kept: VecDeque<Arc<Event>>,
     listeners: HashMap<String, usize>,
 }
 
-/// One who listens.
+/// A subscription of one user.
 pub struct Listener {
     pub user_id: String,
-    /// Events that were told before, and that the listener has not seen.
+    /// Earlier events that the listener has not received.
     pub missed: VecDeque<Arc<Event>>,
-    /// Whether there were more than were kept.
+    /// Whether more events were missed than are kept.
     pub gap: bool,
     pub receiver: broadcast::Receiver<Arc<Event>>,
     events: Arc<Events>,
@@ -80,7 +80,7 @@ impl Events {
         Arc::new(Self { run, state: Mutex::new(state) })
     }
 
-    /// Tells `user_id`, or everybody.
+    /// Publishes an event to `user_id`, or to all users.
     pub fn tell(&self, user_id: Option<&str>, what: What) {
         let mut state = self.state();
         state.last += 1;
@@ -89,22 +89,22 @@ impl Events {
             state.kept.pop_front();
         }
         state.kept.push_back(event.clone());
-        // Sent under the lock, so that nobody hears twice or misses what falls between. Nobody may be listening.
+        // Sent under the lock, so that no listener receives it twice or misses it. There may be no listener.
         let _ = state.told.as_ref().map(|told| told.send(event));
     }
 
-    /// Whether anybody listens.
+    /// Whether there are listeners.
     pub fn is_heard(&self) -> bool {
         !self.state().listeners.is_empty()
     }
 
-    /// Ends every listener: the server stops.
+    /// Ends every listener, because the server shuts down.
     pub fn close(&self) {
         self.state().told = None;
     }
 
-    /// Listens as a user, from behind the event `after` of this run, or from now. None when too many do, and when the server
-    /// stops.
+    /// Subscribes as a user, to events after `after` of this run, or to new ones. None when there are too many listeners,
+    /// and when the server shuts down.
     pub fn listen(self: &Arc<Self>, user_id: &str, after: Option<u64>) -> Option<Listener> {
         let mut state = self.state();
         let receiver = state.told.as_ref()?.subscribe();

@@ -1,4 +1,4 @@
-//! The library as requests see it: files opened by path, bytes read, all within a deadline.
+//! The library for requests: files opened by path and bytes read, all within a deadline.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -12,22 +12,22 @@ use crate::error::{Code, Error, Result};
 /// How long the file system may take to answer.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
 
-/// When to try again: a disk that was asleep is awake by then.
+/// When the client should retry: a sleeping disk has started by then.
 const RETRY_SECONDS: u32 = 5;
 
-/// Threads that may wait for one root at a time; a dead disk takes these and no others.
+/// Threads that may wait for one root at a time, so that a dead disk cannot block more than these.
 const LANES_PER_ROOT: usize = 16;
 
 /// Files kept open between requests.
 const OPEN_FILES: usize = 256;
 
-/// How long a path is believed to lead to the file it led to.
+/// How long a path is assumed to lead to the same file.
 const TRUST: Duration = Duration::from_secs(1);
 
-/// How long a file nobody asks for stays open: a deleted one keeps its disk space that long.
+/// How long an unused file stays open: a deleted file keeps its disk space that long.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// The roots and what is open beneath them.
+/// The roots and the files open beneath them.
 pub struct Library {
     roots: Arc<Roots>,
     lanes: Vec<Arc<Semaphore>>,
@@ -50,7 +50,7 @@ impl Library {
         &self.roots
     }
 
-    /// Opens a media file by its request path, or hands out the one that is open already.
+    /// Opens a media file by its request path, or returns the one that is already open.
     ///
     /// # Errors
     /// Those of [`Roots::open_media`]; `STORAGE_TIMEOUT` after 15 s.
@@ -64,7 +64,7 @@ impl Library {
         Ok(self.remember(raw, source))
     }
 
-    /// Reads bytes of a file, `len` or what it has; waits for the disk off the async threads.
+    /// Reads `len` bytes of a file, or fewer at its end. Waits for the disk off the async threads.
     ///
     /// # Errors
     /// `STORAGE_TIMEOUT`, `SOURCE_READ_FAILED`.
@@ -79,7 +79,7 @@ impl Library {
         .await
     }
 
-    /// Brings a run of bytes into memory off the async threads; gives how much of it the file still has.
+    /// Reads a range into the page cache off the async threads; returns how much of it the file still has.
     ///
     /// # Errors
     /// Those of [`Self::read`].
@@ -91,12 +91,12 @@ impl Library {
         .await
     }
 
-    /// Forgets an open file that turned out to have changed, so that the next request opens it afresh.
+    /// Drops an open file that has changed, so that the next request opens it again.
     pub fn forget(&self, source: &Arc<Source>) {
         self.opened().retain(|_, known| !Arc::ptr_eq(&known.source, source));
     }
 
-    /// Closes a file that was kept open between requests: who played it has stopped.
+    /// Closes a file that was kept open between requests, because its player has stopped.
     pub fn close(&self, source: &Source) {
         self.opened().retain(|_, known| known.source.path != source.path);
     }
@@ -104,8 +104,8 @@ impl Library {
     /// Runs blocking file work for one root, off the async threads.
     ///
     /// # Errors
-    /// What the work gives; `STORAGE_TIMEOUT` after 15 s, waiting for a thread included. Work that was given up keeps
-    /// its place among the root's threads until the file system lets go of it.
+    /// Those of the work; `STORAGE_TIMEOUT` after 15 s, including the wait for a thread. Abandoned work occupies one of the
+    /// root's threads until the file system responds.
     pub async fn within_deadline<T, W>(&self, root: usize, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -140,11 +140,11 @@ impl Library {
         known.used = now;
         let source = known.source.clone();
         drop(opened);
-        // Free on a file system of this machine; elsewhere the trust above has to do.
+        // This check is free on a local file system; on a network mount the time limit above must suffice.
         (!source.local || source.is_unchanged()).then_some(source)
     }
 
-    /// Keeps a freshly opened file; the one already known where it is the same, with all that was learnt of it.
+    /// Caches a newly opened file. If the cached one is the same file, keeps that one with its derived values.
     fn remember(&self, raw: &str, source: Source) -> Arc<Source> {
         let mut opened = self.opened();
         let now = Instant::now();
@@ -170,7 +170,7 @@ fn unreadable(source: &Source, cause: &std::io::Error) -> Error {
     Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{}: {cause}", source.path))
 }
 
-/// Closes files nobody asks for; ends with the last of them.
+/// Closes unused files; ends with the last of them.
 async fn sweep(open: Weak<Mutex<HashMap<String, Opened>>>) {
     loop {
         tokio::time::sleep(LINGER / 2).await;
@@ -196,7 +196,7 @@ mod tests {
         let root = |(n, folder): (usize, &tempfile::TempDir)| Root { id: format!("r{n}"), path: folder.path().into() };
         let library = Library::new(Arc::new(Roots::open(folders.iter().enumerate().map(root).collect()).unwrap()));
         let mut disk = Vec::new();
-        // One more than there are threads for: the last waits for a thread alone.
+        // One more than there are threads: the last one only waits for a thread.
         let stuck = (0..=LANES_PER_ROOT).map(|_| {
             let (let_go, held) = mpsc::channel::<()>();
             disk.push(let_go);
@@ -204,8 +204,8 @@ mod tests {
         });
         let stuck = futures_util::future::join_all(stuck.collect::<Vec<_>>());
         let passing = async {
-            // Time stands while a thread works, so that it has to be moved by hand.
-            library.within_deadline(1, || Ok(())).await.expect("another root is not held up");
+            // Paused time does not advance while a thread works, so the test advances it.
+            library.within_deadline(1, || Ok(())).await.expect("another root is not delayed");
             tokio::time::advance(STORAGE_DEADLINE + Duration::from_secs(1)).await;
         };
         let (answers, ()) = tokio::join!(stuck, passing);
@@ -214,7 +214,7 @@ mod tests {
             let slow = answer.unwrap_err();
             assert_eq!((slow.code, slow.retry_after), (Code::StorageTimeout, Some(RETRY_SECONDS)));
         }
-        // The threads are still held: whoever comes now waits for one, and no longer than the deadline.
+        // The threads are still in use: a new request waits for one until its deadline.
         let (late, ()) = tokio::join!(library.within_deadline(0, || Ok(())), async {
             tokio::time::advance(STORAGE_DEADLINE + Duration::from_secs(1)).await;
         });

@@ -1,4 +1,4 @@
-//! Browsing: what a folder of the library holds, page by page.
+//! Browsing: the content of a library folder, page by page.
 
 use std::cmp::Ordering;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use crate::domain::sniff::Kind;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Error, Result};
 
-/// Entries of one page unless asked otherwise.
+/// Entries of one page by default.
 pub const DEFAULT_LIMIT: usize = 200;
 
 /// Entries of one page at most.
@@ -33,13 +33,13 @@ pub struct Entry {
     pub is: Is,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 pub enum Is {
     Folder,
     Media { kind: Kind, size_bytes: u64, modified: SystemTime },
 }
 
-/// A name worth showing; folders sort first.
+/// A name to be listed; folders sort first.
 struct Name {
     /// None for a folder.
     kind: Option<Kind>,
@@ -64,11 +64,11 @@ impl Library {
         Listing { path: None, parent: None, entries, next_cursor: None }
     }
 
-    /// One page of a folder: folders first, then media by name, in natural order. Hidden names, names that are not
-    /// UTF-8 and links that leave the root are left out.
+    /// One page of a folder: folders first, then media by name, in natural order. Leaves out hidden names, names that are
+    /// not UTF-8 and links that leave the root.
     ///
     /// # Errors
-    /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `VALIDATION_ERROR` for a cursor that is none, `STORAGE_TIMEOUT`.
+    /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `VALIDATION_ERROR` for an invalid cursor, `STORAGE_TIMEOUT`.
     pub async fn list(&self, raw: &str, limit: usize, cursor: Option<&str>) -> Result<Listing> {
         let after = cursor.map(after).transpose()?;
         let root = self.roots().locate(raw)?.root;
@@ -124,7 +124,7 @@ fn cursor_after(name: &Name) -> String {
 }
 
 fn after(cursor: &str) -> Result<Name> {
-    let invalid = || Error::field("cursor", "is not one this server handed out");
+    let invalid = || Error::field("cursor", "is not a cursor of this server");
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).map_err(|_| invalid())?;
     let text = String::from_utf8(text).map_err(|_| invalid())?;
     let kind = match text.chars().next() {

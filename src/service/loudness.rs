@@ -1,5 +1,5 @@
-//! Loudness of library items: measured once, when an item is first aired at a target loudness (LUFS), and remembered by
-//! content and version.
+//! Loudness of library items: measured once, when an item is first aired at a target loudness (LUFS), and cached by content
+//! and version.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,17 +13,17 @@ use crate::service::Service;
 use crate::service::versioned::Versioned;
 use crate::store::Tree;
 
-/// Answers kept in memory; the others are on the disk.
+/// Most results in memory; all of them are on the disk.
 const REMEMBERED: usize = 4096;
 
-/// The most a sound is made louder or softer, tenths of a decibel.
+/// The largest and the smallest gain, tenths of a decibel.
 const MOST_GAIN: f64 = 200.0;
 const LEAST_GAIN: f64 = -400.0;
 
-/// What was measured, LUFS; None for silence.
+/// Measured loudness.
 pub struct Loudness {
     known: Mutex<HashMap<String, Option<f64>>>,
-    /// One at a time: each takes a core for a second or two.
+    /// One measurement at a time: each occupies a core for a second or two.
     place: Semaphore,
 }
 
@@ -34,7 +34,8 @@ impl Default for Loudness {
 }
 
 impl Service {
-    /// The gain that brings a sound to a level (LUFS), tenths of a decibel; None where it has none, or cannot be measured.
+    /// The gain that brings an audio stream to `level` (LUFS), tenths of a decibel; None if it is silent or cannot be
+    /// measured.
     pub async fn gain(&self, source: &Arc<Source>, media: &Media, stream: u32, level: i16) -> Option<i16> {
         let loudness = self.loudness_of(source, media, stream).await?;
         Some(((f64::from(level) - loudness) * 10.0).round().clamp(LEAST_GAIN, MOST_GAIN) as i16)
@@ -48,25 +49,25 @@ impl Service {
             return known;
         }
         let _place = self.loudness.place.acquire().await.ok()?;
-        // Whoever was before may have measured the same.
+        // Another task may have measured it meanwhile.
         if let Some(known) = self.known_loudness(&name) {
             return known;
         }
         let (store, wanted) = (self.store.clone(), key.clone());
         let kept = tokio::task::spawn_blocking(move || store.get::<Versioned<Option<f64>>>(Tree::Loudness, &wanted));
-        // A record that cannot be read is measured again, like one that was never kept.
+        // An unreadable record is treated as missing: the stream is measured again.
         let kept = kept.await.ok().and_then(Result::ok).flatten();
         let measured = match kept.as_ref().and_then(|kept| kept.for_version(&version)) {
             Some(known) => *known,
             None => {
                 let measured = loudness::measure(&self.config.ffmpeg, source, media, stream).await;
                 let measured = measured.inspect_err(|fault| {
-                    tracing::warn!(media.path = source.path, %fault, "how loud it is cannot be measured");
+                    tracing::warn!(media.path = source.path, %fault, "loudness could not be measured");
                 });
                 let measured = measured.ok()?;
                 let record = Versioned::renewed(kept, measured, &version, |a, b| a == b);
                 if let Err(fault) = self.store.put(Tree::Loudness, &key, &record).await {
-                    tracing::warn!(%fault, "a loudness could not be kept");
+                    tracing::warn!(%fault, "a loudness could not be stored");
                 }
                 measured
             }

@@ -1,4 +1,4 @@
-//! Probe results: each file version is probed once (single flight), and remembered by content and version.
+//! Probe results: each file version is probed once (single flight) and cached by content and version.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,26 +20,26 @@ use crate::service::quarantine::Quarantine;
 use crate::service::versioned::Versioned;
 use crate::store::{Store, Tree};
 
-/// Probes that share the processor; each may be a process of its own.
+/// Probes that run at once; each may be a process of its own.
 const CONCURRENT: usize = 4;
-/// Probes under way at most, those that wait for a disk included.
+/// Most probes in flight, including those that wait for a disk.
 const MOST_UNDER_WAY: usize = 32;
-/// Answers kept in memory; one is a few KiB.
+/// Most results in memory; one is a few KiB.
 const REMEMBERED: usize = 2048;
 
-/// How many deadlines a probe may take that no request waits for any more.
+/// The longest probe, in deadlines, after its requests have timed out.
 const LONGEST: u32 = 24;
-/// How many deadlines the patient wait.
+/// How long [`Probes::probe_patiently`] waits, in deadlines.
 const PATIENCE: u32 = 7;
-/// When a client may ask again, seconds.
+/// When a client may retry, seconds.
 const RETRY_SECONDS: u32 = 5;
 
-/// Keeper of probe results.
+/// The cache of probe results. Clones share it.
 #[derive(Clone)]
 pub struct Probes {
     tools: Tools,
     deadline: Duration,
-    /// Where results survive a restart; None on the command line.
+    /// Makes results survive a restart; None on the command line.
     store: Option<Store>,
     quarantine: Option<Arc<Quarantine>>,
     places: Arc<Semaphore>,
@@ -51,7 +51,7 @@ pub struct Probes {
 struct Known {
     /// By fingerprint and version.
     finished: HashMap<String, Entry>,
-    /// By version: what a probe under way will find.
+    /// Probes in flight, by version.
     under_way: HashMap<String, watch::Receiver<Option<Outcome>>>,
     clock: u64,
 }
@@ -61,7 +61,7 @@ struct Entry {
     used: u64,
 }
 
-/// A probe's answer and when it was found.
+/// A probe result, and when it was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
     pub media: Arc<Media>,
@@ -71,7 +71,7 @@ pub struct Probed {
 type Outcome = Result<Probed, ProbeError>;
 
 impl Probes {
-    /// `ffmpeg` is the configured transcoder; its ffprobe is looked for beside it.
+    /// `ffmpeg` is the configured program; its ffprobe is searched for beside it.
     pub fn new(ffmpeg: &Path, deadline: Duration) -> Self {
         Self {
             tools: Tools::beside(ffmpeg),
@@ -84,8 +84,8 @@ impl Probes {
         }
     }
 
-    /// Keeps results in `store`, and files that took the server down out of this process. Inside a runtime it also
-    /// begins to pay ahead what the first probe would.
+    /// Stores results in `store`, and probes quarantined files outside this process. Inside a runtime it also starts
+    /// [`Self::warm`] in the background.
     pub fn remembering(self, store: Store, quarantine: Arc<Quarantine>) -> Self {
         if let Ok(runtime) = Handle::try_current() {
             let tools = self.tools.clone();
@@ -94,22 +94,22 @@ impl Probes {
         Self { store: Some(store), quarantine: Some(quarantine), ..self }
     }
 
-    /// Pays ahead what the first probe would.
+    /// Does the one-time work of the first probe now.
     pub async fn warm(&self) {
         probe::warm(&self.tools).await;
     }
 
-    /// What a file holds.
+    /// Probes a file: container, streams, tags.
     ///
     /// # Errors
-    /// `UNPLAYABLE_MEDIA` with `details.reasons` when nothing can be read of it; `PROBE_TIMED_OUT` when it takes longer
-    /// than the deadline (5 s unless configured): the probe continues, and a later request has its result;
+    /// `UNPLAYABLE_MEDIA` with `details.reasons` if nothing in it can be read; `PROBE_TIMED_OUT` if it takes longer than
+    /// the deadline (default 5 s): the probe continues, and a later request gets its result;
     /// `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
     pub async fn probe(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
         Ok(self.probed(source).await?.media)
     }
 
-    /// The same with the time it was found.
+    /// Like [`Self::probe`], with the time of the probe.
     ///
     /// # Errors
     /// Those of [`Self::probe`].
@@ -117,7 +117,7 @@ impl Probes {
         self.probed_within(source, self.deadline).await
     }
 
-    /// The same for callers that have time: several deadlines.
+    /// Like [`Self::probe`], but waits for several deadlines.
     ///
     /// # Errors
     /// Those of [`Self::probe`].
@@ -141,8 +141,8 @@ impl Probes {
         })
     }
 
-    /// What was found, or what the probe under way finds; begins one where there is none. A probe continues when those
-    /// who wait leave: a disk that sleeps longer than a request waits is awake for the next.
+    /// The cached result, or that of the probe in flight; starts one if there is none. A probe continues after its
+    /// requests have left, so that a disk that was asleep is awake for the next request.
     async fn outcome(&self, source: &Arc<Source>) -> Outcome {
         let version = source.version();
         let mut awaited = match self.found(source, &version) {
@@ -209,7 +209,7 @@ impl Probes {
             return outcome;
         }
         let outcome = self.remembered_or_run(&name, version, source).await;
-        // Only what the bytes themselves decide is remembered; a missing tool or a busy machine may pass.
+        // Cache only results that depend on the bytes alone; a missing tool or a busy machine is temporary.
         if matches!(outcome, Ok(_) | Err(ProbeError::Unreadable(_) | ProbeError::ReportTooLarge)) {
             self.known().keep(key, outcome.clone());
         }
@@ -221,17 +221,17 @@ impl Probes {
         let key = format!("{PROBE_VERSION}/{name}");
         let (reading, wanted) = (store.clone(), key.clone());
         let kept = tokio::task::spawn_blocking(move || reading.get::<Versioned<Probed>>(Tree::Probes, &wanted)).await;
-        // A record that cannot be read is found again, like one that was never kept.
+        // An unreadable record is treated as missing: the file is probed again.
         let kept = kept.ok().and_then(Result::ok).flatten();
         if let Some(probed) = kept.as_ref().and_then(|kept| kept.for_version(version)) {
             return Ok(probed.clone());
         }
         let probed = self.run(name, source).await?;
         let record = Versioned::renewed(kept, probed.clone(), version, |a, b| a.media == b.media);
-        // Nobody waits for the disk here: what is lost is only found again.
+        // Stored in the background: a lost record only costs another probe.
         tokio::spawn(async move {
             if let Err(fault) = store.put(Tree::Probes, &key, &record).await {
-                tracing::warn!(%fault, "a probe result could not be kept");
+                tracing::warn!(%fault, "a probe result could not be stored");
             }
         });
         Ok(probed)
@@ -243,19 +243,19 @@ impl Probes {
         let mut media = match tokio::time::timeout(self.deadline, &mut look).await {
             Ok(media) => media?,
             Err(_) => {
-                // What takes this long waits for a disk; other files need not wait with it.
+                // A probe this slow waits for a disk; other files need not wait with it.
                 drop(place);
                 tracing::info!(media.path = %source.path, "a probe takes longer than the deadline; it continues");
                 let rest = tokio::time::timeout(self.deadline * (LONGEST - 1), look).await;
                 rest.unwrap_or(Err(ProbeError::TimedOut))?
             }
         };
-        // What is known stands without it.
+        // The result is valid without the interval.
         media.keyframe_interval_seconds = index::interval(source, &media).await;
         Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
     }
 
-    /// The quick way, in this process, unless the file is in quarantine; else ffprobe.
+    /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
     async fn look(&self, name: &str, source: &Arc<Source>) -> Result<Media, ProbeError> {
         let mark = self.quarantine.as_ref().map(|quarantine| quarantine.enter(name, &source.path));
         let why = match mark {
@@ -265,11 +265,11 @@ impl Probes {
                 Err(why) => why,
             },
         };
-        tracing::debug!(media.path = %source.path, why, "ffprobe is asked");
+        tracing::debug!(media.path = %source.path, why, "falling back to ffprobe");
         probe::thorough(&self.tools, source).await
     }
 
-    /// Identity of a file by its content, whatever its name.
+    /// Identity of a file by its content, independent of its name.
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
@@ -293,7 +293,7 @@ enum Found {
     Nothing,
 }
 
-/// A probe's entry among those under way; dropping it removes it.
+/// The entry of a probe in flight; removed on drop.
 struct UnderWay {
     known: Arc<Mutex<Known>>,
     version: String,
@@ -306,7 +306,7 @@ impl Drop for UnderWay {
 }
 
 impl Known {
-    /// Keeps an answer; the one not used for longest makes room.
+    /// Caches a result, evicting the least recently used one if the cache is full.
     fn keep(&mut self, key: String, outcome: Outcome) {
         self.clock += 1;
         if self.finished.len() >= REMEMBERED {

@@ -58,7 +58,7 @@ use sources::Sources;
 use subtitles::Subtitles;
 use workers::LocalTranscoder;
 
-/// Everything a request can ask for.
+/// The handles that requests and background tasks work with.
 pub struct Service {
     pub config: Config,
     pub store: Store,
@@ -70,26 +70,26 @@ pub struct Service {
     pub media: Probes,
     pub subtitles: Subtitles,
     pub sessions: Sessions,
-    /// The tables of films that are packaged.
+    /// Sample tables of files that are packaged.
     pub packages: Shelf,
     pub events: Arc<Events>,
-    /// What is watched.
+    /// Watch progress.
     pub progress: Progress,
-    /// What is read to one.
+    /// Audiobook progress.
     pub books: Progress,
     pub folders: FolderBooks,
     pub channels: Channels,
-    /// Who vouched for what comes from elsewhere.
+    /// The audit log of rights of external channels.
     pub audit: Audit,
-    /// Rights that change.
+    /// Notifies about changed rights.
     pub rights: Changes,
     pub sources: Sources,
     pub onair: OnAir,
     pub loudness: Loudness,
     pub recordings: Recordings,
-    /// Channels from elsewhere that are taken in.
+    /// External channels that are being received.
     pub ingests: Ingests,
-    /// The way to servers elsewhere.
+    /// The client for remote servers, with its SSRF checks.
     pub outbound: Outbound,
 }
 
@@ -97,7 +97,7 @@ impl Service {
     /// Opens roots and state.
     ///
     /// # Errors
-    /// What cannot be opened, by name.
+    /// The error of what could not be opened.
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));

@@ -1,32 +1,32 @@
-//! The pipelines of this process, looked at: off the async threads, and within a deadline, for an element may hang.
+//! Inspection of the running GStreamer pipelines: off the async threads, and with a timeout, because an element may hang.
 
 use std::time::Duration;
 
 use crate::engine::gst::board::{self, Failed, Seen};
 use crate::error::{Code, Error, Result};
 
-/// Longest wait for elements to answer.
+/// Longest wait for the elements to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a pipeline is drawn.
+/// Output format of a pipeline graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
-    /// GStreamer's own, down to every pad; only of a pipeline at work.
+    /// GStreamer's own dump with every pad; only for a running pipeline.
     Dot,
     Mermaid,
     Svg,
     Text,
 }
 
-/// All at work, and those that failed lately.
+/// All running pipelines, and those that failed lately.
 ///
 /// # Errors
-/// `INTERNAL` when one does not answer.
+/// `INTERNAL` when a pipeline does not answer.
 pub async fn all() -> Result<(Vec<Seen>, Vec<Failed>)> {
     within(|| (board::live(), board::failed())).await
 }
 
-/// One pipeline, drawn.
+/// The graph of one pipeline.
 ///
 /// # Errors
 /// `NOT_FOUND`.
@@ -40,7 +40,7 @@ pub async fn draw(number: u64, drawing: Drawing) -> Result<String> {
     drawn.await?.ok_or_else(gone)
 }
 
-/// What one pipeline said, a line each.
+/// The bus messages of one pipeline, one per line.
 ///
 /// # Errors
 /// `NOT_FOUND`.
@@ -49,7 +49,7 @@ pub async fn log(number: u64) -> Result<Vec<String>> {
 }
 
 fn gone() -> Error {
-    Error::new(Code::NotFound, "there is no such pipeline, or no longer")
+    Error::new(Code::NotFound, "there is no such pipeline any more")
 }
 
 async fn within<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T> {

@@ -28,11 +28,11 @@ pub use picture::display_size;
 use picture::encode;
 use wishes::wish;
 
-/// Bit rates of encoded sound, kbit/s.
+/// Bit rates of encoded audio, kbit/s.
 const STEREO_KBPS: u32 = 160;
 const SURROUND_KBPS: u32 = 384;
 
-/// A viewer's request, its words already read.
+/// A viewer's request, parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartRequest {
     pub media_path: String,
@@ -41,24 +41,24 @@ pub struct StartRequest {
     pub subtitle_stream: Option<u32>,
     pub subtitle_path: Option<String>,
     pub start_seconds: f64,
-    /// None = original.
+    /// None: the original height.
     pub max_height: Option<u32>,
     pub max_bitrate_kbps: Option<u32>,
     pub max_audio_channels: Option<u32>,
     pub device: Device,
     pub start_mode: StartMode,
     pub force_transcode: bool,
-    /// Every rung up to the best one, for a player that changes between them.
+    /// Adaptive: offer every rung up to the best one, so that the player can switch between them.
     pub abr: bool,
 }
 
-/// How a session's playlists say where playback starts.
+/// How a session's playlists announce the start position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartMode {
-    /// They list the whole item, with `EXT-X-START`.
+    /// The playlists list the whole item, with `EXT-X-START`.
     #[default]
     Tag,
-    /// They begin with the segment of the start position.
+    /// The playlists begin with the segment of the start position.
     List,
 }
 
@@ -66,24 +66,24 @@ pub enum StartMode {
 pub enum SubtitleRequest {
     #[default]
     None,
-    /// A stream of the item: text beside the picture, bitmaps in it.
+    /// A stream of the item: text as a WebVTT rendition, bitmaps burned in.
     Embedded,
-    /// A text file of the library, beside the picture: the one named, else the best of those that lie beside the item.
+    /// A text file of the library as a WebVTT rendition: the requested one, or otherwise the best sidecar file.
     External,
-    /// Drawn into the picture.
+    /// Burned into the video.
     Burn,
 }
 
-/// How a request is answered.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Planned {
-    /// The file as it is.
+    /// Direct play of the file.
     Direct {
         source: Arc<Source>,
         start_seconds: f64,
         duration_seconds: Option<f64>,
         reasons: Vec<Reason>,
-        /// The text subtitle that was requested, for a player that fetches it itself.
+        /// The requested text subtitle, for players that fetch it themselves.
         subtitle: SubtitleWish,
     },
     Session(Box<Plan>),
@@ -92,24 +92,24 @@ pub enum Planned {
 /// A session before it starts.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The best one first; more than one only in an adaptive session.
+    /// The best rung first; more than one only in an adaptive session.
     pub rungs: Vec<Rung>,
     pub request: StartRequest,
     pub duration_seconds: f64,
     pub reasons: Vec<Reason>,
-    /// Text beside the picture.
+    /// The WebVTT rendition.
     pub subtitles: Option<TextSubtitles>,
-    /// Why an adaptive session encodes what could be copied.
+    /// Why an adaptive session encodes video that could be copied.
     pub copy_left_out: Option<&'static str>,
 }
 
 impl Plan {
-    /// The best rung, which every session has.
+    /// The best rung, which always exists.
     pub fn top(&self) -> &Rung {
         &self.rungs[0]
     }
 
-    /// Where the session's playlists begin, ticks of the item.
+    /// Start of the session's playlists, ticks of the item.
     pub fn list_start(&self) -> i64 {
         match self.request.start_mode {
             StartMode::Tag => 0,
@@ -117,12 +117,12 @@ impl Plan {
         }
     }
 
-    /// The same in seconds, as it is on the wire.
+    /// [`Self::list_start`] in seconds, as the API reports it.
     pub fn list_start_seconds(&self) -> f64 {
         round_ms(seconds(self.list_start()))
     }
 
-    /// What makes the best rung.
+    /// The work for the best rung.
     pub fn work(&self) -> &Work {
         &self.top().work
     }
@@ -135,11 +135,11 @@ pub struct TextSubtitles {
     pub rendition: SubtitleRendition,
 }
 
-/// Plans a session, or finds that none is needed.
+/// Plans a session, or decides for direct play.
 ///
 /// # Errors
-/// Those of opening and probing; `VALIDATION_ERROR` for tracks and positions the item does not have;
-/// `UNPLAYABLE_MEDIA` with reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and nothing can.
+/// Those of opening and probing; `VALIDATION_ERROR` for tracks and positions the item does not have; `UNPLAYABLE_MEDIA` with
+/// reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
 pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planned> {
     let source = service.library.open(&request.media_path).await?;
     let media = service.media.probe(&source).await?;
@@ -173,7 +173,7 @@ pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planne
         (Some((stream, action)), None) => {
             let duration = duration.ok_or_else(|| unplayable(&reasons))?;
             let encoder = match encoder(service).await {
-                // Better the file and the address of its subtitle than nothing.
+                // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
                 Err(_) if reasons.iter().all(|reason| *reason == Reason::SubtitleSelected) => {
                     return Ok(direct(service, &request, source, &media, wish, Vec::new()));
                 }
@@ -196,7 +196,7 @@ pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planne
     request.start_seconds = start_within(request.start_seconds, Some(duration), last);
     let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
     let rendition = Rendition { video, audio };
-    // Video that is copyable may be encoded after all, where it cannot be cut well.
+    // Copyable video is encoded after all if it cannot be segmented well.
     let package = package.filter(|_| !rendition.encodes_video());
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let grid = Arc::new(grid);
@@ -234,11 +234,11 @@ fn direct(
 
 fn unplayable(reasons: &[Reason]) -> Error {
     let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
-    Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": reasons}))
+    Error::new(Code::UnplayableMedia, "this file has no playable stream").with_details(json!({"reasons": reasons}))
 }
 
-/// Where playback starts: a start at or past the end is one at the start of the last segment. A player that saved its
-/// position at the end means that.
+/// The start position. A start at or past the end becomes the start of the last segment, because players save their position
+/// at the end.
 fn start_within(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> f64 {
     match duration {
         Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_ms(last_segment),
@@ -252,7 +252,7 @@ async fn encoder(service: &Service) -> Result<String> {
     best.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
 }
 
-/// A length by size and bit rate, for streams that do not say how long they are; at most a day.
+/// Duration from size and bit rate, for streams that do not state it; at most a day.
 fn estimate(source: &Source, media: &Media) -> Option<f64> {
     let kbps = media.bitrate_kbps.filter(|kbps| *kbps > 0)?;
     let estimate = source.len as f64 * 8.0 / (f64::from(kbps) * 1000.0);
@@ -266,7 +266,7 @@ fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> A
     let channels = media.audios().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
     let device = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
-    // More than two only where somebody asked for it: every speaker plays stereo.
+    // More than two channels only on request, because every device plays stereo.
     let surround = channels >= 6 && device >= 6 && request.max_audio_channels.is_some_and(|most| most >= 6);
     let (channels, kbps) = if surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
     AudioPlan::Encode { stream: index, channels, kbps, gain: None }
@@ -295,7 +295,7 @@ fn subtitle_name(stream: &Stream) -> String {
     named.unwrap_or_else(|| format!("Subtitle {}", stream.index))
 }
 
-/// The last segment is the last thing that can be asked for: a start behind its beginning is still inside the item.
+/// The segment of the start position. A start within the last segment is still inside the item.
 pub fn first_wanted(plan: &Plan) -> usize {
     plan.work().grid.at(ticks(plan.request.start_seconds))
 }

@@ -17,21 +17,21 @@ use crate::engine::packager::Packager;
 use crate::engine::{Job, Run, RunError, Transcoder};
 use crate::error::{Code, Error, Result};
 
-/// Kinds of work that `auto` tells apart.
+/// Kinds of work that `auto` distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A picture is encoded, with or without sound.
+    /// Video is encoded, with or without audio.
     Picture,
-    /// The same with text drawn into it.
+    /// Video is encoded with text burned in.
     Drawn,
-    /// Sound alone.
+    /// Audio only.
     Sound,
 }
 
-/// What `auto` gives to GStreamer. The figures are of the bench's row `native` (`tests/bench/README.md`; release build;
-/// first segment from the start, first segment in the middle, all segments, processor time; GStreamer beside ffmpeg):
-/// sound 0.73, 0.83, 0.81, 0.89; pictures out of mp4 1.02, 1.03, 1.00, 1.00; with text drawn in 1.04, 0.97, 1.01, 1.00.
-/// Where both take as long, it is made in a process of its own.
+/// The work that `auto` gives to GStreamer. Ratios of GStreamer to ffmpeg in the bench's row `native`
+/// (`tests/bench/README.md`; release build; first segment from the start, first segment in the middle, all segments,
+/// processor time): audio 0.73, 0.83, 0.81, 0.89; video from mp4 1.02, 1.03, 1.00, 1.00; with burned-in text 1.04, 0.97,
+/// 1.01, 1.00. When both take equally long, ffmpeg is preferred, because it runs in its own process.
 const NATIVE: [Kind; 1] = [Kind::Sound];
 
 impl Kind {
@@ -52,20 +52,20 @@ impl Kind {
     }
 }
 
-/// The producers of this machine.
+/// The backends of this machine.
 pub struct Producers {
     backend: Backend,
     program: PathBuf,
     text_style: TextStyle,
-    /// Found at the first start: asking ffmpeg takes a moment.
+    /// Found at the first start, because querying ffmpeg takes a moment.
     ffmpeg: OnceCell<Arc<dyn Transcoder>>,
     native: OnceCell<std::result::Result<Arc<Marked>, String>>,
     quarantine: Option<Arc<Quarantine>>,
-    /// Set by tests: makes everything.
+    /// Set by tests: the backend for everything.
     only: OnceLock<Arc<dyn Transcoder>>,
 }
 
-/// A producer, and why it was chosen.
+/// A backend, and why it was chosen.
 #[derive(Clone)]
 pub struct Chosen {
     pub transcoder: Arc<dyn Transcoder>,
@@ -86,12 +86,12 @@ impl Producers {
         }
     }
 
-    /// Everything is made by `transcoder` from the first start on.
+    /// Uses `transcoder` for everything. To be called before the first start.
     pub fn set(&self, transcoder: Arc<dyn Transcoder>) {
         let _ = self.only.set(transcoder);
     }
 
-    /// Finds the producers ahead of the first start.
+    /// Finds the backends before the first start.
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
@@ -102,37 +102,37 @@ impl Producers {
         self.ffmpeg().await.map(|_| ())
     }
 
-    /// The producer for a rendition.
+    /// The backend for a rendition.
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn choose(&self, work: &Work) -> Result<Chosen> {
         if work.package.is_some() {
-            return Ok(Chosen { transcoder: Arc::new(Packager), reason: "copied straight out of the file" });
+            return Ok(Chosen { transcoder: Arc::new(Packager), reason: "copied from the file without re-encoding" });
         }
         if let Some(only) = self.only.get() {
-            return Ok(Chosen { transcoder: only.clone(), reason: "there is no other" });
+            return Ok(Chosen { transcoder: only.clone(), reason: "only backend available" });
         }
         let by_ffmpeg = |transcoder, reason| Ok(Chosen { transcoder, reason });
         if self.backend == Backend::Ffmpeg {
-            return by_ffmpeg(self.ffmpeg().await?, "so configured");
+            return by_ffmpeg(self.ffmpeg().await?, "configured");
         }
         if let Some(why) = gst::refusal(&work.media, &work.rendition) {
             return by_ffmpeg(self.ffmpeg().await?, why);
         }
         if !Kind::of(&work.rendition).by_gstreamer(self.backend) {
-            return by_ffmpeg(self.ffmpeg().await?, "not shown to be made better by GStreamer");
+            return by_ffmpeg(self.ffmpeg().await?, "GStreamer measured no better for this kind of work");
         }
         let Ok(native) = self.native().await else {
-            return by_ffmpeg(self.ffmpeg().await?, "GStreamer lacks what it takes");
+            return by_ffmpeg(self.ffmpeg().await?, "GStreamer elements are missing");
         };
         let native: Arc<dyn Transcoder> = native;
         let Ok(ffmpeg) = self.ffmpeg().await else {
-            return Ok(Chosen { transcoder: native, reason: "there is no ffmpeg" });
+            return Ok(Chosen { transcoder: native, reason: "ffmpeg is missing" });
         };
         let reason = match self.backend {
-            Backend::Gstreamer => "so configured",
-            _ => "measured to be made better by GStreamer",
+            Backend::Gstreamer => "configured",
+            _ => "GStreamer measured better for this kind of work",
         };
         Ok(Chosen { transcoder: Arc::new(Fallback::new(native, ffmpeg)), reason })
     }
@@ -145,14 +145,14 @@ impl Producers {
             let program = self.program.clone();
             let found = tokio::task::spawn_blocking(move || Ffmpeg::at(&program)).await.map_err(Error::internal)?;
             let missing =
-                |cause| Error::new(Code::TranscoderUnavailable, "there is no usable ffmpeg").with_cause(cause);
+                |cause| Error::new(Code::TranscoderUnavailable, "no usable ffmpeg was found").with_cause(cause);
             let found = found.map_err(missing)?.with_text_style(self.text_style.clone());
             Ok::<_, Error>(Arc::new(found) as Arc<dyn Transcoder>)
         });
         found.await.cloned()
     }
 
-    /// GStreamer with all it takes; what is missing is logged once.
+    /// GStreamer with all required elements; missing ones are logged once.
     async fn native(&self) -> std::result::Result<Arc<Marked>, String> {
         let found = self.native.get_or_init(|| async {
             let found = tokio::task::spawn_blocking(Native::find).await.unwrap_or_else(|cause| Err(cause.to_string()));
@@ -160,13 +160,14 @@ impl Producers {
                 let native = native.with_text_style(self.text_style.clone());
                 Arc::new(Marked { native, quarantine: self.quarantine.clone() })
             };
-            found.map(marked).inspect_err(|cause| tracing::warn!(cause, "nothing is made by GStreamer"))
+            found.map(marked).inspect_err(|cause| tracing::warn!(cause, "the GStreamer backend is not available"))
         });
         found.await.clone()
     }
 }
 
-/// GStreamer, with a mark on every file before it is read: one that takes the server down is left to ffmpeg after.
+/// GStreamer, with a quarantine mark for every file before it is read: a file that crashes the server is left to ffmpeg
+/// afterwards.
 struct Marked {
     native: Native,
     quarantine: Option<Arc<Quarantine>>,
@@ -193,7 +194,7 @@ impl Transcoder for Marked {
         if let Some(quarantine) = &self.quarantine {
             let name = job.source.fingerprint().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
             let mark = quarantine.enter(name, &job.source.path);
-            let mark = mark.ok_or_else(|| RunError::Internal("the server ended while it read this file".into()))?;
+            let mark = mark.ok_or_else(|| RunError::Internal("the server crashed while it read this file".into()))?;
             job.mark = Some(Arc::new(mark));
         }
         self.native.start(job, through)

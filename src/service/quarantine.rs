@@ -1,9 +1,9 @@
 //! Files that were being read in this process when it died.
 //!
-//! A demuxer in process can take the whole server down. So each file leaves a mark before it is read and takes it away
-//! after; a mark that is found at start is a strike against its file. A file with two strikes is read by child processes
-//! alone: one may have been a power cut. A month later, or with another version of this program or of GStreamer, it gets
-//! another try.
+//! A demuxer in process can crash the whole server. So a mark is written for each file before it is read and removed
+//! afterwards; a mark found at start is a strike against its file. Files with two strikes are read by child processes only
+//! (one strike may have been a power cut). They are tried again after a month, or with another version of this program or of
+//! GStreamer.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::versions;
 use crate::error::{Error, Result};
 
-/// Marks kept; the oldest make room.
+/// Marks at most; the oldest are removed.
 const MARKS: usize = 10_000;
 /// Strikes at which a file is no longer read in process.
 const STRIKES: u32 = 2;
@@ -25,24 +25,24 @@ const TERM: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Largest mark read, bytes.
 const MARK_BYTES: u64 = 64 * 1024;
 
-/// Keeper of the marks: one small file each, named by fingerprint.
+/// The marks: one small file each, named by fingerprint.
 #[derive(Debug)]
 pub struct Quarantine {
     folder: PathBuf,
     /// This program and the GStreamer it runs on.
     version: String,
     held: HashSet<String>,
-    /// Strikes of files that may be read again.
+    /// Strikes of files that may still be read in process.
     struck: HashMap<String, u32>,
-    /// How often each file is being read.
+    /// Number of current readers of each file.
     readers: Readers,
 }
 
-/// What a mark says.
+/// The content of a mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub path: String,
-    /// How often the server ended while it read this file, this time included.
+    /// How often the server crashed while it read this file, including this time.
     pub strikes: u32,
     pub at: Timestamp,
     pub version: String,
@@ -57,7 +57,7 @@ impl Entry {
 
 type Readers = Arc<Mutex<HashMap<PathBuf, usize>>>;
 
-/// A mark; dropping the last one of a file takes it away.
+/// A mark; dropping the last one of a file removes it.
 #[derive(Debug)]
 pub struct Mark {
     file: PathBuf,
@@ -82,8 +82,8 @@ pub fn folder(state: &Path) -> PathBuf {
     state.join("reading")
 }
 
-/// The files that are read by child processes alone, for whoever diagnoses. Changes nothing. Of a running server it may
-/// also name a file that is being read at this moment after an earlier strike.
+/// The files that only child processes read, for diagnosis. Changes nothing. While the server runs, it may also list a file
+/// that is being read at this moment after an earlier strike.
 pub fn list(folder: &Path) -> Vec<Entry> {
     let now = Timestamp::now();
     let version = version();
@@ -107,21 +107,21 @@ fn marks(folder: &Path) -> Vec<(SystemTime, PathBuf)> {
 }
 
 fn read(mark: &Path) -> Option<Entry> {
-    #[allow(clippy::disallowed_methods, reason = "a mark of our own, named by nobody's request")]
+    #[allow(clippy::disallowed_methods, reason = "a mark of our own, whose name comes from no request")]
     let file = std::fs::File::open(mark).ok()?;
     let meta = file.metadata().ok()?;
     let mut text = String::new();
     std::io::Read::read_to_string(&mut std::io::Read::take(file, MARK_BYTES), &mut text).ok()?;
     let at = meta.modified().ok().and_then(|at| Timestamp::try_from(at).ok()).unwrap_or_default();
-    // Marks of the first versions hold the path alone; one that was cut short by the crash holds less.
+    // Marks of the first versions contain only the path; one truncated by the crash contains less.
     Some(serde_json::from_str(&text).unwrap_or_else(|_| Entry { path: text, strikes: 1, at, version: String::new() }))
 }
 
 impl Quarantine {
-    /// Reads the marks a former process left in `folder`, and names them in the log.
+    /// Reads the marks that an earlier process left in `folder`, and logs them.
     ///
     /// # Errors
-    /// `INTERNAL` when the folder cannot be made.
+    /// `INTERNAL` when the folder cannot be created.
     pub fn open(folder: PathBuf) -> Result<Self> {
         Self::open_as(folder, version(), Timestamp::now())
     }
@@ -140,7 +140,7 @@ impl Quarantine {
                 tracing::warn!(
                     media.path = entry.path,
                     strikes = entry.strikes,
-                    "the server ended while it read this file; it is no longer read in process"
+                    "the server crashed while it read this file; it is no longer read in process"
                 );
                 held.insert(name);
             } else if age >= TERM && entry.strikes < STRIKES {
@@ -149,7 +149,7 @@ impl Quarantine {
                 tracing::warn!(
                     media.path = entry.path,
                     strikes = entry.strikes,
-                    "the server ended while it read this file; it is tried once more in process"
+                    "the server crashed while it read this file; it is tried once more in process"
                 );
                 struck.insert(name, entry.strikes.min(STRIKES - 1));
             }
@@ -157,7 +157,7 @@ impl Quarantine {
         Ok(Self { folder, version, held, struck, readers: Readers::default() })
     }
 
-    /// Marks a file before it is read in process; None when it must not be.
+    /// Marks a file before it is read in process; None when it must not be read.
     pub fn enter(&self, fingerprint: &str, path: &str) -> Option<Mark> {
         if self.held.contains(fingerprint) {
             return None;
@@ -166,7 +166,7 @@ impl Quarantine {
         let strikes = self.struck.get(fingerprint).copied().unwrap_or(0) + 1;
         let entry = Entry { path: path.to_owned(), strikes, at: Timestamp::now(), version: self.version.clone() };
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        // No flush: what a crash of this process leaves in the page cache is not lost.
+        // No flush: the page cache survives a crash of this process.
         std::fs::write(&file, serde_json::to_vec(&entry).ok()?).ok()?;
         *readers.entry(file.clone()).or_default() += 1;
         Some(Mark { file, readers: self.readers.clone() })
@@ -202,15 +202,15 @@ mod tests {
         let crash = |quarantine: Quarantine| std::mem::forget(quarantine.enter("f_bad", "/library/bad.mkv").unwrap());
         drop(start("1", 0).enter("f_good", "/library/good.mkv").unwrap());
         crash(start("1", 0));
-        // A power cut looks the same: one strike.
+        // A power cut looks the same and is one strike.
         crash(start("1", 0));
-        assert!(start("1", 0).enter("f_bad", "/elsewhere/bad.mkv").is_none(), "the name is of no account");
-        assert!(start("1", 29).enter("f_bad", "/library/bad.mkv").is_none(), "it holds over restarts");
+        assert!(start("1", 0).enter("f_bad", "/elsewhere/bad.mkv").is_none(), "the path does not matter");
+        assert!(start("1", 29).enter("f_bad", "/library/bad.mkv").is_none(), "it lasts across restarts");
         assert!(start("1", 0).enter("f_good", "/library/good.mkv").is_some());
         crash(start("2", 0));
-        assert!(start("2", 0).enter("f_bad", "/library/bad.mkv").is_none(), "one try alone for another version");
+        assert!(start("2", 0).enter("f_bad", "/library/bad.mkv").is_none(), "another version gets one try");
         drop(start("2", 31).enter("f_bad", "/library/bad.mkv").expect("one try after a month"));
-        assert!(start("2", 31).struck.is_empty(), "read to its end: forgiven");
+        assert!(start("2", 31).struck.is_empty(), "a file read to its end has no strike");
     }
 
     #[test]

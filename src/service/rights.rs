@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
 
-/// What a line of the log is about.
+/// The subject of an entry in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
@@ -19,26 +19,29 @@ pub enum Subject {
     Channel(u32),
 }
 
-/// One line of the log: who did what to which clearance, and what it said from then on.
+/// One entry of the audit log: who did what to which clearance, and the clearance after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
     pub at_ms: i64,
+    #[serde(rename = "by")]
     pub by: String,
     pub subject: Subject,
-    /// What it was called.
+    /// The subject's name at that time.
     pub name: String,
+    #[serde(rename = "act")]
     pub act: Act,
-    /// Which parts of it changed.
+    /// The fields that changed.
+    #[serde(rename = "parts")]
     pub parts: Vec<String>,
     pub clearance: Clearance,
 }
 
-/// Tells whoever shows or records something that rights may have changed: they look whether theirs still stand.
+/// Notifies tasks that show or record something that rights may have changed, so that they check theirs again.
 #[derive(Default)]
 pub struct Changes(watch::Sender<u64>);
 
 impl Changes {
-    /// Called once what changed can be seen.
+    /// Call this after the change is visible.
     pub fn tell(&self) {
         self.0.send_modify(|count| *count += 1);
     }
@@ -48,11 +51,11 @@ impl Changes {
     }
 }
 
-/// The log. Nothing in this program removes or changes a line.
+/// The audit log. Nothing in this program removes or changes an entry.
 pub struct Audit {
     store: Store,
     clock: Clock,
-    /// The number of the last line; held while one is written.
+    /// The number of the last entry; locked while one is written.
     last: tokio::sync::Mutex<u64>,
 }
 
@@ -65,7 +68,7 @@ impl Audit {
         Ok(Self { store, clock, last: tokio::sync::Mutex::new(last) })
     }
 
-    /// Adds a line; it is on disk when this returns. Written before what it tells of is done.
+    /// Appends an entry, which is durable when this returns. Call it before the recorded change is made.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
@@ -88,12 +91,12 @@ impl Audit {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             clearance: clearance.clone(),
         };
-        // Counted on even when it fails: it may be there after a restart.
+        // The number is used even if the write fails, because the entry may exist after a restart.
         *last += 1;
         self.store.put(Tree::Audit, &format!("{:012}", *last), &line).await
     }
 
-    /// Lines about `subject` (all when None) behind the given number, the oldest first, with their numbers.
+    /// Entries about `subject` (all when None) after the given number, oldest first, with their numbers.
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
@@ -110,10 +113,10 @@ impl Audit {
 }
 
 impl Service {
-    /// By what right a channel from elsewhere is shown; None for one made out of the library, which needs none.
+    /// The clearance of an external channel; None for a library channel, which needs none.
     ///
     /// # Errors
-    /// `RIGHTS_WITHDRAWN` when the source that had it is gone.
+    /// `RIGHTS_WITHDRAWN` when its source was removed.
     pub fn clearance(&self, channel: &Channel) -> Result<Option<Clearance>> {
         match channel.external.as_deref().map(|External { origin, .. }| origin) {
             None => Ok(None),
@@ -125,7 +128,7 @@ impl Service {
         }
     }
 
-    /// Whether a channel may be shown now.
+    /// Checks that a channel may be shown now.
     ///
     /// # Errors
     /// `RIGHTS_WITHDRAWN`.
@@ -136,15 +139,16 @@ impl Service {
         }
     }
 
-    /// Whether a channel may be recorded now.
+    /// Checks that a channel can and may be recorded now.
     ///
     /// # Errors
-    /// `RIGHTS_WITHDRAWN`; `RIGHTS_BASIS_REQUIRED` for one from elsewhere without a basis for recordings.
+    /// `CONFLICT` for a channel with a clock of its own; `RIGHTS_WITHDRAWN`; `RIGHTS_BASIS_REQUIRED` for an external channel
+    /// without a basis for recordings.
     pub fn may_record(&self, channel: &Channel) -> Result<()> {
         self.may_show(channel)?;
         if channel.pace.is_some() {
             let message =
-                format!("{} goes by a clock of its own: nothing of it is on at a known time", channel.face.name);
+                format!("{} has a clock of its own, so its programmes have no fixed time to record", channel.face.name);
             return Err(Error::new(Code::Conflict, message));
         }
         self.permits_recording(channel)

@@ -31,7 +31,7 @@ mod tests;
 
 use owner::{Command, Owner};
 
-/// What is to be made: a rendition of one item.
+/// A rendition of one item, with everything needed to produce it.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub source: Arc<Source>,
@@ -42,14 +42,14 @@ pub struct Work {
     pub grid: Arc<Grid>,
     /// The open file of a `Burn::Sidecar`.
     pub sidecar: Option<Arc<Source>>,
-    /// The picture of an `Emblem`.
+    /// The image of an `Emblem` (watermark).
     pub picture: Option<Arc<Picture>>,
-    /// Set where the packager makes it.
+    /// Set when the packager produces the segments.
     pub package: Option<Arc<Package>>,
 }
 
 impl Work {
-    /// Pixels per second that it costs to encode; None where no video is encoded.
+    /// Encoding cost in pixels per second; None if no video is encoded.
     fn cost(&self) -> Option<f64> {
         let Some(VideoPlan::Encode(plan)) = &self.rendition.video else { return None };
         let source = self.media.streams.iter().find(|stream| stream.index == plan.stream);
@@ -77,17 +77,17 @@ impl Work {
     }
 }
 
-/// What the runs of a rendition do at the moment.
+/// Current activity of a rendition's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activity {
-    /// Nothing has been asked for yet, or nothing more is needed.
+    /// Nothing was requested yet, or the runs are far enough ahead of their readers.
     #[default]
     Ahead,
     Working,
     AllMade,
 }
 
-/// A rendition as its readers see it.
+/// The progress of a rendition, published to its readers.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     pub activity: Activity,
@@ -95,28 +95,29 @@ pub struct Progress {
     /// In memory and on disk.
     pub buffered_bytes: u64,
     pub produced_seconds: f64,
-    /// Seconds of media made per second of work; None before the first segment.
+    /// Seconds of media per second of encoding time; None before the first segment.
     pub speed: Option<f64>,
-    /// Producers started so far.
+    /// Runs started so far.
     pub runs_started: usize,
-    /// The segment the last of them began at.
+    /// First segment of the latest run.
     pub run_from: Option<usize>,
-    /// Who makes the segments; empty before anything was asked for.
+    /// The active backend; empty before the first request.
     pub producer: &'static str,
-    /// The encoder at work, by its own name, where it is not the one that was planned: of the video, else of the audio.
+    /// The backend's own name for the encoder in use, if it differs from the planned one: the video encoder, or the audio
+    /// encoder if only audio is encoded.
     pub encoder: Option<&'static str>,
-    /// The failure for which another producer took over.
+    /// The failure that made another backend take over.
     pub fallen: Option<RunError>,
-    /// Why the owner gave up.
+    /// Set when the owner gave up.
     pub failure: Option<RunError>,
 }
 
-/// How the runs of the program fare, all together.
+/// Health of all runs of the server.
 #[derive(Debug, Default)]
 pub struct Standing {
-    /// Requests that wait for their segment.
+    /// Requests waiting for their segment.
     waiting: AtomicUsize,
-    /// The last producer that failed.
+    /// The last failure of a run.
     fault: Mutex<Option<(Timestamp, RunError)>>,
 }
 
@@ -134,7 +135,7 @@ impl Standing {
     }
 }
 
-/// Counts a request for as long as it waits, dropped ones too.
+/// Counts a waiting request until it is answered or dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
 impl<'a> Waits<'a> {
@@ -150,7 +151,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// All runs of the program.
+/// All runs of the server.
 pub struct Runs {
     segments: Segments,
     standing: Arc<Standing>,
@@ -160,14 +161,14 @@ pub struct Runs {
     stop: watch::Sender<bool>,
 }
 
-/// The readers' end of an owner.
+/// The handle through which readers reach an owner task.
 struct Line {
     #[cfg(test)]
     name: Arc<str>,
     commands: mpsc::Sender<Command>,
     progress: watch::Receiver<Progress>,
     standing: Arc<Standing>,
-    /// None where nothing is encoded that needs an encode slot.
+    /// None if the rendition needs no encode slot.
     job: Option<Arc<EncodeJob>>,
     _hold: Hold,
 }
@@ -176,16 +177,16 @@ struct Line {
 pub struct Lease {
     line: Arc<Line>,
     reader: Arc<Reader>,
-    /// None where no encode slot is needed, and when it was withdrawn.
+    /// None if no encode slot is needed, or after the admission was withdrawn.
     admission: Mutex<Option<Arc<Admission>>>,
 }
 
-/// Identity of a reader; the owner forgets it when its lease is gone.
+/// Identity of a reader; the owner drops its position when the lease is gone.
 #[derive(Debug)]
 pub(super) struct Reader;
 
 impl Runs {
-    /// At most `max_jobs` encoding at once, segments kept in `segments`.
+    /// Runs at most `max_jobs` encodes at once and keeps segments in `segments`.
     pub fn new(segments: Segments, max_jobs: usize) -> Self {
         Self {
             segments,
@@ -210,10 +211,10 @@ impl Runs {
         &self.standing
     }
 
-    /// Joins the readers of a rendition, or begins it by `transcoder`. Copied video and audio alone need no encode slot.
+    /// Joins the readers of a rendition, or starts it with `transcoder`. Copied video and audio alone need no encode slot.
     ///
     /// # Errors
-    /// `TRANSCODER_BUSY` when the encode slots do not suffice for one more viewer.
+    /// `TRANSCODER_BUSY` if the encode slots cannot carry one more viewer.
     pub fn lease(&self, transcoder: Arc<dyn Transcoder>, work: Work, viewer: Viewer<'_>) -> Result<Lease> {
         let name = name(&*transcoder, &work);
         let mut lines = lock(&self.lines);
@@ -256,17 +257,17 @@ impl Runs {
         Ok(Lease { line, reader: Arc::new(Reader), admission: Mutex::new(admission) })
     }
 
-    /// A segment that is there already; makes nothing.
+    /// Returns a stored segment; starts no run.
     pub async fn kept(&self, name: &Arc<str>, index: usize) -> Option<Stored> {
         self.segments.get(name, index).await
     }
 
-    /// Whether a segment is there already.
+    /// Whether a segment is stored.
     pub fn holds(&self, name: &str, index: usize) -> bool {
         self.segments.holds(name, index)
     }
 
-    /// Ends every run and waits for the owners to be gone.
+    /// Ends every run and waits until the owner tasks have ended.
     pub async fn shutdown(&self) {
         self.stop.send_replace(true);
         let mut owners = std::mem::take(&mut *lock(&self.owners));
@@ -277,7 +278,7 @@ impl Runs {
         self.segments.clear();
     }
 
-    /// What a viewer is told whose share of the encode slots does not fit.
+    /// The error for a viewer whose share of the encode slots does not fit.
     pub fn busy(&self) -> Error {
         Error::new(Code::TranscoderBusy, "all encode slots are in use, and their viewers need them")
             .with_retry_after(5)
@@ -286,10 +287,10 @@ impl Runs {
 }
 
 impl Lease {
-    /// A segment: kept, or made now. Waits without limit; dropping the future takes the wish back.
+    /// Returns a segment, stored or newly produced. Waits without limit; dropping the future cancels the request.
     ///
     /// # Errors
-    /// Why the owner gave up.
+    /// The failure that made the owner give up.
     pub async fn segment(&self, index: usize) -> Result<Stored, RunError> {
         let gone = || {
             let failure = self.line.progress.borrow().failure.clone();
@@ -302,23 +303,23 @@ impl Lease {
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// The rendition as it stands.
+    /// Subscribes to the rendition's progress.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.line.progress.clone()
     }
 
-    /// The promise that its viewer's encodes keep up; None where none is needed, and when it was withdrawn.
+    /// The viewer's admission to the encode slots; None if none is needed or it was withdrawn.
     pub fn admission(&self) -> Option<Arc<Admission>> {
         lock(&self.admission).clone()
     }
 
-    /// Whether it gave its share of the encode slots back.
+    /// Whether [`Lease::withdraw`] gave the share of the encode slots back.
     pub fn was_withdrawn(&self) -> bool {
         self.line.job.is_some() && lock(&self.admission).is_none()
     }
 
-    /// Gives the share of the encode slots back, whoever still waits for a segment: another viewer needs it. Requests of
-    /// the lease fail when it was the last one. False where it had no share.
+    /// Gives the share of the encode slots to another viewer, even while requests are waiting. If this was the last
+    /// lease, its requests fail. False if it had no share.
     pub fn withdraw(&self) -> bool {
         let admission = lock(&self.admission).take();
         if let (Some(job), Some(admission)) = (&self.line.job, &admission) {
@@ -338,15 +339,15 @@ impl Drop for Lease {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // The owner task needs a moment to end; the next session must not wait for its slot.
+        // The owner task takes a moment to end; the next session must not wait for its slot.
         if let Some(job) = &self.job {
             job.end();
         }
     }
 }
 
-/// What the segments of a work are kept under: the same for all that want the very same bytes of the same file. The
-/// version is part of it, because a file repaired in place keeps its fingerprint.
+/// The key under which the segments of a rendition are stored; renditions with identical bytes share it. It contains the
+/// file version, because a file repaired in place keeps its fingerprint.
 pub fn name(transcoder: &dyn Transcoder, work: &Work) -> Arc<str> {
     let cut = data_encoding::HEXLOWER.encode(&work.grid.digest());
     let mut version = format!("{}/{}/{cut}/{}", transcoder.name(), transcoder.version(), work.source.version());

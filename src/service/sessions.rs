@@ -1,4 +1,4 @@
-//! Transcode sessions: one viewer's hold on a rendition, from start to stop or idle timeout.
+//! Transcode sessions: one viewer's playback of an item, from start to stop or idle timeout.
 #![doc = include_str!("sessions/README.md")]
 
 use std::collections::{HashMap, VecDeque};
@@ -31,17 +31,17 @@ use rungs::Producer;
 use session::Patience;
 pub use session::{Session, Status};
 
-/// The same wish within this time is the same session: a double click starts one.
+/// The same request within this time gets the same session, so a double click starts only one.
 const DOUBLE_CLICK: Duration = Duration::from_secs(10);
 
-/// How long, and how many, ended sessions are remembered, so that players are told to stop asking.
+/// How long, and how many, ended sessions are remembered, so that their players get `SESSION_ENDED` and stop.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const MOST_REMEMBERED: usize = 1024;
 
 /// Segment memory of one rendition, bytes.
 const RENDITION_MEMORY: u64 = 64 << 20;
 
-/// How often what nobody needs is freed.
+/// How often expired segments are evicted.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 
 /// A session looked up by its id.
@@ -51,7 +51,7 @@ pub enum Found {
     Ended(Arc<Ended>),
 }
 
-/// All sessions of the program. Clones share them.
+/// All sessions of the server. Clones share them.
 #[derive(Clone)]
 pub struct Sessions {
     inner: Arc<Inner>,
@@ -67,8 +67,8 @@ struct Inner {
 }
 
 impl Service {
-    /// Stops a session and closes its film, so that a film that is deleted next gives its disk space back at once; false
-    /// when the session had ended before.
+    /// Stops a session and closes its file, so that deleting the file frees its disk space at once; false if the session
+    /// had already ended.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
@@ -82,14 +82,14 @@ impl Service {
     }
 }
 
-/// What makes segments.
+/// The runs and the backends they use.
 struct Makers {
     runs: Runs,
     producers: Producers,
 }
 
 impl Makers {
-    /// A lease of `work`, with who makes it and why.
+    /// Leases `work`; also returns the backend chosen for it and why.
     async fn lease(&self, work: &Work, viewer: Viewer<'_>) -> Result<(Lease, Producer)> {
         let chosen = self.producers.choose(work).await?;
         let producer = (chosen.transcoder.name(), chosen.reason);
@@ -106,7 +106,7 @@ struct Book {
 
 impl Sessions {
     /// # Errors
-    /// The segment folder cannot be emptied or made.
+    /// The segment folder cannot be emptied or created.
     pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Self> {
         let limits = &config.limits;
         let budget = Budget {
@@ -132,7 +132,7 @@ impl Sessions {
         })
     }
 
-    /// How the runs behind the sessions fare.
+    /// Health of the runs that serve the sessions.
     pub fn standing(&self) -> &Standing {
         self.inner.makers.runs.standing()
     }
@@ -146,31 +146,31 @@ impl Sessions {
         self.inner.makers.runs.encode_slots()
     }
 
-    /// Sessions that serve.
+    /// Number of live sessions.
     pub fn live(&self) -> usize {
         lock(&self.inner.book).live.len()
     }
 
-    /// Those that serve, the oldest first.
+    /// Live sessions, oldest first.
     pub fn all(&self) -> Vec<Arc<Session>> {
         let mut all: Vec<_> = lock(&self.inner.book).live.values().cloned().collect();
         all.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
         all
     }
 
-    /// Makes segments by `transcoder` from the first start on, whatever ffmpeg this machine has.
+    /// Uses `transcoder` for all segments from the first start, whatever ffmpeg this machine has.
     pub fn produce_by(&self, transcoder: Arc<dyn Transcoder>) {
         self.inner.makers.producers.set(transcoder);
     }
 
-    /// Finds the producer ahead of the first start.
+    /// Finds the backends before the first session starts.
     pub async fn warm(&self) {
         if let Err(error) = self.inner.makers.producers.warm().await {
-            tracing::error!(%error, "no session can be made");
+            tracing::error!(%error, "no backend is available; sessions cannot start");
         }
     }
 
-    /// Who makes a work's segments.
+    /// Chooses the backend for a rendition.
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
@@ -178,13 +178,13 @@ impl Sessions {
         self.inner.makers.producers.choose(work).await
     }
 
-    /// The runs behind the sessions, for others that air the same.
+    /// The runs that serve the sessions; channels share them.
     pub fn runs(&self) -> &Runs {
         self.keep_house();
         &self.inner.makers.runs
     }
 
-    /// Starts a session by its plan, or hands out the one the same wish started a moment ago.
+    /// Starts a session by its plan, or returns the one the same request started a moment ago.
     ///
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
@@ -209,14 +209,17 @@ impl Sessions {
         }
         let running = own().count();
         if running >= self.inner.per_user {
-            return Err(Error::new(Code::TooManySessions, format!("{running} sessions of this user run already"))
-                .with_retry_after(10)
-                .with_details(serde_json::json!({"active": running, "max": self.inner.per_user})));
+            return Err(Error::new(
+                Code::TooManySessions,
+                format!("this user already has {running} running sessions, the most allowed"),
+            )
+            .with_retry_after(10)
+            .with_details(serde_json::json!({"active": running, "max": self.inner.per_user})));
         }
         let producer = (chosen.transcoder.name(), chosen.reason);
         let runs = &self.inner.makers.runs;
         let lease = runs.lease(chosen.transcoder.clone(), plan.work().clone(), Viewer::Session).or_else(|_| {
-            // Shares of rungs that players have just left.
+            // Frees the shares of rungs that players have just left.
             book.live.values().for_each(|session| session.leave());
             runs.lease(chosen.transcoder, plan.work().clone(), Viewer::Session)
         })?;
@@ -238,7 +241,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// A session of this user (or of any user, for an admin), live or recently ended.
+    /// Finds a session of this user (or of any user, for an admin), live or recently ended.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
@@ -251,7 +254,7 @@ impl Sessions {
         live.or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
     }
 
-    /// As [`Self::find`], for what only a live session can answer.
+    /// Like [`Self::find`], but fails unless the session is live.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`, `SESSION_ENDED`.
@@ -262,7 +265,7 @@ impl Sessions {
         }
     }
 
-    /// Stops a session; false when it had ended before.
+    /// Stops a session; false if it had already ended.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
@@ -273,7 +276,7 @@ impl Sessions {
         }
     }
 
-    /// Ends everything: no child, no task, no file is left.
+    /// Ends all sessions and runs; no child process, task or file is left.
     pub async fn shutdown(&self) {
         let live: Vec<Arc<Session>> = {
             let mut book = lock(&self.inner.book);
@@ -286,19 +289,19 @@ impl Sessions {
         self.inner.makers.runs.shutdown().await;
     }
 
-    /// Takes a session off the list of live ones and remembers that it ended, without its file.
+    /// Moves a session from the live ones to the ended ones, without its file.
     fn end(&self, session: &Session) {
         let mut book = lock(&self.inner.book);
         let live = book.live.remove(&session.id);
         book.ended.push_back(Arc::new(Ended::new(session)));
         book.forget();
         drop(book);
-        // Closes a file, which must not happen under the lock.
+        // Closes a file: not under the lock.
         drop(live);
         tracing::info!(session.id = session.id, "session ended");
     }
 
-    /// Frees segments that nobody has needed for a while, for as long as the program lives.
+    /// Starts the maintenance task, once: it evicts expired segments and ended sessions until the server stops.
     fn keep_house(&self) {
         if self.inner.housekeeping.set(()).is_ok() {
             let inner = Arc::downgrade(&self.inner);

@@ -1,4 +1,4 @@
-//! Sidecar subtitles: the subtitle files that lie beside a media file.
+//! Sidecar subtitles: subtitle files in the folder of a media file that share its stem.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,22 +9,22 @@ use crate::domain::media::language_tag;
 use crate::engine::source::{Roots, Source};
 use crate::error::Result;
 
-/// Sidecars listed for one file.
+/// Most sidecars listed for one file.
 const SIDECARS: usize = 64;
 
 /// A subtitle file with the stem of a media file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sidecar {
-    /// `x0`, `x1` …: its place among the file's sidecars, by name.
+    /// `x0`, `x1` …: its index among the file's sidecars, sorted by name.
     pub id: String,
-    /// Request path, to be opened through the library like every other.
+    /// Request path, opened through the library like any other.
     pub path: String,
-    /// The name without folders.
+    /// The file name without folders.
     pub file: String,
     pub format: Format,
-    /// As in the name.
+    /// As written in the file name.
     pub language: Option<String>,
-    /// What the name says beyond language and flags.
+    /// The rest of the name, after language and flags.
     pub title: Option<String>,
     pub default: bool,
     pub forced: bool,
@@ -37,9 +37,9 @@ pub enum Format {
     Vtt,
     Ass,
     Ssa,
-    /// Presentation graphics of a Blu-ray.
+    /// PGS (Blu-ray bitmap subtitles).
     Sup,
-    /// VobSub: the `.idx` file; its pictures are in the `.sub` beside it.
+    /// VobSub: the `.idx` file; its bitmaps are in the `.sub` beside it.
     VobSub,
 }
 
@@ -56,7 +56,7 @@ impl Format {
         })
     }
 
-    /// The name on the wire.
+    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Srt => "srt",
@@ -73,10 +73,10 @@ impl Format {
     }
 }
 
-/// The sidecars of a file, by name. Only files that open beneath the same root are named.
+/// The sidecars of a file, sorted by name. Only files that open beneath the same root are listed.
 ///
 /// # Errors
-/// What opening the folder gives; `STORAGE_TIMEOUT` after 15 s.
+/// Those of opening the folder; `STORAGE_TIMEOUT` after 15 s.
 pub async fn beside(library: &Library, source: &Arc<Source>) -> Result<Vec<Sidecar>> {
     let (roots, source) = (library.roots().clone(), source.clone());
     library.within_deadline(source.root, move || look(&roots, &source)).await
@@ -98,8 +98,8 @@ fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {
     Ok(found)
 }
 
-/// Names of a folder that are sidecars of `media`, sorted. `film.part2.srt` belongs to `film.part2.mkv` when there is
-/// one, else to `film.mkv`.
+/// The names in a folder that are sidecars of `media`, sorted. `film.part2.srt` belongs to `film.part2.mkv` if that
+/// exists, otherwise to `film.mkv`.
 fn matching<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
     let own = stem(media);
     let others: Vec<&str> = names
@@ -128,8 +128,8 @@ fn matching<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
     found
 }
 
-/// What the name of a subtitle file tells: language and flags stand between the media file's stem and the extension.
-/// Id and path are left empty; None for what is no subtitle by its name.
+/// Parses the name of a subtitle file: language and flags are between the media file's stem and the extension. Id and
+/// path are left empty; None if the name is not that of a subtitle.
 pub fn described(media: &str, file: &str) -> Option<Sidecar> {
     let mut sidecar = Sidecar {
         id: String::new(),
@@ -148,7 +148,7 @@ pub fn described(media: &str, file: &str) -> Option<Sidecar> {
         match word.to_ascii_lowercase().as_str() {
             "forced" | "foreign" => sidecar.forced = true,
             "sdh" | "cc" => sidecar.hearing_impaired = true,
-            // Hindi where nothing else names a language.
+            // Hindi, unless another language was named before.
             "hi" if sidecar.language.is_some() => sidecar.hearing_impaired = true,
             "default" => sidecar.default = true,
             lower if sidecar.language.is_none() && is_language(lower) => sidecar.language = Some(word.to_owned()),

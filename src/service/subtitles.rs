@@ -1,4 +1,4 @@
-//! Subtitles of an item, embedded and beside it, as cues.
+//! Text subtitles of an item, embedded or in sidecar files, as cues.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -16,11 +16,11 @@ use crate::engine::source::Source;
 use crate::engine::{RunError, subtitles as engine};
 use crate::error::{Code, Error, Result};
 
-/// How long a request waits; the work goes on behind it.
+/// How long a request waits; the work continues after it.
 const WAIT: Duration = Duration::from_secs(20);
-/// Files read through for their subtitles at once: each reads a whole file.
+/// Most subtitle extractions at once: each reads a whole file.
 const READERS: usize = 2;
-/// Scripts kept, and their bytes.
+/// Most cached scripts, and their bytes.
 const SCRIPTS: usize = 64;
 const SCRIPT_BYTES: usize = 64 << 20;
 
@@ -33,11 +33,11 @@ pub enum Which {
     File(String),
 }
 
-/// One subtitle, read.
+/// The text and cues of one subtitle.
 #[derive(Debug)]
 pub struct Script {
     pub format: Format,
-    /// As it was, in UTF-8 with `\n` line ends.
+    /// The original text in UTF-8, with `\n` line ends.
     pub text: String,
     pub cues: Arc<Vec<Cue>>,
 }
@@ -45,7 +45,7 @@ pub struct Script {
 type Outcome = Option<std::result::Result<Arc<Script>, RunError>>;
 type Kept = VecDeque<(String, watch::Receiver<Outcome>)>;
 
-/// Reader and keeper of subtitles.
+/// Reads and caches subtitles.
 pub struct Subtitles {
     ffmpeg: PathBuf,
     library: Arc<Library>,
@@ -59,10 +59,10 @@ impl Subtitles {
         Self { ffmpeg, library, readers: Arc::new(Semaphore::new(READERS)), kept: Mutex::default() }
     }
 
-    /// The subtitle that media info lists under an id: `e<stream index>` or `x<n>` of the files beside the item.
+    /// Resolves a subtitle id of media info: `e<stream index>`, or `x<n>` for a sidecar file.
     ///
     /// # Errors
-    /// `NOT_FOUND` for an id that is not listed, `UNSUPPORTED_MEDIA_TYPE` for a bitmap beside the item.
+    /// `NOT_FOUND` for an unknown id, `UNSUPPORTED_MEDIA_TYPE` for a bitmap sidecar.
     pub async fn find(&self, source: &Arc<Source>, id: &str) -> Result<Which> {
         let unknown = || Error::new(Code::NotFound, "this file has no such subtitle");
         if let Some(stream) = id.strip_prefix('e') {
@@ -76,7 +76,7 @@ impl Subtitles {
         Ok(Which::File(sidecar.path))
     }
 
-    /// All cues of a subtitle in order of their start.
+    /// All cues of a subtitle, ordered by their start.
     ///
     /// # Errors
     /// Those of [`Self::script`].
@@ -84,12 +84,12 @@ impl Subtitles {
         Ok(self.script(source, media, which).await?.cues.clone())
     }
 
-    /// A subtitle as text and cues.
+    /// Reads a subtitle as text and cues.
     ///
     /// # Errors
-    /// `NOT_FOUND` for a stream that is no subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
-    /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` when nothing can be read, `SEGMENT_TIMEOUT` after
-    /// 20 s (asked again later it is there), and those of opening a file.
+    /// `NOT_FOUND` for a stream that is not a subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
+    /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` if it cannot be read, `SEGMENT_TIMEOUT` after 20 s
+    /// (a later request gets it), and those of opening a file.
     pub async fn script(&self, source: &Arc<Source>, media: &Arc<Media>, which: &Which) -> Result<Arc<Script>> {
         match which {
             Which::Stream(stream) => self.stream(source, media, *stream).await,
@@ -97,7 +97,7 @@ impl Subtitles {
         }
     }
 
-    /// A text stream of the item.
+    /// Reads a text stream of the item.
     ///
     /// # Errors
     /// Those of [`Self::script`].
@@ -105,10 +105,10 @@ impl Subtitles {
         let (found, kind) = media
             .subtitles()
             .find(|(found, _)| found.index == stream)
-            .ok_or_else(|| Error::new(Code::NotFound, format!("stream {stream} is no subtitle of this file")))?;
+            .ok_or_else(|| Error::new(Code::NotFound, format!("stream {stream} is not a subtitle of this file")))?;
         let format = Format::of_codec(&found.codec)
             .filter(|_| kind.text)
-            .ok_or_else(|| Error::new(Code::UnsupportedMediaType, format!("{} subtitles are no text", found.codec)))?;
+            .ok_or_else(|| Error::new(Code::UnsupportedMediaType, format!("{} subtitles are not text", found.codec)))?;
         let mut outcome = self.outcome(source, media, stream, format);
         let done = tokio::time::timeout(WAIT, outcome.wait_for(Option::is_some)).await.map_err(|_| {
             let message = format!("subtitle stream {stream} not read within {} s", WAIT.as_secs());
@@ -124,8 +124,8 @@ impl Subtitles {
         })
     }
 
-    /// The reading of one stream, under way or done; begun when nobody asked before. It goes on when those who wait
-    /// leave, so that a file too large for one wait is there for the next.
+    /// The extraction of one stream, running or finished; starts it if needed. It continues after its requests have
+    /// left, so that a file too large for one wait is ready for the next request.
     fn outcome(
         &self,
         source: &Arc<Source>,
@@ -149,7 +149,7 @@ impl Subtitles {
             let read = engine::extract(&ffmpeg, &source, &media, stream, format);
             let outcome = tokio::select! {
                 outcome = read => outcome,
-                // Pushed out of the cache with nobody waiting.
+                // Evicted from the cache, and no request is waiting.
                 () = sender.closed() => return,
             };
             let outcome = match outcome {
@@ -163,7 +163,7 @@ impl Subtitles {
         outcome
     }
 
-    /// A text file of the library.
+    /// Reads a subtitle file of the library.
     ///
     /// # Errors
     /// Those of [`Self::script`].
@@ -201,7 +201,7 @@ impl Subtitles {
         Ok(script)
     }
 
-    /// What is kept under a key, now the most recently used; failures are forgotten.
+    /// A cached entry, now the most recently used; failures are removed.
     fn known(&self, key: &str) -> Option<watch::Receiver<Outcome>> {
         let mut kept = self.kept.lock().expect("no panic while held");
         let at = kept.iter().position(|(known, _)| known == key)?;
@@ -216,7 +216,7 @@ impl Subtitles {
     }
 }
 
-/// Drops the least recently used until all fit.
+/// Evicts the least recently used entries until the rest fits.
 fn shrink(kept: &mut Kept) {
     let mut bytes = 0;
     let fits = kept.iter().take(SCRIPTS).take_while(|(_, outcome)| {

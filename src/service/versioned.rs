@@ -1,27 +1,27 @@
-//! Results that are kept by content, with the states of files they were found in.
+//! Results stored by content, with the file versions they are valid for.
 //!
-//! A fingerprint samples a file, so that it survives renames; a repair in place can leave every sampled byte as it was.
-//! So each record also lists the versions (`Source::version`) it was found for, and counts for those alone.
+//! A fingerprint samples a file and so survives renames, but a repair in place can leave every sampled byte unchanged.
+//! Each record therefore lists the versions (`Source::version`) it was found for, and is valid for those only.
 
 use serde::{Deserialize, Serialize};
 
-/// States of files that one record counts for: copies of one film, or one file before and after a rename.
+/// Most versions of one record: copies of one file, or a file before and after a rename.
 const MOST_VERSIONS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versioned<T> {
     value: T,
-    /// The newest last.
+    /// Newest last.
     versions: Vec<String>,
 }
 
 impl<T: PartialEq> Versioned<T> {
-    /// The value, where it was found for this version.
+    /// The value, if it is valid for this version.
     pub fn for_version(&self, version: &str) -> Option<&T> {
         self.versions.iter().any(|known| known == version).then_some(&self.value)
     }
 
-    /// A record of a value found now. The versions of the former record stay where `same` says that it found the same.
+    /// A record with a new value. It keeps the versions of the former record if `same` finds both values equal.
     pub fn renewed(former: Option<Self>, value: T, version: &str, same: impl Fn(&T, &T) -> bool) -> Self {
         let mut versions = former.filter(|former| same(&former.value, &value)).map_or_else(Vec::new, |it| it.versions);
         versions.retain(|known| known != version);

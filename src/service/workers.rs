@@ -1,11 +1,11 @@
-//! What this server can encode with, and how busy it is: diagnosis, not control.
+//! The encoders of this server, for diagnosis.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::encoders::{self, Report};
 
-/// The local transcoder as it stands now.
+/// The current state of the local encoders.
 #[derive(Clone, Debug)]
 pub struct Workers {
     pub transcoder: Arc<Report>,
@@ -13,7 +13,7 @@ pub struct Workers {
     pub max_concurrent_jobs: usize,
 }
 
-/// Keeper of the answer.
+/// Tests and reports the local encoders.
 #[derive(Debug)]
 pub struct LocalTranscoder {
     ffmpeg: PathBuf,
@@ -25,17 +25,19 @@ impl LocalTranscoder {
         Self { ffmpeg, max_concurrent_jobs }
     }
 
-    /// Tries the encoders ahead of the first question.
+    /// Tests the encoders before the first request.
     pub async fn warm(&self) {
         let report = encoders::report(&self.ffmpeg).await;
         let proven: Vec<&str> = report.proven.iter().map(|encoder| encoder.name).collect();
         match (&report.version, proven.is_empty()) {
-            (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?proven, "transcoder ready"),
-            _ => tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder"),
+            (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?proven, "encoders ready"),
+            _ => {
+                tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder was found")
+            }
         }
     }
 
-    /// Encoders that really work, best first; empty when the transcoder is missing.
+    /// The encoders that work, best first; empty when ffmpeg is missing.
     pub async fn report(&self) -> Arc<Report> {
         encoders::report(&self.ffmpeg).await
     }

@@ -1,4 +1,4 @@
-//! Logins: one per device, listed, revoked, forgotten.
+//! Logins: one per device, listed, revoked, deleted after expiry.
 
 use std::net::IpAddr;
 
@@ -11,14 +11,14 @@ use crate::domain::account::{self, Login, User};
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
 
-/// Devices one user may have signed in; the one not seen for longest goes first.
+/// Signed-in devices of one user at most; the one not seen for longest is removed first.
 const MAX_DEVICES: usize = 100;
 
-/// How far the store may be behind in when a device was seen, seconds. A login lives for weeks: an hour is nothing, and
-/// a write per request would be much.
+/// How old the stored time of a device's last request may be, seconds. A login lives for weeks, so an hour does not matter,
+/// and one write per request would be too much.
 const SEEN_LAG_SECONDS: i64 = 3600;
 
-/// How long an expired login is remembered, so that its device is told why.
+/// How long an expired login is kept, so that its device gets the right error.
 const REMEMBER_EXPIRED_SECONDS: i64 = 30 * 86_400;
 
 /// A new login, with the only copy of its token.
@@ -30,16 +30,16 @@ pub struct Issued {
     pub user: User,
 }
 
-/// What of a user's access stays when the rest is ended.
+/// The part of a user's access that stays when the rest is ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep<'a> {
     /// A device that stays signed in.
     pub login: Option<&'a str>,
-    /// All stream tokens: players that cannot sign in go on watching.
+    /// All stream tokens, so that players that cannot sign in keep working.
     pub stream_tokens: bool,
 }
 
-/// How much of a user's access was ended.
+/// The access of a user that was ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     pub logins: usize,
@@ -122,7 +122,7 @@ impl Accounts {
         Ok(issued)
     }
 
-    /// Logins of a user that have to go so that one more can be added.
+    /// The logins of a user that must be removed so that one more can be added.
     fn surplus(&self, user_id: &str) -> Vec<String> {
         let mut devices: Vec<(Timestamp, String)> =
             self.read().devices_of(user_id).map(|device| (device.last_seen(), device.login.id.clone())).collect();
@@ -164,10 +164,10 @@ impl Accounts {
         self.forget(login_id).await.map(drop)
     }
 
-    /// Ends all access of a user but what is kept, and every link signed with it: at once, then durably.
+    /// Ends all access of a user except `keep`, and every link signed with it: at once, then durably.
     ///
     /// # Errors
-    /// `STORAGE_FULL`: then all of it is there again after a restart.
+    /// `STORAGE_FULL`: then all access is valid again after a restart.
     pub async fn revoke_all(&self, user_id: &str, keep: Keep<'_>) -> Result<Ended> {
         let _change = self.changes.lock().await;
         let access = self.access_of(user_id, keep);
@@ -178,7 +178,7 @@ impl Accounts {
         Ok(ended)
     }
 
-    /// The access of a user but what is kept. The caller holds `changes`.
+    /// The access of a user except `keep`. The caller holds `changes`.
     pub(super) fn access_of(&self, user_id: &str, keep: Keep<'_>) -> Access {
         let logins: Vec<String> = self
             .read()
@@ -190,7 +190,7 @@ impl Accounts {
         Access { logins, streams }
     }
 
-    /// Ends access in memory. The caller holds `changes`, and removes the records.
+    /// Ends access in memory. The caller holds `changes` and deletes the records.
     pub(super) fn end(&self, access: &Access) -> Ended {
         let mut directory = self.write();
         for id in &access.logins {
@@ -201,7 +201,7 @@ impl Accounts {
         Ended { logins: access.logins.len(), stream_tokens: access.streams.len() }
     }
 
-    /// Housekeeping, once a minute: writes down when devices were seen, forgets those long expired.
+    /// Cleanup, once a minute: stores when devices were last seen, and deletes logins that expired long ago.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
@@ -224,7 +224,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Sets back when devices were seen and tokens used, where the clock was ahead then: they would never expire.
+    /// Sets back the last use of devices and tokens if it is in the future because of a wrong clock: they would never
+    /// expire.
     fn set_back(&self) {
         let now = self.now().as_second();
         let devices: Vec<_> = self.read().devices().filter(|device| device.is_ahead(now)).cloned().collect();
@@ -235,7 +236,7 @@ impl Accounts {
         }
     }
 
-    /// Writes down everything that is only in memory; at the end of the program.
+    /// Stores everything that is only in memory, at shutdown.
     ///
     /// # Errors
     /// `STORAGE_FULL`.

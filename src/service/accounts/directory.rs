@@ -1,4 +1,4 @@
-//! Users and logins in memory: what every request asks.
+//! Users and logins in memory, as every request needs them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, User, folded};
 use crate::domain::time;
 
-/// Characters of a taken name that are kept: a name has 64 at most.
+/// Characters kept of a name that is in use: a name has 64 at most.
 const MAX_STEM: usize = 56;
 
-/// A token as it is known here.
+/// The SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
-/// The hash a token is found by. Tokens are 256 random bits: a plain hash cannot be turned round.
+/// The hash by which a token is found. Tokens are 256 random bits, so a plain hash cannot be inverted.
 ///
-/// A thread remembers the last one, for a player asks hundreds of times on one connection.
+/// Each thread caches the last one, because a player sends hundreds of requests on one connection.
 pub fn token_hash(token: &str) -> TokenHash {
     LAST.with_borrow_mut(|(known, hash)| {
         if !bool::from(known.as_bytes().ct_eq(token.as_bytes())) {
@@ -37,7 +37,7 @@ thread_local! {
     static LAST: RefCell<(String, TokenHash)> = RefCell::new((String::new(), Sha256::digest(b"").into()));
 }
 
-/// A login that is alive.
+/// A valid login.
 #[derive(Debug)]
 pub struct Device {
     pub login: Login,
@@ -45,7 +45,7 @@ pub struct Device {
     pub principal: Arc<Principal>,
     /// Unix seconds; written without a lock on every request.
     last_seen: AtomicI64,
-    /// What the store knows.
+    /// The value in the store.
     stored_seen: AtomicI64,
 }
 
@@ -67,7 +67,7 @@ impl Device {
         Timestamp::from_second(self.last_seen.load(Ordering::Relaxed)).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// Notes that the device was here; at most one write to shared memory a minute.
+    /// Records a request of the device; at most one write to shared memory a minute.
     pub fn seen(&self, now: i64) {
         if now - self.last_seen.load(Ordering::Relaxed) >= 60 {
             self.last_seen.store(now, Ordering::Relaxed);
@@ -83,12 +83,12 @@ impl Device {
         time::is_ahead(self.last_seen.load(Ordering::Relaxed), now)
     }
 
-    /// Counts it as seen `now` (unix seconds).
+    /// Sets the last request to `now` (unix seconds).
     pub fn set_back(&self, now: i64) {
         self.last_seen.store(now, Ordering::Relaxed);
     }
 
-    /// Seconds between what the store knows and what is true.
+    /// Seconds between the stored time and the current one.
     pub fn unstored(&self) -> i64 {
         (self.last_seen.load(Ordering::Relaxed) - self.stored_seen.load(Ordering::Relaxed)).abs()
     }
@@ -123,7 +123,7 @@ impl Directory {
         self.users.get(self.names.get(&folded(name))?)
     }
 
-    /// A name that nobody has, for a user whose own one is taken; None where it is not.
+    /// A free name for a user whose own name is in use; None if it is not.
     pub fn free_name(&self, name: &str) -> Option<String> {
         self.named(name)?;
         let stem: String = name.chars().take(MAX_STEM).collect();
@@ -155,7 +155,7 @@ impl Directory {
         self.tokens.values().filter(move |device| device.login.user_id == user_id)
     }
 
-    /// Adds or replaces a user; their logins follow.
+    /// Adds or replaces a user, and updates their logins.
     pub fn put_user(&mut self, user: User) {
         let user = Arc::new(user);
         if let Some(old) = self.users.insert(user.id.clone(), user.clone()) {
@@ -175,7 +175,7 @@ impl Directory {
         }
     }
 
-    /// Adds a login; false when its user or its token hash is none.
+    /// Adds a login; false when its user does not exist or its token hash is invalid.
     pub fn put_login(&mut self, login: Login) -> bool {
         let hash = HEXLOWER.decode(login.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
         let (Some(hash), Some(user)) = (hash, self.users.get(&login.user_id)) else { return false };

@@ -16,10 +16,10 @@ fn file(state: &Path) -> PathBuf {
     state.join("signing-keys")
 }
 
-/// Reads the keys, making the first one when there is none.
+/// Reads the keys, and creates the first one when there is none.
 ///
 /// # Errors
-/// `INTERNAL` when the file cannot be read or written, or holds something else.
+/// `INTERNAL` when the file cannot be read or written, or has other content.
 pub fn open(state: &Path) -> Result<Keys> {
     let path = file(state);
     let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", path.display()));
@@ -31,10 +31,10 @@ pub fn open(state: &Path) -> Result<Keys> {
         .filter(|line| !line.is_empty())
         .map(|line| HEXLOWER.decode(line.trim().as_bytes()).ok()?.try_into().ok())
         .collect();
-    keys.filter(|keys| (1..=2).contains(&keys.len())).ok_or_else(|| broken(&"it does not hold one or two keys"))
+    keys.filter(|keys| (1..=2).contains(&keys.len())).ok_or_else(|| broken(&"it must contain one or two keys"))
 }
 
-/// Makes a new current key; the old one still verifies, the one before it no more.
+/// Creates a new current key; the previous one still verifies, older ones do not.
 ///
 /// # Errors
 /// As [`open`].

@@ -32,9 +32,10 @@ use directory::{Directory, token_hash};
 use setup::SetupCode;
 use streams::Streams;
 
-/// Keeper of users and their logins.
+/// Manages users and their logins.
 ///
-/// Reads are from memory; a change is written down first (a revocation: last) and one change is made at a time.
+/// Reads are from memory. A change is stored before it takes effect (a revocation: after), and changes are made one at a
+/// time.
 pub struct Accounts {
     store: Store,
     clock: Clock,
@@ -42,7 +43,7 @@ pub struct Accounts {
     passwords: passwords::Passwords,
     directory: RwLock<Directory>,
     streams: RwLock<Streams>,
-    /// Held over every change, so that what was checked still holds when it is written.
+    /// Locked during every change, so that a check is still true when the change is stored.
     changes: tokio::sync::Mutex<()>,
     throttle: Mutex<Throttle>,
     setup: Mutex<Option<SetupCode>>,
@@ -67,25 +68,25 @@ impl Accounts {
     pub fn open(config: &Config, store: Store, clock: Clock) -> Result<Self> {
         let mut directory = Directory::default();
         let mut users: Vec<User> = store.scan::<User>(Tree::Users)?.into_iter().map(|(_, user)| user).collect();
-        // Versions before 2026-11-22 could leave several users of one name: the first keeps it, and signs in with it.
+        // Versions before 2026-11-22 could store several users with one name: the first keeps it, and signs in with it.
         users.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         for mut user in users {
             if let Some(free) = directory.free_name(&user.username) {
                 tracing::error!(user.id = %user.id, name = user.username, shown_as = free,
-                    "two users have one name: the later one is renamed, and signs in with the new name");
+                    "two users have the same name; the later one is renamed and signs in with the new name");
                 user.username = free;
             }
             directory.put_user(user);
         }
         for (id, login) in store.scan::<Login>(Tree::Logins)? {
             if !directory.put_login(login) {
-                tracing::warn!(login.id = %id, "a login without a user is not used");
+                tracing::warn!(login.id = %id, "a login without a user is ignored");
             }
         }
         let mut streams = Streams::default();
         for (id, token) in store.scan::<StreamToken>(Tree::StreamTokens)? {
             if !streams.put(token) {
-                tracing::warn!(token.id = %id, "a stream token that cannot be read is not used");
+                tracing::warn!(token.id = %id, "an unreadable stream token is ignored");
             }
         }
         Ok(Self {
@@ -105,7 +106,7 @@ impl Accounts {
         })
     }
 
-    /// Gets ready to serve: keeps the declared admin, and makes a set-up code while there is no admin at all.
+    /// Prepares to serve: updates the declared admin, and creates a set-up code while there is no admin at all.
     /// Returns that code, for the console.
     ///
     /// # Errors
@@ -129,7 +130,7 @@ impl Accounts {
         self.read().admins() == 0
     }
 
-    /// Who a bearer token belongs to. From memory, in well under a microsecond.
+    /// The owner of a bearer token. From memory, in well under a microsecond.
     ///
     /// # Errors
     /// `UNAUTHORIZED` for an unknown token, `TOKEN_EXPIRED` for a known one past its time.
@@ -139,14 +140,14 @@ impl Accounts {
         let directory = self.read();
         let device = directory.by_token(&hash).ok_or_else(|| Error::new(Code::Unauthorized, "unknown token"))?;
         if device.expired(now, self.login_life_seconds) {
-            return Err(Error::new(Code::TokenExpired, "the token has expired: sign in again"));
+            return Err(Error::new(Code::TokenExpired, "the token has expired; sign in again"));
         }
         device.seen(now);
         Ok(device.principal.clone())
     }
 
-    /// Signs a grant for one resource until `exp` (unix seconds). It ends earlier with the principal's login, with what
-    /// let the principal in, and after seven days.
+    /// Signs a grant for one resource until `exp` (unix seconds). It ends earlier with the principal's login, with the token
+    /// or signature that admitted the principal, and after seven days.
     pub fn grant(&self, principal: &Principal, resource: &str, exp: i64) -> String {
         signing::sign(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
     }
@@ -157,7 +158,7 @@ impl Accounts {
         exp.min(longest).min(principal.until.unwrap_or(i64::MAX))
     }
 
-    /// Who a grant was signed for, if it covers `resource` now and its login still lives.
+    /// The principal a grant was signed for, if it covers `resource` now and its login is still valid.
     ///
     /// # Errors
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
@@ -172,7 +173,7 @@ impl Accounts {
         signing::sign_link(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
     }
 
-    /// Who an address was signed for, if it covers `resource` now and its subject still lives.
+    /// The principal a URL was signed for, if it covers `resource` now and its subject is still valid.
     ///
     /// # Errors
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
@@ -182,8 +183,8 @@ impl Accounts {
         self.subject(subject, exp)
     }
 
-    /// Who a signature that lasts until `exp` was made for: a device that is signed in, or a stream token. Using it is no
-    /// activity of the device: a login would otherwise live as long as players hold links made with it.
+    /// The principal of a signature that lasts until `exp`: a signed-in device or a stream token. Its use is no activity of
+    /// the device, because otherwise a login would live as long as players hold links made with it.
     fn subject(&self, subject: &str, exp: i64) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
         let device = self.read().by_login(subject).cloned();
@@ -214,7 +215,7 @@ impl Accounts {
         self.clock.now()
     }
 
-    // A panic while the lock was held leaves complete records behind: each change is one insert or one remove.
+    // A panic under the lock leaves complete records, because each change is one insert or one remove.
     fn read(&self) -> RwLockReadGuard<'_, Directory> {
         self.directory.read().unwrap_or_else(PoisonError::into_inner)
     }

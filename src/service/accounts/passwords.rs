@@ -17,10 +17,10 @@ const PASSES: u32 = 2;
 /// Hashes computed at once: each takes 19 MiB and 20-60 ms of a core.
 const AT_ONCE: usize = 2;
 
-/// Callers that may wait for their turn.
+/// Callers that may wait for a permit.
 const MAX_WAITING: usize = 64;
 
-/// Stands in for the hash of a user who does not exist, so that both take the same work. No password fits it.
+/// Replaces the hash of a user who does not exist, so that both cases take the same work. No password matches it.
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Hashes and checks passwords.
@@ -37,7 +37,7 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    /// A fresh hash, in PHC form.
+    /// A new hash, in PHC form.
     ///
     /// # Errors
     /// `SERVER_BUSY` when too many wait.
@@ -46,7 +46,7 @@ impl Passwords {
         self.turn(move || hash(&password)).await?
     }
 
-    /// Whether the password fits. Takes the same work when there is no hash.
+    /// Whether the password matches. Takes the same work when there is no hash.
     ///
     /// # Errors
     /// `SERVER_BUSY` when too many wait.
@@ -61,7 +61,7 @@ impl Passwords {
         let waiting = Waiting::enter(&self.waiting)?;
         let turn = self.turns.clone().acquire_owned().await.map_err(Error::internal)?;
         drop(waiting);
-        // The turn travels with the work: a caller that leaves does not let another one in early.
+        // The permit moves with the work, so that a caller that leaves does not let another one in early.
         let done = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
@@ -89,7 +89,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A fresh hash, in PHC form. Blocks for tens of milliseconds.
+/// A new hash, in PHC form. Blocks for tens of milliseconds.
 ///
 /// # Errors
 /// `INTERNAL` when there is no memory for it.
@@ -100,15 +100,15 @@ pub fn hash(password: &str) -> Result<String> {
     Ok(argon2.hash_password(password.as_bytes(), &salt).map_err(Error::internal)?.to_string())
 }
 
-/// Checks against the parameters the hash names.
+/// Verifies a password with the parameters in the hash.
 fn fits(hash: &str, password: &str) -> bool {
     PasswordHash::new(hash).is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
-/// Whether a hash written by somebody else may be used: argon2id, at least as costly as ours.
+/// Whether a hash made by another program may be used: argon2id, at least as costly as ours.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it may not.
 pub fn acceptable(hash: &str) -> Result<(), String> {
     let parsed = PasswordHash::new(hash).map_err(|_| "it is no argon2id hash in PHC form".to_owned())?;
     let params = Params::try_from(&parsed).map_err(|cause| cause.to_string())?;
@@ -116,7 +116,7 @@ pub fn acceptable(hash: &str) -> Result<(), String> {
         return Err("it is no argon2id hash in PHC form".to_owned());
     }
     if params.m_cost() < MEMORY_KIB || params.t_cost() < PASSES || params.m_cost() > 1 << 20 || params.t_cost() > 16 {
-        return Err("it needs 19 MiB to 1 GiB of memory and 2 to 16 passes".to_owned());
+        return Err("it must use 19 MiB to 1 GiB of memory and 2 to 16 passes".to_owned());
     }
     Ok(())
 }
@@ -133,7 +133,7 @@ mod tests {
         assert!(passwords.fits(Some(&hash), "correct horse").await.unwrap());
         assert!(!passwords.fits(Some(&hash), "Correct horse").await.unwrap());
         assert!(!passwords.fits(None, "").await.unwrap());
-        assert!(PasswordHash::new(NOBODY).unwrap().hash.is_some(), "the stand-in is as much work as a hash");
+        assert!(PasswordHash::new(NOBODY).unwrap().hash.is_some(), "the placeholder takes as much work as a hash");
         assert_eq!(acceptable(&hash), Ok(()));
         assert!(acceptable("$argon2id$v=19$m=8,t=1,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAA").is_err());
         assert!(acceptable("plain text").is_err());

@@ -1,4 +1,4 @@
-//! First run: the one-time code that makes the first admin.
+//! First set-up: the one-time code for creating the first admin.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use super::random;
 use crate::error::{Error, Result};
 use crate::store::secret;
 
-/// How long a code may be used.
+/// How long a code is valid.
 const LIFE: SignedDuration = SignedDuration::from_hours(24);
 
-/// A code that has not been used, and the file that shows it.
+/// A code that has not been used, and the file that contains it.
 #[derive(Debug)]
 pub struct SetupCode {
     code: String,
@@ -22,7 +22,7 @@ pub struct SetupCode {
 }
 
 impl SetupCode {
-    /// Makes a code of 128 random bits and writes it to `file`, mode 0600.
+    /// Creates a code of 128 random bits and writes it to `file`, mode 0600.
     ///
     /// # Errors
     /// `INTERNAL` when the file cannot be written.
@@ -34,21 +34,21 @@ impl SetupCode {
         Ok(made)
     }
 
-    /// As a person reads it: groups of letters and digits.
+    /// The code in groups of letters and digits, for people.
     pub fn shown(&self) -> String {
         let groups: Vec<&str> =
             self.code.as_bytes().chunks(5).map(|part| std::str::from_utf8(part).expect("base32 is ASCII")).collect();
         groups.join("-")
     }
 
-    /// Whether `typed` is this code, whatever its case and hyphens, in time.
+    /// Whether `typed` is this code, ignoring case and hyphens, and the code is still valid.
     pub fn fits(&self, typed: &str, now: Timestamp) -> bool {
         let plain: String = typed.chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
         let same = bool::from(plain.to_lowercase().as_bytes().ct_eq(self.code.as_bytes()));
         same && now < self.expires_at
     }
 
-    /// Takes the file away: the code has been used, or is not needed.
+    /// Removes the file, because the code was used or is not needed.
     pub fn remove(&self) {
         if let Err(cause) = secret::remove(&self.file) {
             tracing::warn!(%cause, file = %self.file.display(), "the used set-up code could not be removed");

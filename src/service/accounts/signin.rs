@@ -1,4 +1,4 @@
-//! Signing in: throttled, without lock-out, and telling nobody which names exist.
+//! Signing in: rate limited, without lock-out, and without revealing which names exist.
 
 use std::net::IpAddr;
 use std::sync::PoisonError;
@@ -11,8 +11,8 @@ use crate::error::{Code, Error, Result};
 impl Accounts {
     /// Signs a device in.
     ///
-    /// Failed tries are counted per address and per account. An address from which one of this user's devices is signed
-    /// in is not counted against the account: whoever guesses from elsewhere cannot lock the owner out at home.
+    /// Failed attempts are counted per address and per account. An address from which one of this user's devices is signed
+    /// in is not counted against the account, so that an attacker at another address cannot lock the owner out at home.
     ///
     /// # Errors
     /// `INVALID_CREDENTIALS`, the same for unknown names; `RATE_LIMITED`; `SERVER_BUSY`.
@@ -27,17 +27,17 @@ impl Accounts {
         let Some(user) = user.filter(|_| fits) else { return Err(refused()) };
 
         let _change = self.changes.lock().await;
-        // The password may have been changed while this one was checked.
+        // The password may have changed while this one was verified.
         let user = self.existing(&user.id).ok().filter(|now| now.password_hash == hash).ok_or_else(refused)?;
         self.give_back(&tries);
         self.add_device(&user, device, Some(address)).await
     }
 
-    /// Makes the first admin and signs their device in.
+    /// Creates the first admin and signs their device in.
     ///
     /// # Errors
     /// `CONFLICT` once there is an admin; `INVALID_CREDENTIALS` for a wrong or expired code; `RATE_LIMITED`;
-    /// `VALIDATION_ERROR` for a name or password that cannot be.
+    /// `VALIDATION_ERROR` for an invalid name or password.
     pub async fn set_up(
         &self,
         code: &str,
@@ -46,7 +46,7 @@ impl Accounts {
         device: Option<&str>,
         address: IpAddr,
     ) -> Result<Issued> {
-        let done = || Error::new(Code::Conflict, "the server is set up already: sign in");
+        let done = || Error::new(Code::Conflict, "the server is already set up; sign in");
         if !self.setup_required() {
             return Err(done());
         }
@@ -55,7 +55,7 @@ impl Accounts {
         let now = self.now();
         let fits = self.setup_code(|setup| setup.as_ref().is_some_and(|setup| setup.fits(code, now)));
         if !fits {
-            let text = "wrong or expired set-up code: it is on the server's console, a restart makes a new one";
+            let text = "wrong or expired set-up code; it is on the server's console, and a restart creates a new one";
             return Err(Error::new(Code::InvalidCredentials, text));
         }
         self.give_back(&tries);
@@ -75,7 +75,7 @@ impl Accounts {
         Ok(issued)
     }
 
-    /// Changes one's own password; every other device is signed out, and stream tokens end unless they are kept.
+    /// Changes the user's own password; every other device is signed out, and stream tokens end unless they are kept.
     ///
     /// # Errors
     /// `INVALID_CREDENTIALS` when the current password is wrong; `RATE_LIMITED`; `VALIDATION_ERROR`.
@@ -105,7 +105,7 @@ impl Accounts {
         then(&mut self.setup.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What a try counts against.
+    /// The keys under which an attempt is counted.
     fn tries(&self, address: IpAddr, username: &str, user: Option<&User>) -> Vec<String> {
         let at_home = user.is_some_and(|user| {
             let home = address.to_string();
@@ -123,7 +123,7 @@ impl Accounts {
         let now_ms = self.now().as_millisecond();
         let taken = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take(keys, now_ms);
         taken.map_err(|seconds| {
-            Error::new(Code::RateLimited, format!("too many tries: wait {seconds} s")).with_retry_after(seconds)
+            Error::new(Code::RateLimited, format!("too many attempts; wait {seconds} s")).with_retry_after(seconds)
         })
     }
 
@@ -132,7 +132,7 @@ impl Accounts {
     }
 }
 
-/// The part of an address that one household has to itself: all of IPv4, the first half of IPv6.
+/// The part of an address that identifies one household: all of IPv4, the first half of IPv6.
 fn network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

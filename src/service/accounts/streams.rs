@@ -1,6 +1,6 @@
-//! Stream tokens: one per device that cannot sign in, for live television alone, and never changing by themselves.
+//! Stream tokens: one per device that cannot sign in, only for live television, and permanent.
 //!
-//! Kodi and Jellyfin know a channel by its address: an address that changed at every refresh would lose favourites.
+//! Kodi and Jellyfin identify a channel by its URL, so a URL that changed at every refresh would lose favourites.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ const MAX_TOKENS: usize = 100;
 /// Channels one token may name.
 const MAX_CHANNELS: usize = 2000;
 
-/// How far the store may be behind in when a token was used, seconds.
+/// How old the stored time of a token's last use may be, seconds.
 const USED_LAG_SECONDS: i64 = 3600;
 
-/// A token in use.
+/// A token with its last use.
 #[derive(Debug)]
 pub(super) struct Stream {
     token: StreamToken,
@@ -36,7 +36,7 @@ pub(super) struct Stream {
     stored_used: AtomicI64,
 }
 
-/// All stream tokens, by what they are asked for.
+/// All stream tokens, by hash and by id.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     by_hash: HashMap<TokenHash, Arc<Stream>>,
@@ -72,7 +72,7 @@ impl Stream {
         time::is_ahead(self.last_used.load(Ordering::Relaxed), now)
     }
 
-    /// Counts it as used `now` (unix seconds).
+    /// Sets the last use to `now` (unix seconds).
     pub(super) fn set_back(&self, now: i64) {
         self.last_used.store(now, Ordering::Relaxed);
     }
@@ -85,10 +85,10 @@ impl Stream {
 }
 
 impl Accounts {
-    /// Makes a stream token; its secret is told this once.
+    /// Creates a stream token; its secret is returned only here.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR`; `CONFLICT` for one too many; `STORAGE_FULL`.
+    /// `VALIDATION_ERROR`; `CONFLICT` when the limit is reached; `STORAGE_FULL`.
     pub async fn add_stream_token(
         &self,
         user_id: &str,
@@ -96,18 +96,18 @@ impl Accounts {
         channels: Option<Vec<u32>>,
         expires_at: Option<Timestamp>,
     ) -> Result<(StreamToken, String)> {
-        let name = account::device(name).ok_or_else(|| Error::field("name", "is missing"))?;
+        let name = account::device(name).ok_or_else(|| Error::field("name", "is required"))?;
         if channels.as_ref().is_some_and(|channels| channels.is_empty() || channels.len() > MAX_CHANNELS) {
             return Err(Error::field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
         }
         let now = self.now();
         if expires_at.is_some_and(|at| at <= now) {
-            return Err(Error::field("expiresAt", "must lie ahead"));
+            return Err(Error::field("expiresAt", "must be in the future"));
         }
         let _change = self.changes.lock().await;
         let user = self.existing(user_id)?;
         if self.stream_tokens(user_id).len() >= MAX_TOKENS {
-            return Err(Error::new(Code::Conflict, format!("there are {MAX_TOKENS} stream tokens already")));
+            return Err(Error::new(Code::Conflict, format!("the limit of {MAX_TOKENS} stream tokens is reached")));
         }
         let secret = format!("hcs_{}", BASE64URL_NOPAD.encode(&random::<32>()));
         let token = StreamToken {
@@ -134,7 +134,7 @@ impl Accounts {
         tokens
     }
 
-    /// How many stream tokens each user has who has any, by user id.
+    /// Number of stream tokens by user id, for users who have any.
     pub fn stream_token_counts(&self) -> HashMap<String, usize> {
         let mut counts = HashMap::new();
         for stream in self.streams().by_id.values() {
@@ -149,7 +149,7 @@ impl Accounts {
         theirs.map(|stream| stream.token.id.clone()).collect()
     }
 
-    /// Ends them in memory. The caller holds `changes` and removes their records.
+    /// Removes tokens from memory. The caller holds `changes` and deletes their records.
     pub(super) fn remove_streams(&self, ids: &[String]) {
         let mut streams = self.streams_mut();
         for id in ids {
@@ -171,7 +171,7 @@ impl Accounts {
         self.store.delete(Tree::StreamTokens, id).await.map(drop)
     }
 
-    /// Who a stream token belongs to.
+    /// The principal of a stream token.
     ///
     /// # Errors
     /// `UNAUTHORIZED` for an unknown one, `TOKEN_EXPIRED` for one past its time.
@@ -183,7 +183,7 @@ impl Accounts {
         self.streaming(&stream)?.ok_or_else(unknown)
     }
 
-    /// Who a signature made with a stream token was for; None when there is no such token.
+    /// The principal of a signature made with a stream token; None when there is no such token.
     pub(super) fn stream_subject(&self, id: &str) -> Option<Arc<Principal>> {
         let stream = self.streams().by_id.get(id).cloned()?;
         self.streaming(&stream).ok().flatten()
@@ -203,7 +203,7 @@ impl Accounts {
             Arc::new(Principal {
                 user_id: user.id.clone(),
                 username: user.username.clone(),
-                // Whatever its owner may do: it only watches.
+                // Whatever the owner's role is, a stream token only permits watching.
                 role: Role::User,
                 login_id: stream.token.id.clone(),
                 channels: stream.channels.clone(),
@@ -212,7 +212,7 @@ impl Accounts {
         }))
     }
 
-    /// Writes down when tokens were used; forgets those whose user is gone.
+    /// Stores when tokens were last used; deletes those whose user was removed.
     pub(super) async fn tidy_streams(&self) -> Result<()> {
         // A token that is revoked meanwhile must not be written again.
         let _change = self.changes.lock().await;

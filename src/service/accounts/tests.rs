@@ -55,7 +55,7 @@ async fn tokens_slide_expire_and_survive_a_restart_by_hash_alone() {
 
     let accounts = reopen(dir.path(), &clock, |_| ());
     clock.advance(29 * DAY);
-    assert_eq!(accounts.authenticate(&token).unwrap(), principal, "29 days after it was last seen");
+    assert_eq!(accounts.authenticate(&token).unwrap(), principal, "29 days after its last use");
     assert_eq!(code(accounts.redeem("stream/transcode/ts_1", &grant)), Code::SignatureExpired);
     clock.advance(31 * DAY);
     assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
@@ -63,7 +63,7 @@ async fn tokens_slide_expire_and_survive_a_restart_by_hash_alone() {
     assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
     clock.advance(30 * DAY);
     accounts.tidy().await.unwrap();
-    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "forgotten in the end");
+    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "deleted in the end");
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_clock_that_is_behind_for_a_while_signs_nobody_out() {
     let Kept { accounts, clock, dir } = open();
     let token = accounts.issue("ada", Role::User).await.unwrap();
     drop(accounts);
-    // A machine without a battery, before it reached a time server.
+    // A machine without a clock battery, before it has reached a time server.
     let years = 50 * 365 * DAY;
     clock.set_back(years);
     let accounts = reopen(dir.path(), &clock, |_| ());
@@ -184,7 +184,7 @@ async fn guessing_is_slowed_and_the_owner_is_never_locked_out() {
     let at_home = accounts.login("ada ", "correct horse", Some("tv"), HOME).await.unwrap();
     assert_eq!(at_home.user.username, "Ada");
     for _ in 0..20 {
-        accounts.login("ada", "correct horse", None, HOME).await.expect("good tries are not counted");
+        accounts.login("ada", "correct horse", None, HOME).await.expect("successful attempts are not counted");
     }
     for _ in 0..5 {
         assert_eq!(code(accounts.login("ADA", "guess", None, AWAY).await), Code::InvalidCredentials);
@@ -193,9 +193,9 @@ async fn guessing_is_slowed_and_the_owner_is_never_locked_out() {
     assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(12)));
     let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
     assert_eq!(code(accounts.login("ada", "guess", None, elsewhere).await), Code::RateLimited, "counted per account");
-    accounts.login("ada", "correct horse", None, HOME).await.expect("at home the account is open");
+    accounts.login("ada", "correct horse", None, HOME).await.expect("a known address is not limited");
     clock.advance(Duration::from_secs(12));
-    accounts.login("ada", "correct horse", None, AWAY).await.expect("the right password gets in again");
+    accounts.login("ada", "correct horse", None, AWAY).await.expect("the right password works again");
 
     let (one, other) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
     for n in 0..5 {
@@ -288,7 +288,7 @@ async fn cleanup_writes_no_token_while_one_is_revoked() {
     let (_, secret) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
     clock.advance(DAY);
     accounts.authenticate_stream(&secret).unwrap();
-    // A change under way, as a revocation is: a token written now would come back with the next start.
+    // A change is under way, such as a revocation: a token stored now would come back at the next start.
     let change = accounts.changes.lock().await;
     let cleanup = tokio::time::timeout(Duration::from_millis(200), accounts.tidy_streams()).await;
     assert!(cleanup.is_err(), "it waits for the change");
@@ -394,7 +394,7 @@ async fn two_users_of_one_name_in_the_store_are_told_apart_the_later_one_renamed
     }
 }
 
-/// Changes in the journal, each made as a whole.
+/// Number of changes in the journal, each of which is atomic.
 fn changes(kept: &Kept) -> usize {
     std::fs::read_to_string(kept.dir.path().join("journal")).unwrap().lines().count()
 }

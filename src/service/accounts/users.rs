@@ -1,4 +1,4 @@
-//! Users: added, listed, removed; their passwords set by others.
+//! Users: added, listed and removed, and their passwords set by admins.
 
 use data_encoding::BASE64URL_NOPAD;
 
@@ -9,7 +9,7 @@ use crate::domain::account::{self, User};
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
 
-/// Users one server keeps.
+/// Users of one server at most.
 const MAX_USERS: usize = 10_000;
 
 impl Accounts {
@@ -32,7 +32,7 @@ impl Accounts {
     /// Adds a user who signs in with a password.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a name or password that cannot be; `CONFLICT` when the name is taken.
+    /// `VALIDATION_ERROR` for an invalid name or password; `CONFLICT` when the name is in use.
     pub async fn add_user(&self, username: &str, role: Role, password: &str) -> Result<User> {
         account::password(password).map_err(|fault| Error::field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
@@ -40,10 +40,10 @@ impl Accounts {
         self.insert_user(username, role, Some(hash)).await
     }
 
-    /// A fresh bearer token for a user, who is made (without a password) when absent.
+    /// A new bearer token for a user, who is created (without a password) if absent.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a name that cannot be; `STORAGE_FULL`.
+    /// `VALIDATION_ERROR` for an invalid name; `STORAGE_FULL`.
     pub async fn issue(&self, username: &str, role: Role) -> Result<String> {
         let _change = self.changes.lock().await;
         let known = self.read().named(username).map(|user| User::clone(user));
@@ -57,10 +57,10 @@ impl Accounts {
         Ok(issued.token)
     }
 
-    /// Sets a password and ends all access of the user but what is kept: both, or nothing.
+    /// Sets a password and ends all access of the user except `keep`: both, or nothing.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a password that cannot be; `NOT_FOUND`; `STORAGE_FULL`.
+    /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
     pub async fn set_password(&self, user_id: &str, password: &str, keep: Keep<'_>) -> Result<Ended> {
         account::password(password).map_err(|fault| Error::field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
@@ -69,7 +69,7 @@ impl Accounts {
         self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
     }
 
-    /// Writes a user and ends their access, in one change. The caller holds `changes`.
+    /// Stores a user and ends their access, in one change. The caller holds `changes`.
     async fn replace_user(&self, user: User, keep: Keep<'_>) -> Result<Ended> {
         let access = self.access_of(&user.id, keep);
         let mut batch = Batch::default();
@@ -84,7 +84,7 @@ impl Accounts {
     /// [`crate::service::progress::Progress::tidy`]; no other user ever has this id.
     ///
     /// # Errors
-    /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom nobody could let anybody in; `STORAGE_FULL`.
+    /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom no one could be given access; `STORAGE_FULL`.
     pub async fn remove_user(&self, user_id: &str) -> Result<()> {
         let _change = self.changes.lock().await;
         let user = self.existing(user_id)?;
@@ -101,11 +101,11 @@ impl Accounts {
         Ok(())
     }
 
-    /// Makes the admin of the configuration, or gives them the password of its file again.
+    /// Creates the admin declared in the configuration, or sets the password hash of its file again.
     pub(super) async fn keep_declared(&self, declared: &DeclaredAdmin) -> Result<()> {
         let file = &declared.password_hash_file;
         let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", file.display()));
-        #[allow(clippy::disallowed_methods, reason = "a file the operator named in the settings")]
+        #[allow(clippy::disallowed_methods, reason = "a file that the operator set in the configuration")]
         let hash = std::fs::read_to_string(file).map_err(|cause| broken(&cause))?.trim().to_owned();
         passwords::acceptable(&hash).map_err(|fault| broken(&fault))?;
         let _change = self.changes.lock().await;
@@ -128,15 +128,15 @@ impl Accounts {
         Ok(user)
     }
 
-    /// A user who may be added, not stored yet. The caller holds `changes`.
+    /// A valid new user, not stored yet. The caller holds `changes`.
     pub(super) fn new_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
         let username = account::username(username).map_err(|fault| Error::field("username", fault))?;
         if self.read().named(&username).is_some() {
-            let taken = Error::new(Code::Conflict, format!("the name {username:?} is taken"));
+            let taken = Error::new(Code::Conflict, format!("the name {username:?} is already in use"));
             return Err(taken.with_details(serde_json::json!({"field": "username"})));
         }
         if self.read().users().count() >= MAX_USERS {
-            return Err(Error::new(Code::Conflict, format!("there are {MAX_USERS} users already")));
+            return Err(Error::new(Code::Conflict, format!("the limit of {MAX_USERS} users is reached")));
         }
         let id = format!("u_{}", BASE64URL_NOPAD.encode(&random::<9>()));
         Ok(User { id, username, role, password_hash, created_at: self.now() })

@@ -1,4 +1,4 @@
-//! Channels by the clock: what they were asked to be made of, found and measured.
+//! Items of `blocks` channels (schedules by the clock), found and measured.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use crate::service::Service;
 /// Files of one channel at most.
 const MAX_FILES: usize = 5000;
 
-/// What the slate is called where filler is named.
+/// The slate's title in guides that list filler.
 const SLATE: &str = "Back soon";
 
-/// Longer than any broadcast day, ms: a slate never ends before it is taken away.
+/// Longer than any broadcast day, ms: a slate never ends before its programme does.
 const SLATE_MS: i64 = 48 * 3600 * 1000;
 
-/// The plan and the filler a channel is to have. Those of another mode have none but what is aired within programmes.
+/// The requested schedule and filler of a channel, checked. Channels of other modes have no schedule, and no filler except
+/// `mid`.
 ///
 /// # Errors
-/// `VALIDATION_ERROR` for a plan that is missing, or that nobody would go by.
+/// `VALIDATION_ERROR` for a schedule that is missing, or that this mode does not use.
 pub(super) fn asked(
     before: Option<&Channel>,
     plan: Option<Box<Plan>>,
@@ -31,15 +32,15 @@ pub(super) fn asked(
 ) -> Result<(Option<Box<Plan>>, Arc<FillerAsk>)> {
     if mode != Mode::Blocks {
         return match (plan, filler) {
-            (Some(_), _) => Err(Error::field("schedule", "needs the scheduleMode blocks")),
+            (Some(_), _) => Err(Error::field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
-                // What is aired between programmes has no place where they follow at once.
+                // These modes have no gaps between programmes, so only mid-roll filler applies.
                 let within = |ask: &FillerAsk| FillerAsk { mid: ask.mid.clone(), ..FillerAsk::default() };
                 let filler = match (filler, before) {
                     (Some(filler), _) => {
                         let cooldown_ms = filler.cooldown_ms;
                         if filler != FillerAsk::default() && filler != (FillerAsk { cooldown_ms, ..within(&filler) }) {
-                            return Err(Error::field("filler", "but for mid needs the scheduleMode blocks"));
+                            return Err(Error::field("filler", "may only contain mid unless scheduleMode is blocks"));
                         }
                         within(&filler)
                     }
@@ -51,13 +52,13 @@ pub(super) fn asked(
         };
     }
     let plan = plan.or_else(|| before.and_then(|before| before.plan.clone()));
-    let plan = plan.ok_or_else(|| Error::field("schedule", "is missing"))?;
+    let plan = plan.ok_or_else(|| Error::field("schedule", "is required for scheduleMode blocks"))?;
     let filler = filler.map(Arc::new).or_else(|| before.map(|before| before.filler.clone()));
     Ok((Some(plan), filler.unwrap_or_else(FillerAsk::none)))
 }
 
 impl Service {
-    /// The items of a plan with its filler, each with its length, and where each kind lies among them.
+    /// The items of a schedule and its filler, each with its length, and the range of each kind among them.
     ///
     /// # Errors
     /// Those of [`Self::channel_items`]; `VALIDATION_ERROR` for too many.
@@ -115,7 +116,7 @@ impl Service {
         ))
     }
 
-    /// The items of a channel that follow one another, and behind them what is aired in their breaks: how many those are.
+    /// The items of a cycle, followed by its mid-roll items, and the number of the latter.
     ///
     /// # Errors
     /// As [`Self::block_items`].
@@ -144,7 +145,7 @@ impl Service {
             items.extend(self.channel_items(asks, output, skip_invalid, broken).await?);
         }
         if items.len() > MAX_FILES {
-            return Err(Error::field("items", format!("hold more than {MAX_FILES} files with the filler")));
+            return Err(Error::field("items", format!("contain more than {MAX_FILES} files including the filler")));
         }
         Ok(from..items.len() as u32)
     }

@@ -1,4 +1,4 @@
-//! Channels made and changed: what was asked for, laid over what is there.
+//! Channels created and changed: a request applied to the current settings.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random;
 
-/// How long what was aired is remembered: a guide may look back a week, and one downloaded then another.
+/// How long aired programmes are kept: guides may go back a week, and one downloaded then is used for another.
 const KEPT_MS: i64 = 14 * 24 * 3600 * 1000;
 
-/// What a new channel is to be, or what is to change of one; what is left out stays, or is found.
+/// Settings of a new channel, or changes of an existing one. Absent values keep their current value or get a default.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     pub name: Option<String>,
     pub number: Option<u32>,
     pub enabled: Option<bool>,
     pub always_on: Option<bool>,
-    /// Whether it airs only while somebody watches.
+    /// Whether the channel airs only while it has viewers.
     pub on_demand: Option<bool>,
     pub category: Option<String>,
     pub description: Option<String>,
@@ -35,7 +35,7 @@ pub struct Change {
     pub offline_picture: Option<Option<String>>,
     pub seed: Option<u64>,
     pub mode: Option<Mode>,
-    /// Of a new channel.
+    /// Only for a new channel.
     pub start_at: Option<Timestamp>,
     pub asks: Option<Vec<Ask>>,
     pub output: OutputChange,
@@ -43,12 +43,12 @@ pub struct Change {
     pub filler: Option<FillerAsk>,
     pub source_type: Option<SourceType>,
     pub external: Option<ExternalChange>,
-    /// Leaves out items that cannot be aired, as long as one can.
+    /// Leaves out items that cannot be aired, if at least one can.
     pub skip_invalid: bool,
     pub apply: Apply,
 }
 
-/// What is to change of how it is aired.
+/// Changes of the output settings.
 #[derive(Clone, Debug, Default)]
 pub struct OutputChange {
     pub max_height: Option<Option<u32>>,
@@ -61,30 +61,30 @@ pub struct OutputChange {
     pub watermark: Option<Option<Watermark>>,
 }
 
-/// When a change of what is aired begins.
+/// When a change of the schedule takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Apply {
     /// At the end of the programme on air.
     #[default]
     Boundary,
-    /// At once: the programme on air is cut.
+    /// At once; this ends the current programme early.
     Now,
-    /// At the end of the programme that is on then.
+    /// At the end of the programme that is on air at that time.
     At(Timestamp),
 }
 
 impl Service {
-    /// Makes a channel.
+    /// Creates a channel.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR`, `CONFLICT` for a number that is taken; those of opening its items; `UNPLAYABLE_MEDIA` with
+    /// `VALIDATION_ERROR`, `CONFLICT` for a number that is in use; those of opening its items; `UNPLAYABLE_MEDIA` with
     /// `details.items` for items that cannot be aired; `STORAGE_FULL`.
     pub async fn add_channel(&self, change: Change) -> Result<Arc<Channel>> {
-        // What takes long is done before others have to wait.
+        // The slow part runs before the lock that other changes wait for.
         let drafted = self.draft_channel(None, &change).await?;
         let mut given = self.channels.editing.lock().await;
         if self.channels.all().len() >= MAX_CHANNELS {
-            return Err(Error::new(Code::Conflict, format!("there are {MAX_CHANNELS} channels, no more fit")));
+            return Err(Error::new(Code::Conflict, format!("the limit of {MAX_CHANNELS} channels is reached")));
         }
         let number = self.channels.free_number(change.number, None)?;
         let instance = given.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random::<4>()));
@@ -98,7 +98,7 @@ impl Service {
         Ok(self.with_listings(channel))
     }
 
-    /// Changes a channel. What is on air and what was on air stay as they are, unless the change says otherwise.
+    /// Changes a channel. Past programmes and the current one stay as they are, unless the change says otherwise.
     ///
     /// # Errors
     /// `CHANNEL_NOT_FOUND`, and those of [`Self::add_channel`].
@@ -114,21 +114,21 @@ impl Service {
         Ok(self.with_listings(channel))
     }
 
-    /// Works out what a channel by the clock aired since it began, which may be years, so that nobody who asks has to wait
-    /// for that, now or after a restart.
+    /// Computes the schedule of a `blocks` channel since it began, which may be years, so that no later request has to wait
+    /// for that, even after a restart.
     async fn catch_up(&self, channel: &Arc<Channel>) {
         if channel.mode == Mode::Blocks {
             let (channel, now_ms) = (channel.clone(), self.clock.now().as_millisecond());
-            // Whoever asks first works it out should this fail.
+            // If this fails, the first request computes it.
             let _ = tokio::task::spawn_blocking(move || channel.definition.programme(now_ms)).await;
             self.channels.keep_marks().await;
         }
     }
 
-    /// What a channel would be: a new one (id 0) or a changed one. Nothing is kept.
+    /// A new channel (id 0) or a changed one, without storing it.
     ///
     /// # Errors
-    /// As [`Self::add_channel`], a number that is taken aside.
+    /// As [`Self::add_channel`], except for a number that is in use.
     pub async fn draft_channel(&self, before: Option<&Channel>, asked: &Change) -> Result<Channel> {
         let change = asked.clone();
         let face = match before {
@@ -174,13 +174,13 @@ impl Service {
         let waits = change.on_demand.unwrap_or(before.is_some_and(Channel::on_demand));
         if let Some(external) = external::asked(before, asked, now)? {
             if change.on_demand == Some(true) {
-                return Err(Error::field("onDemand", "is for channels out of the library"));
+                return Err(Error::field("onDemand", "is only for library channels"));
             }
             return Ok(external::draft(before, face, external));
         }
         let mode = change.mode.or(before.map(|before| before.mode)).unwrap_or_default();
         check_clock(before, waits, &face, mode)?;
-        // 53 bits: what every JSON reader keeps whole.
+        // 53 bits: every JSON reader keeps integers of that size exactly.
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
         let asks = change.asks.as_deref().map(Arc::from);
@@ -204,7 +204,7 @@ impl Service {
             });
         let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
         if touched {
-            // The items of another kind of channel are others.
+            // Items of a `blocks` channel cannot be reused.
             let same = before.filter(|before| {
                 let kept = before.filler.mid == filler.mid;
                 kept && change.asks.is_none() && !remade && before.mode != Mode::Blocks
@@ -225,7 +225,7 @@ impl Service {
                 }
             };
             if before.is_none() {
-                // As short as the first items allow: players begin three of them behind the end.
+                // As short as the first items allow, because players begin three target durations before the end.
                 let usual = self.config.segment_seconds.round() as u64;
                 let longest = items.iter().map(|item| cut::longest(&item.cut.grid())).max();
                 output.target = longest.unwrap_or(usual).max(usual);
@@ -239,7 +239,7 @@ impl Service {
                 }
                 Some(_) if definition.airs(&wanted) => definition,
                 Some(_) => {
-                    // What is to come of a clock that may stand is what guides say of it.
+                    // The future of a channel clock that may pause is the one guides show.
                     let ahead = before.and_then(|before| before.pace.as_ref()).map(|pace| pace.ahead(now));
                     let time = |instant: i64| ahead.as_ref().map_or(instant, |pace| pace.at(instant));
                     let is = time(now);
@@ -280,14 +280,15 @@ impl Service {
     }
 }
 
-/// Whether a channel can air only while somebody watches; one that ever did has a time of its own.
+/// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
 fn check_clock(before: Option<&Channel>, waits: bool, face: &Face, mode: Mode) -> Result<()> {
     match (waits, mode) {
-        (true, Mode::Blocks) => Err(Error::field("onDemand", "does not go with the scheduleMode blocks")),
-        (true, _) if face.always_on => Err(Error::field("onDemand", "does not go with alwaysOn")),
-        (false, Mode::Blocks) if before.is_some_and(|before| before.pace.is_some()) => {
-            Err(Error::field("scheduleMode", "cannot be blocks: while it was onDemand this channel's clock stood"))
-        }
+        (true, Mode::Blocks) => Err(Error::field("onDemand", "cannot be combined with scheduleMode blocks")),
+        (true, _) if face.always_on => Err(Error::field("onDemand", "cannot be combined with alwaysOn")),
+        (false, Mode::Blocks) if before.is_some_and(|before| before.pace.is_some()) => Err(Error::field(
+            "scheduleMode",
+            "cannot be blocks, because this channel's clock was paused while it was onDemand",
+        )),
         _ => Ok(()),
     }
 }
@@ -315,9 +316,7 @@ fn check_slots(wanted: &Wanted) -> Result<()> {
         None => Definition::new(0, wanted.clone()).revisions[0].slots(),
     };
     match slots as usize > MAX_SLOTS {
-        true => {
-            Err(Error::field("items", format!("weights and items come to more than {MAX_SLOTS} programmes a cycle")))
-        }
+        true => Err(Error::field("items", format!("exceed {MAX_SLOTS} programmes a cycle, with their weights"))),
         false => Ok(()),
     }
 }

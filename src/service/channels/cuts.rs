@@ -1,4 +1,4 @@
-//! Bounds of copied segments: kept once for all channels that air a file, in memory and on disk.
+//! Boundaries of copied segments, stored once for all channels that air a file, in memory and on disk.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,12 +8,13 @@ use crate::domain::schedule::cut::{Cut, Keyframes};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
-/// Bounds by name, for as long as a channel has them.
+/// Boundaries by name, as long as a channel uses them.
 #[derive(Default)]
 pub(super) struct Cuts(Mutex<HashMap<String, Weak<[i64]>>>);
 
 impl Cuts {
-    /// Gives an item read from disk its bounds; what is lost is named in the log, and it counts as evenly cut.
+    /// Loads the boundaries of an item that was read from disk. If they are lost, that is logged and the item counts as
+    /// evenly cut.
     pub(super) fn find(&self, store: &Store, item: &mut Item) -> Result<()> {
         let Cut::Keyframes(keyframes) = &mut item.cut else { return Ok(()) };
         keyframes.bounds = match self.known(&keyframes.name) {
@@ -21,12 +22,15 @@ impl Cuts {
             None => read(store, keyframes)?.map(|bounds| self.put(&keyframes.name, bounds)),
         };
         if keyframes.bounds.is_none() {
-            tracing::warn!(media.path = item.path, "where its segments begin is lost: a slate is aired for it");
+            tracing::warn!(
+                media.path = item.path,
+                "the segment boundaries of an item are lost; a slate is aired instead"
+            );
         }
         Ok(())
     }
 
-    /// Writes down the bounds of a new item, or shares those that are known.
+    /// Stores the boundaries of a new item, or shares those in memory.
     pub(super) async fn keep(&self, store: &Store, item: &mut Item) -> Result<()> {
         let Cut::Keyframes(Keyframes { name, bounds: Some(bounds), .. }) = &mut item.cut else { return Ok(()) };
         if let Some(known) = self.known(name) {
@@ -39,7 +43,7 @@ impl Cuts {
         Ok(())
     }
 
-    /// Removes what no channel has any more. To be called by whoever changes channels, and by nobody else meanwhile.
+    /// Deletes boundaries that no channel uses any more. The caller must hold the lock on changes of channels.
     pub(super) async fn sweep(&self, store: &Store) -> Result<()> {
         let reading = store.clone();
         let names = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Channels from elsewhere: what is asked of them, checked, and noted.
+//! External channels: requests checked and applied, and changes of their rights recorded.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::rights::Subject;
 
-/// Where a channel's pictures come from.
+/// Origin of a channel's media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceType {
     Virtual,
@@ -20,21 +20,21 @@ pub enum SourceType {
     Import,
 }
 
-/// What a channel from elsewhere is to be, or what is to change of it.
+/// Settings of a new external channel, or changes of an existing one.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalChange {
     pub url: Option<Address>,
     pub failover: Option<Vec<Address>>,
     pub user_agent: Option<Option<String>>,
-    /// Whose programmes it shows; None for those of the id the list has.
+    /// The guide channel whose programmes it shows; an inner None selects the one named by the list's id.
     pub guide: Option<Option<GuideId>>,
     pub claim: Claim,
-    /// Who says so.
+    /// The user who makes the change.
     pub by: String,
 }
 
 impl ExternalChange {
-    /// Whether something is taken away.
+    /// Whether the request clears a field.
     fn nulls(&self) -> bool {
         let texts = [&self.claim.source_name, &self.claim.source_url, &self.claim.basis, &self.claim.statement];
         texts.iter().any(|text| text.is_some()) || self.claim.recording_basis.is_some() || self.user_agent.is_some()
@@ -63,23 +63,23 @@ impl SourceType {
     }
 }
 
-/// What is asked for comes from elsewhere: checked against what stands. None for a channel out of the library.
+/// Applies a request to the settings of an external channel, with all checks. None for a library channel.
 ///
 /// # Errors
-/// `RIGHTS_BASIS_REQUIRED` naming what is missing; `VALIDATION_ERROR` for what does not belong to such a channel.
+/// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` for fields that do not belong to such a channel.
 pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> Result<Option<External>> {
     let kind = match (before.map(SourceType::of), change.source_type) {
         (Some(is), Some(asked)) if is != asked => {
-            return Err(Error::field("sourceType", "cannot be changed: make another channel"));
+            return Err(Error::field("sourceType", "cannot be changed; create another channel"));
         }
         (Some(is), _) => is,
         (None, asked) => asked.unwrap_or(SourceType::Virtual),
     };
     if kind == SourceType::Virtual {
         return match &change.external {
-            // A channel that is sent back as it was received has nulls in it.
+            // Clients send back channels as received, with nulls in them.
             Some(external) if external.says_something() => {
-                Err(Error::field("sourceType", "must be external where source, provenance or rights are given"))
+                Err(Error::field("sourceType", "must be external if source, provenance or rights are given"))
             }
             _ => Ok(None),
         };
@@ -91,7 +91,7 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
         ("startAt", change.start_at.is_some()),
     ];
     if let Some((field, _)) = foreign.iter().find(|(_, told)| *told) {
-        return Err(Error::field(field, "is of channels made out of the library"));
+        return Err(Error::field(field, "is only for library channels"));
     }
     let is = before.and_then(|before| before.external.as_deref());
     let asked = match (is, &change.external) {
@@ -101,7 +101,7 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
             return Ok(Some(External { guide, ..is.clone() }));
         }
         (Some(External { origin: Origin::Source { id, .. }, .. }), Some(_)) => {
-            return Err(Error::field("source", format!("is that of source {id}: change it there")));
+            return Err(Error::field("source", format!("belongs to source {id}; change it there")));
         }
         (_, asked) => asked.clone().unwrap_or_default(),
     };
@@ -131,12 +131,12 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
     }
 }
 
-/// Whether something else is shown than was vouched for.
+/// Whether the channel now shows another stream than the one that was attested.
 fn moved(before: &Feed, after: &Feed) -> bool {
     (&before.url, &before.failover) != (&after.url, &after.failover)
 }
 
-/// A channel from elsewhere. It has nothing to air, so nothing is looked into.
+/// An external channel. It has no items, so no file is opened.
 pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) -> Channel {
     let (id, tvg_id, version) =
         before.map_or((0, Box::default(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
@@ -159,7 +159,7 @@ pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) ->
 }
 
 impl Service {
-    /// Notes what a change does to a channel's own clearance, before it is made.
+    /// Records in the audit log what a change does to a channel's own clearance, before the change is stored.
     pub(super) async fn note_clearance(
         &self,
         id: u32,
@@ -176,7 +176,7 @@ impl Service {
         self.audit.add(Subject::Channel(id), &after.face.name, act, &parts, by, &is).await
     }
 
-    /// Removes a channel; its id is never used again. `by` is noted where it had a clearance of its own.
+    /// Removes a channel; its id is never used again. `by` is recorded if the channel had a clearance of its own.
     ///
     /// # Errors
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.

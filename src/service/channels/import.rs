@@ -1,4 +1,4 @@
-//! Channels of a list elsewhere: made, found again, switched off when they are in it no more.
+//! Channels of an imported list: created, matched again, and disabled when the list no longer has them.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -19,15 +19,15 @@ use crate::store::{Batch, MAX_CHANGES, Tree};
 
 const _: () = assert!(MAX_CHANNELS < MAX_CHANGES, "all channels of a source are removed in one batch");
 
-/// Records written at once: they share the syncs of the disk.
+/// Records written concurrently, so that they share disk syncs.
 const TOGETHER: usize = 512;
 
-/// An entry, and the channel it is or would be.
+/// An entry of a list as the channel it is or would become.
 #[derive(Debug)]
 pub struct Planned {
     /// Id 0 for a new one.
     pub channel: Channel,
-    /// False where the list says what is known already.
+    /// False if the list has no changes for it.
     pub changed: bool,
     pub groups: Vec<String>,
 }
@@ -40,7 +40,8 @@ impl Channels {
         all
     }
 
-    /// What a list comes to: its channels as they are or would be, and those that are gone from it. Nothing is kept.
+    /// Previews an import: the list's channels as they are or would become, and the channels that it no longer has. Nothing
+    /// is stored.
     pub fn plan_import(
         &self,
         source: u32,
@@ -77,7 +78,7 @@ impl Channels {
             }
             let number = if room > 0 { numbers.take(entry.number) } else { None };
             let Some(number) = number else {
-                skips.add(entry.line, &entry.name, format!("there are {MAX_CHANNELS} channels, no more fit"));
+                skips.add(entry.line, &entry.name, format!("the limit of {MAX_CHANNELS} channels is reached"));
                 continue;
             };
             let face = Face {
@@ -109,10 +110,10 @@ impl Channels {
         (planned, gone.collect())
     }
 
-    /// Makes the channels of a source what its list says; gives how many there are in it.
+    /// Applies a list to the channels of its source; returns the number of channels in it.
     ///
     /// # Errors
-    /// `STORAGE_FULL`: then some of them may be as the list says, the others as they were.
+    /// `STORAGE_FULL`: then some channels may be updated and others not.
     pub async fn import(
         &self,
         source: u32,
@@ -148,7 +149,7 @@ impl Channels {
         Ok(count)
     }
 
-    /// Gives each channel from elsewhere the programmes `of` knows for it.
+    /// Sets the programmes of each external channel to those that `of` returns for it.
     pub fn show(&self, of: impl Fn(&Channel) -> Option<Arc<Listings>>) {
         let mut all = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         for channel in all.values_mut().filter(|channel| channel.external.is_some()) {
@@ -183,7 +184,7 @@ impl Channels {
     }
 }
 
-/// The first group a list names is what its channel is.
+/// The first group of an entry is the channel's category.
 fn category(entry: &Entry) -> &str {
     entry.groups.first().map_or("", String::as_str)
 }
@@ -206,7 +207,7 @@ fn external_of(entry: &Entry, source: u32) -> External {
     }
 }
 
-/// A channel that is in the list again: what nobody changed by hand follows the list.
+/// Updates a channel from its entry. Fields that were changed by hand keep their value.
 fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Planned {
     let mut external = external_of(entry, source);
     external.guide = channel.external.as_deref().and_then(|external| external.guide.clone());
@@ -227,12 +228,12 @@ fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Plan
     Planned { channel, changed, groups: entry.groups.clone() }
 }
 
-/// Channel numbers that are free.
+/// Allocates free channel numbers.
 struct Numbers {
     taken: HashSet<u32>,
-    /// Whether the list's own numbers count.
+    /// Whether the numbers in the list are used.
     wishes: bool,
-    /// None below it is free.
+    /// Every lower number is in use.
     from: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Items of a channel, found and measured.
+//! The items of a channel, found and measured.
 
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
@@ -12,26 +12,26 @@ use crate::service::Service;
 use crate::service::planner::air::{self, Measured};
 use crate::service::progress::stem;
 
-/// Files of one channel at most, and folders looked into for them.
+/// Files of one channel at most, and folders searched for them.
 const MAX_FILES: usize = 5000;
 const MAX_FOLDERS: usize = 5000;
 
-/// Files looked into at once.
+/// Files probed concurrently.
 const LOOKS: usize = 4;
 
-/// What is shorter is no programme, ms.
+/// Shortest item, ms.
 const SHORTEST_MS: i64 = 500;
 
-/// Items named in a refusal at most.
+/// Items listed in an error at most.
 const NAMED: usize = 100;
 
 impl Service {
-    /// Everything that was asked for, in its order, each with its length, and none with its id. Only where they may be
-    /// `broken` they say where.
+    /// All requested items in their order, each with its length but without an id. Breaks are kept only if the items may be
+    /// `broken`.
     ///
     /// # Errors
-    /// Those of opening a path that was asked for; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or,
-    /// with `skip_invalid`, when all have none; `PROBE_TIMED_OUT`, the same way, when some could not be examined in time;
+    /// Those of opening a requested path; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or, with
+    /// `skip_invalid`, when all have none; `PROBE_TIMED_OUT`, the same way, when some could not be probed in time;
     /// `VALIDATION_ERROR` for none or too many.
     pub(super) async fn channel_items(
         &self,
@@ -46,7 +46,7 @@ impl Service {
                 found.push((path, ask));
             }
             if found.len() > MAX_FILES {
-                return Err(Error::field("items", format!("hold more than {MAX_FILES} files")));
+                return Err(Error::field("items", format!("contain more than {MAX_FILES} files")));
             }
         }
         let looks: Vec<_> = found.into_iter().map(|(path, ask)| self.measured(path, ask, output).boxed()).collect();
@@ -60,12 +60,12 @@ impl Service {
             }
         }
         if items.is_empty() && faulty.is_empty() {
-            return Err(Error::field("items", "hold no media"));
+            return Err(Error::field("items", "contain no media files"));
         }
         if !faulty.is_empty() && (!skip_invalid || items.is_empty()) {
             let message = format!("{} of {} items cannot be aired", faulty.len(), faulty.len() + items.len());
             faulty.truncate(NAMED);
-            // Nothing is known of what took too long: it may well be aired, later.
+            // A file whose probe timed out may be playable later.
             let late = faulty.iter().any(|fault| fault["code"] == Code::ProbeTimedOut.as_str());
             let refusal = match late {
                 true => Error::new(Code::ProbeTimedOut, format!("{message} yet")).with_retry_after(10),
@@ -86,13 +86,13 @@ impl Service {
         let Measured { duration_ms, cut, look, breaks } =
             measuring.await.map_err(|fault| faulty(fault.code.as_str(), &fault.message))?;
         if duration_ms < SHORTEST_MS {
-            return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is not known, or it has none"));
+            return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
         }
         let title = ask.title.as_deref().unwrap_or_else(|| stem(&path)).to_owned();
         Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look, breaks })
     }
 
-    /// The files an item stands for: itself, or what a folder holds, in natural order.
+    /// The files of a requested item: itself, or the files of a folder in natural order.
     async fn files_of(&self, ask: &Ask) -> Result<Vec<String>> {
         let named = |fault: Error| {
             let item = json!({"path": ask.path, "code": fault.code.as_str(), "reason": fault.message});
@@ -115,7 +115,7 @@ impl Service {
                 found.sort_by(|a, b| natural(a, b));
                 Ok(found)
             }
-            // What it is, and whether it may be opened, is told by opening it.
+            // Opening it shows what it is and whether it may be opened.
             _ => roots.open_media(&path).map(|source| vec![source.path]),
         });
         looking.await.map_err(named)
@@ -129,7 +129,7 @@ fn within(folder: &Folder<'_>, found: &mut Vec<String>, mut below: Option<&mut V
         if hint == Hint::File && !media || found.len() > MAX_FILES {
             continue;
         }
-        // A link to a folder is not followed: it could lead round in a circle.
+        // Links to folders are not followed, because they could form a loop.
         match (hint, folder.look(&name)) {
             (_, Some(Target::File { .. })) if media => found.push(format!("{base}/{name}")),
             (Hint::Folder, Some(Target::Folder)) => {

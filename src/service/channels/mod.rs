@@ -1,4 +1,4 @@
-//! The channels there are: kept in memory, changed one at a time, on disk before anybody hears of it.
+//! All channels: kept in memory, changed one at a time, and durable before a change is visible.
 #![doc = include_str!("README.md")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -42,14 +42,14 @@ pub struct Channels {
     store: Store,
     clock: Clock,
     by_id: RwLock<BTreeMap<u32, Arc<Channel>>>,
-    /// When one was changed last, unix ms; when they were read, before the first change.
+    /// Time of the last change of any channel, unix ms; before the first change, the time they were loaded.
     changed_ms: AtomicI64,
     shelf: Shelf,
     present: Present,
-    /// The same at the far end of catch-up.
+    /// The programmes at the oldest end of catch-up.
     past: Present,
     paces: pace::Locks,
-    /// Held while one is changed. The highest id that was ever given out, and the name of this lineup.
+    /// Locked during a change. Contains the highest id ever used and the name of this lineup.
     editing: tokio::sync::Mutex<Given>,
 }
 
@@ -58,23 +58,25 @@ struct Given {
     instance: Option<String>,
 }
 
-/// A channel's record; its revisions are records of their own, for they never change.
+/// A channel's record. Its revisions have their own records, because they never change.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     tvg_id: Box<str>,
-    /// None once it is gone: an id is never used again.
+    /// None for a deleted channel, whose id is never used again.
     channel: Option<KeptChannel>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct KeptChannel {
+    #[serde(rename = "face")]
     face: Face,
+    #[serde(rename = "asks")]
     asks: Arc<[Ask]>,
     #[serde(default, skip_serializing_if = "is_default")]
     output: Arc<Output>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
     plan: Option<Box<Plan>>,
-    #[serde(default = "FillerAsk::none", skip_serializing_if = "is_default")]
+    #[serde(rename = "filler", default = "FillerAsk::none", skip_serializing_if = "is_default")]
     filler: Arc<FillerAsk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Box<External>>,
@@ -83,15 +85,16 @@ struct KeptChannel {
     mode: Mode,
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
-    /// Stretches of its own clock; those that viewers made are records of their own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Intervals of its clock that begin with a change of `onDemand`; those that viewers caused are separate records.
+    #[serde(rename = "turns", default, skip_serializing_if = "Vec::is_empty")]
     turns: Vec<Run>,
-    /// Numbers of its revisions, by their start.
+    /// Numbers of its revisions, ordered by start.
     #[serde(default = "only_first", skip_serializing_if = "is_only_first")]
     revisions: Vec<u32>,
 }
 
-/// A revision's record: its items are kept apart, by the name of their list. In those of older versions they stand here.
+/// A revision's record. Its items are stored separately, under the name of their list; records of older versions contain
+/// them.
 #[derive(Serialize, Deserialize)]
 struct KeptRevision {
     #[serde(flatten)]
@@ -110,9 +113,9 @@ impl Channels {
         let mut by_id = Vec::new();
         let shelf = Shelf::default();
         let mut runs = pace::read(&store)?;
-        // What many are made of, for as long as they are read: a table kept for good would cost those that differ.
+        // Shares equal requests while channels are loaded. A permanent table would cost memory for those that differ.
         let mut asked: HashSet<Arc<[Ask]>> = HashSet::new();
-        // One after the other: of what is parsed much is shared at once, and the next finds room where it was.
+        // One record at a time: parsed values are shared at once, and the next record reuses the memory.
         let mut take = |key: &str, kept: Kept| -> Result<()> {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
             given.id = given.id.max(id);
@@ -135,7 +138,7 @@ impl Channels {
         })?;
         taken?;
         let changed_ms = clock.now().as_millisecond().into();
-        // All at once, which leaves no node of the tree half empty.
+        // Collecting all at once leaves no node of the tree half empty.
         let (by_id, editing) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(given));
         let (present, past, paces) = Default::default();
         Ok(Self { store, clock, by_id, changed_ms, shelf, present, past, paces, editing })
@@ -148,17 +151,17 @@ impl Channels {
         all
     }
 
-    /// What a channel shows at an instant close to now, unix ms; None before its first programme.
+    /// The programme of a channel at an instant close to now, unix ms; None before its first programme.
     pub fn on_air(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
         self.present.on(channel, channel.time(now_ms))
     }
 
-    /// What a channel showed as long ago as can still be watched.
+    /// The oldest programme of a channel that catch-up still reaches.
     pub fn kept(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
         self.past.on(channel, channel.time(now_ms - CATCHUP_MS))
     }
 
-    /// When one of them was changed last, unix ms.
+    /// Time of the last change of any channel, unix ms.
     pub fn changed_ms(&self) -> i64 {
         self.changed_ms.load(Ordering::Relaxed)
     }
@@ -199,17 +202,17 @@ impl Channels {
             Some(number) => match taken(number) {
                 None => Ok(number),
                 Some(other) => {
-                    Err(Error::new(Code::Conflict, format!("number {number} is taken by {}", other.face.name))
+                    Err(Error::new(Code::Conflict, format!("number {number} is used by {}", other.face.name))
                         .with_details(json!({"field": "number", "channelId": other.id})))
                 }
             },
             None => (1..=MAX_NUMBER)
                 .find(|number| taken(*number).is_none())
-                .ok_or_else(|| Error::new(Code::Conflict, "every channel number is taken")),
+                .ok_or_else(|| Error::new(Code::Conflict, "all channel numbers are in use")),
         }
     }
 
-    /// Writes a channel down: new revisions first, so that what is named is there.
+    /// Stores a channel: new revisions first, so that the channel's record never names a missing one.
     async fn keep(&self, mut channel: Channel, before: Option<&Channel>) -> Result<Arc<Channel>> {
         let known: Vec<u32> = before.map_or_else(Vec::new, |before| numbers(&before.definition));
         for revision in &mut channel.definition.revisions {
@@ -228,7 +231,7 @@ impl Channels {
         let alike = |other: &Arc<Channel>| (other.asks == channel.asks).then(|| other.asks.clone());
         let shared = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(alike);
         channel.asks = shared.unwrap_or(channel.asks);
-        // Viewers change its clock meanwhile.
+        // Viewers may change the clock meanwhile.
         let lock = match before {
             Some(_) => Some(self.paces.lock(channel.id).await),
             None => None,
@@ -255,7 +258,7 @@ impl Channels {
         Ok(channel)
     }
 
-    /// Removes revisions nobody names, and items that were theirs alone; what stays behind does no harm.
+    /// Deletes unused revisions and the items that only they used. Leftovers do no harm.
     async fn forget(&self, id: u32, numbers: &[u32]) {
         for number in numbers {
             for tree in [Tree::Marks, Tree::Revisions] {
@@ -267,12 +270,12 @@ impl Channels {
         if !numbers.is_empty()
             && let Err(fault) = self.shelf.sweep(&self.store).await
         {
-            tracing::warn!(%fault, "items that no channel has could not be removed");
+            tracing::warn!(%fault, "unused items could not be removed");
         }
     }
 }
 
-/// A channel out of its record and those of its revisions.
+/// Builds a channel from its record and those of its revisions.
 fn read(
     store: &Store,
     shelf: &Shelf,
@@ -317,7 +320,7 @@ fn first() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_first(number: &u32) -> bool {
     *number == first()
 }
@@ -334,7 +337,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A channel's own clock, of the stretches in its own record and of others; None where it has none.
+/// A channel's clock, from the intervals in its own record and in others; None if it has none.
 fn clock_of(turns: Vec<Run>, others: Option<Vec<Run>>) -> Option<Arc<Pace>> {
     if turns.is_empty() {
         return None;

@@ -1,6 +1,6 @@
-//! Clocks of channels that air only while somebody watches: run, stopped, moved on. One change of a clock at a time, and
-//! every change is on disk before anything is answered by it; but that one stops is known at once, for a list must not
-//! name what lies behind.
+//! Clocks of `onDemand` channels: extended while there are viewers, paused without, moved by a skip. A clock is changed by
+//! one task at a time, and each change is durable before any answer depends on it. Only a pause takes effect before it is
+//! stored, because a list must not name segments after it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -14,19 +14,19 @@ use crate::domain::pace::{Pace, Run};
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Store, Tree};
 
-/// How long a clock runs behind the last sign of somebody who watches, ms: as long as a viewer counts.
+/// How long a clock runs after a viewer's last request, ms: as long as a viewer counts.
 const LEASE_MS: i64 = 30_000;
 
-/// With how much of that left it is told to run on, ms. So one is written every ten seconds.
+/// A clock is extended when it has less than this left, ms. So one record is written every ten seconds.
 const LEFT_MS: i64 = 20_000;
 
-/// Turns remembered at most, of the last fortnight.
+/// Changes of `onDemand` kept at most, of the last fortnight.
 const MOST_TURNS: usize = 16;
 
-/// Changes of clocks under way at once at most.
+/// Number of locks; more clocks cannot be changed concurrently.
 const LOCKS: usize = 64;
 
-/// One change of a channel's clock at a time.
+/// Locks that serialise changes of one channel's clock.
 pub(super) struct Locks([Mutex<()>; LOCKS]);
 
 impl Default for Locks {
@@ -41,29 +41,29 @@ impl Locks {
     }
 }
 
-/// Every clock's stretches, by channel.
+/// Loads the intervals of all clocks, by channel.
 pub(super) fn read(store: &Store) -> Result<HashMap<u32, Vec<Run>>> {
     let mut all: HashMap<u32, Vec<Run>> = HashMap::new();
     for (key, run) in store.scan::<Run>(Tree::Paces)? {
         let id = key.split_once('/').and_then(|(id, _)| id.parse().ok());
-        let id = id.ok_or_else(|| Error::internal(format!("record paces/{key} is no channel's")))?;
+        let id = id.ok_or_else(|| Error::internal(format!("the key of record paces/{key} has no channel id")))?;
         all.entry(id).or_default().push(run);
     }
     Ok(all)
 }
 
-/// Those that a channel's own record holds: where it was given its clock, and where that was let go on for good.
+/// The intervals kept in the channel's own record: those that begin with a change of `onDemand`.
 pub(super) fn turns(channel: &Channel) -> Vec<Run> {
     let runs = channel.pace.as_deref().map(Pace::runs).unwrap_or_default();
     let turns: Vec<Run> = runs.iter().filter(|run| run.turn).copied().collect();
     turns[turns.len().saturating_sub(MOST_TURNS)..].to_vec()
 }
 
-/// The clock a channel is to have that is made or changed.
+/// The clock of a channel that is created or changed.
 pub(super) fn drafted(before: Option<&Channel>, after: &Channel, waits: bool, now_ms: i64) -> Option<Arc<Pace>> {
     let start_ms = start(after, now_ms);
     match before {
-        // Whoever comes first begins at the beginning, with as much of it listed as on any channel.
+        // The first viewer starts at the first programme, with as many segments listed as on any channel.
         None => waits.then(|| Arc::new(Pace::same(start_ms, start_ms + 3000 * after.output.target as i64))),
         Some(before) => turned(before.pace.as_ref(), waits, start_ms, now_ms),
     }
@@ -86,10 +86,10 @@ fn key(id: u32, run: &Run) -> String {
 }
 
 impl Channels {
-    /// Somebody watches a channel: its clock runs, where it has one that stands else. The channel as it is then.
+    /// Extends the clock of a watched channel, if it has one that pauses without viewers. Returns the channel after that.
     ///
     /// # Errors
-    /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL` for one that stands.
+    /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL` for a paused clock.
     pub async fn run(&self, channel: &Arc<Channel>) -> Result<Arc<Channel>> {
         let asked = |channel: &Channel| {
             let now_ms = self.clock.now().as_millisecond();
@@ -99,7 +99,7 @@ impl Channels {
         if channel.pace.is_none() {
             return Ok(channel.clone());
         }
-        // As it is now that the viewer counts: then nobody stops it who has not seen them.
+        // Read again, now that the viewer is counted: a task that pauses the clock from here has seen this viewer.
         let channel = self.get(channel.id)?;
         if asked(&channel).is_none() {
             return Ok(channel);
@@ -109,7 +109,7 @@ impl Channels {
         let Some(next) = asked(&channel) else { return Ok(channel) };
         match self.write_pace(&channel, &next).await {
             Ok(()) => self.set_pace(channel.id, |_| Some(next)),
-            // It goes on for as long as it was said to.
+            // The clock runs until its stored end.
             Err(_) if channel.pace.as_ref().is_some_and(|pace| !pace.stands(self.clock.now().as_millisecond())) => {
                 Ok(channel)
             }
@@ -117,7 +117,7 @@ impl Channels {
         }
     }
 
-    /// The last viewer left: a clock that runs for viewers stops, unless one is there again.
+    /// Pauses the clock of an `onDemand` channel after its last viewer left, unless a new one has come.
     pub async fn halt(&self, id: u32, is_watched: impl Fn() -> bool) {
         let _lock = self.paces.lock(id).await;
         let Ok(before) = self.get(id) else { return };
@@ -128,35 +128,38 @@ impl Channels {
         if let Ok(halted) = halted
             && let Some(pace) = &halted.pace
             && before.pace.as_ref() != Some(pace)
-            // It would stop a little later by itself.
+            // Without the record it would pause a little later by itself.
             && let Err(fault) = self.write_pace(&before, pace).await
         {
-            tracing::debug!(channel.id = id, %fault, "where a channel stopped is not kept");
+            tracing::debug!(channel.id = id, %fault, "the paused clock of a channel could not be stored");
         }
     }
 
-    /// Moves a channel's clock to the end of what is on; for as long as it would have run it goes on from there.
+    /// Moves a channel's clock to the end of the current programme; it then runs as long as it would have.
     ///
     /// # Errors
     /// `CHANNEL_NOT_FOUND`; `CONFLICT` for a channel without a clock of its own, and before its first programme;
     /// `STORAGE_FULL`.
     pub async fn skip(&self, id: u32) -> Result<Arc<Channel>> {
-        // What comes must not be changed while the way there is worked out.
+        // The schedule must not change while the skip is computed.
         let _editing = self.editing.lock().await;
         let _lock = self.paces.lock(id).await;
         let channel = self.get(id)?;
         let pace = channel.pace.as_ref().filter(|_| channel.on_demand()).ok_or_else(|| {
-            Error::new(Code::Conflict, format!("{} is not onDemand: nothing of it can be skipped", channel.face.name))
+            Error::new(
+                Code::Conflict,
+                format!("{} is not onDemand, so its programmes cannot be skipped", channel.face.name),
+            )
         })?;
         let now_ms = self.clock.now().as_millisecond();
         let jump = live::jump(&channel, now_ms)
-            .ok_or_else(|| Error::new(Code::Conflict, format!("{} has not begun", channel.face.name)))?;
+            .ok_or_else(|| Error::new(Code::Conflict, format!("{} has not started yet", channel.face.name)))?;
         let next = pace.skipped(now_ms, jump);
         self.write_pace(&channel, &next).await?;
         self.set_pace(id, |_| Some(next))
     }
 
-    /// The clock a changed channel is to have: what it is by now, and what the change makes of it. To be called with its lock.
+    /// The clock of a changed channel: the current one with the change applied. The caller must hold its lock.
     pub(super) fn pace_of(&self, after: &Channel) -> Result<Option<Arc<Pace>>> {
         if after.external.is_some() {
             return Ok(None);
@@ -165,16 +168,16 @@ impl Channels {
         Ok(turned(current.pace.as_ref(), after.on_demand(), start(after, now_ms), now_ms))
     }
 
-    /// Removes the stretches of a channel that is gone.
+    /// Deletes the intervals of a removed channel.
     pub(super) async fn forget_pace(&self, channel: &Channel) {
         for run in channel.pace.as_deref().map(Pace::runs).unwrap_or_default() {
             if let Err(fault) = self.store.delete(Tree::Paces, &key(channel.id, run)).await {
-                tracing::warn!(channel.id = channel.id, %fault, "an old stretch of a clock could not be removed");
+                tracing::warn!(channel.id = channel.id, %fault, "an old interval of a clock could not be removed");
             }
         }
     }
 
-    /// Writes what is new of a clock and removes what it no longer has: all of it, or nothing.
+    /// Stores the new intervals of a clock and deletes its old ones, all in one batch or not at all.
     async fn write_pace(&self, channel: &Channel, next: &Pace) -> Result<()> {
         let before = channel.pace.as_deref().map(Pace::runs).unwrap_or_default();
         let runs = next.runs();
@@ -188,7 +191,7 @@ impl Channels {
         self.store.write(batch).await
     }
 
-    /// Gives a channel another clock, where `of` has one for it as it is now.
+    /// Sets a channel's clock to the one that `of` returns for its current state, if any.
     fn set_pace(&self, id: u32, of: impl FnOnce(&Channel) -> Option<Pace>) -> Result<Arc<Channel>> {
         let mut all = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         let none = || Error::new(Code::ChannelNotFound, format!("there is no channel {id}"));

@@ -1,5 +1,5 @@
-//! What each channel shows at one moment that moves on, remembered for as long as it shows it: whoever polls a guide of many
-//! channels asks for it again and again, and to work it out takes the order of a whole cycle.
+//! A cache of each channel's programme at one moving instant. Clients poll guides of many channels, and computing one
+//! programme takes the order of a whole cycle.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::domain::channel::Channel;
 use crate::domain::schedule::Programme;
 
-/// By a channel's id: the version it was worked out for, and what is on.
+/// By channel id: the channel version it was computed for, and the programme.
 #[derive(Default)]
 pub(super) struct Present(Mutex<HashMap<u32, (u32, Programme)>>);
 
 impl Present {
-    /// What a channel shows at an instant, unix ms; None before its first programme.
+    /// A channel's programme at an instant, unix ms; None before its first programme.
     pub(super) fn on(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all
@@ -26,7 +26,7 @@ impl Present {
         Some(on)
     }
 
-    /// Forgets a channel that is gone.
+    /// Removes a deleted channel.
     pub(super) fn forget(&self, channel: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&channel);
     }

@@ -1,5 +1,5 @@
-//! What channels air: each item, and each list of items, kept once for all revisions of all channels, in memory and on
-//! disk. A folder that is on three hundred channels costs as much as on one.
+//! Items of channels: each item and each list of items is stored once for all revisions of all channels, in memory and on
+//! disk. A folder on three hundred channels costs as much as on one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,13 +14,13 @@ use crate::domain::schedule::{Item, Items};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
-/// Records handed to the store at once.
+/// Records written concurrently.
 const AT_ONCE: usize = 256;
 
-/// A name by content: the same everywhere for what is the same.
+/// A name by content: equal values have equal names.
 type Name = [u8; 16];
 
-/// Items and lists by name, for as long as a channel has them. What stands here stands on disk.
+/// Items and lists by name, as long as a channel uses them. All of them are also on disk.
 #[derive(Default)]
 pub(super) struct Shelf {
     known: Mutex<Known>,
@@ -31,7 +31,7 @@ pub(super) struct Shelf {
 struct Known {
     items: HashMap<Name, Weak<Item>>,
     lists: HashMap<Name, Weak<[Arc<Item>]>>,
-    /// How channels are made, and where: most are alike.
+    /// Output settings and time zones, most of which are equal.
     outputs: HashMap<Name, Weak<Output>>,
     zones: HashSet<Arc<str>>,
 }
@@ -52,12 +52,12 @@ impl Shelf {
         Ok(items)
     }
 
-    /// Gives items that stand in a revision itself, as they once did, their bounds.
+    /// Loads the segment boundaries of items inside a revision's record, as older versions wrote them.
     pub(super) fn complete(&self, store: &Store, items: &mut Items) -> Result<()> {
         Arc::make_mut(items).iter_mut().try_for_each(|item| self.cuts.find(store, Arc::make_mut(item)))
     }
 
-    /// The same, held once for all channels that have it.
+    /// Replaces equal output settings by one shared value.
     pub(super) fn share_output(&self, output: Arc<Output>) -> Arc<Output> {
         let Ok(name) = name(&*output) else { return output };
         let mut known = self.known();
@@ -68,7 +68,7 @@ impl Shelf {
         output
     }
 
-    /// Has what many channels say alike held once. There are some hundred zones.
+    /// Shares the time zone among channels. There are some hundred zones.
     pub(super) fn share_face(&self, face: &mut Face) {
         let mut known = self.known();
         match known.zones.get(&face.timezone) {
@@ -79,7 +79,7 @@ impl Shelf {
         }
     }
 
-    /// Writes down what is new of a list; returns its name, and the list as it is shared.
+    /// Stores a list and its new items; returns its name and the shared list.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
@@ -102,7 +102,7 @@ impl Shelf {
         Ok((encode(&name), list))
     }
 
-    /// Removes what no channel has any more. To be called by whoever changes channels, and by nobody else meanwhile.
+    /// Deletes records that no channel uses any more. The caller must hold the lock on changes of channels.
     pub(super) async fn sweep(&self, store: &Store) -> Result<()> {
         {
             let mut known = self.known();
@@ -110,7 +110,7 @@ impl Shelf {
             known.items.retain(|_, item| item.strong_count() > 0);
             known.outputs.retain(|_, output| output.strong_count() > 0);
         }
-        // Whoever names before what is named.
+        // Lists first, because they name items.
         remove(store, Tree::Lists, |name| self.known().lists.contains_key(name)).await?;
         remove(store, Tree::Items, |name| self.known().items.contains_key(name)).await?;
         self.cuts.sweep(store).await
@@ -129,7 +129,7 @@ impl Shelf {
     async fn keep_item(&self, store: &Store, mut item: Arc<Item>) -> Result<(Name, Arc<Item>)> {
         let name = name(&*item)?;
         let known = self.known().items.get(&name).and_then(Weak::upgrade);
-        // One whose bounds were lost gets them back with the next revision.
+        // An item whose boundaries were lost gets them back with the next revision.
         if let Some(known) = known.filter(|known| !known.cut.is_lost()) {
             return Ok((name, known));
         }
@@ -150,7 +150,7 @@ impl Shelf {
     }
 }
 
-/// Removes records whose names are not known.
+/// Deletes records whose names are unknown.
 async fn remove(store: &Store, tree: Tree, known: impl Fn(&Name) -> bool) -> Result<()> {
     let reading = store.clone();
     let names = tokio::task::spawn_blocking(move || {
@@ -180,7 +180,7 @@ fn encode(name: &Name) -> String {
 
 fn decode(tree: Tree, text: &str) -> Result<Name> {
     let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| Error::internal(format!("record {tree:?}/{text} has no name")))
+    bytes.ok_or_else(|| Error::internal(format!("the key of record {tree:?}/{text} is not a valid name")))
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first[1], &third[0]));
         assert_eq!([Tree::Lists, Tree::Items, Tree::Cuts].map(|tree| count(&store, tree)), [2, 3, 1]);
 
-        // As after a restart.
+        // The state after a restart.
         let fresh = Shelf::default();
         let (one, other) = (fresh.find(&store, &ab).unwrap(), fresh.find(&store, &bc).unwrap());
         assert_eq!((&one, &other), (&first, &third));

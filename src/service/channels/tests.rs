@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::schedule::cut::{Cut, Keyframes};
 
-/// A record as programs of before November 21st, 2026 wrote it: items stood in the revision itself.
+/// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
 const CHANNEL: &str = r#"{"tvg_id": "ch-7.home", "channel": {
     "face": {"name": "Old", "number": 3, "enabled": true, "always_on": false, "category": "", "description": "",
         "logo_url": null, "timezone": "Europe/Berlin", "show_filler": false, "least_seconds": 120},
@@ -48,7 +48,7 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
     let aired = line(&old);
     assert_eq!(aired.len(), 8);
 
-    // A change leaves what was aired as it stands there, and writes what comes by name.
+    // A change keeps the old revision's record and stores the new items by name.
     let wanted = crate::domain::schedule::Wanted {
         seed: 43,
         mode: Mode::Sequential,
@@ -69,7 +69,7 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
     let kept: KeptRevision = store.get(Tree::Revisions, "0000000007/0000000002").unwrap().unwrap();
     assert!(kept.list.is_some() && kept.revision.items.is_empty());
 
-    // Gone, nothing is left of it but its id.
+    // After removal only its id is left.
     drop(again);
     channels.remove(7).await.unwrap();
     for tree in [Tree::Revisions, Tree::Lists, Tree::Items, Tree::Cuts] {
@@ -92,7 +92,7 @@ async fn what_many_channels_are_made_of_is_held_once() {
     let [one, two, other] = [7, 8, 9].map(|id| channels.get(id).unwrap());
     assert!(Arc::ptr_eq(&one.asks, &two.asks) && one.asks != other.asks);
 
-    // What comes later, too; and what is changed is changed for one.
+    // Later channels share as well, and a change affects one channel only.
     let asks: Arc<[Ask]> = one.asks.to_vec().into();
     let moved = Channel { asks, version: 2, ..(*other).clone() };
     assert!(Arc::ptr_eq(&channels.keep(moved, Some(&other)).await.unwrap().asks, &one.asks));

@@ -16,28 +16,28 @@ use crate::domain::feed::cut::Piece;
 use crate::engine::outbound::{Answer, Ask, Fault, rtsp, srt};
 use crate::service::Service;
 
-/// Between two tries of the whole list, the first pause and the longest.
+/// The first and the longest pause between two attempts at the whole list of addresses.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// A connection that held for so long was a good one: the next pause is short again.
+/// After a connection of at least this length, the next pause is short again.
 const GOOD: Duration = Duration::from_secs(4);
 
-/// What is handed on.
+/// Events from the source client.
 pub(super) enum Fed {
-    /// Of the so-manieth connection.
+    /// A piece, with the number of its connection (the first is 1).
     Piece(u64, Piece),
-    /// The source is not there.
+    /// The connection to the source has ended.
     Gone,
 }
 
-/// What a body begins with tells what it is.
+/// A response body, by its first bytes.
 pub(super) enum Body {
-    /// The bytes of a stream, and those that were read.
+    /// A stream, and its bytes read so far.
     Stream(Box<Answer>, Vec<u8>),
     Playlist(Box<Hls>),
 }
 
-/// Why a connection ended, in words that name no address.
+/// Why a connection ended; the messages contain no address.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     #[error("{0}")]
@@ -46,15 +46,15 @@ pub(super) enum Ended {
     Unfit(&'static str),
     #[error("{0}")]
     Made(String),
-    #[error("it came to its end")]
+    #[error("the stream ended")]
     Over,
-    #[error("its pictures have to be encoded")]
+    #[error("its video must be encoded")]
     Encode,
 }
 
-/// Feeds until it is dropped, or nobody listens.
+/// Connects and reconnects until the task is aborted or the receiver is gone.
 pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pieces: mpsc::Sender<Fed>) {
-    // The handle that would keep the whole server up is held for as long as a try lasts.
+    // Upgraded per attempt, so that this task does not keep the whole server alive.
     let service = Arc::downgrade(&service);
     let (mut turn, mut pause, mut verdict) = (0usize, PAUSE.0, Verdict::default());
     loop {
@@ -75,10 +75,10 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
         if pieces.send(Fed::Gone).await.is_err() {
             return;
         }
-        tracing::info!(channel.id = id, %address, %ended, "a source is gone");
+        tracing::info!(channel.id = id, %address, %ended, "connection to a source ended");
         ingest.lock().fault = Some(ended.to_string());
         if matches!(ended, Ended::Encode) && verdict != Verdict::Encode {
-            // The same address again, at once.
+            // Reconnect to the same address at once.
             verdict = Verdict::Encode;
             continue;
         }
@@ -102,7 +102,7 @@ fn feed(service: &Service, id: u32) -> Option<Feed> {
     channel.external.as_deref().map(|External { feed, .. }| feed.clone())
 }
 
-/// One connection, from its first byte to its end. Ok only when nobody listens any more.
+/// One connection, from its first byte to its end. Ok only if the receiver is gone.
 async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
     if address.is_srt() {
         let (to, place) = service.outbound.pinned(address).await?;
@@ -132,7 +132,7 @@ async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake:
     }
 }
 
-/// Asks for an address, and looks at what comes.
+/// Requests an address and identifies the body.
 async fn open(service: &Arc<Service>, feed: &Feed, address: &Address) -> Result<Body, Ended> {
     let ask = Ask { user_agent: feed.user_agent.clone(), ..Ask::stream() };
     let mut answer = service.outbound.get(address, &ask).await?;
@@ -146,7 +146,7 @@ async fn open(service: &Arc<Service>, feed: &Feed, address: &Address) -> Result<
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head).trim_ascii_start();
     match text.starts_with(b"#EXTM3U") {
         true => Ok(Body::Playlist(Box::new(Hls::begin(service, feed, answer, head).await?))),
-        false if text.starts_with(b"<") => Err(Ended::Unfit("a web page comes instead of a stream")),
+        false if text.starts_with(b"<") => Err(Ended::Unfit("the server sent a web page instead of a stream")),
         false => Ok(Body::Stream(Box::new(answer), head)),
     }
 }

@@ -1,4 +1,5 @@
-//! HLS of a server elsewhere, followed: its playlist again and again, each segment once, all through the checked way out.
+//! Follows a remote HLS stream: it polls the playlist and fetches each segment once. All requests go through `outbound`,
+//! which blocks SSRF.
 
 use std::time::Duration;
 
@@ -12,28 +13,28 @@ use crate::domain::feed::playlist::{MOST_BYTES, Media, Playlist, Segment, choose
 use crate::engine::outbound::{Answer, Ask};
 use crate::service::Service;
 
-/// Lines of the picture that is taken at most.
+/// Most lines of the chosen variant.
 const MAX_HEIGHT: u32 = 1080;
 
-/// A segment's bytes at most.
+/// Most bytes of a segment.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// How far behind the end one begins, in segments (RFC 8216 section 6.3.3).
+/// How far before the end playback starts, in segments (RFC 8216 section 6.3.3).
 const BEHIND: usize = 3;
 
-/// A list that says nothing new for so many target durations is gone.
+/// A playlist without a new segment for this many target durations is stale.
 const STALE: f64 = 6.0;
 
 /// A playlist that is followed.
 pub(super) struct Hls {
     user_agent: Option<String>,
     address: Address,
-    /// Read while it was found out what it is.
+    /// The first playlist, read while the source was identified.
     first: Option<Media>,
 }
 
 impl Hls {
-    /// Reads the rest of a playlist, and of the rendition it leads to.
+    /// Reads the rest of a playlist, and the media playlist it refers to.
     pub(super) async fn begin(
         service: &Service,
         feed: &Feed,
@@ -58,13 +59,15 @@ impl Hls {
                 }
                 Playlist::Master(variants) => {
                     let variant = choose(&variants, MAX_HEIGHT);
-                    let unfit = Ended::Unfit("the sound of all its renditions lies apart (EXT-X-MEDIA with URI)");
+                    let unfit = Ended::Unfit(
+                        "all its variants have separate audio (EXT-X-MEDIA with URI), which is not supported",
+                    );
                     let next = address.join(&variant.ok_or(unfit)?.uri).map_err(Ended::Unfit)?;
                     (address, text) = this.list(service, &next).await?;
                 }
             }
         }
-        Err(Ended::Unfit("its playlists only lead to others"))
+        Err(Ended::Unfit("its multivariant playlist refers to another multivariant playlist"))
     }
 
     async fn list(&self, service: &Service, address: &Address) -> Result<(Address, String), Ended> {
@@ -74,7 +77,7 @@ impl Hls {
         Ok((from, String::from_utf8_lossy(&answer.whole().await?).into_owned()))
     }
 
-    /// Fetches segment after segment. Ok only when nobody listens any more.
+    /// Fetches segment after segment. Ok only if the receiver is gone.
     pub(super) async fn follow(&mut self, service: &Service, intake: &mut Intake<'_>) -> Result<(), Ended> {
         let mut media = self.first.take().unwrap_or_default();
         let mut next: Option<u64> = None;
@@ -87,10 +90,10 @@ impl Hls {
             }
             let end = media.sequence + media.segments.len() as u64;
             let first = next.unwrap_or_else(|| end.saturating_sub(BEHIND as u64).max(media.sequence));
-            // A server that began anew counts from the beginning.
+            // A restarted server numbers from the beginning.
             let reset = first > end;
             if reset {
-                return Err(Ended::Unfit("its playlist begins anew"));
+                return Err(Ended::Unfit("its playlist was restarted"));
             }
             let missed = first < media.sequence;
             let first = first.max(media.sequence);
@@ -114,7 +117,7 @@ impl Hls {
                 return Err(Ended::Over);
             }
             if news.elapsed().as_secs_f64() > STALE * media.target {
-                return Err(Ended::Unfit("its playlist says nothing new"));
+                return Err(Ended::Unfit("its playlist has stopped updating"));
             }
             let pause = Duration::from_secs_f64((media.target / 2.0).clamp(0.5, 6.0));
             tokio::time::sleep_until(asked + pause).await;
@@ -141,7 +144,7 @@ impl Hls {
         let ask = Ask { user_agent: self.user_agent.clone(), range, ..Ask::file(SEGMENT_BYTES) };
         let mut answer = service.outbound.get(&address, &ask).await?;
         let mut all = Vec::new();
-        // Read whole before it is handed on: waiting there must not look like a slow server.
+        // Read completely before passing it on, so that back-pressure does not look like a slow server.
         while let Some(bytes) = answer.next().await? {
             all.extend_from_slice(&bytes);
         }

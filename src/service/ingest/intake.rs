@@ -1,4 +1,4 @@
-//! The bytes of one connection on their way to pieces: looked at, normalised by a child process, cut.
+//! The input of one connection: bytes are identified, normalised by a child process, and cut into pieces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,38 +13,38 @@ use crate::engine::ffmpeg::intake::{Inlet, Outlet, Picture, start};
 use crate::service::Service;
 use crate::service::encode_slots::Reserved;
 
-/// Bytes of one piece at most: 6 s at 80 Mbit/s.
+/// Most bytes of one piece: 6 s at 80 Mbit/s.
 const BUDGET: usize = 64 << 20;
 
-/// The longest a segment may be, ticks: the target duration of every list.
+/// The longest segment, ticks: the target duration of every playlist.
 const LONGEST: i64 = 6 * 90_000;
 
-/// How long the end of a stream may take, its pieces waiting for their time included.
+/// How long draining a stream may take, including the wait of its pieces for their time.
 const REST: Duration = Duration::from_secs(60);
 
-/// What was learnt of a source's pictures.
+/// How the video of a source is processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Copied where every player takes them.
+    /// Copied if every player supports it.
     #[default]
     Copy,
-    /// They have to be encoded: keyframes lie too far apart.
+    /// Encoded, because keyframes are too far apart.
     Encode,
 }
 
-/// One connection's way in.
+/// The input of one connection.
 pub(super) struct Intake<'a> {
     service: &'a Arc<Service>,
     connection: u64,
     pieces: &'a mpsc::Sender<Fed>,
     verdict: Verdict,
-    /// What came before it is known what it is.
+    /// Bytes received before the format was identified.
     head: Vec<u8>,
     line: Option<Line>,
 }
 
 struct Line {
-    /// None once all was put in.
+    /// None once the input has ended.
     inlet: Option<Inlet>,
     out: JoinHandle<Ended>,
     _slot: Option<Reserved>,
@@ -75,18 +75,18 @@ impl<'a> Intake<'a> {
         Self { service, connection, pieces, verdict, head: Vec::new(), line: None }
     }
 
-    /// Begins anew: what comes next has nothing to do with what came, which is cut to its end first.
+    /// Starts over at a discontinuity, after draining the child process.
     pub(super) async fn restart(&mut self) {
         self.head = Vec::new();
         if let Some(mut line) = self.line.take() {
             line.inlet = None;
             if tokio::time::timeout(REST, &mut line.out).await.is_err() {
-                tracing::debug!("the end of a stream is left out: it does not come");
+                tracing::debug!("draining timed out; the end of a stream is dropped");
             }
         }
     }
 
-    /// Takes bytes in; true when nobody listens any more.
+    /// Takes in bytes; true if the receiver is gone.
     pub(super) async fn put(&mut self, bytes: &[u8]) -> Result<bool, Ended> {
         if self.pieces.is_closed() {
             return Ok(true);
@@ -109,7 +109,7 @@ impl<'a> Intake<'a> {
         self.check(put).await
     }
 
-    /// A pipe that broke has a cause behind it.
+    /// Finds out why the pipe broke.
     async fn check(&mut self, put: std::io::Result<()>) -> Result<bool, Ended> {
         let Some(line) = &mut self.line else { return Ok(false) };
         match put {
@@ -127,7 +127,7 @@ impl<'a> Intake<'a> {
             let software = report.proven.iter().find(|encoder| encoder.name == "libx264");
             let encoder = software.or(report.proven.first());
             let encoder = encoder.ok_or(Ended::Unfit("no video encoder works on this machine"))?.name.to_owned();
-            // What comes live cannot wait for its turn.
+            // A live encode cannot wait for a turn.
             let slots = self.service.sessions.encode_slots();
             slot = Some(slots.reserve().ok_or(Ended::Unfit("all encode slots are in use"))?);
             picture = Picture::Encode { encoder, seconds: config.segment_seconds, lines: 720 };
@@ -142,7 +142,7 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// Cuts what the child writes.
+/// Cuts the output of the child process into pieces.
 async fn drain(mut outlet: Outlet, mut cutter: LiveCutter, connection: u64, pieces: mpsc::Sender<Fed>) -> Ended {
     loop {
         let bytes = match outlet.next().await {

@@ -1,7 +1,7 @@
-//! Channels from elsewhere, taken in: one connection outward and one timeline, however many watch.
+//! Ingest of external channels: one outbound connection and one timeline per channel, for any number of viewers.
 //!
-//! An ingest begins when somebody wants the channel and ends some time after nobody does. A `feeder` fetches, and hands
-//! pieces on; the task here puts them on the timeline, or a slate where none come.
+//! An ingest starts with the first viewer of a channel and ends some time after the last one left. `feeder` fetches and
+//! sends pieces; the task here puts them on the timeline, or a slate if none arrive.
 #![doc = include_str!("README.md")]
 
 use std::collections::{HashMap, VecDeque};
@@ -27,31 +27,31 @@ mod intake;
 
 use feeder::Fed;
 
-/// How often the timeline is looked at.
+/// How often the timeline is checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Ingests at once at most.
+/// Most ingests at once.
 const MOST: usize = 64;
 
-/// Pieces that wait for their time at most; behind them the source waits.
+/// Most pieces that wait for their time; further ones hold back the source.
 const WAITING: usize = 8;
 
-/// Bytes of one channel's segments at most: a minute behind its list at 12 Mbit/s.
+/// Most bytes of one channel's segments: a minute beyond its playlist at 12 Mbit/s.
 const MOST_BYTES: usize = 128 << 20;
 
-/// Bytes of all of them together at most, but for a segment each. When there are more, whoever has more than an even
-/// share keeps less behind its list; from three quarters on no other channel is taken in.
+/// Most bytes of all channels' segments, except for one segment each. Beyond it, a channel with more than an even share
+/// keeps less catch-up. At three quarters, no further ingest starts.
 const MOST_BYTES_IN_ALL: usize = 512 << 20;
 
-/// All that is taken in.
+/// All ingests.
 #[derive(Default)]
 pub struct Ingests {
     all: Mutex<HashMap<u32, Arc<Ingest>>>,
-    /// Bytes of all their segments.
+    /// Bytes of the segments of all ingests.
     bytes: Arc<AtomicUsize>,
 }
 
-/// One channel that is taken in.
+/// The ingest of one channel.
 pub struct Ingest {
     state: Mutex<State>,
     /// Bytes of the segments of all ingests.
@@ -60,12 +60,12 @@ pub struct Ingest {
 
 struct State {
     air: Air,
-    /// The end of the last slot, and where its sound ends; ticks since 1970.
+    /// The end of the last slot and of its audio, ticks since 1970.
     sounded: Option<(i64, i64)>,
-    /// The oldest first.
+    /// Oldest first.
     segments: VecDeque<Segment>,
     size: usize,
-    /// Connections outward so far, and why the last one ended.
+    /// Outbound connections so far, and why the last one ended.
     connections: u64,
     fault: Option<String>,
 }
@@ -74,16 +74,16 @@ struct Segment {
     /// The start of its slot, ms.
     start_ms: i64,
     bytes: Bytes,
-    /// A slate stands for the source.
+    /// Whether a slate replaces the source.
     is_slate: bool,
 }
 
-/// How an ingest fares.
+/// Health of an ingest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub connections: u64,
     pub fault: Option<String>,
-    /// Whether what is shown last came from the source: else it is a slate.
+    /// Whether the latest segment came from the source; otherwise it is a slate.
     pub from_source: bool,
     pub buffered_bytes: usize,
 }
@@ -97,7 +97,7 @@ impl Ingests {
         self.lock().get(&channel).cloned()
     }
 
-    /// How a channel is taken in; None when it is not.
+    /// Health of a channel's ingest; None if it has none.
     pub fn report(&self, channel: u32) -> Option<Report> {
         let ingest = self.get(channel)?;
         let state = ingest.lock();
@@ -115,7 +115,7 @@ impl Ingest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a stretch of a stream its place: from and to are times of it, behind `base` by its own clock, ticks.
+    /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
     fn put(&self, shows: From, (from, to): (i64, i64), base: i64, now: i64) -> (Slot, Span) {
         let mut state = self.lock();
         let slot = state.air.put(shows, to - from, now);
@@ -127,7 +127,7 @@ impl Ingest {
         (slot, span)
     }
 
-    /// Keeps a segment, and forgets those that nobody asks for any more or that are too many. `channels` share the memory.
+    /// Stores a segment and evicts old ones and those that exceed the memory. `channels` channels share it.
     fn store(&self, segment: Segment, channels: usize) {
         let mut state = self.lock();
         let size = segment.bytes.len();
@@ -152,15 +152,15 @@ impl Drop for Ingest {
     }
 }
 
-/// Whether a channel has more in memory than it may.
+/// Whether a channel exceeds its share of the memory.
 fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
     own > MOST_BYTES || in_all > MOST_BYTES_IN_ALL && own > MOST_BYTES_IN_ALL / channels.max(1)
 }
 
-/// Takes a channel in, unless it is already. Must be called inside the runtime.
+/// Starts the ingest of a channel unless it runs. Must be called inside the runtime.
 ///
 /// # Errors
-/// `RIGHTS_WITHDRAWN`; `SERVER_BUSY` when too many are.
+/// `RIGHTS_WITHDRAWN`; `SERVER_BUSY` if too many ingests run.
 pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     service.may_show(channel)?;
     let mut all = service.ingests.lock();
@@ -169,7 +169,7 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     }
     let in_all = service.ingests.bytes.load(Ordering::Relaxed);
     if all.len() >= MOST || in_all >= MOST_BYTES_IN_ALL / 4 * 3 {
-        return Err(Error::new(Code::ServerBusy, "too many channels from elsewhere are watched").with_retry_after(10));
+        return Err(Error::new(Code::ServerBusy, "too many external channels are being watched").with_retry_after(10));
     }
     let state = State {
         air: Air::new(now(service)),
@@ -195,12 +195,12 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     Ok(())
 }
 
-/// What the list of a channel holds now.
+/// The present playlist window of a channel.
 pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
     let Some(ingest) = service.ingests.get(channel.id) else { return Arc::default() };
     let state = ingest.lock();
     let mut slots = state.air.window(channel.output.target);
-    // Where memory was short less is kept than is usual; one whose segment is being made is listed all the same.
+    // Evicted segments are not listed; a slot whose segment is still being made is.
     let oldest = state.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms);
     slots.retain(|slot| slot.programme_ms >= oldest);
     slots.into()
@@ -213,7 +213,7 @@ pub fn segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<By
     state.segments.iter().rev().find(|segment| segment.start_ms == start_ms).map(|segment| segment.bytes.clone())
 }
 
-/// The first segment that `wanted` takes, for whoever follows the timeline, and whether it is a slate.
+/// The first segment whose slot `wanted` accepts, and whether it is a slate.
 pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
     let ingest = service.ingests.get(channel.id)?;
     let state = ingest.lock();
@@ -227,7 +227,7 @@ fn now(service: &Service) -> i64 {
     service.clock.now().as_millisecond() * 90
 }
 
-/// Airs what is fed until nobody wants it any more.
+/// Puts pieces on the timeline until the channel has had no viewer for `ingest_linger`.
 async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Ingest, mut fed: mpsc::Receiver<Fed>) {
     let Some(mut rights) = upgrade().map(|service| service.rights.follow()) else { return };
     let (mut waiting, mut away) = (None, false);
@@ -244,7 +244,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Inges
             wanted = Instant::now();
         }
         if wanted.elapsed() >= service.config.limits.ingest_linger {
-            tracing::info!(channel.id = id, "nobody watches a channel from elsewhere any more");
+            tracing::info!(channel.id = id, "ingest ended: the external channel has no viewers");
             return;
         }
         let at = now(&service);
@@ -275,12 +275,12 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Inges
     }
 }
 
-/// Puts a piece on the timeline, or a slate where there is none.
+/// Puts a piece on the timeline, or a slate if there is none.
 async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From, piece: Option<Piece>, now: i64) {
     let still = match service.onair.still(service, channel).await {
         Ok(still) => still,
         Err(fault) if piece.is_none() => {
-            tracing::warn!(%fault, "there is no slate to be shown");
+            tracing::warn!(%fault, "no slate is available");
             tokio::time::sleep(Duration::from_secs(1)).await;
             return;
         }

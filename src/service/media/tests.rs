@@ -31,7 +31,7 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
     let refused = probes.probe(&source).await.unwrap_err();
     assert_eq!((refused.code, refused.retry_after), (Code::ProbeTimedOut, Some(RETRY_SECONDS)));
     assert_eq!((refused.code.status(), probes.known().under_way.len()), (503, 1));
-    // Who asks meanwhile waits for the same probe.
+    // A request meanwhile waits for the same probe.
     assert_eq!(probes.probe(&source).await.unwrap_err().code, Code::ProbeTimedOut);
     assert_eq!(MOST_UNDER_WAY - probes.under_way.available_permits(), 1);
     let media = async {
@@ -42,7 +42,7 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
             }
         }
     };
-    let media = tokio::time::timeout(Duration::from_secs(60), media).await.expect("it ends");
+    let media = tokio::time::timeout(Duration::from_secs(60), media).await.expect("the probe ends");
     assert_eq!(media.streams[0].codec, "mpeg4");
     assert!(probes.known().under_way.is_empty());
 }
@@ -55,8 +55,8 @@ async fn a_stored_result_counts_for_the_version_it_was_found_in() {
     let path = folder.path().join("a.avi");
     film(&path, 30);
     let whole = std::fs::read(&path).unwrap();
-    assert!(whole.len() > 800_000, "what is sampled must leave room for a hole: {}", whole.len());
-    // A download that has its head, middle and tail, and a hole in between.
+    assert!(whole.len() > 800_000, "the fingerprint samples must leave room for a hole: {}", whole.len());
+    // A download with its head, middle and tail, and a hole in between.
     let mut holed = whole.clone();
     holed[whole.len() / 10..whole.len() * 4 / 10].fill(0);
     std::fs::write(&path, &holed).unwrap();
@@ -66,7 +66,7 @@ async fn a_stored_result_counts_for_the_version_it_was_found_in() {
     let holed = Arc::new(open(&path));
     let first = fresh().probed(&holed).await.unwrap();
     let again = async || {
-        // The record is written without anybody waiting for it.
+        // The record is written in the background.
         for _ in 0..100 {
             let key = format!("{PROBE_VERSION}/{}", holed.fingerprint().unwrap());
             if store.get::<Versioned<Probed>>(Tree::Probes, &key).unwrap().is_some() {
@@ -76,12 +76,12 @@ async fn a_stored_result_counts_for_the_version_it_was_found_in() {
         }
         fresh().probed(&Arc::new(open(&path))).await.unwrap()
     };
-    assert_eq!(again().await.at, first.at, "unchanged: as it was found");
+    assert_eq!(again().await.at, first.at, "unchanged: the stored result");
     std::fs::write(&path, &whole).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
     let repaired = open(&path);
     assert_eq!(repaired.fingerprint().unwrap(), holed.fingerprint().unwrap(), "no sampled byte changed");
     assert_eq!((repaired.len, repaired.modified), (holed.len, holed.modified));
     assert_ne!(repaired.version(), holed.version());
-    assert_ne!(again().await.at, first.at, "repaired in place, its time put back: examined again");
+    assert_ne!(again().await.at, first.at, "repaired in place, modification time restored: probed again");
 }

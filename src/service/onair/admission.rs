@@ -1,4 +1,4 @@
-//! Who of those that watch channels and play films has a share of the encode slots, and who gives one up for another.
+//! Admission to the encode slots: which viewers of channels and films have a share, and who gives one up for another.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,20 +18,20 @@ use crate::service::Service;
 use crate::service::planner::Plan;
 use crate::service::sessions::Session;
 
-/// A programme that is asked for nothing for so long, while somebody else wants its place, is not watched any more.
+/// A programme without a request for this long counts as unwatched while another viewer waits for its share.
 const ABANDONED: Duration = Duration::from_secs(6);
 
-/// How long a new viewer waits for encode slots: until a segment that is under way is made, or another rendition's speed
-/// is known. Then it is refused, within 2 s in all.
+/// How long a new viewer waits for encode slots: until a segment under way is made, or another rendition's speed is
+/// measured. Then it is refused, within 2 s in all.
 const ADMISSION: Duration = Duration::from_millis(1500);
 
-/// How often admission to the encode slots is requested.
+/// Interval between attempts to be admitted.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Makes sure, before a list names it, that a segment can be made: takes the share of the encode slots that it needs.
+/// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
 ///
 /// # Errors
-/// `TRANSCODER_BUSY` within 2 s. Whatever else is wrong is said when the segment is requested.
+/// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
 pub async fn admit(service: &Arc<Service>, channel: &Channel, slot: &Slot, reader: &str) -> Result<()> {
     if channel.external.is_some() || !shows_item(channel, slot) {
         return Ok(());
@@ -52,7 +52,7 @@ pub async fn admit(service: &Arc<Service>, channel: &Channel, slot: &Slot, reade
     }
 }
 
-/// Tries again for a while when the encode slots do not suffice: what nobody watches any more gives its share up.
+/// Repeats an attempt for a while when the encode slots do not suffice, and makes unwatched programmes give up their shares.
 pub(super) async fn patiently<T, F>(service: &Service, attempt: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Starts a session. Where the encode slots do not suffice, programmes that nobody watches give their shares up.
+/// Starts a session. When the encode slots do not suffice, unwatched programmes give up their shares.
 ///
 /// # Errors
 /// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
@@ -82,7 +82,7 @@ pub async fn start_session(service: &Service, principal: &Principal, plan: Plan)
         match service.sessions.start(principal, plan.clone()).await {
             Err(busy) if busy.code == Code::TranscoderBusy => {
                 let given = make_room(service);
-                // A request that is under way still holds what was given up.
+                // A request under way still occupies the share that was given up.
                 waits |= given || service.sessions.encode_slots().is_measuring();
                 if !waits || Instant::now() >= until {
                     return Err(busy);
@@ -97,8 +97,8 @@ pub async fn start_session(service: &Service, principal: &Principal, plan: Plan)
     }
 }
 
-/// Takes their shares of the encode slots from programmes that nobody watches, warm ones too: whoever changes channels, or
-/// turns to a film, must not wait for as long as the channel before is kept. False when there was nothing to take.
+/// Makes unwatched programmes, including warm ones, give up their shares of the encode slots: a viewer who changes channels
+/// or starts a film must not wait as long as the previous channel lingers. False when there was nothing to give up.
 fn make_room(service: &Service) -> bool {
     let onair = &service.onair;
     let mut audiences: HashMap<Audience, Vec<Arc<Reel>>> =
@@ -146,12 +146,12 @@ pub fn room_to_warm(service: &Service) -> usize {
     slots.count().saturating_sub(taken)
 }
 
-/// Whether a channel is kept ready although nobody may watch it.
+/// Whether a channel is kept ready even without viewers.
 pub fn is_kept(service: &Service, channel: &Channel) -> bool {
     channel.face.enabled && (channel.face.always_on || service.onair.viewers.warm().contains(&channel.id))
 }
 
-/// Whether keeping a channel ready takes encode slots that its viewers do not have anyway.
+/// Whether keeping a channel ready needs encode slots beyond those of its viewers.
 pub fn needs_room_to_warm(service: &Service, channel: &Channel) -> bool {
     encodes(service, channel) && service.onair.viewers.count(channel.id) == 0
 }

@@ -1,7 +1,6 @@
-//! What happens on channels, told to whoever listens: who came and went, and what begins.
+//! Publishes channel events: state and viewer count of a channel, and programmes that begin.
 //!
-//! A channel that nobody watches costs nothing but a look at the clock when its programme ends, and that only while
-//! somebody listens.
+//! An unwatched channel costs only a look at the clock when its programme ends, and only while an event stream is open.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,31 +12,31 @@ use crate::domain::channel::Channel;
 use crate::service::Service;
 use crate::service::events::What;
 
-/// Longest rest: a channel that was added or changed meanwhile is seen then.
+/// Longest pause: after it, channels that were added or changed meanwhile are noticed.
 const REST_MS: i64 = 5_000;
 
-/// Shortest rest.
+/// Shortest pause.
 const LEAST_REST_MS: i64 = 50;
 
-/// What was told.
+/// The states published last.
 #[derive(Default)]
 pub struct Herald {
-    /// Channels that do not stand idle.
+    /// Channels that are not idle.
     states: Mutex<HashMap<u32, (State, usize)>>,
-    /// Whether the task runs that tells of programmes.
+    /// Whether the task that publishes programme starts is running.
     announces: AtomicBool,
 }
 
-/// A channel as it was looked at last: its version and what is known of its clock, and when the entry that was on begins and ends.
+/// A channel at the last check: its version and the hash of its clock's guide, and when the current entry begins and ends.
 type Seen = ((u32, u64), i64, i64);
 
 impl Herald {
-    /// Channels that were told to be other than idle.
+    /// Channels that were published as other than idle.
     pub(super) fn told(&self) -> Vec<u32> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
-    /// Tells how a channel stands, if that is new.
+    /// Publishes the state of a channel if it changed.
     pub(super) fn tell(&self, service: &Service, channel: &Channel, state: State, viewers: usize) {
         let idle = (State::Idle, 0);
         {
@@ -55,13 +54,13 @@ impl Herald {
         }
     }
 
-    /// Forgets a channel that is gone.
+    /// Removes a deleted channel.
     pub(super) fn forget(&self, channel: u32) {
         self.states.lock().unwrap_or_else(PoisonError::into_inner).remove(&channel);
     }
 }
 
-/// Sees to it that programmes are told of as they begin, for as long as anybody listens.
+/// Publishes programmes as they begin, while any event stream is open.
 pub fn announce(service: &Arc<Service>) {
     if service.onair.herald.announces.swap(true, Ordering::SeqCst) {
         return;
@@ -74,7 +73,7 @@ pub fn announce(service: &Arc<Service>) {
             if !service.events.is_heard() {
                 let announces = &service.onair.herald.announces;
                 announces.store(false, Ordering::SeqCst);
-                // Somebody may have come in between, and found it running.
+                // A listener may have subscribed meanwhile and found the task running.
                 if !service.events.is_heard() || announces.swap(true, Ordering::SeqCst) {
                     return;
                 }
@@ -86,7 +85,7 @@ pub fn announce(service: &Arc<Service>) {
     });
 }
 
-/// Tells of what began since the last look; how long until the next.
+/// Publishes programmes that began since the last check; returns the time until the next check.
 fn programmes(service: &Service, seen: &mut HashMap<u32, Seen>) -> Duration {
     let now_ms = service.clock.now().as_millisecond();
     let mut next_ms = now_ms + REST_MS;
@@ -98,7 +97,7 @@ fn programmes(service: &Service, seen: &mut HashMap<u32, Seen>) -> Duration {
         let (_, _, end_ms) = match known {
             Some(known) if known.0 == version && now_ms < known.2 => known,
             _ => {
-                // Before the first programme there is none, until the channel is looked at again.
+                // Before the first programme there is none until the next check.
                 let on = channel.guide(now_ms, now_ms + 1, now_ms).next().map(|entry| entry.programme);
                 let looked = match &on {
                     Some(on) => (version, on.start_ms, on.end_ms),

@@ -1,4 +1,5 @@
-//! The one task that looks after what is on air, while anything is: lets go of what nobody needs, makes ready what comes.
+//! The maintenance task of live channels. It runs while anything is open, releases what is unused and prepares the next
+//! programmes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,22 +17,22 @@ use crate::service::{Service, ingest};
 /// How long a programme's run outlives the last request for it.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// How far ahead of the clock a channel that is kept ready is made, ms: what its list names next, and a moment more.
+/// How far ahead of the clock a channel that is kept ready is made, ms: the segments its list names next, and a little more.
 const STOCK_MS: i64 = 4_000;
 
-/// How long a channel nobody watches leaves alone the encode slot that it gave to somebody.
+/// How long an unwatched channel takes no encode slot after it gave one up.
 const MODESTY: Duration = Duration::from_secs(10);
 
-/// How often what is on air is looked after.
+/// Interval of the maintenance.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long before its start the next programme is made ready.
+/// How long before its start the next programme is prepared.
 const AHEAD_MS: i64 = 20_000;
 
-/// How many of those that come within that time, where they are short.
+/// How many short programmes are prepared within that time.
 const COMING: usize = 3;
 
-/// Sees to it that the one task runs that looks after everything on air; it ends when nothing is.
+/// Starts the maintenance task unless it is running. It ends when nothing is open.
 pub fn wake(service: &Arc<Service>) {
     if service.onair.looked_after.swap(true, Ordering::SeqCst) {
         return;
@@ -50,7 +51,7 @@ pub fn wake(service: &Arc<Service>) {
     });
 }
 
-/// Lets go of what nobody needs, and makes ready what comes. False when there is nothing to look after.
+/// Releases what is unused and prepares the next programmes. False when nothing needs maintenance.
 fn look_after(service: &Arc<Service>) -> bool {
     let onair = &service.onair;
     onair.viewers.expire();
@@ -75,7 +76,7 @@ fn look_after(service: &Arc<Service>) -> bool {
         if channel.external.is_some()
             && let Err(fault) = ingest::keep(service, channel)
         {
-            tracing::debug!(channel.id = channel.id, %fault, "a channel from elsewhere is not taken in");
+            tracing::debug!(channel.id = channel.id, %fault, "an external channel cannot be received");
         }
         let takes = !modest || watched.contains(&channel.id);
         if kept(channel) {
@@ -83,7 +84,7 @@ fn look_after(service: &Arc<Service>) -> bool {
         }
         let now_ms = channel.time(now_ms);
         let on = channel.definition.programme(now_ms);
-        // What goes on behind a break waits until its run is done with what is before.
+        // The part after a break waits until its run has made the part before.
         let goes_on =
             |next: &Programme| next.within && on.is_some_and(|on| (on.revision, on.item) == (next.revision, next.item));
         let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS);
@@ -102,7 +103,7 @@ fn look_after(service: &Arc<Service>) -> bool {
         reel.let_go(service);
         !reel.is_idle(LINGER)
     });
-    // An audience keeps its promise of encode slots while it is there, whatever its programmes need.
+    // An audience keeps its admission to the encode slots while it is present, whatever its programmes need.
     onair.admissions().retain(|(channel, reader), _| {
         let is_here = match reader.is_empty() {
             true => watched.contains(channel) || all.iter().any(|one| one.id == *channel && kept(one)),
@@ -114,14 +115,14 @@ fn look_after(service: &Arc<Service>) -> bool {
     busy || !reels.is_empty()
 }
 
-/// What whoever joins a channel now takes, from the segment they begin with to what the list is about to name.
+/// The segments a viewer who joins now needs, from their first one to those the list is about to name.
 fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
     if channel.external.is_some() {
         return Vec::new();
     }
     let (listed, now_ms) = listed(service, channel, View::Live);
     let (definition, pace) = (&channel.definition, channel.pace.as_deref());
-    // Before anything is listed, what will be first.
+    // Before anything is listed: the segment that will be first.
     let first = first_wanted(&listed, channel.output.target).or_else(|| live::slots(definition, pace, now_ms).next());
     let Some(first) = first else { return Vec::new() };
     let slots = live::slots(definition, pace, first.start.div_euclid(90));
@@ -129,8 +130,8 @@ fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
     slots.take_while(|slot| slot.start < (now_ms + STOCK_MS) * 90).collect()
 }
 
-/// Whether what whoever joins a channel begins with is there, or never will be. Before that the next programme must not
-/// take the one encode slot that the first picture needs.
+/// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
+/// the one encode slot that this segment needs.
 fn has_begun(service: &Service, channel: &Channel) -> bool {
     let listed = listed(service, channel, View::Live).0;
     let is_broken = |slot: &Slot| service.onair.shared(channel, slot.programme_ms).is_some_and(|reel| reel.is_broken());
@@ -138,13 +139,13 @@ fn has_begun(service: &Service, channel: &Channel) -> bool {
     begins.is_none_or(|slot| is_made(service, channel, &slot) || is_broken(&slot))
 }
 
-/// Whether whoever joins a channel now begins at once: what they begin with is there, and what comes behind it.
+/// Whether a viewer who joins now can start playback at once: their first segment and the one after it are made.
 pub(super) fn is_stocked(service: &Service, channel: &Channel) -> bool {
     stock(service, channel).iter().take(2).all(|slot| is_made(service, channel, slot))
 }
 
-/// Has made what of a channel's stock is missing, the first of each programme, and tells the runs how far the clock has
-/// come: they go on ahead of that by themselves, no faster than it. Only where it `takes` encode slots is one taken anew.
+/// Makes the missing segments of a channel's stock, the first one of each programme, and reports the clock's position to the
+/// runs, which work ahead of that position at the clock's speed. A new encode slot is taken only if `takes` is set.
 fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
     let stock = stock(service, channel);
     let Some(first) = stock.first() else { return };
@@ -165,7 +166,7 @@ fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
     }
 }
 
-/// Makes what is on now, before a list names it: what was skipped to had no time to be made ready.
+/// Makes the current segment before a list names it: after a skip there was no time to prepare it.
 pub fn hurry(service: &Arc<Service>, channel: &Arc<Channel>) {
     let now_ms = channel.time(service.clock.now().as_millisecond());
     if let Some(slot) = live::slots(&channel.definition, channel.pace.as_deref(), now_ms).next() {
@@ -173,7 +174,7 @@ pub fn hurry(service: &Arc<Service>, channel: &Arc<Channel>) {
     }
 }
 
-/// Makes what comes first where a list names nothing yet.
+/// Makes the first segment of a channel whose list is still empty.
 pub fn prepare(service: &Arc<Service>, channel: &Arc<Channel>) {
     if channel.external.is_none()
         && let Some(slot) = stock(service, channel).first()
@@ -182,7 +183,7 @@ pub fn prepare(service: &Arc<Service>, channel: &Arc<Channel>) {
     }
 }
 
-/// Makes a segment that will be wanted, unless it is there or under way; how that ends is told when it is asked for.
+/// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
 pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
     if !shows_item(channel, &slot) {
         return;

@@ -1,7 +1,8 @@
-//! Channels on air: what their playlists name is made when somebody asks for it, and a little before.
+//! Live channels: segments named by a playlist are made on request, and a little before.
 //!
-//! A channel has no task and no state of its own. Here is only what viewers cost: files that are open and runs that work
-//! ahead of them, one `Reel` for each programme that is watched. One task looks after all, while there are any.
+//! A channel has no task and no state of its own. This module keeps only what viewers cost: open files and the runs that
+//! work ahead of the viewers, one `Reel` for each programme that is watched. While there are any, one maintenance task
+//! (`keeper`) cares for all of them.
 #![doc = include_str!("README.md")]
 
 use std::collections::HashMap;
@@ -42,13 +43,13 @@ use tuner::Tuners;
 use viewers::Viewers;
 pub use viewers::{START_OVER, State, Viewer};
 
-/// How far behind the live window a request still counts as one of the live viewers', ms.
+/// How far before the live window a request still belongs to the live viewers, ms.
 const BEHIND_MS: i64 = 60_000;
 
-/// How far ahead of its time a segment may be asked for, ms.
+/// How long before its time a segment may be requested, ms.
 const EARLY_MS: i64 = 10_000;
 
-/// Windows remembered at most.
+/// Live windows in the cache at most.
 const MOST_WINDOWS: usize = 2048;
 
 /// Programmes with a run or an open file at most.
@@ -57,17 +58,17 @@ const MOST_REELS: usize = 512;
 /// Of these, the programmes that one login reads apart from the live viewers.
 const LOGIN_REELS: usize = 16;
 
-/// Who reads a programme: all that watch live together, everybody else alone.
+/// One reading of a programme. All live viewers share one; every other viewer has their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     channel: u32,
-    /// The number of the programme's revision: after an edit another one may begin at the same instant with another item.
+    /// The number of the programme's revision: after an edit another item may begin at the same instant.
     revision: u32,
     programme_ms: i64,
     reader: String,
 }
 
-/// Who watches together: a channel's live viewers (of no name), or one viewer.
+/// Viewers who share programmes: a channel's live viewers (with an empty name), or one named viewer.
 type Audience = (u32, String);
 
 impl Key {
@@ -76,13 +77,13 @@ impl Key {
         Self { channel: channel.id, revision, programme_ms: programme.start_ms, reader }
     }
 
-    /// The reader without the name of its view.
+    /// The reader without its view's name.
     fn login(&self) -> &str {
         self.reader.rsplit_once('/').map_or(&self.reader, |(login, _)| login)
     }
 }
 
-/// Everything that is on air.
+/// Everything that live channels have open.
 #[derive(Default)]
 pub struct OnAir {
     reels: Mutex<HashMap<Key, Arc<Reel>>>,
@@ -93,35 +94,35 @@ pub struct OnAir {
     tuners: Arc<Tuners>,
     herald: Herald,
     closed: AtomicBool,
-    /// The promises of encode slots, kept from one programme to the next: by channel, and by viewer for those who watch
+    /// Admissions to the encode slots, kept from one programme to the next: by channel, and by viewer for those who watch
     /// alone.
     admissions: Mutex<HashMap<Audience, Arc<Admission>>>,
-    /// When a programme that nobody watches last gave its encode slot to somebody.
+    /// When an unwatched programme last gave up its encode slot.
     gave_way: Mutex<Option<Instant>>,
 }
 
-/// The live window of a channel, for as long as it stays what it is.
+/// A cached live window of a channel.
 struct Window {
     version: u32,
-    /// Ticks: the end of the first segment that is not listed yet.
+    /// The window is valid until then, ticks: the end of the first segment that is not listed yet.
     until: i64,
     slots: Arc<[Slot]>,
 }
 
-/// A segment as it is sent.
+/// A segment of a channel, retimed and ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub bytes: Bytes,
     pub etag: String,
-    /// A slate stands for a programme that cannot be shown.
+    /// The programme cannot be shown, and a slate replaces it.
     pub is_slate: bool,
 }
 
 impl OnAir {
-    /// A picture of this size that stands where there is none.
+    /// The channel's still image in the default size, for times without a programme.
     ///
     /// # Errors
-    /// `TRANSCODER_UNAVAILABLE` when nothing here can encode it.
+    /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
     pub async fn still(&self, service: &Service, channel: &Channel) -> Result<Arc<Still>> {
         self.stills.of(service, &Look::default(), &says(channel)).await
     }
@@ -130,7 +131,7 @@ impl OnAir {
         &self.viewers
     }
 
-    /// Ends every stream that has no end of its own: the server stops.
+    /// Ends every endless stream, because the server shuts down.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -143,13 +144,13 @@ impl OnAir {
         *self.gave_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reel of the live viewers of the programme that starts at an instant; None while nothing of it was requested.
+    /// The live viewers' reading of the programme that starts at an instant; None before its first request.
     fn shared(&self, channel: &Channel, programme_ms: i64) -> Option<Arc<Reel>> {
         let (programme, _) = programme(channel, programme_ms).ok()?;
         self.reels().get(&Key::new(channel, &programme, String::new())).cloned()
     }
 
-    /// Drops what was prepared of programmes that an edit took off their channel, with its place among the encodes.
+    /// Drops programmes that an edit took off their channel, with their encode slots.
     fn drop_outdated(&self, service: &Service) {
         let known: Vec<(Key, Arc<Reel>)> = self.reels().iter().map(|(key, reel)| (key.clone(), reel.clone())).collect();
         let now_ms = service.clock.now().as_millisecond();
@@ -176,7 +177,7 @@ impl OnAir {
         if let Some(known) = reels.get(&key) {
             return Ok(known.clone());
         }
-        // Names of views are the client's own: made-up ones displace what the same login read before.
+        // Clients choose the names of views, so a new name displaces only programmes of the same login.
         let own = reels.iter().filter(|(other, _)| !key.reader.is_empty() && other.login() == key.login());
         let own: Vec<(Instant, &Key)> = own.map(|(other, reel)| (reel.used(), other)).collect();
         if own.len() >= LOGIN_REELS
@@ -200,7 +201,7 @@ impl OnAir {
     }
 }
 
-/// What a channel's list holds now, and the instant of the channel's own time that is (ms). A live window is reckoned once for all who ask.
+/// The channel's current segment window and the channel time it was computed for (ms). Live windows are cached.
 pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>, i64) {
     let now_ms = service.clock.now().as_millisecond();
     if channel.external.is_some() {
@@ -229,7 +230,7 @@ pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>,
     (slots, now_ms)
 }
 
-/// What stands where nothing of a channel can be shown.
+/// The content of the channel's slate.
 fn says(channel: &Channel) -> Says {
     let picture = channel.face.offline_picture.clone().map(|path| (path, channel.version));
     Says { line: channel.face.offline.clone(), picture }
@@ -238,16 +239,17 @@ fn says(channel: &Channel) -> Says {
 /// The programme that starts at an instant, and its item.
 fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &Item)> {
     let found = channel.definition.programme(programme_ms).filter(|found| found.start_ms == programme_ms);
-    let found = found.ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts then"))?;
+    let found =
+        found.ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts at that time"))?;
     Ok((found, channel.definition.item(&found)))
 }
 
-/// One segment of a channel, made now where it is not there. `reader` tells apart who watches something of their own: a
-/// [`Viewer::name`], or the name of a recording.
+/// One segment of a channel, made now if it is missing. `reader` separates viewers who do not watch live: a
+/// [`Viewer::name`], or the id of a recording.
 ///
 /// # Errors
-/// `ASSET_NOT_FOUND` for what is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. What cannot be shown is no error: a
-/// slate stands in its place.
+/// `ASSET_NOT_FOUND` for a segment that is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is
+/// no error: a slate replaces it.
 pub async fn segment(
     service: &Arc<Service>,
     channel: &Channel,
@@ -282,7 +284,7 @@ pub async fn segment(
         closes: spans.closes(index),
         base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         lead: item.cut.lead(),
-        // What was skipped is no time on the line of the timestamps.
+        // Skipped time does not advance the timestamps.
         origin: origin - spans.zero() - channel.pace.as_ref().map_or(0, |pace| pace.leg(programme_ms).ticks),
         sounded: None,
     };
@@ -306,7 +308,7 @@ pub async fn segment(
     Ok(Sent { bytes: bytes.into(), etag, is_slate })
 }
 
-/// Who reads a segment: all live viewers together, and each viewer of what is long past alone.
+/// The reading that a segment belongs to: the one of all live viewers, or the viewer's own when the segment is long past.
 fn key(channel: &Channel, programme: &Programme, index: usize, now_ms: i64, reader: &str) -> Key {
     let end = programme.start_ms * 90 + channel.definition.spans(programme).end(index);
     let recent = end / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
@@ -314,7 +316,7 @@ fn key(channel: &Channel, programme: &Programme, index: usize, now_ms: i64, read
     Key::new(channel, programme, reader)
 }
 
-/// The segment a player that joins now asks for first: three target durations from the end.
+/// The segment a player that joins now requests first: three target durations before the end of the list.
 pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
     let mut left = 3 * target as i64 * TICKS_PER_SECOND;
     let begins = |slot: &&Slot| {
@@ -324,13 +326,13 @@ pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
     slots.iter().rev().find(begins).or(slots.first()).copied()
 }
 
-/// Whether something has to be made for a segment.
+/// Whether a segment shows an item, so that a backend has to make it.
 fn shows_item(channel: &Channel, slot: &Slot) -> bool {
     let Ok((programme, _)) = programme(channel, slot.programme_ms) else { return false };
     channel.definition.spans(&programme).is_own(slot.index) && !channel.definition.is_slate(&programme)
 }
 
-/// Whether a segment could be sent at once.
+/// Whether a segment can be sent at once.
 pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
     if !shows_item(channel, slot) {
         return true;
@@ -339,24 +341,24 @@ pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
     reel.is_some_and(|reel| reel.is_made(service, slot.place))
 }
 
-/// Whether what is on now is encoded.
+/// Whether the current programme's video is encoded.
 pub fn encodes(service: &Service, channel: &Channel) -> bool {
     let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
     on.is_some_and(|on| matches!(channel.definition.item(&on).cut, Cut::Frames(_)))
 }
 
-/// Whether something of a channel is open still.
+/// Whether any programme of a channel is still open.
 fn is_open(service: &Service, channel: &Channel) -> bool {
     service.onair.reels().iter().any(|(key, reel)| key.channel == channel.id && reel.is_open())
 }
 
-/// Whether a slate stands for what is on now, for it cannot be shown.
+/// Whether a slate replaces the current programme because it cannot be shown.
 fn is_broken(service: &Service, channel: &Channel) -> bool {
     let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
     on.is_some_and(|on| service.onair.shared(channel, on.start_ms).is_some_and(|reel| reel.is_broken()))
 }
 
-/// Whether whoever joins a channel now begins at once, watched or not.
+/// Whether a viewer who joins now can start playback at once, whether the channel is watched or not.
 pub fn is_ready(service: &Service, channel: &Channel) -> bool {
     match channel.external {
         Some(_) => matches!(state(service, channel), State::Warm | State::Live),
@@ -364,7 +366,7 @@ pub fn is_ready(service: &Service, channel: &Channel) -> bool {
     }
 }
 
-/// How a channel stands.
+/// A channel's state, as the API reports it.
 pub fn state(service: &Service, channel: &Channel) -> State {
     let viewers = service.onair.viewers();
     let made = || {

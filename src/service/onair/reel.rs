@@ -1,4 +1,4 @@
-//! One programme that is watched: its file open, and the right to have it made.
+//! One programme that is watched: its open file and the lease on its rendition.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,23 +18,23 @@ use crate::service::encode_slots::Viewer;
 use crate::service::planner::air;
 use crate::service::runs::{self, Lease, Work};
 
-/// How long something that cannot be shown is left alone before it is tried again.
+/// Pause before an item that could not be shown is tried again.
 const REST: Duration = Duration::from_secs(15);
 
-/// One programme, for those who read it together.
+/// One programme, shared by the viewers who read it together.
 pub(super) struct Reel {
-    /// Who watches alone; empty for all that watch live together.
+    /// The viewer who does not watch live; empty for all live viewers together.
     reader: String,
     used: Mutex<Instant>,
-    /// Something is being made ahead.
+    /// A segment is being made ahead.
     busy: AtomicBool,
-    /// Where whoever keeps it ready was last.
+    /// The last segment that was reported to the run as the clock's position.
     followed: AtomicUsize,
-    /// The last segment of it that shows the item.
+    /// The programme's last segment that shows the item.
     last: AtomicUsize,
-    /// Held while the file is opened: all who wait want the same.
+    /// Locked while the file is opened: everyone who waits needs the same file.
     cast: tokio::sync::Mutex<Cast>,
-    /// What segments of it are called, once that is known.
+    /// The rendition's name in the segment cache, once the file is open.
     name: Mutex<Option<Arc<str>>>,
 }
 
@@ -47,15 +47,15 @@ enum Cast {
         transcoder: Arc<dyn Transcoder>,
         name: Arc<str>,
         lease: Option<Arc<Lease>>,
-        /// How the channel was to be aired when it was opened.
+        /// The channel's output settings when the file was opened.
         output: Arc<Output>,
     },
-    /// It cannot be shown before then.
+    /// The item cannot be shown; the next attempt is at this time.
     Broken { until: Instant },
 }
 
 impl Cast {
-    /// Whether it was opened for another output than this. A programme that is on air stays as it began.
+    /// Whether the file was opened for other output settings. A programme on air keeps those it began with.
     fn is_outdated(&self, wanted: &Output) -> bool {
         matches!(self, Self::Ready { output, .. } if **output != *wanted)
     }
@@ -78,7 +78,7 @@ impl Reel {
         *lock(&self.used) = Instant::now();
     }
 
-    /// When a segment of it was last requested.
+    /// When one of its segments was last requested.
     pub(super) fn used(&self) -> Instant {
         *lock(&self.used)
     }
@@ -87,7 +87,7 @@ impl Reel {
         self.used().elapsed() >= linger
     }
 
-    /// False when something is being made ahead already.
+    /// False when a segment is already being made ahead.
     pub(super) fn begin(&self) -> bool {
         !self.busy.swap(true, Ordering::Relaxed)
     }
@@ -96,32 +96,32 @@ impl Reel {
         self.busy.store(false, Ordering::Relaxed);
     }
 
-    /// Whether its file was opened.
+    /// Whether the file was opened.
     pub(super) fn is_open(&self) -> bool {
         lock(&self.name).is_some()
     }
 
-    /// Whether it could not be shown when that was tried last.
+    /// Whether the last attempt to show it failed.
     pub(super) fn is_broken(&self) -> bool {
         self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Broken { .. }))
     }
 
-    /// Whether it may have the right to be made: while its file is opened, that is not known.
+    /// Whether it may have a lease. While the file is being opened this is unknown, so true.
     pub(super) fn may_be_leased(&self) -> bool {
         self.cast.try_lock().is_err() || self.is_leased()
     }
 
-    /// Whether it has the right to be made.
+    /// Whether it has a lease.
     pub(super) fn is_leased(&self) -> bool {
         self.cast.try_lock().is_ok_and(|cast| matches!(*cast, Cast::Ready { lease: Some(_), .. }))
     }
 
-    /// Whether it is made as a channel is to be aired now; what is not opened yet will be.
+    /// Whether it is made for these output settings. One that is not open yet will be.
     pub(super) fn is_made_for(&self, output: &Output) -> bool {
         self.cast.try_lock().map_or(true, |cast| !cast.is_outdated(output))
     }
 
-    /// Tells its run that a segment which is there is as far as the clock has come: it goes on ahead of that. Begins none.
+    /// Reports a finished segment to the run as the clock's position; the run works ahead of it. Starts no run.
     pub(super) fn follow(&self, index: usize) {
         let lease = match self.cast.try_lock().as_deref() {
             Ok(Cast::Ready { lease: Some(lease), .. }) => lease.clone(),
@@ -137,7 +137,7 @@ impl Reel {
         name.is_some_and(|name| service.sessions.runs().holds(&name, index))
     }
 
-    /// A segment of the programme and its validator; None when it cannot be shown.
+    /// A segment of the programme and its ETag; None when the item cannot be shown.
     pub(super) async fn segment(
         &self,
         service: &Service,
@@ -169,7 +169,7 @@ impl Reel {
         self.touch();
         match made {
             Ok(Ok(made)) => Ok(Some(made)),
-            // It is shorter than it was said to be; what lies before still plays.
+            // The file is shorter than its header says; the segments before still play.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             // Another viewer needed its share of the encode slots.
             Ok(Err(_)) if leased.is_some_and(|lease| lease.was_withdrawn()) => Err(service.sessions.runs().busy()),
@@ -183,10 +183,10 @@ impl Reel {
         }
     }
 
-    /// Takes the right to make a programme, before any of its segments is requested.
+    /// Takes the lease on a programme's rendition before any of its segments is requested.
     ///
     /// # Errors
-    /// `TRANSCODER_BUSY`, and why the file cannot be opened.
+    /// `TRANSCODER_BUSY`, and the errors of opening the file.
     pub(super) async fn hold(
         &self,
         service: &Service,
@@ -203,15 +203,15 @@ impl Reel {
         let Cast::Ready { work, name, .. } = &*cast else { return Ok(()) };
         let last = first + channel.definition.spans(programme).own().saturating_sub(1);
         let is_made = |index: usize| service.sessions.runs().holds(name, index.min(work.grid.len() - 1));
-        // A run makes one segment after the other: what lies between was made as well.
+        // A run makes segments in order, so all between the two were made as well.
         match is_made(first + index) && is_made(last) {
             true => Ok(()),
             false => self.lease(&mut cast, service, channel).map(drop),
         }
     }
 
-    /// How to come by a segment, and out of which file; None when it cannot be shown. Even one that is there is asked for by the lease, while there is one: that is how a run
-    /// knows how far its readers are.
+    /// How to get a segment, and from which file; None when the item cannot be shown. While there is a lease, existing
+    /// segments are requested through it as well: this is how a run learns how far its readers are.
     async fn way(
         &self,
         service: &Service,
@@ -233,7 +233,7 @@ impl Reel {
         Ok(lease.map(|lease| (Way::Make(lease), source)))
     }
 
-    /// Opens the file, unless that was done or failed a moment ago.
+    /// Opens the file unless it is open or opening just failed.
     async fn open(
         &self,
         cast: &mut Cast,
@@ -252,7 +252,7 @@ impl Reel {
         }
         *cast = match open(service, channel, item).await {
             Ok(ready) => ready,
-            // A share that hangs, or a converter that is missing for now: the player may ask again.
+            // A network share that hangs, or an encoder that is missing at the moment: the player may retry.
             Err(fault)
                 if matches!(fault.code, Code::StorageTimeout | Code::ProbeTimedOut | Code::TranscoderUnavailable) =>
             {
@@ -269,7 +269,7 @@ impl Reel {
         Ok(())
     }
 
-    /// The right to have it made, taken on behalf of its audience; None when it cannot be shown.
+    /// Takes the lease on behalf of the audience; None when the item cannot be shown.
     fn lease(&self, cast: &mut Cast, service: &Service, channel: &Channel) -> Result<Option<Arc<Lease>>> {
         let Cast::Ready { work, transcoder, lease, .. } = cast else { return Ok(None) };
         if lease.is_none() {
@@ -285,7 +285,7 @@ impl Reel {
         Ok(lease.clone())
     }
 
-    /// Gives the right to encode up; whoever asks next gets it anew. False when there was none.
+    /// Withdraws the lease; the next request takes a new one. False when there was none.
     pub(super) fn give_up(&self) -> bool {
         match self.cast.try_lock().as_deref_mut() {
             Ok(Cast::Ready { lease, .. }) => lease.take().is_some_and(|lease| lease.withdraw()),
@@ -293,7 +293,7 @@ impl Reel {
         }
     }
 
-    /// Ends its turns at the encode slots once the end is made: what comes next needs them.
+    /// Drops the lease once the programme's last segment is made, because the next programme needs its encode slot.
     pub(super) fn let_go(&self, service: &Service) {
         if let Ok(mut cast) = self.cast.try_lock()
             && let Cast::Ready { lease, name, work, .. } = &mut *cast
@@ -305,7 +305,7 @@ impl Reel {
     }
 }
 
-/// How to come by a segment.
+/// How to get a segment.
 enum Way {
     Kept(Stored),
     Make(Arc<Lease>),

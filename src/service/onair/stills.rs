@@ -1,4 +1,4 @@
-//! Pictures that stand where there is none: one of each size, made when it is first needed.
+//! Slates: still images for times without video, one of each size, made when it is first needed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,30 +11,30 @@ use crate::engine::still;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// Sizes kept; each is some tens of kilobytes.
+/// Slates in the cache; each takes some tens of kilobytes.
 const KEPT: usize = 32;
 
 #[derive(Default)]
 pub(super) struct Stills(Mutex<HashMap<Shape, Made>>);
 
-/// What a slate shows beside its own picture.
+/// The content of a slate; the default is an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Says {
     /// A line of text.
     pub line: Option<Box<str>>,
-    /// The path of a picture in its place, and the version of the channel that named it.
+    /// The path of an image, and the version of the channel that named it.
     pub picture: Option<(Box<str>, u32)>,
 }
 
-/// Size, and what is shown.
+/// Size in pixels, and content.
 type Shape = ((u32, u32), Says);
 
-/// A still, or its making.
+/// A still image, made once.
 type Made = Arc<OnceCell<Arc<Still>>>;
 
 impl Stills {
     /// # Errors
-    /// `TRANSCODER_UNAVAILABLE` when nothing here can encode it.
+    /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
     pub(super) async fn of(&self, service: &Service, look: &Look, says: &Says) -> Result<Arc<Still>> {
         let even = |side: u32, usual: u32| if side < 16 { usual } else { side.min(4096) & !1 };
         let size = (even(look.width, 1280), even(look.height, 720));
@@ -53,16 +53,16 @@ impl Stills {
             let (ffmpeg, encoder) = (&service.config.ffmpeg, encoder.ok_or_else(none)?);
             let picture = match &says.picture {
                 Some((path, _)) => service.picture(path).await.inspect_err(|fault| {
-                    tracing::warn!(media.path = path, %fault, "a slate goes without its picture");
+                    tracing::warn!(media.path = path, %fault, "a slate is shown without its image");
                 }),
-                None => Err(Error::new(Code::NotFound, "there is none")),
+                None => Err(Error::new(Code::NotFound, "the slate has no image")),
             };
             let line = says.line.as_deref().map(|line| (line, &service.config.text_style));
             let mut made = still::make(ffmpeg, encoder, size, line, picture.as_deref().ok()).await;
             if let Err(fault) = &made
                 && *says != Says::default()
             {
-                tracing::warn!(%fault, "a slate goes without what it was told to show");
+                tracing::warn!(%fault, "a slate is shown without its text and image");
                 made = still::make(ffmpeg, encoder, size, None, None).await;
             }
             made.map(Arc::new).map_err(|cause| none().with_cause(cause))

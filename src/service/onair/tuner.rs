@@ -16,13 +16,13 @@ use crate::domain::live::{self, Slot, View};
 use crate::error::{Code, Error, Result};
 use crate::service::{Service, ingest};
 
-/// How often a stream that waits looks whether it may go on: a token may be revoked, a channel removed.
+/// How often a waiting stream checks whether it may continue: a token may be revoked, a channel removed.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Segments in a row that cannot be made before the stream ends.
+/// Consecutive failed segments before the stream ends.
 const MOST_FAILURES: u32 = 3;
 
-/// Streams of each token.
+/// Number of streams of each token.
 #[derive(Default)]
 pub struct Tuners(Mutex<HashMap<String, usize>>);
 
@@ -56,21 +56,21 @@ impl Drop for Place {
     }
 }
 
-/// Somebody who receives a channel. Dropping it stops it.
+/// A tuner stream of a channel. Dropping it ends the stream.
 pub struct Tuner {
     service: Arc<Service>,
     channel: u32,
-    /// The stream token's secret: asked again and again whether it still opens the channel.
+    /// The stream token's secret, which is verified again and again.
     secret: String,
     session: String,
-    /// Ticks: the end of what was given; None before the first.
+    /// Ticks: the end of the last segment sent; None before the first.
     until: Option<i64>,
     failures: u32,
     _place: Place,
 }
 
 impl Tuner {
-    /// Begins to receive a channel.
+    /// Opens a stream of a channel.
     ///
     /// # Errors
     /// `UNAUTHORIZED`, `TOKEN_EXPIRED`; `SERVER_BUSY` when the token has as many streams as a user may have sessions.
@@ -88,11 +88,13 @@ impl Tuner {
         Ok(Self { service, channel, secret: secret.to_owned(), session, until: None, failures: 0, _place: place })
     }
 
-    /// The next segment, once it is due.
+    /// Returns the next segment when it is due.
     ///
     /// # Errors
-    /// What ends the stream: `UNAUTHORIZED` for a token that was revoked, `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`,
-    /// `RIGHTS_BASIS_REQUIRED` when the basis for recordings is gone, `SERVER_BUSY` when too many channels from elsewhere are taken in, `STORAGE_FULL`, `CHANNEL_UNAVAILABLE` when the server stops, and that of a segment that could not be made time and again.
+    /// Each error ends the stream: `UNAUTHORIZED` for a revoked token, `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`,
+    /// `RIGHTS_BASIS_REQUIRED` when the basis for recordings is gone, `SERVER_BUSY` when too many external channels are
+    /// being received, `STORAGE_FULL`, `CHANNEL_UNAVAILABLE` when the server shuts down, and that of a segment that failed
+    /// repeatedly.
     pub async fn next(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
@@ -100,7 +102,7 @@ impl Tuner {
             let channel = self.service.channels.run(&channel).await?;
             ingest::keep(&self.service, &channel)?;
             let now_ms = channel.time(self.service.clock.now().as_millisecond());
-            // What comes from elsewhere is not known before it is there.
+            // Segments of external channels are not known before they exist.
             let due = |slot: &Slot| if channel.external.is_some() { 0 } else { slot.end.div_euclid(90) + 1 - now_ms };
             let slot = self.slot(&channel, now_ms);
             let Some(slot) = slot.filter(|slot| due(slot) <= 0) else {
@@ -113,7 +115,7 @@ impl Tuner {
                     (self.until, self.failures) = (Some(slot.end), 0);
                     return Ok(sent.bytes);
                 }
-                // Cut by a change meanwhile: what is there instead comes next.
+                // Removed by a change meanwhile; its replacement comes next.
                 Err(error) if error.code == Code::AssetNotFound => self.until = Some(slot.end),
                 Err(error) => {
                     self.failures += 1;
@@ -125,10 +127,10 @@ impl Tuner {
         }
     }
 
-    /// The channel, as long as it may be received.
+    /// The channel, if it may still be received.
     fn channel(&self) -> Result<Arc<Channel>> {
         if self.service.onair.is_closed() {
-            return Err(Error::new(Code::ChannelUnavailable, "the server stops"));
+            return Err(Error::new(Code::ChannelUnavailable, "the server is shutting down"));
         }
         let user = self.service.accounts.authenticate_stream(&self.secret)?;
         let channel = self.service.channels.get(self.channel)?;
@@ -138,8 +140,8 @@ impl Tuner {
         }
     }
 
-    /// The segment behind what was given. A player that takes less than it is given loses what lies too far back, as it
-    /// would from an aerial.
+    /// The segment after the last one sent. A player that reads too slowly loses the segments that are too old, as with a
+    /// real tuner.
     fn slot(&self, channel: &Channel, now_ms: i64) -> Option<Slot> {
         let until = self.until.filter(|until| *until >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0) * 90);
         if let (Some(until), true) = (until, channel.external.is_some()) {

@@ -1,4 +1,4 @@
-//! Who watches which channel, and which channels are kept warm without viewers.
+//! The viewers of each channel, and the channels that are kept warm without viewers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,40 +8,40 @@ use tokio::time::Instant;
 
 use crate::domain::access::Principal;
 
-/// A viewer without a request for so long is gone.
+/// A viewer without a request for this long has left.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A named view without a request for so long, that was seen on another channel since, has changed channels.
+/// A named view without a request for this long, whose name was used on another channel since, has changed channels.
 const MOVED: Duration = Duration::from_secs(1);
 
-/// How often viewers who are gone are looked for, at most.
+/// Shortest interval between two searches for viewers who have left.
 const EXPIRE: Duration = Duration::from_secs(1);
 
-/// Views of one login, and of one user, at once. A new one replaces the one that was idle longest: names of views are the
-/// client's own, and made-up ones must not displace other people's.
+/// Simultaneous views of one login, and of one user. A new one replaces the one that was idle longest. Clients choose the
+/// names of views, so made-up names must not displace the views of others.
 const LOGIN_VIEWS: usize = 16;
 const USER_VIEWS: usize = 128;
 
-/// Users and recordings with views at most. A viewer beyond that still watches, uncounted.
+/// Users and recordings with views at most. Further viewers can watch but are not counted.
 const MOST_USERS: usize = 10_000;
 
-/// The view of a login that starts over and names no view. A player requests its playlist again and again: without a view
-/// that keeps the start, it would jump to the next programme at its beginning.
+/// The view of a login that starts over without naming a view. A player requests its playlist repeatedly; without a view that
+/// keeps the start, it would jump to the next programme when that begins.
 pub const START_OVER: &str = "_start-over";
 
-/// How a channel stands.
+/// State of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Idle,
     Warm,
     Starting,
     Live,
-    /// What is on cannot be shown: a slate stands for it.
+    /// The current programme cannot be shown; a slate replaces it.
     Error,
 }
 
 impl State {
-    /// The word on the wire.
+    /// The value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -53,12 +53,12 @@ impl State {
     }
 }
 
-/// Who watches: one view of one login. Nobody else can name it.
+/// A viewer: one view of one login. No other login can address it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     user: String,
     login: String,
-    /// `watchSession`, as the client names its view; empty for the one without a name.
+    /// `watchSession`, the client's name of the view; empty for a view without a name.
     session: String,
 }
 
@@ -72,12 +72,12 @@ impl Viewer {
         }
     }
 
-    /// The server itself: a recording, or a stream without end.
+    /// The server itself: a recording or a tuner stream.
     pub fn internal(name: &str) -> Self {
         Self { user: name.to_owned(), login: String::new(), session: String::new() }
     }
 
-    /// A name that tells it from every other viewer.
+    /// A name that no other viewer has.
     pub fn name(&self) -> String {
         format!("{}/{}/{}", self.user, self.login, self.session)
     }
@@ -88,12 +88,12 @@ struct View {
     login: String,
     session: String,
     seen: Instant,
-    /// Where a view that does not follow the clock began, ms.
+    /// Start of a view that is not live, ms.
     start_ms: Option<i64>,
 }
 
 impl View {
-    /// Whether several players of one login may share it.
+    /// Whether several players of one login may share the view.
     fn is_shared(&self) -> bool {
         matches!(&*self.session, "" | START_OVER)
     }
@@ -123,7 +123,7 @@ pub struct Viewers {
 }
 
 impl Book {
-    /// Forgets viewers who are gone.
+    /// Removes viewers who have left.
     fn expire(&mut self) {
         let now = Instant::now();
         self.expired = Some(now);
@@ -168,7 +168,7 @@ fn uncount(counts: &mut HashMap<u32, usize>, channel: u32) {
 }
 
 impl Viewers {
-    /// Notes that a viewer watches; gives where the view began. A start that was noted before is kept until the view expires.
+    /// Records a request of a viewer; returns where the view began. An earlier start is kept until the view expires.
     pub fn seen(&self, channel: u32, viewer: &Viewer, start_ms: Option<i64>) -> Option<i64> {
         let mut book = self.lock();
         let known = book.by_user.get_mut(&viewer.user);
@@ -182,13 +182,13 @@ impl Viewers {
         start_ms
     }
 
-    /// Where a viewer's view began, when that was kept.
+    /// Where a viewer's view began, if it was recorded.
     pub fn start_of(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
         let book = self.lock();
         book.by_user.get(&viewer.user)?.iter().find(|view| view.is(channel, viewer) && !view.is_idle())?.start_ms
     }
 
-    /// A viewer leaves; false when they were not there.
+    /// Removes a viewer; false when there was none.
     pub fn leave(&self, channel: u32, viewer: &Viewer) -> bool {
         let mut book = self.lock();
         let Book { by_user, counts, .. } = &mut *book;
@@ -202,7 +202,7 @@ impl Viewers {
         true
     }
 
-    /// Viewers of a channel; one who left without a word counts for 31 s at most.
+    /// Number of viewers of a channel. One who left without notice counts for 31 s at most.
     pub fn count(&self, channel: u32) -> usize {
         let mut book = self.lock();
         if book.expired.is_none_or(|at| at.elapsed() >= EXPIRE) {
@@ -211,8 +211,8 @@ impl Viewers {
         book.counts.get(&channel).copied().unwrap_or(0)
     }
 
-    /// Whether a viewer of a channel is still there, as far as that is known: a view that was seen on another channel since
-    /// has left this one, unless it may be several players of one login.
+    /// Whether a channel still has a viewer, as far as is known: a view whose name was used on another channel since has
+    /// left this one, unless several players of one login may share it.
     pub(super) fn stays(&self, channel: u32) -> bool {
         let stays = |views: &[View], view: &View| {
             let moved = |other: &View| {
@@ -242,7 +242,7 @@ impl Viewers {
         *known = until.max(*known);
     }
 
-    /// Channels that are kept ready.
+    /// The channels that are kept ready.
     pub fn warm(&self) -> HashSet<u32> {
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

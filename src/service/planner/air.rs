@@ -1,7 +1,7 @@
-//! What a channel makes of an item: measured when a schedule is made, made ready when it is to be aired.
+//! Items on a channel: measured when the schedule is made, prepared when they are aired.
 //!
-//! Copied where every player can follow (H.264 cut at keyframes that are near enough), encoded else; sound always in one
-//! form, AAC-LC of 48 kHz in stereo, copied where it is that already.
+//! Video is copied where every player can follow (H.264 with keyframes that are close enough), and encoded otherwise. Audio
+//! always has one format, AAC-LC at 48 kHz in stereo, and is copied if it already has.
 
 use std::sync::Arc;
 
@@ -24,39 +24,39 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::runs::Work;
 
-/// What of an item is frozen in a schedule.
+/// The properties of an item that a schedule freezes.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub duration_ms: i64,
     pub cut: Cut,
     pub look: Look,
-    /// Where it may be broken.
+    /// Positions where the programme may be interrupted.
     pub breaks: Box<[Break]>,
 }
 
-/// How an item is to be made.
+/// Options for an item on a channel.
 struct How {
     copy: bool,
     /// Longest copied segment, seconds.
     target: u64,
     max_height: Option<u32>,
-    /// Of encoded pictures; None for the file's own.
+    /// Of encoded video; None keeps the file's rate.
     rate: Option<FrameRate>,
-    /// Whether something may be drawn into it: not into what was scheduled to be copied.
+    /// Whether subtitles and the watermark may be burned in. Not for items that were scheduled to be copied.
     draw: bool,
-    /// Whether it is made to be heard: how loud it is takes a while to find out.
+    /// Whether it is prepared for airing. Measuring the loudness takes a while and is skipped otherwise.
     heard: bool,
 }
 
 struct Made {
     work: Work,
     look: Look,
-    /// Where the item begins and ends on air, ticks of its file.
+    /// Start and end of the aired part, ticks of the file.
     lead: i64,
     end: i64,
 }
 
-/// Looks into an item as a channel is to air it.
+/// Measures an item as a channel will air it.
 ///
 /// # Errors
 /// Those of opening and probing; `UNPLAYABLE_MEDIA`; `TRANSCODER_UNAVAILABLE`.
@@ -81,10 +81,10 @@ pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<M
     Ok(Measured { duration_ms, cut, look, breaks })
 }
 
-/// Makes an item ready to be aired, exactly as it was measured.
+/// Prepares an item for airing, exactly as it was measured.
 ///
 /// # Errors
-/// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be cut as it was.
+/// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be segmented as it was.
 pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Work> {
     let copy = matches!(item.cut, Cut::Keyframes(_));
     let rate = match &item.cut {
@@ -95,7 +95,7 @@ pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Wo
     let source = service.library.open(&item.path).await?;
     let mut work = made(service, source, &how, output).await?.work;
     let fits = match (&item.cut, &*work.grid) {
-        // Another length does no harm: the last picture is repeated, or the rest is left out.
+        // Another length does no harm: the last frame is repeated, or the rest is left out.
         (Cut::Frames(frozen), Grid::Frames(now)) => frozen.rate == now.rate,
         (Cut::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
         (Cut::Keyframes(frozen), Grid::Keyframes { bounds }) => {
@@ -104,7 +104,7 @@ pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Wo
         _ => false,
     };
     if !fits {
-        return Err(Error::new(Code::SourceChanged, "the file is not the one that was scheduled"));
+        return Err(Error::new(Code::SourceChanged, "the file changed since it was scheduled"));
     }
     if !copy {
         work.grid = Arc::new(item.cut.grid());
@@ -147,11 +147,11 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
         *action = Action::Encode;
     }
     let duration = media.duration_seconds.filter(|duration| *duration > 0.0);
-    let unknown = || Error::new(Code::UnplayableMedia, "its duration is not known, or it has none");
+    let unknown = || Error::new(Code::UnplayableMedia, "its duration is unknown or zero");
     let copied = copied(service, &source, &media, &tracks, duration, how.target).await;
     let step = service.config.segment_seconds;
     let (mut lead, mut end) = (0, None);
-    // What it looks like is of no account before it is shown.
+    // The watermark's image does not matter before airing.
     let picture = match watermark.filter(|_| how.heard && tracks.video.is_some()) {
         Some(watermark) => laid_over(service, watermark).await,
         None => None,
@@ -198,7 +198,7 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar, picture, package }, look, lead, end })
 }
 
-/// The grid of copied pictures, where the first begins and the last ends (ticks); None where they are to be encoded.
+/// The grid of copied video, and the start of its first and the end of its last frame (ticks); None if it is to be encoded.
 async fn copied(
     service: &Service,
     source: &Arc<Source>,
@@ -211,23 +211,27 @@ async fn copied(
     let index = match index::keyframes(source, media, stream).await {
         Ok(index) => index,
         Err(error) => {
-            tracing::debug!(media.path = source.path, %error, "a channel encodes it, for it cannot be cut");
+            tracing::debug!(media.path = source.path, %error, "a channel encodes this file, because its keyframes cannot be indexed");
             return None;
         }
     };
     let (first, pictures) = (index.keyframes.first().copied().unwrap_or_default(), index.end);
-    // A first picture that is meant to come late stays late.
+    // A first frame that is intentionally late stays late.
     let lead = if (1..LATE).contains(&first) { first } else { 0 };
     let (grid, _) = copied::grid(service, source, media, tracks, duration, Some(index)).await?;
     let longest = cut::longest(&grid);
     if longest > target {
-        tracing::debug!(media.path = source.path, longest, "a channel encodes it, for its keyframes are too far apart");
+        tracing::debug!(
+            media.path = source.path,
+            longest,
+            "a channel encodes this file, because its keyframes are too far apart"
+        );
         return None;
     }
     Some((grid, lead, pictures))
 }
 
-/// Whether a stream's pictures come at this rate, and no other.
+/// Whether a stream has this constant frame rate.
 fn runs_at(media: &Media, stream: u32, rate: FrameRate) -> bool {
     let found = media.videos().find(|(found, _)| found.index == stream);
     found.is_some_and(|(_, video)| {
@@ -236,7 +240,7 @@ fn runs_at(media: &Media, stream: u32, rate: FrameRate) -> bool {
     })
 }
 
-/// Sound that needs no change: AAC-LC, 48 kHz, stereo.
+/// Whether audio needs no encode: AAC-LC, 48 kHz, stereo.
 fn is_common(media: &Media, stream: u32) -> bool {
     media.audios().any(|(found, audio)| {
         found.index == stream
@@ -246,17 +250,17 @@ fn is_common(media: &Media, stream: u32) -> bool {
     })
 }
 
-/// The picture a channel lays over; None where it cannot be had now.
+/// The watermark's image; None if it cannot be read now.
 async fn laid_over(service: &Service, watermark: &Watermark) -> Option<Arc<Picture>> {
     let found = service.picture(&watermark.path).await;
     found
         .inspect_err(
-            |fault| tracing::warn!(media.path = watermark.path, %fault, "a channel goes without its watermark"),
+            |fault| tracing::warn!(media.path = watermark.path, %fault, "a channel is aired without its watermark"),
         )
         .ok()
 }
 
-/// The first sound in the first of these languages that there is; None leaves the choice to the file.
+/// The first audio stream in the first of these languages that exists; None leaves the choice to the file.
 fn spoken(media: &Media, languages: &[String]) -> Option<u32> {
     languages.iter().find_map(|wanted| {
         let found = media
@@ -277,7 +281,7 @@ fn look(media: &Media, rendition: &Rendition, max_height: Option<u32>) -> Look {
                 kind: kind(stream, video),
             })
         }
-        // A still stands for the picture.
+        // A still image replaces the video.
         None => {
             let height = max_height.unwrap_or(720).clamp(2, 1080) & !1;
             Look { width: (height * 16 / 9 + 1) & !1, height, kind: String::new() }
@@ -288,7 +292,7 @@ fn look(media: &Media, rendition: &Rendition, max_height: Option<u32>) -> Look {
 fn kind(stream: &Stream, video: &Video) -> String {
     let (num, den) = video.sample_aspect;
     let aspect = if num == den { String::new() } else { format!(" {num}:{den}") };
-    // What is encoded here is High too.
+    // Encoded video is High as well.
     let profile = stream.profile.as_deref().filter(|profile| *profile != "high").unwrap_or("");
     format!("{profile}{aspect}")
 }

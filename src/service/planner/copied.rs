@@ -1,4 +1,4 @@
-//! Video that is copied: whether it can be packaged, and where it may be cut.
+//! Copied video (remux): whether it can be packaged, and its segment grid.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::engine::packager::Package;
 use crate::engine::source::Source;
 use crate::service::Service;
 
-/// Copied video whose segments would be longer is encoded: a viewer would wait for them, and a seek would land far off.
-/// Players buffer one such segment before they show it; at a film's rate that is tens of megabytes.
+/// Video with longer copied segments is encoded: a viewer would wait for them, and a seek would be imprecise. Players buffer
+/// one such segment before they show it, which for films is tens of megabytes.
 const LONGEST_COPIED_SECONDS: f64 = 30.0;
 
-/// Sound beyond the last picture that still belongs to the item.
+/// Audio after the last frame that still belongs to the item.
 const SOUND_TAIL_SECONDS: f64 = 2.0;
 
-/// What the packager needs, where it can make the whole rendition.
+/// Opens a package if the packager can make the whole rendition.
 pub(super) async fn package(
     service: &Service,
     source: &Arc<Source>,
@@ -34,13 +34,13 @@ pub(super) async fn package(
     match service.packages.open(source, media, video, audio).await {
         Ok(package) => Some(package),
         Err(why) => {
-            tracing::info!(media.path = source.path, why, "ffmpeg copies it, for it cannot be packaged");
+            tracing::info!(media.path = source.path, why, "ffmpeg remuxes this file, because it cannot be packaged");
             None
         }
     }
 }
 
-/// The grid of copied video and its end, seconds; None when it is not to be copied, or cannot be cut well.
+/// The grid of copied video and its end, seconds; None when video is not copied or cannot be segmented well.
 pub(super) async fn grid(
     service: &Service,
     source: &Arc<Source>,
@@ -57,19 +57,19 @@ pub(super) async fn grid(
     let index = match found {
         Ok(index) => index,
         Err(error) => {
-            tracing::info!(media.path = source.path, %error, "video is encoded, for it cannot be cut");
+            tracing::info!(media.path = source.path, %error, "video is encoded, because its keyframes cannot be indexed");
             return None;
         }
     };
     let pictures = seconds(index.end);
-    // The sound may go on a little; much more means that the file was cut short.
+    // Audio may continue a little longer; much more means a truncated file.
     let end = duration.filter(|duration| (pictures..pictures + SOUND_TAIL_SECONDS).contains(duration));
     let end = end.unwrap_or(pictures);
-    // A picture that begins late shares the first segment with the sound before it.
+    // A late first frame shares the first segment with the audio before it.
     let grid = Grid::keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
     let longest = (0..grid.len()).map(|segment| seconds(grid.length(segment))).fold(0.0, f64::max);
     if longest > LONGEST_COPIED_SECONDS {
-        tracing::info!(media.path = source.path, longest, "video is encoded, for its keyframes are too far apart");
+        tracing::info!(media.path = source.path, longest, "video is encoded, because its keyframes are too far apart");
         return None;
     }
     Some((grid, end))

@@ -1,4 +1,4 @@
-//! Which subtitles are drawn into what a channel shows: of a file, and of the files that lie beside it.
+//! The subtitles that are burned into a channel's video: embedded streams and sidecar files.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::engine::source::Source;
 use crate::service::Service;
 use crate::service::sidecars::{self, Format, Sidecar};
 
-/// Subtitles in the first of these languages that there are, and the open file of those that lie beside.
+/// The subtitles in the first of these languages that exists, and the open file of a sidecar.
 pub(super) async fn subtitles(
     service: &Service,
     source: &Arc<Source>,
@@ -21,7 +21,7 @@ pub(super) async fn subtitles(
         return (SubtitleWish::None, None);
     }
     let beside = sidecars::beside(&service.library, source).await.unwrap_or_else(|fault| {
-        tracing::warn!(media.path = source.path, %fault, "a channel knows of no subtitles beside it");
+        tracing::warn!(media.path = source.path, %fault, "the sidecar subtitles of a channel's item could not be listed");
         Vec::new()
     });
     match chosen(media, &beside, languages) {
@@ -29,7 +29,7 @@ pub(super) async fn subtitles(
         Some(Burn::Sidecar { path, bitmap }) => match open_sidecar(service, &path).await {
             Ok(file) => (SubtitleWish::Burn(Burn::Sidecar { path, bitmap }), Some(file)),
             Err(fault) => {
-                tracing::warn!(media.path = path, %fault, "a channel goes without its subtitles");
+                tracing::warn!(media.path = path, %fault, "a channel is aired without its subtitles");
                 (SubtitleWish::None, None)
             }
         },
@@ -37,7 +37,8 @@ pub(super) async fn subtitles(
     }
 }
 
-/// The best in the first language that there is: for everybody before those for some, of the file before those beside it.
+/// The best subtitle in the first language that exists: full subtitles before forced ones or those for the hearing impaired,
+/// embedded ones before sidecars.
 fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<Burn> {
     languages.iter().find_map(|wanted| {
         let within =
@@ -45,7 +46,7 @@ fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<Bur
         let within = within.map(|(stream, kind)| {
             ((stream.forced, false, false, false), Burn::Embedded { stream: stream.index, bitmap: !kind.text })
         });
-        // VobSub needs two files at once, and is not drawn.
+        // VobSub sidecars consist of two files and cannot be burned in.
         let beside = beside
             .iter()
             .filter(|sidecar| sidecar.format != Format::VobSub && is_in(sidecar.language.as_deref(), wanted));
@@ -57,7 +58,7 @@ fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<Bur
     })
 }
 
-/// Whether a language is the one that is wanted, however either is named.
+/// Whether a language is the requested one, whichever code either uses.
 pub(super) fn is_in(own: Option<&str>, wanted: &str) -> bool {
     let same = |own: &str| {
         own.eq_ignore_ascii_case(wanted) || (language_tag(own).is_some() && language_tag(own) == language_tag(wanted))
@@ -91,6 +92,6 @@ mod tests {
         assert_eq!(best(&all[..2], &["de"]).as_deref(), Some("/lib/a.de.sdh.ass false"));
         assert_eq!(best(&all[..1], &["de"]).as_deref(), Some("/lib/a.de.forced.srt false"));
         assert_eq!(best(&all, &["ita"]), None);
-        assert_eq!(best(&all[4..5], &["de"]), None, "a file that names no language is in none");
+        assert_eq!(best(&all[4..5], &["de"]), None, "a file without a language matches none");
     }
 }

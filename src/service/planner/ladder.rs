@@ -15,13 +15,13 @@ use crate::error::Result;
 use crate::service::Service;
 use crate::service::runs::Work;
 
-/// Copied segments that are longer give no ladder: a player notices a slow line when a segment has come.
+/// No ladder for longer copied segments: a player notices a slow connection only after a segment has arrived.
 const LONGEST_SECONDS: f64 = 6.0;
 
-/// How much more a copy must need than the encoded rung of its own height for that one to be worth listing.
+/// Minimum ratio between the bit rate of a copy and that of the encoded rung of the same height, for that rung to be listed.
 const DEARER: f64 = 1.5;
 
-/// What a rung is, and what the multivariant playlist says of it.
+/// A rung, with its attributes in the multivariant playlist.
 #[derive(Clone, Debug)]
 pub struct Rung {
     pub work: Work,
@@ -30,7 +30,7 @@ pub struct Rung {
     pub frame_rate: Option<FrameRate>,
     pub bandwidth: u64,
     pub average_bandwidth: u64,
-    /// RFC 6381 of the sound.
+    /// RFC 6381 codec string of the audio.
     pub audio_codec: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Rung {
         }
     }
 
-    /// Its line in the playlist; `video` is RFC 6381 of its picture.
+    /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
     fn variant(&self, track: Track, video: Option<String>) -> Variant {
         let known = video.is_some() || self.work.rendition.video.is_none();
         let known = known && (self.audio_codec.is_some() || self.work.rendition.audio.is_none());
@@ -65,8 +65,9 @@ impl Rung {
 }
 
 impl Plan {
-    /// The lines of the multivariant playlist. `known` is RFC 6381 of the best rung's picture, once one was made; encoded
-    /// rungs below it have its profile and a level that holds them, so that none of them has to be made for the list.
+    /// The entries of the multivariant playlist. `known` is the RFC 6381 codec string of the best rung's video, once a
+    /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
+    /// for the list.
     pub fn variants(&self, known: Option<&str>) -> Vec<Variant> {
         let Some(video) = &self.work().rendition.video else { return vec![self.top().variant(Track::Audio, None)] };
         let encoded = matches!(video, VideoPlan::Encode(_));
@@ -84,21 +85,21 @@ impl Plan {
     }
 }
 
-/// The grid of what is encoded beside copied video with this grid.
+/// The grid of the encoded rungs below copied video with this grid.
 ///
 /// # Errors
-/// Why there can be none, and so no copy in a ladder.
+/// The reason why there is none, so that the ladder has no copy.
 pub(super) fn beside(copied: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
-    const UNEVEN: &str = "its keyframes do not lie on the even grid of the other rungs";
+    const UNEVEN: &str = "its keyframes do not match the even grid of the other rungs";
     let (_, video) = media.videos().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;
     let longest = (0..copied.len()).map(|segment| copied.length(segment)).max().unwrap_or(0);
     if seconds(longest) > LONGEST_SECONDS {
-        return Err("its keyframes lie too far apart");
+        return Err("its keyframes are too far apart");
     }
     copied.in_frames(super::picture::target_rate(video)).ok_or(UNEVEN)
 }
 
-/// The rungs below the best one, which `plan` has; on `grid`, that all of them share.
+/// The rungs below the best one of `plan`, all on `grid`.
 pub(super) async fn lower(service: &Service, plan: &Plan, wish: &Wish, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
     let top = plan.top();
     let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
@@ -117,7 +118,7 @@ pub(super) async fn lower(service: &Service, plan: &Plan, wish: &Wish, grid: &Ar
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
         let work = Work { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
         let rung = Rung::new(work, plan.duration_seconds);
-        // A player climbs by rates: what needs more and shows less is never the better choice.
+        // Players choose by bit rate, so a rung that needs more and shows less is never useful.
         let best = rungs.last().unwrap_or(top);
         if rung.bandwidth < best.bandwidth {
             rungs.push(rung);
@@ -126,7 +127,7 @@ pub(super) async fn lower(service: &Service, plan: &Plan, wish: &Wish, grid: &Ar
     Ok(rungs)
 }
 
-/// Display size and frame rate of the picture that is served.
+/// Display size and frame rate of the video that is served.
 fn picture(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
     match rendition.video.as_ref()? {
         VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.rate))),
@@ -145,7 +146,7 @@ fn audio_codec(media: &Media, rendition: &Rendition) -> Option<String> {
     }
 }
 
-/// Peak and average rate of the rendition, bit/s, with what the transport stream adds.
+/// Peak and average bit rate of the rendition, bit/s, including the overhead of the transport stream.
 fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
     let stream_kbps = |index: u32| media.stream(index).and_then(|stream| stream.bitrate_kbps).map(f64::from);
     let file_kbps = source.len as f64 * 8.0 / duration.max(0.001) / 1000.0;
@@ -155,7 +156,7 @@ fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f6
             let kbps = stream_kbps(*stream).unwrap_or(file_kbps);
             (kbps * 2.0, kbps)
         }
-        // A ceiling over two seconds; most pictures need less.
+        // The limit applies over two seconds; most video needs less.
         Some(VideoPlan::Encode(plan)) => (f64::from(plan.max_kbps) * 1.5, f64::from(plan.max_kbps) * 0.7),
     };
     let sound = match &rendition.audio {

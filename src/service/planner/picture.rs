@@ -1,4 +1,4 @@
-//! How video is encoded: its size, its rate and its ceiling.
+//! Settings of a video encode: size, frame rate and maximum bit rate.
 
 use super::{STEREO_KBPS, StartRequest};
 use crate::domain::media::{Media, Video};
@@ -7,10 +7,10 @@ use crate::domain::playback::{RUNGS, SubtitleWish, Wish};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
 use crate::error::{Error, Result};
 
-/// Most pixels of an encoded picture: what level 5.1 holds (ISO/IEC 14496-10 table A-1).
+/// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
 const MOST_PIXELS: f64 = 36_864.0 * 256.0;
 
-/// The plan for encoding stream `index` as the viewer asked.
+/// Plans the encode of stream `index` as requested.
 pub(super) fn encode(
     media: &Media,
     index: u32,
@@ -19,10 +19,10 @@ pub(super) fn encode(
     encoder: String,
 ) -> Result<EncodeVideo> {
     let found = media.videos().find(|(stream, _)| stream.index == index);
-    let (stream, video) = found.ok_or_else(|| Error::internal(format!("stream {index} was chosen but is no video")))?;
+    let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, request.max_height);
     let rung = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
-    // Unreduced means: as good as it gets, so half more than the rung.
+    // At original resolution, 1.5 times the rung's bit rate.
     let ceiling = if request.max_height.is_some() { rung } else { rung + rung / 2 };
     let device_limit = request.device.profile.max_bitrate_kbps;
     let limit = [wish.max_bitrate_kbps, device_limit].into_iter().flatten().min();
@@ -45,7 +45,7 @@ pub(super) fn encode(
     })
 }
 
-/// Size as the viewer sees it: square pixels, upright.
+/// Display size: square pixels, upright.
 pub fn display_size(video: &Video) -> (f64, f64) {
     let (num, den) = video.sample_aspect;
     let aspect = f64::from(num.max(1)) / f64::from(den.max(1));
@@ -53,7 +53,7 @@ pub fn display_size(video: &Video) -> (f64, f64) {
     if matches!(video.rotation, 90 | 270) { (height, width) } else { (width, height) }
 }
 
-/// The encoded size: never larger than shown, both sides even.
+/// The encoded size: never larger than the display size, both sides even.
 fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
     let (width, height) = display_size(video);
     let lines = max_height.map_or(1.0, |lines| f64::from(lines) / height);
@@ -63,7 +63,7 @@ fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
     (even(width), even(height))
 }
 
-/// The source's own rate where it is constant and sensible; else the nearest standard one, at most 60.
+/// The source's own rate if it is constant and plausible; otherwise the nearest standard one, at most 60.
 pub(super) fn target_rate(video: &Video) -> FrameRate {
     let nearest = |wanted: f64| {
         let distance = |rate: &FrameRate| (rate.as_f64() - wanted).abs();
@@ -125,7 +125,7 @@ mod tests {
             (rate.num, rate.den)
         };
         assert_eq!(rate(24_000, 1001, false), (24_000, 1001));
-        assert_eq!(rate(2997, 100, false), (30_000, 1001), "as the standard means it");
+        assert_eq!(rate(2997, 100, false), (30_000, 1001), "rounded to the standard rate");
         assert_eq!(rate(15, 1, false), (15, 1));
         assert_eq!(rate(28, 1, true), (30_000, 1001));
         assert_eq!(rate(120, 1, false), (60, 1));

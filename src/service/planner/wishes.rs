@@ -1,4 +1,4 @@
-//! A viewer's request, held against what the item has.
+//! Checks a viewer's request against the item's tracks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::sidecars::{self, Sidecar};
 
-/// The request against what the item has; beside it the file of a subtitle to burn.
+/// The request resolved against the item's tracks, and the open file of a sidecar subtitle to burn in.
 pub(super) async fn wish(
     service: &Service,
     request: &StartRequest,
@@ -21,17 +21,17 @@ pub(super) async fn wish(
     if let Some(index) = request.audio_stream
         && !media.audios().any(|(stream, _)| stream.index == index)
     {
-        return Err(Error::field("audioStreamIndex", format!("{index} is no audio stream of this file")));
+        return Err(Error::field("audioStreamIndex", format!("{index} is not an audio stream of this file")));
     }
     let stream = match request.subtitle_stream {
         None => None,
         Some(index) => {
             let found = media.subtitles().find(|(stream, _)| stream.index == index);
             let (stream, kind) = found.ok_or_else(|| {
-                Error::field("subtitleStreamIndex", format!("{index} is no subtitle stream of this file"))
+                Error::field("subtitleStreamIndex", format!("{index} is not a subtitle stream of this file"))
             })?;
             if !stream.decodable {
-                let text = format!("{index} is {}, which cannot be shown here", stream.codec);
+                let text = format!("{index} is {}, which this server cannot decode", stream.codec);
                 return Err(Error::field("subtitleStreamIndex", text));
             }
             Some((index, kind.text))
@@ -50,7 +50,7 @@ pub(super) async fn wish(
             SubtitleWish::TextSidecar { path: path.clone() }
         }
         (SubtitleRequest::Burn, None, Some(path)) => {
-            // Presentation graphics are pictures already.
+            // PGS subtitles are bitmaps.
             let bitmap = path.to_ascii_lowercase().ends_with(".sup");
             if !bitmap {
                 check_text_path(path)?;
@@ -60,18 +60,19 @@ pub(super) async fn wish(
         }
         (SubtitleRequest::External, _, None) => {
             let beside = sidecars::beside(&service.library, source).await?;
-            // What everybody is to read, before what only some need.
+            // Default and full subtitles first, then those for some viewers.
             let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
             let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
-            let none = || Error::field("subtitlePath", "is needed, for no text subtitle file lies beside this file");
+            let none =
+                || Error::field("subtitlePath", "is required, because this file has no text subtitle file beside it");
             SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
         }
         (SubtitleRequest::Burn, None, None) => {
-            return Err(Error::field("subtitleStreamIndex", "or subtitlePath is needed for subtitleMode burn"));
+            return Err(Error::field("subtitleStreamIndex", "or subtitlePath is required for subtitleMode burn"));
         }
     };
     let needs_subtitle_rendition = match &subtitle {
-        // Only files beside the item have an address of their own.
+        // Only sidecar files of the item have their own URL.
         SubtitleWish::TextSidecar { path } if !request.device.needs_subtitle_rendition() => {
             !sidecars::beside(&service.library, source).await?.iter().any(|sidecar| sidecar.path == *path)
         }
@@ -94,11 +95,11 @@ fn check_text_path(path: &str) -> Result<()> {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     match extension.as_deref() {
         Some("srt" | "vtt" | "ass" | "ssa") => Ok(()),
-        _ => Err(Error::new(Code::UnsupportedMediaType, "subtitlePath is no text subtitle file")),
+        _ => Err(Error::new(Code::UnsupportedMediaType, "subtitlePath is not a text subtitle file")),
     }
 }
 
-/// A subtitle file is no media, so the library's own check does not fit it.
+/// Opens a subtitle file. It is no media file, so the library's check does not apply.
 pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
     let root = service.roots.locate(path)?.root;
     let (roots, path) = (service.roots.clone(), path.to_owned());

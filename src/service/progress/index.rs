@@ -1,4 +1,4 @@
-//! What one user has begun, newest first: in memory, so that a list costs what it shows and not what there is.
+//! One user's started items in memory, newest first, so that the cost of a page does not depend on the number of records.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -17,10 +17,10 @@ pub struct Filter {
     pub status: Option<Status>,
 }
 
-/// Newest first, then by path; the id settles the rest.
+/// Newest first, then by path, then by id.
 type Order = (Reverse<i64>, Arc<str>, Arc<str>);
 
-/// One record as lists know it.
+/// The indexed fields of one record.
 #[derive(Clone, Debug)]
 struct Row {
     path: Arc<str>,
@@ -46,7 +46,7 @@ pub struct Found {
 }
 
 impl Index {
-    /// Takes a record in, in place of what was known of its item.
+    /// Adds a record, replacing the former one of its item.
     pub fn put(&mut self, record: &Record) {
         self.remove(&record.media_id);
         if record.reset {
@@ -66,7 +66,7 @@ impl Index {
         self.rows.insert(id, row);
     }
 
-    /// Forgets an item.
+    /// Removes an item.
     pub fn remove(&mut self, id: &str) {
         let Some((id, row)) = self.rows.remove_entry(id) else { return };
         if self.by_path.get(&row.path) == Some(&id) {
@@ -75,27 +75,27 @@ impl Index {
         self.recent.remove(&(Reverse(row.watched_ms), row.path, id));
         if let Some(count) = self.counts.get_mut(&row.kind) {
             *count -= 1;
-            // Players choose the words: what no record has any more is not kept.
+            // Players choose media types freely, so unused ones are removed.
             if *count == 0 {
                 self.counts.remove(&row.kind);
             }
         }
     }
 
-    /// The item that was seen last at a path.
+    /// The item last seen at a path.
     pub fn at(&self, path: &str) -> Option<&Arc<str>> {
         self.by_path.get(path)
     }
 
-    /// Where every item was seen last, with its size.
+    /// Every item with its last known path and its size.
     pub fn places(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, u64)> {
         self.rows.iter().map(|(id, row)| (id, &row.path, row.size_bytes))
     }
 
-    /// A page of at most `limit`.
+    /// A page of at most `limit` ids.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a cursor that is none.
+    /// `VALIDATION_ERROR` for an invalid cursor.
     pub fn page(&self, filter: Filter, cursor: Option<&str>, limit: usize) -> Result<Found> {
         let begin = match cursor {
             Some(cursor) => Bound::Excluded(read(cursor)?),
@@ -122,7 +122,8 @@ fn write((Reverse(watched_ms), path, id): &Order) -> String {
 }
 
 fn read(cursor: &str) -> Result<Order> {
-    let invalid = || Error::field("cursor", "is not one this server handed out");
+    let invalid =
+        || Error::field("cursor", "is not a cursor of this server: pass the `nextCursor` of the previous page");
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.ok_or_else(invalid)?;
     let mut parts = text.splitn(3, ' ');

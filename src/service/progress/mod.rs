@@ -24,10 +24,10 @@ pub use watch::{Item, Wish, stem};
 
 use index::Index;
 
-/// Records of different items may change at once; those of one item wait for each other.
+/// Number of locks for records. Records of different items may change at once; changes to one item wait for each other.
 const LANES: usize = 64;
 
-/// How long a reset is remembered against devices that come late.
+/// How long a reset is remembered, so that late saves from other devices do not undo it.
 const REMEMBER_RESET: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// One page of a list.
@@ -37,7 +37,7 @@ pub struct Page {
     pub next_cursor: Option<String>,
 }
 
-/// Keeper of the records of one kind: what is watched, or what is read to one.
+/// Stores the progress records of one kind: media, or audiobooks.
 pub struct Progress {
     store: Store,
     clock: Clock,
@@ -48,7 +48,7 @@ pub struct Progress {
     ahead: Ahead,
 }
 
-/// Keys of records that need something done.
+/// Keys of records that need cleanup.
 #[derive(Default)]
 struct Found {
     surplus: Vec<String>,
@@ -56,7 +56,7 @@ struct Found {
 }
 
 impl Progress {
-    /// Reads what there is.
+    /// Reads all records.
     ///
     /// # Errors
     /// `INTERNAL` naming the record that cannot be read.
@@ -71,7 +71,7 @@ impl Progress {
         Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes, ahead: Ahead::default() })
     }
 
-    /// A user's record of an item; None when it was never begun, or put back.
+    /// A user's record of an item; None if it was never started or was reset.
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
@@ -79,19 +79,19 @@ impl Progress {
         Ok(self.stored(user_id, media_id)?.filter(|record| !record.reset))
     }
 
-    /// A user's record of the item that was seen last at a path: for a path where nothing is any more.
+    /// A user's record of the item last seen at a path; for paths whose file is gone.
     ///
     /// # Errors
-    /// As [`Self::of`].
+    /// Same as [`Self::of`].
     pub fn at(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
         let id = self.read().get(user_id).and_then(|index| index.at(path).cloned());
         id.map_or(Ok(None), |id| self.of(user_id, &id))
     }
 
-    /// Decides over a save and writes it down; it is durable when this returns. `make` sees what stands.
+    /// Merges a save into the stored record and persists it. `make` receives the current record.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when it could not be made durable; `INTERNAL` when what stands cannot be read.
+    /// `STORAGE_FULL` if it could not be persisted; `INTERNAL` if the stored record cannot be read.
     pub async fn save(
         &self,
         user_id: &str,
@@ -108,10 +108,10 @@ impl Progress {
         Ok(verdict)
     }
 
-    /// Puts a record back to nothing, durably; tells whether there was one.
+    /// Resets a record, durably; returns whether there was one.
     ///
     /// # Errors
-    /// As [`Self::save`].
+    /// Same as [`Self::save`].
     pub async fn reset(&self, user_id: &str, media_id: &str) -> Result<bool> {
         let _lane = self.lane(user_id, media_id).lock().await;
         let Some(record) = self.of(user_id, media_id)? else { return Ok(false) };
@@ -119,10 +119,10 @@ impl Progress {
         Ok(true)
     }
 
-    /// A page of what a user has begun, watched last first, then by path.
+    /// A page of a user's started items, last watched first, then by path.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a cursor that is none; `INTERNAL` for a record that cannot be read.
+    /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record that cannot be read.
     pub fn history(&self, user_id: &str, filter: Filter, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let found = match self.read().get(user_id) {
             Some(index) => index.page(filter, cursor, limit)?,
@@ -136,10 +136,10 @@ impl Progress {
         })
     }
 
-    /// Goes on under another content what a user has begun: the item at this path was changed.
+    /// Moves a user's record to another content id, because the item at its path was changed.
     ///
     /// # Errors
-    /// As [`Self::save`].
+    /// Same as [`Self::save`].
     pub async fn carry(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
         let _lane = self.lane(user_id, to).lock().await;
         if self.of(user_id, to)?.is_some() {
@@ -158,38 +158,38 @@ impl Progress {
         Ok(())
     }
 
-    /// Every item somebody has begun: its id, where it was seen last, its size.
+    /// Every item with a record: its id, the path where it was last seen, its size.
     pub fn places(&self) -> HashSet<(Arc<str>, Arc<str>, u64)> {
         let users = self.read();
         let places = users.values().flat_map(Index::places);
         places.map(|(id, path, size)| (id.clone(), path.clone(), size)).collect()
     }
 
-    /// Notes where an item lies now, for everybody who has begun it.
+    /// Updates the path of an item in the records of all users.
     ///
     /// # Errors
-    /// As [`Self::save`].
+    /// Same as [`Self::save`].
     pub async fn moved(&self, media_id: &str, path: &str) -> Result<()> {
         let users: Vec<String> = self.read().keys().cloned().collect();
         for user in users {
             let _lane = self.lane(&user, media_id).lock().await;
             if let Some(record) = self.of(&user, media_id)?.filter(|record| record.path != path) {
-                // The version stays: no device changed anything.
+                // The version stays the same, because no device changed the record.
                 self.write_down(&user, &Record { path: path.to_owned(), ..record }).await?;
             }
         }
         Ok(())
     }
 
-    /// Removes old resets and what belonged to users who are gone; sets back times that were written while the clock was
-    /// ahead. `is_user` is asked again for each record that is removed: users come and go meanwhile.
+    /// Deletes old resets and records of deleted users; corrects times that were written while the clock was ahead.
+    /// `is_user` is checked again for each deletion, because users may be added meanwhile.
     ///
     /// # Errors
-    /// As [`Self::save`].
+    /// Same as [`Self::save`].
     pub async fn tidy(&self, is_user: impl Fn(&str) -> bool + Clone + Send + 'static) -> Result<()> {
         let now = self.now();
         let (store, tree, known) = (self.store.clone(), self.tree, is_user.clone());
-        // Reads and parses every record: seconds, where there are many.
+        // Reads and parses every record: takes seconds if there are many.
         let walk = tokio::task::spawn_blocking(move || {
             let mut found = Found::default();
             store.each(tree, |key, record: Record| {
@@ -231,7 +231,7 @@ impl Progress {
         self.store.get(self.tree, &key(user_id, media_id))
     }
 
-    /// The caller holds the item's lane.
+    /// The caller holds the lock of the item.
     async fn write_down(&self, user_id: &str, record: &Record) -> Result<()> {
         self.store.put(self.tree, &key(user_id, &record.media_id), record).await?;
         self.notify_written(user_id, record);
@@ -243,7 +243,7 @@ impl Progress {
         self.events.tell(Some(user_id), What::Progress(Box::new(record.clone())));
     }
 
-    /// Now, as exact as the wire: a device that sends back what it was told is not older than that.
+    /// Now, with the precision of the API, so that a timestamp a device received and sent back is not older than the record.
     fn now(&self) -> Timestamp {
         let now = self.clock.now();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
@@ -255,7 +255,7 @@ impl Progress {
         &self.lanes[(hasher.finish() % LANES as u64) as usize]
     }
 
-    // A panic while the lock was held leaves at worst one record out of a list until it changes again.
+    // A panic while the lock was held hides at most one record from lists until its next change.
     fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Index>> {
         self.users.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -265,7 +265,7 @@ impl Progress {
     }
 }
 
-/// Whether a record is kept no longer: its user is gone, or it is an old reset.
+/// Whether to delete a record: its user is gone, or it is an old reset.
 fn is_surplus(user_id: &str, record: &Record, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
     !is_user(user_id) || (record.reset && record.updated_at < now - REMEMBER_RESET)
 }

@@ -1,4 +1,4 @@
-//! Next up: the file after the one that was watched to its end.
+//! Next up: the file to watch after a completed one.
 
 use std::collections::HashSet;
 
@@ -10,22 +10,22 @@ use crate::service::listing::{Is, MAX_LIMIT};
 
 use super::{Filter, watch::stem};
 
-/// Folders looked at for one answer.
+/// Most folders searched for one request.
 const MAX_FOLDERS: usize = 100;
 
-/// A file to go on with.
+/// A file to watch next.
 pub struct NextUp {
     pub path: String,
     pub title: String,
-    /// The one watched before.
+    /// The record of the completed file before it.
     pub after: Record,
-    /// How far it was begun already.
+    /// The progress of this file, if it was started.
     pub begun: Option<Record>,
 }
 
 impl Service {
-    /// The next file of every folder in which a user watched one to its end, the folder watched last first. A file that
-    /// was watched already is passed over; at the end of a folder there is nothing.
+    /// The next file of every folder in which a user completed one, the folder watched last first. Completed files are
+    /// skipped; a folder without a next file gives no row.
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
@@ -58,7 +58,7 @@ impl Service {
                 let media = listing.entries.into_iter().filter(|entry| matches!(entry.is, Is::Media { .. }));
                 media.map(|entry| entry.path).filter(|path| follows(&after.path, path)).collect()
             }
-            // A folder that went away, or whose disk sleeps, has nothing next.
+            // A folder that is gone, or whose disk is asleep, has no next file.
             Err(fault) if fault.code != Code::Internal => return Ok(None),
             Err(fault) => return Err(fault),
         };
@@ -79,8 +79,8 @@ impl Service {
     }
 }
 
-/// Whether a file of the same folder can be the next part of what another one belongs to: it comes later, and what
-/// stands before the first number is the same. So a folder of episodes is a row, and one of unlike films is none.
+/// Whether file `other` of the same folder may be the next part after `this`: it sorts later, and the names are equal up
+/// to the first digit. So episodes of a series follow each other, and unrelated films do not.
 pub fn follows(this: &str, other: &str) -> bool {
     let head = |path: &str| -> String {
         let head: String = stem(path).chars().take_while(|c| !c.is_ascii_digit()).collect();

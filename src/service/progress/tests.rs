@@ -11,7 +11,7 @@ fn open(folder: &std::path::Path, clock: &Clock) -> Progress {
     Progress::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap()
 }
 
-/// Saves at `position`, said by a device whose clock is the server's, or by one that says no time.
+/// Saves `position`, sent by a device at time `at`, or by one that sends no time.
 async fn save(progress: &Progress, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> Verdict {
     let make = |_: Option<&Record>| Save {
         media_id: item.to_owned(),
@@ -49,7 +49,7 @@ async fn a_clock_that_was_ahead_once_freezes_no_progress_and_no_history() {
     save(&progress, "u_1", "first", 100.0, None).await;
     save(&progress, "u_1", "second", 100.0, None).await;
     clock.set_back(years);
-    // A device a few seconds behind the server.
+    // A device whose clock is a few seconds slow.
     let said = clock.now() - SignedDuration::from_secs(5);
     assert!(matches!(save(&progress, "u_1", "first", 200.0, Some(said)).await, Verdict::Applied(_)));
     let earlier = said - SignedDuration::from_secs(60);
@@ -63,7 +63,7 @@ async fn a_clock_that_was_ahead_once_freezes_no_progress_and_no_history() {
     assert_eq!(listed(&progress)[0], "third");
     drop(progress);
     let progress = open(folder.path(), &clock);
-    assert_eq!(listed(&progress)[0], "third", "set back for good");
+    assert_eq!(listed(&progress)[0], "third", "corrected durably");
     let second = progress.of("u_1", "second").unwrap().unwrap();
     assert!(second.last_watched_at <= clock.now() && second.updated_at <= clock.now(), "{second:?}");
 }
@@ -74,7 +74,7 @@ async fn what_a_user_made_meanwhile_saves_is_kept() {
     let progress = open(folder.path(), &clock);
     save(&progress, "u_gone", "film", 100.0, None).await;
     save(&progress, "u_new", "film", 100.0, None).await;
-    // Nobody knows the new user when the records are walked; when one is removed, somebody does.
+    // The new user is unknown while the records are scanned, and known by the time a record is deleted.
     let asked = Arc::new(Mutex::new(HashSet::new()));
     let is_user = move |user: &str| !asked.lock().unwrap().insert(user.to_owned()) && user == "u_new";
     progress.tidy(is_user).await.unwrap();

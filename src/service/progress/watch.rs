@@ -1,4 +1,4 @@
-//! Use cases around a request path: which item it is, and what a save of it means.
+//! Progress by request path: finds the item and saves, reads or resets its record.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use crate::service::Service;
 pub struct Item {
     pub media_id: String,
     pub path: String,
-    /// What it is called when nobody says.
+    /// The default title.
     pub title: String,
     /// 0 for a folder.
     pub size_bytes: u64,
-    /// None when nobody has looked yet.
+    /// None if it was not probed yet.
     pub duration_seconds: Option<f64>,
 }
 
-/// What a device wants to have saved; what it leaves out is taken from what stands.
+/// A save request from a device; omitted fields keep their stored values.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     pub media_type: MediaType,
     pub title: Option<String>,
-    /// None for the end.
+    /// None means the end.
     pub position_seconds: Option<f64>,
     pub duration_seconds: Option<f64>,
     pub completed: Option<bool>,
     pub player: Option<String>,
     pub device_id: Option<String>,
-    /// `Some(None)` = explicitly none.
+    /// `Some(None)` means explicitly no stream.
     pub audio_stream_index: Option<Option<u32>>,
     pub subtitle_stream_index: Option<Option<u32>>,
     pub book: Option<Place>,
@@ -79,7 +79,7 @@ pub fn stem(path: &str) -> &str {
 }
 
 impl Service {
-    /// Saves how far a user is in a file.
+    /// Saves a user's progress in a file.
     ///
     /// # Errors
     /// Those of opening the file; `STORAGE_FULL`.
@@ -89,17 +89,17 @@ impl Service {
         if wish.duration_seconds.is_none_or(|duration| duration == 0.0) {
             let known = self.progress.of(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
             if !known {
-                // A file that cannot be probed can still be remembered.
+                // Progress in a file that cannot be probed is saved all the same.
                 item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
             }
         }
         self.progress.save(user_id, &item.media_id.clone(), |stored| wish.save(&item, stored)).await
     }
 
-    /// How far a user is in a file, whatever became of it.
+    /// A user's progress in a file, also after the file is gone.
     ///
     /// # Errors
-    /// Those of opening the file, when nothing is remembered of its path either.
+    /// Those of opening the file, unless there is a record of its path.
     pub async fn watched(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
         match self.library.open(path).await {
             Ok(source) => self.watched_of(user_id, &source).await,
@@ -110,7 +110,7 @@ impl Service {
         }
     }
 
-    /// How far a user is in a file that is open.
+    /// A user's progress in an open file.
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
@@ -119,10 +119,10 @@ impl Service {
         Ok(self.progress.of(user_id, &item.media_id)?.map(|record| Record { path: item.path, ..record }))
     }
 
-    /// Puts a file back to nothing; gives its path as it is kept, and whether there was anything.
+    /// Resets a user's progress in a file; returns its canonical path, and whether there was a record.
     ///
     /// # Errors
-    /// Those of opening the file, save that it need not be there; `STORAGE_FULL`.
+    /// Those of opening the file, but a missing file is no error; `STORAGE_FULL`.
     pub async fn reset_watched(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
         let spelled = self.spelled(path)?.path;
         let id = match self.library.open(path).await {
@@ -139,7 +139,7 @@ impl Service {
         Ok((spelled, deleted))
     }
 
-    /// Which of these paths lead to something now. A disk that does not answer counts as one that is not there.
+    /// Which of these paths exist now. Paths on a disk that does not respond count as missing.
     pub async fn available(&self, paths: Vec<String>) -> Vec<bool> {
         let mut available = vec![false; paths.len()];
         let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
@@ -178,7 +178,7 @@ impl Service {
         self.roots.locate(path)
     }
 
-    /// Removes what belonged to users who are gone, and resets that are old.
+    /// Deletes records of deleted users, and old resets.
     ///
     /// # Errors
     /// `STORAGE_FULL`.

@@ -1,4 +1,4 @@
-//! What a channel's guide offers to be recorded: the channel's own schedule, or what a guide from elsewhere says of it.
+//! The airings of a channel that can be recorded, from its own schedule or an imported guide.
 
 use crate::domain::channel::Channel;
 use crate::domain::guide::Entry;
@@ -9,19 +9,19 @@ use crate::domain::schedule::Programme;
 use crate::domain::schedule::cut::Cut;
 use crate::service::Service;
 
-/// How far ahead entries may be asked for, ms.
+/// How far ahead entries may be requested, ms.
 const AHEAD_MS: i64 = 14 * 24 * 3_600_000;
 
-/// How much earlier than before a programme is looked for that a change of its channel moved, ms.
+/// How much earlier a moved programme is searched for, ms.
 const BACK_MS: i64 = 6 * 3_600_000;
 
-/// Programmes of one guide that are looked at: a week of five minutes each.
+/// Most programmes of one guide that are searched: a week of five minutes each.
 const MOST: usize = 2016;
 
-/// Programmes looked at to tell whether a channel is encoded.
+/// Programmes examined to find out whether a channel is encoded.
 const LOOKED_AT: usize = 64;
 
-/// Programmes between two instants, filler left out.
+/// Programmes between two instants, without filler.
 pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
     let mut shown = channel.definition.shown_before(from_ms, to_ms);
     let offered = channel.airings(from_ms, to_ms).filter(|entry| {
@@ -40,11 +40,11 @@ pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms
         .collect()
 }
 
-/// The programme of an id as the guide has it now, if it still starts at that instant.
+/// The programme with this id in the present guide, if it still starts at that instant.
 pub(super) fn current(channel: &Channel, entry: &str, start_ms: i64) -> Option<Airing> {
     let is = |on: &Entry| on.programme.start_ms == start_ms && id_of(channel, on) == entry;
     let listed = channel.airings(start_ms, start_ms + 1).next().filter(is);
-    // A programme that was cut short may be too short for the guide to name.
+    // A shortened programme may be too short for the guide to list.
     let named = listed.or_else(|| {
         let programme = channel.definition.programme(start_ms).filter(|programme| programme.part.is_none());
         programme.map(|programme| channel.entry(programme)).filter(is)
@@ -58,7 +58,7 @@ pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64) -> Option<Airin
     Some(airing(channel, &on, false)).filter(|airing| airing.item == item && airing.start_ms <= now_ms)
 }
 
-/// Of the programmes to come that air the same, the one that begins nearest to an instant.
+/// The future programme airing the same item whose start is nearest to an instant.
 pub(super) fn nearest(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<Airing> {
     let is_same = |entry: &Entry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
     let mut after = channel.airings(start_ms.max(now_ms), now_ms + AHEAD_MS).take(MOST).filter(is_same);
@@ -77,7 +77,7 @@ pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option
     let now_ms = service.clock.now().as_millisecond();
     let found =
         channel.guide(now_ms - CATCHUP_MS, now_ms + AHEAD_MS, now_ms).find(|found| id_of(channel, found) == entry);
-    // Whoever names a part of a programme, or a break in it, means all of it.
+    // A request for a part of a programme, or for a break in it, means the whole programme.
     let broken = |programme: &Programme| programme.within || programme.part.is_some();
     let whole = found.map(|found| match found.programme.start_ms {
         start if broken(&found.programme) => channel.airings(start, start + 1).next().unwrap_or(found),
@@ -89,14 +89,14 @@ pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option
 /// The programme that fills most of a span.
 pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<Airing> {
     let shared = |entry: &Entry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
-    // The first of those that share as much: `max_by_key` would give the last.
+    // The first of several equal ones; `max_by_key` would return the last.
     let found = channel.airings(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
     Some(airing(channel, &found, false))
 }
 
-/// Whether something that is on between two instants has to be encoded.
+/// Whether any programme between two instants must be encoded.
 pub(super) fn encodes(channel: &Channel, from_ms: i64, to_ms: i64) -> bool {
-    // What comes from elsewhere has no schedule: it is copied, or makes do with what places there are.
+    // An external channel has no schedule: it is copied, or encoded only if a slot is free.
     let mut on = channel.definition.programmes(from_ms, to_ms).take(LOOKED_AT);
     on.any(|programme| matches!(channel.definition.item(&programme).cut, Cut::Frames(_)))
 }

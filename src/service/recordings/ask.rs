@@ -1,4 +1,4 @@
-//! What is asked for, made into recordings and rules.
+//! Turns requests into recordings and series rules.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use crate::service::accounts::random;
 /// How far ahead rules are applied, ms.
 const PLANNED_MS: i64 = 7 * 24 * 3_600_000;
 
-/// Recordings a rule makes at one go at most.
+/// Most recordings that a rule schedules at once.
 const MOST_AT_ONCE: usize = 50;
 
-/// What is to be recorded once.
+/// The target of a single recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// An entry of the guide.
     Entry(String),
-    /// From an instant to another, unix ms.
+    /// Start and end, Unix milliseconds.
     Span(i64, i64),
 }
 
-/// What is asked for.
+/// A request for a recording, a series, or both.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub channel_id: u32,
     pub user_id: String,
     pub wish: Option<Wish>,
     pub padding: Padding,
-    /// Title of a series, and whether only what is new of it is wanted.
+    /// Title of a series, and whether to record new episodes only.
     pub series: Option<(String, bool)>,
     pub keep: Keep,
 }
 
-/// What was made of it.
+/// The scheduled recording and rule.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// What was asked for, or the first that a new rule found.
+    /// The requested recording, or the first one a new rule scheduled.
     pub recording: Option<Recording>,
     pub rule: Option<Rule>,
 }
@@ -49,8 +49,8 @@ impl Service {
     /// Schedules a recording, a series, or both.
     ///
     /// # Errors
-    /// `CHANNEL_NOT_FOUND`; `NOT_FOUND` for an entry that is not in the guide; `VALIDATION_ERROR`; `CONFLICT` where there
-    /// is no folder for recordings, or there are too many; `STORAGE_FULL`.
+    /// `CHANNEL_NOT_FOUND`; `NOT_FOUND` for an entry that is not in the guide; `VALIDATION_ERROR`; `CONFLICT` if no
+    /// recordings folder is configured or there are too many recordings or rules; `STORAGE_FULL`.
     pub async fn record(self: &Arc<Self>, asked: Asked) -> Result<Made> {
         let recordings = &self.recordings;
         recordings.shelf()?;
@@ -61,16 +61,25 @@ impl Service {
         if let Some(airing) = &airing {
             self.check_span(airing, &asked.padding, now_ms)?;
             if channel.external.is_some() && airing.end_ms + asked.padding.after_ms <= now_ms {
-                return Err(Error::field("end", "is past: what comes from elsewhere is recorded while it is on air"));
+                return Err(Error::field(
+                    "end",
+                    "must be in the future: an external channel can only be recorded while it is on air",
+                ));
             }
         }
         if recordings.all().len() >= MOST {
-            return Err(Error::new(Code::Conflict, format!("there are {MOST} recordings, no more fit")));
+            return Err(Error::new(
+                Code::Conflict,
+                format!("there are already {MOST} recordings, the most allowed; delete some first"),
+            ));
         }
         let mut rule = match &asked.series {
             None => None,
             Some(_) if recordings.rules().len() >= MOST_RULES => {
-                return Err(Error::new(Code::Conflict, format!("there are {MOST_RULES} series rules, no more fit")));
+                return Err(Error::new(
+                    Code::Conflict,
+                    format!("there are already {MOST_RULES} series rules, the most allowed; delete some first"),
+                ));
             }
             Some((title, new_only)) => Some(Rule {
                 id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
@@ -105,9 +114,9 @@ impl Service {
             recordings.put_together(rule.clone(), recording.iter().cloned().collect(), &[]).await?;
         }
         if let Some(rule) = &rule {
-            // The rule is stored, so the answer is success; the keeper plans again.
+            // The rule is stored, so the request succeeded; the maintenance task plans again.
             if let Err(fault) = self.plan(&rule.id).await {
-                tracing::warn!(rule.id, %fault, "a new series rule could not be planned yet");
+                tracing::warn!(rule.id, %fault, "a new series rule could not be planned; will retry");
             }
             let first = || recordings.all().into_iter().rev().find(|one| one.rule.as_deref() == Some(&rule.id));
             recording = recording.or_else(first);
@@ -140,19 +149,16 @@ impl Service {
     /// Whether a span can still be recorded.
     fn check_span(&self, airing: &Airing, padding: &Padding, now_ms: i64) -> Result<()> {
         if airing.end_ms - airing.start_ms > LONGEST_MS {
-            return Err(Error::field(
-                "end",
-                format!("must not be more than {} h behind start", LONGEST_MS / 3_600_000),
-            ));
+            return Err(Error::field("end", format!("must be at most {} h after start", LONGEST_MS / 3_600_000)));
         }
-        // What is past is made from the same segments, as long as they can still be made.
+        // The past is recorded from catch-up segments, as far back as those can be produced.
         if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
-            return Err(Error::field("start", "is longer ago than is kept"));
+            return Err(Error::field("start", "must not be older than the catch-up window"));
         }
         Ok(())
     }
 
-    /// Schedules what a rule wants of the guide, and takes back what is not on any more when it was to be.
+    /// Schedules the airings that match a rule, and removes scheduled recordings whose airing moved or vanished.
     pub(super) async fn plan(&self, id: &str) -> Result<()> {
         let recordings = &self.recordings;
         let _editing = recordings.editing.lock().await;
@@ -177,15 +183,15 @@ impl Service {
                 fresh_ones.push(Recording { rule: Some(rule.id.clone()), keep: rule.keep, ..one });
             }
         }
-        // Together: a recording without the rule's note of it would be scheduled again.
+        // In one transaction: a recording that the rule does not remember would be scheduled again.
         recordings.put_together((rule != before).then_some(rule), fresh_ones, &stale).await
     }
 }
 
 impl Recordings {
-    /// Recordings of a rule that have not begun and are not on any more as they were to be.
+    /// Scheduled recordings of a rule whose airing is no longer in the guide as it was.
     fn stale(&self, rule: &Rule, on: &[Airing]) -> Vec<Recording> {
-        // What lies outside of what was looked at may be on still.
+        // Airings outside the examined range may still be in the guide.
         let (from, to) = on.first().zip(on.last()).map_or((0, 0), |(first, last)| (first.start_ms, last.end_ms));
         let stands = |one: &Recording| {
             !(from..to).contains(&one.start_ms)

@@ -1,5 +1,5 @@
 //! Recordings that were requested by an entry of the guide follow its programme: to another time while they wait, to another
-//! end and title once they have begun.
+//! end and title after they have started.
 
 use super::airings;
 use crate::domain::channel::Channel;
@@ -7,12 +7,12 @@ use crate::domain::recording::{Airing, Event, Recording, State};
 use crate::error::{Code, Error};
 use crate::service::Service;
 
-/// What becomes of a recording.
+/// The change a guide update makes to a recording.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     Keep,
     Follow(Airing),
-    /// Its programme is not in the guide any more; another one in its place was not requested.
+    /// Its programme is no longer in the guide. Another one in its place was not requested.
     Fail,
 }
 
@@ -32,19 +32,19 @@ impl Service {
                 Change::Keep => continue,
                 Change::Follow(airing) => airing,
                 Change::Fail => {
-                    let gone = Error::new(Code::NotFound, "the guide of this channel has its programme no more");
+                    let gone = Error::new(Code::NotFound, "the programme is no longer in this channel's guide");
                     recordings.settle(&one.id, Event::Fail, Some(&gone), now_ms).await;
                     continue;
                 }
             };
-            // It may have begun or ended in the meantime.
+            // It may have started or ended meanwhile.
             let state = one.state;
             match recordings.edit(&one.id, |one| one.state == state && one.follow(airing)).await {
                 Ok(followed) => tracing::info!(
                     recording.id = followed.id,
                     followed.start_ms,
                     followed.end_ms,
-                    "a recording follows its programme"
+                    "recording moved with its programme"
                 ),
                 Err(fault) => {
                     tracing::warn!(recording.id = one.id, %fault, "a recording could not follow its programme");

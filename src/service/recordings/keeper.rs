@@ -1,4 +1,4 @@
-//! The one task that begins recordings when their time comes, applies series rules, and removes what is old.
+//! The maintenance task: it starts recordings when they are due, applies series rules, and removes expired recordings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,16 +11,16 @@ use super::{Fate, Running, lock, recorder};
 use crate::domain::recording::{self, Event, State};
 use crate::service::Service;
 
-/// The longest sleep: a clock may be set, and a computer may have slept.
+/// The longest sleep. The clock may be set meanwhile, and the computer may be suspended.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// How often rules are applied, unless a channel or a guide changes.
 const PLANNED: Duration = Duration::from_secs(600);
 
-/// Recordings under way at once at most; what comes later waits, and is made from what lies before.
+/// Most recordings at once; later ones wait and are then made from catch-up segments.
 const MOST_AT_ONCE: usize = 16;
 
-/// Sees to it that the task runs. Must be called inside the runtime.
+/// Starts the task unless it runs. Must be called inside the runtime.
 pub fn wake(service: &Arc<Service>) {
     let recordings = &service.recordings;
     if recordings.shelf.is_none() || recordings.kept.swap(true, Ordering::SeqCst) {
@@ -51,7 +51,7 @@ pub fn wake(service: &Arc<Service>) {
     });
 }
 
-/// Applies every rule, follows programmes that were moved, and removes what nobody wants kept.
+/// Follows moved programmes, applies every rule and removes expired recordings.
 async fn apply(service: &Arc<Service>) {
     service.follow_entries().await;
     for rule in service.recordings.rules() {
@@ -63,13 +63,13 @@ async fn apply(service: &Arc<Service>) {
     let expired = recording::expired(lock(&service.recordings.all).values(), now_ms);
     for id in expired {
         match service.recordings.remove(&id, Fate::Delete, now_ms).await {
-            Ok(_) => tracing::info!(recording.id = id, "a recording that was to be kept no longer is gone"),
-            Err(fault) => tracing::warn!(recording.id = id, %fault, "a recording could not be removed"),
+            Ok(_) => tracing::info!(recording.id = id, "expired recording deleted"),
+            Err(fault) => tracing::warn!(recording.id = id, %fault, "an expired recording could not be deleted"),
         }
     }
 }
 
-/// Begins what is due, and what was under way when the server ended; how long until the next is.
+/// Starts due and interrupted recordings; returns how long to sleep until the next one.
 async fn begin(service: &Arc<Service>) -> Duration {
     let recordings = &service.recordings;
     let now_ms = service.clock.now().as_millisecond();
@@ -93,7 +93,7 @@ async fn begin(service: &Arc<Service>) -> Duration {
         if one.state == State::Scheduled
             && let Err(fault) = recordings.edit(&one.id, |one| one.on(Event::Begin, now_ms)).await
         {
-            tracing::warn!(recording.id = one.id, %fault, "a recording could not be begun");
+            tracing::warn!(recording.id = one.id, %fault, "a recording could not be started");
             pause = pause.min(Duration::from_secs(5));
             continue;
         }

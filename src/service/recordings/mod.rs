@@ -1,4 +1,5 @@
-//! Recordings (DVR): kept in memory, durable before a change is announced, started by one task that sleeps until the next start.
+//! Recordings (DVR): kept in memory, stored durably before a change is announced, started by one task that sleeps until
+//! the next start.
 #![doc = include_str!("README.md")]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,13 +29,13 @@ mod reel;
 pub use ask::{Asked, Made, Wish};
 pub use keeper::wake;
 
-/// Recordings remembered at most, whatever became of them.
+/// Most recordings on record, in any state.
 const MOST: usize = 10_000;
 
-/// Series rules at most.
+/// Most series rules.
 const MOST_RULES: usize = 500;
 
-/// How long a recording that is told to stop may take.
+/// How long stopping a recording may take.
 const STOP: Duration = Duration::from_secs(20);
 
 /// All recordings.
@@ -44,17 +45,17 @@ pub struct Recordings {
     shelf: Option<Arc<Shelf>>,
     all: Mutex<BTreeMap<String, Recording>>,
     rules: Mutex<BTreeMap<String, Rule>>,
-    /// Recordings that memory knows better than the disk: it was full.
+    /// Recordings whose latest state could not be stored because the disk was full.
     unsaved: Mutex<HashSet<String>>,
     running: Mutex<HashMap<String, Running>>,
-    /// Held while one is changed.
+    /// Locked while a recording is changed.
     editing: tokio::sync::Mutex<()>,
-    /// Held while a file is given its name and made.
+    /// Locked while a file is named and created.
     naming: tokio::sync::Mutex<()>,
-    /// Whether the task that begins them runs, and what wakes it.
+    /// Whether the maintenance task runs, and its wake-up signal.
     kept: AtomicBool,
     call: Arc<Notify>,
-    /// True once the server stops.
+    /// Whether the server is stopping.
     stopping: AtomicBool,
 }
 
@@ -64,7 +65,7 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// What becomes of a file.
+/// Whether to keep a recording's file when the recording is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
     #[default]
@@ -72,19 +73,19 @@ pub enum Fate {
     Delete,
 }
 
-/// What was removed.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// The state it is left in; None when nothing is remembered of it any more.
+    /// The state the recording is left in; None if its record is gone too.
     pub state: Option<State>,
     pub file_deleted: bool,
 }
 
 impl Recordings {
-    /// Reads all recordings, and opens the folder they lie in.
+    /// Reads all recordings and opens their folder.
     ///
     /// # Errors
-    /// `INTERNAL` for a record that cannot be read, or a folder that is not there.
+    /// `INTERNAL` for a record that cannot be read or a missing folder.
     pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
         let rules = store.scan::<Rule>(Tree::RecordingRules)?.into_iter().collect();
@@ -105,7 +106,7 @@ impl Recordings {
         })
     }
 
-    /// The folder recordings lie in.
+    /// The folder of recordings.
     ///
     /// # Errors
     /// `CONFLICT` when none is configured.
@@ -115,12 +116,12 @@ impl Recordings {
         })
     }
 
-    /// Has the task look at the guides again: a channel was changed.
+    /// Wakes the maintenance task because a channel or guide changed.
     pub fn look_again(&self) {
         self.call.notify_one();
     }
 
-    /// All recordings, by their start, the latest first.
+    /// All recordings, latest start first.
     pub fn all(&self) -> Vec<Recording> {
         let mut all: Vec<Recording> = lock(&self.all).values().cloned().collect();
         all.sort_by(|a, b| (b.start_ms, &b.id).cmp(&(a.start_ms, &a.id)));
@@ -130,7 +131,7 @@ impl Recordings {
     /// # Errors
     /// `NOT_FOUND`.
     pub fn get(&self, id: &str) -> Result<Recording> {
-        lock(&self.all).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "there is no such recording"))
+        lock(&self.all).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "no such recording"))
     }
 
     /// All series rules, by title.
@@ -143,20 +144,20 @@ impl Recordings {
     /// # Errors
     /// `NOT_FOUND`.
     pub fn rule(&self, id: &str) -> Result<Rule> {
-        lock(&self.rules).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "there is no such series rule"))
+        lock(&self.rules).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "no such series rule"))
     }
 
-    /// Whether a recording is being made just now.
+    /// Whether a recording is running now.
     pub fn is_running(&self, id: &str) -> bool {
         lock(&self.running).contains_key(id)
     }
 
-    /// Removes a recording. One that is still to come or under way is cancelled, and remembered as that.
+    /// Removes a recording. One that has not ended is cancelled and stays on record as cancelled.
     ///
     /// # Errors
-    /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` when its file cannot be removed.
+    /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` if its file cannot be removed.
     pub async fn remove(&self, id: &str, fate: Fate, now_ms: i64) -> Result<Removed> {
-        // Said first: whoever sees that nothing works on it must not begin again.
+        // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
         let cancel = |one: &mut Recording| {
             cancelled = one.on(Event::Cancel, now_ms);
@@ -183,7 +184,7 @@ impl Recordings {
         Ok(Removed { state: None, file_deleted })
     }
 
-    /// Removes a series rule and cancels its recordings that have not begun: all of it, or nothing.
+    /// Removes a series rule and cancels its recordings that have not begun, in one transaction.
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`.
@@ -203,7 +204,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Ends every recording that is under way as if the server had been killed, but with all of it on the disk.
+    /// Interrupts every running recording with all of its data synced; the next start continues them.
     pub async fn shutdown(&self) {
         self.stopping.store(true, std::sync::atomic::Ordering::SeqCst);
         let running: Vec<Running> = lock(&self.running).drain().map(|(_, running)| running).collect();
@@ -215,7 +216,7 @@ impl Recordings {
         }
     }
 
-    /// Tells a recording to stop, and waits until it did.
+    /// Stops a running recording and waits for its end.
     async fn stop(&self, id: &str) {
         let running = lock(&self.running).remove(id);
         if let Some(Running { stop, mut task }) = running {
@@ -232,7 +233,7 @@ impl Recordings {
         removed.await.map_err(Error::internal)?.map_err(Error::internal)
     }
 
-    /// Changes a recording; `change` says whether it did.
+    /// Changes a recording; `change` returns whether it changed anything.
     async fn edit(&self, id: &str, change: impl FnOnce(&mut Recording) -> bool) -> Result<Recording> {
         let _editing = self.editing.lock().await;
         let mut recording = self.get(id)?;
@@ -248,7 +249,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Writes a rule and recordings of it, and removes others: all of it, or nothing. The caller holds `editing`.
+    /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `editing`.
     async fn put_together(&self, rule: Option<Rule>, recordings: Vec<Recording>, gone: &[Recording]) -> Result<()> {
         let mut batch = Batch::default();
         gone.iter().try_for_each(|one| batch.delete(Tree::Recordings, &one.id))?;
@@ -280,7 +281,7 @@ impl Recordings {
         all.insert(recording.id.clone(), recording);
     }
 
-    /// Says how a recording ended. Where that cannot be stored it is known all the same, and stored later.
+    /// Sets the final state of a recording. If it cannot be stored, it is kept in memory and stored later.
     async fn settle(&self, id: &str, event: Event, fault: Option<&Error>, now_ms: i64) {
         let _editing = self.editing.lock().await;
         let Ok(mut recording) = self.get(id) else { return };
@@ -293,17 +294,17 @@ impl Recordings {
             at_ms: now_ms,
         });
         match fault {
-            Some(fault) => tracing::warn!(recording.id = id, %fault, "a recording failed"),
-            None => tracing::info!(recording.id = id, bytes = recording.written.bytes, "a recording is complete"),
+            Some(fault) => tracing::warn!(recording.id = id, %fault, "recording failed"),
+            None => tracing::info!(recording.id = id, bytes = recording.written.bytes, "recording complete"),
         }
         if let Err(full) = self.put(recording.clone()).await {
-            tracing::warn!(recording.id = id, %full, "how a recording ended could not be stored yet");
+            tracing::warn!(recording.id = id, %full, "the end of a recording could not be stored; will retry");
             self.remember(recording);
             lock(&self.unsaved).insert(id.to_owned());
         }
     }
 
-    /// Stores what could not be stored when it happened.
+    /// Retries to store states that could not be stored before.
     async fn save_late(&self) {
         let late: Vec<String> = lock(&self.unsaved).iter().cloned().collect();
         for id in late {
@@ -317,7 +318,7 @@ impl Recordings {
 }
 
 impl Service {
-    /// Ids of the recordings that stand in the way of one: there are fewer places to encode than channels to be recorded.
+    /// Ids of the recordings that conflict with this one: together they need more encode slots than there are.
     pub fn recording_conflicts(&self, of: &Recording) -> Vec<String> {
         let (from, to) = of.span();
         let all = lock(&self.recordings.all);

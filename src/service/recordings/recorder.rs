@@ -1,7 +1,7 @@
-//! A recording under way: piece after piece is appended to its file, and now and then it is noted how far that is.
+//! A running recording: segments are appended to its file, and the synced length is stored from time to time.
 //!
-//! What is noted is on the disk. After a crash the file is cut back to it and goes on from there, so that nothing is in it
-//! twice and nothing is missing that can still be made.
+//! The stored length never exceeds what is on the disk. After a crash the file is truncated to it and continued from there:
+//! nothing is in it twice, and nothing is missing that can still be produced.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -19,19 +19,19 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::onair::Viewer;
 
-/// How often it is noted how far the file is.
+/// How often the length of the file is synced and stored.
 const NOTED: Duration = Duration::from_secs(10);
 
-/// How long the file system may take for one piece.
+/// How long the file system may take for one operation.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Waits between tries, the first and the longest.
+/// The first and the longest pause between attempts.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// For how long it is tried again without any progress, behind the recording's end.
+/// How long after the recording's end attempts continue without progress, ms.
 const PATIENCE_MS: i64 = 3_600_000;
 
-/// Makes a recording to its end, or until it is told to stop.
+/// Records until the end of the recording, or until `stop`.
 pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver<bool>) {
     let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
     work(&service, &id, stop).await;
@@ -57,7 +57,7 @@ async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>)
                     return service.recordings.settle(id, Event::Fail, Some(&fault), now_ms).await;
                 }
                 pause = if recording.written == before { (pause * 2).min(RETRY.1) } else { RETRY.0 };
-                tracing::info!(recording.id = id, %fault, "a recording pauses");
+                tracing::info!(recording.id = id, %fault, "recording paused; will retry");
             }
         }
         tokio::select! {
@@ -68,12 +68,12 @@ async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>)
     }
 }
 
-/// Returns once it is to stop.
+/// Returns when the recording is to stop.
 async fn told(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// What trying again does not mend.
+/// Whether another attempt cannot help.
 fn is_final(fault: &Error) -> bool {
     matches!(
         fault.code,
@@ -91,15 +91,15 @@ fn written(service: &Service, id: &str) -> Written {
     service.recordings.get(id).map(|recording| recording.written).unwrap_or_default()
 }
 
-/// How the work on a recording ends.
+/// How work on a recording ended.
 enum End {
-    /// All of it is in the file.
+    /// The recording is complete.
     Whole,
-    /// It was told to stop.
+    /// It was stopped.
     Stopped,
 }
 
-/// Appends what there is to come, from what was noted on.
+/// Appends segments, starting after the stored length.
 async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<bool>) -> Result<End> {
     let shelf = service.recordings.shelf()?.clone();
     let mut recording = service.recordings.get(id)?;
@@ -107,7 +107,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
     let mut noted = Instant::now();
     let mut rights = service.rights.follow();
     loop {
-        // The guide may have changed its end or title; how far the file is, this task knows better.
+        // The guide may have changed the end or title; the written length is more recent here than in the store.
         recording = Recording { written: recording.written, ..service.recordings.get(id)? };
         let next = tokio::select! {
             next = reel::next(service, &recording) => next,
@@ -117,7 +117,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
             Ok(Next::Piece(piece)) => {
                 let appended = append(&mut deck, &shelf, &mut recording, piece).await;
                 if let Err(fault) = appended {
-                    // What lies before the piece is sound, and said to be there.
+                    // Everything before this segment is intact: store its length.
                     if fault.code == Code::StorageFull {
                         note(service, &mut deck, &recording).await?;
                     }
@@ -137,7 +137,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
             }
             Ok(Next::Over) if recording.written.is_void() => {
                 note(service, &mut deck, &recording).await?;
-                return Err(Error::new(Code::ChannelUnavailable, "nothing of it was on air"));
+                return Err(Error::new(Code::ChannelUnavailable, "nothing was on air during the recording"));
             }
             Ok(Next::Over) => return note(service, &mut deck, &recording).await.map(|()| End::Whole),
             Err(fault) => {
@@ -148,13 +148,13 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
     }
 }
 
-/// A file while it is recorded to; without one while a thread has it.
+/// The open file of a recording; None while a blocking thread has it.
 struct Deck {
     tape: Option<Tape>,
 }
 
 impl Deck {
-    /// Does something with the file off the async threads.
+    /// Runs `work` on the file in a blocking thread.
     async fn with<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Tape) -> std::io::Result<T> + Send + 'static,
@@ -170,13 +170,13 @@ impl Deck {
     }
 }
 
-/// Opens the file of a recording, where it was noted to end. A new one's path is noted before the file is made, so that
-/// no file is left that nobody knows.
+/// Opens the file of a recording at its stored length. The path of a new file is stored before the file is created, so a
+/// crash leaves no unknown file.
 async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) -> Result<Tape> {
     if let Some(path) = recording.path.clone() {
         let (shelf, len) = (shelf.clone(), recording.written.bytes);
         let resumed = blocking(move || match shelf.resume(Path::new(&path), len) {
-            // The server ended before it was made.
+            // The server ended before the file was created.
             Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => shelf.make(Path::new(&path)),
             resumed => resumed,
         });
@@ -189,7 +189,10 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
     let named = shelf.clone();
     let taken = move |path: &Path| path.to_str().is_none_or(|path| taken.contains(path));
     let path = blocking(move || named.name(&folder, &name, taken)).await?;
-    let path = path.to_str().ok_or_else(|| Error::internal("the folder of recordings has no plain name"))?.to_owned();
+    let path = path
+        .to_str()
+        .ok_or_else(|| Error::internal("the path of the recordings folder is not valid UTF-8"))?
+        .to_owned();
     recording.path = Some(path.clone());
     let noted = |path: Option<String>| {
         service.recordings.edit(&recording.id, |one| {
@@ -202,7 +205,7 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
     match blocking(move || shelf.make(Path::new(&path))).await {
         Ok(tape) => Ok(tape),
         Err(fault) => {
-            // Whatever lies there is not this recording.
+            // A file at that path is not this recording.
             noted(None).await?;
             Err(fault)
         }
@@ -223,7 +226,7 @@ async fn append(deck: &mut Deck, shelf: &Arc<Shelf>, recording: &mut Recording, 
     Ok(())
 }
 
-/// Notes how far the file is, once all of that is on the disk.
+/// Syncs the file, then stores its length.
 async fn note(service: &Service, deck: &mut Deck, recording: &Recording) -> Result<()> {
     let written = recording.written;
     if service.recordings.get(&recording.id)?.written == written {
@@ -237,7 +240,7 @@ async fn note(service: &Service, deck: &mut Deck, recording: &Recording) -> Resu
     noted.await.map(drop)
 }
 
-/// Cuts the file back to what was noted; takes it away where that is nothing.
+/// Truncates the file to its stored length; removes it if that is 0.
 async fn trim(service: &Service, id: &str) {
     let Ok(recording) = service.recordings.get(id) else { return };
     let (Some(path), Ok(shelf)) = (recording.path, service.recordings.shelf()) else { return };
@@ -248,14 +251,14 @@ async fn trim(service: &Service, id: &str) {
         false => shelf.resume(Path::new(&path), len).map(drop),
     });
     if let Err(fault) = cut.await {
-        tracing::warn!(recording.id = id, %fault, "a recording could not be cut back to what it is known to hold");
+        tracing::warn!(recording.id = id, %fault, "the file of a recording could not be truncated to its stored length");
     } else if emptied {
         let gone = service.recordings.edit(id, |one| {
             one.path = None;
             true
         });
         if let Err(fault) = gone.await {
-            tracing::debug!(recording.id = id, %fault, "an empty recording's path is still remembered");
+            tracing::debug!(recording.id = id, %fault, "the path of an empty recording could not be cleared");
         }
     }
 }
@@ -266,18 +269,18 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> +
 }
 
 fn slow() -> Error {
-    Error::new(Code::StorageTimeout, "the folder of recordings did not answer within 15 s")
+    Error::new(Code::StorageTimeout, "the recordings folder did not respond within 15 s")
 }
 
 fn full() -> Error {
-    Error::new(Code::StorageFull, "the disk of the recordings is full: what was recorded until then is kept")
+    Error::new(Code::StorageFull, "the disk of the recordings is full; the part recorded so far is kept")
 }
 
 fn refused(cause: &std::io::Error) -> Error {
     match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => full().with_cause(cause),
         ErrorKind::NotFound | ErrorKind::UnexpectedEof => {
-            Error::new(Code::SourceChanged, "the file was taken away or cut while it was recorded").with_cause(cause)
+            Error::new(Code::SourceChanged, "the file was removed or truncated during the recording").with_cause(cause)
         }
         _ => Error::new(Code::SourceReadFailed, "the file of the recording could not be written").with_cause(cause),
     }

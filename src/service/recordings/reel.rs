@@ -1,4 +1,4 @@
-//! What is recorded of a channel, piece by piece: the very segments its viewers get.
+//! The segments of a recording: the same ones that viewers of the channel get.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::error::Result;
 use crate::service::onair::Viewer;
 use crate::service::{Service, ingest, onair};
 
-/// The longest wait before a channel is looked at again.
+/// The longest wait before a channel is checked again.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How often the timeline of a channel from elsewhere is looked at, and how late it may be, ms.
+/// How often the timeline of an external channel is checked, and how late it may be, ms.
 const OFTEN: Duration = Duration::from_millis(250);
 const LATE_MS: i64 = 15_000;
 
-/// What lies next behind what is recorded.
+/// The next step of a recording.
 pub(super) enum Next {
     Piece(Piece),
-    /// It is not on air yet: look again then.
+    /// The next segment is not on air yet: check again after this time.
     Wait(Duration),
-    /// There is no more to be recorded.
+    /// The recording has reached its end.
     Over,
 }
 
-/// A segment, and where it lies. Ticks since 1970.
+/// A segment with its start and end, ticks since 1970.
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
     pub(super) from: i64,
     pub(super) through: i64,
-    /// A slate stands for the programme.
+    /// Whether a slate replaces the programme.
     pub(super) is_slate: bool,
 }
 
-/// The next piece of a recording. A channel out of the library is a function of its schedule, so that what was missed
-/// while the server was away is made afterwards.
+/// The next segment of a recording. A scheduled channel is a function of its schedule, so segments missed while the
+/// server was down are made afterwards.
 ///
 /// # Errors
 /// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`onair::segment`].
@@ -53,7 +53,7 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     let written = &recording.written;
     let begun = written.bytes > 0;
     let from = if begun { written.through } else { from_ms * 90 };
-    // Half a millisecond for rounding; a programme that was cut meanwhile is left at its new end.
+    // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
     let behind = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
     let Some(slot) = live::slots(&channel.definition, None, from.div_euclid(90)).find(behind) else {
         return Ok(Next::Over);
@@ -65,7 +65,7 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     if let Ok(wait @ 1..) = u64::try_from(slot.end.div_euclid(90) - now_ms) {
         return Ok(Next::Wait(Duration::from_millis(wait).min(LOOK)));
     }
-    // Whoever records is one who watches: the channel keeps its place, and what comes next is made ready.
+    // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
     let sent = onair::segment(service, &channel, (slot.programme_ms, slot.index), &recording.id).await?;
     let mut bytes = Vec::from(sent.bytes);
@@ -74,7 +74,7 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
 }
 
-/// The same of a channel from elsewhere: what of it is on its timeline now. What is missed stays missing.
+/// The next segment of an external channel, from its present timeline. Missed segments cannot be made later.
 fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -> Result<Next> {
     let (from_ms, to_ms) = recording.span();
     let written = &recording.written;

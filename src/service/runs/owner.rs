@@ -1,11 +1,11 @@
-//! The task that owns a rendition's producers.
+//! The task that owns the runs of a rendition.
 //!
-//! The rules (two readers of one item livelocked without them): a run is not moved before it delivered the segment it
-//! was moved for; waiting requests are served nearest first; a second real viewer elsewhere gets a second run while
-//! an encode slot is left for it; a run is idle only when no request waits in its range.
+//! The rules (without them, two readers of one item livelocked): a run is not moved before it has delivered the segment
+//! it was moved for; waiting requests are served nearest first; a second viewer at another position gets a second run
+//! if an encode slot is available; a run is idle only while no request waits in its range.
 //!
-//! Encodes take turns: the owner says when its readers run dry, and its runs work on as many segments at once as it has
-//! encode slots. A run that lost its slot rests at the end of its segment, and goes on when its turn comes.
+//! Encodes take turns: the owner reports when its readers will run dry, and its runs work on as many segments at once as
+//! it has encode slots. A run that loses its slot pauses at the end of its segment and continues at its next turn.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -31,26 +31,26 @@ mod ahead;
 mod faults;
 mod turns;
 
-/// A request at most this many segments ahead of a run waits for it; a start elsewhere costs about as much.
+/// A request at most this many segments ahead of a run waits for that run; starting another one costs about as much.
 const REACH_ENCODE: usize = 3;
 const REACH_COPY: usize = 12;
 
-/// Producers at once, of one rendition.
+/// Most runs of one rendition at once.
 const RUNS: usize = 2;
 
-/// Segments a run makes before it leaves a reader who follows it: a start costs as much as one or two.
+/// Segments a run delivers before it leaves a reader who follows it. A start costs as much as one or two segments.
 const STINT: usize = 3;
 
-/// A request that waits this long elsewhere may take a run that is still asked for.
+/// A request that no run covers may take over a busy run after waiting this long.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A working run that delivers nothing for so long is given up.
+/// A working run that delivers nothing for this long has failed.
 const STALL: Duration = Duration::from_secs(30);
 
-/// A request that waits this long is due, however full its reader's buffer should be, ms.
+/// Milliseconds after which a waiting request is due, even if its reader's buffer should still be full.
 const DUE_MS: i64 = 2_000;
 
-/// A run that rests without an encode slot for so long is stopped: it holds memory and a process.
+/// A run that has paused this long without an encode slot is stopped, because it occupies memory and a process.
 const PARKED: Duration = Duration::from_secs(15);
 
 /// A request for one segment.
@@ -65,7 +65,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// Where a reader is.
+/// The position of a reader.
 struct Reading {
     reader: Weak<Reader>,
     at: usize,
@@ -78,7 +78,7 @@ struct Active {
     delivered: usize,
     next: usize,
     gate: usize,
-    /// When the last segment came, or the work was allowed.
+    /// When the last segment arrived, or the run was allowed to work.
     since: Instant,
 }
 
@@ -93,22 +93,22 @@ pub(super) struct Owner {
     segments: Segments,
     name: Arc<str>,
     work: Work,
-    /// What it has of the encode slots, and the news of that; None where it needs none.
+    /// The encode job and the number of slots it has; None if it needs none.
     turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
-    /// Runs that may work.
+    /// How many runs may work.
     allowed: usize,
-    /// Since when it has waited for its turn, its runs at rest.
+    /// Since when all runs have been paused, waiting for a turn.
     parked: Option<Instant>,
     standing: Arc<Standing>,
     progress: watch::Sender<Progress>,
     runs: Vec<Active>,
-    /// Where each reader was last, by the address of its identity.
+    /// The last position of each reader, by the address of its identity.
     readers: HashMap<usize, Reading>,
     waiting: Vec<Waiting>,
-    /// Runs that failed since the last segment.
+    /// Failures since the last segment.
     faults: u32,
     speed: Option<f64>,
-    /// Where the segments end: the grid's end, or the source's where that comes before.
+    /// One past the last segment: the end of the grid, or of the source if that is shorter.
     end: usize,
 }
 
@@ -143,7 +143,7 @@ impl Owner {
         (owner, seen)
     }
 
-    /// Works until the last lease is gone, or a producer failed twice.
+    /// Runs until the last lease is gone or runs failed twice in a row.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         let mut allowed = self.turns.as_ref().map(|(_, allowed)| allowed.clone());
         while self.progress.borrow().failure.is_none() {
@@ -196,7 +196,7 @@ impl Owner {
         }
     }
 
-    /// Bytes can; a parcel as long as the file is what it was.
+    /// Bytes in memory always are; a lazy segment is while the file is unchanged.
     fn can_be_read(&self, stored: &Stored) -> bool {
         matches!(stored.content, Content::Whole(_)) || self.work.source.holds_the_same()
     }
@@ -231,7 +231,7 @@ impl Owner {
             }
             Some(Err(error)) => self.fault(at, error),
             None => {
-                // A file may be shorter than it says; the producer came to its end in good order.
+                // The run ended in good order: the file is shorter than its header states.
                 let next = active.next;
                 self.runs.remove(at);
                 if next < self.end {
@@ -242,11 +242,11 @@ impl Owner {
         }
     }
 
-    /// A running mean over some ten segments.
+    /// Updates the speed, a running mean over about ten segments.
     fn measure(&mut self, index: usize, spent: f64, is_first: bool) {
         let media = seconds(self.work.grid.length(index));
         if let Some((job, _)) = &self.turns {
-            // The first of a run holds the time to start; short ones cost more than their length.
+            // The first segment of a run includes the start-up time; short segments cost more than their length.
             let is_whole = self.work.grid.length(index) * 10 >= self.work.grid.length(self.work.grid.len() / 2) * 9;
             job.delivered(media, (is_whole && !is_first).then_some(spent));
         }
@@ -254,7 +254,7 @@ impl Owner {
         self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));
     }
 
-    /// Brings runs to where they are needed and lets them work as far as they are.
+    /// Moves runs to where they are needed and allows them to work that far.
     fn schedule(&mut self) {
         self.waiting.retain(|waiting| !waiting.command.reply.is_closed());
         self.readers.retain(|_, reading| reading.reader.strong_count() > 0);
@@ -275,7 +275,7 @@ impl Owner {
         self.raise_gates();
     }
 
-    /// Requests that no run will reach.
+    /// Requests (indices into `waiting`) that no run covers.
     fn uncovered(&self) -> Vec<usize> {
         let is_uncovered = |n: &usize| {
             let index = self.waiting[*n].command.index;
@@ -302,7 +302,7 @@ impl Owner {
         self.waiting.iter().any(|waiting| self.covers(run, waiting.command.index))
     }
 
-    /// Gives one of the requests no run will reach a run. False when all must wait.
+    /// Gives a run to one of the uncovered requests. False if all of them must wait.
     fn serve(&mut self, uncovered: &[usize]) -> bool {
         let oldest = *uncovered.iter().min_by_key(|&&n| self.waiting[n].since).expect("never called without any");
         if self.runs.is_empty() {
@@ -312,7 +312,7 @@ impl Owner {
         if self.runs.len() < RUNS && self.is_read_by_others(oldest) && self.start(index) {
             return true;
         }
-        // An idle run goes to the nearest request; one whose reader follows it first makes a start's worth.
+        // An idle run moves to the nearest request; a run with a reader first delivers `STINT` segments.
         let needed = self.missing();
         let free = |run: &Active| {
             let followed = needed.iter().any(|&index| self.covers(run, index));
@@ -325,7 +325,7 @@ impl Owner {
         if let Some((at, n)) = nearest {
             return self.replace(at, self.waiting[n].command.index);
         }
-        // All runs are asked for: whoever waits too long takes one that has had its turn.
+        // All runs have requests: after `PATIENCE`, the oldest request takes a run that has delivered something.
         let taken = self.runs.iter().position(|run| run.delivered > 0);
         match taken {
             Some(at) if self.waiting[oldest].since.elapsed() >= PATIENCE => self.replace(at, index),
@@ -333,7 +333,7 @@ impl Owner {
         }
     }
 
-    /// Whether readers other than the one that waits read where the runs are: it is a second real viewer.
+    /// Whether every run has a reader other than the waiting one, which then is a second viewer and not a seek.
     fn is_read_by_others(&self, waiting: usize) -> bool {
         let asker = &self.waiting[waiting].command.reader;
         let others = self.readers.values().filter(|reading| !reading.reader.ptr_eq(asker));
@@ -345,7 +345,7 @@ impl Owner {
         self.start(first)
     }
 
-    /// Starts a run at `first`; false when no encode slot is left for it, or it failed.
+    /// Starts a run at `first`; false if no encode slot is available or the start failed.
     fn start(&mut self, first: usize) -> bool {
         if self.runs.len() >= self.allowed {
             return false;
@@ -400,7 +400,7 @@ impl Owner {
     }
 }
 
-/// The next news of the encode slots, false when the job has ended; never where none are needed.
+/// Waits for a change of the allowed runs; false when the job has ended. Pending forever if no slot is needed.
 async fn changed(allowed: &mut Option<watch::Receiver<usize>>) -> bool {
     match allowed {
         Some(allowed) => allowed.changed().await.is_ok(),
@@ -408,7 +408,7 @@ async fn changed(allowed: &mut Option<watch::Receiver<usize>>) -> bool {
     }
 }
 
-/// The next thing any of the runs says; never, when there is none.
+/// The next outcome of any run; pending forever without runs.
 async fn next_of(runs: &mut [Active]) -> (usize, Option<Result<Segment, RunError>>) {
     poll_fn(|context| {
         for (at, active) in runs.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The rules of runs, over a scripted producer and paused time.
+//! The rules of runs, with a scripted backend and paused time.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn second() -> Fake {
 fn whole(stored: Stored) -> Bytes {
     match stored.content {
         Content::Whole(bytes) => bytes,
-        Content::Parcel(_) => panic!("it makes bytes"),
+        Content::Parcel(_) => panic!("the fake backend produces bytes"),
     }
 }
 
@@ -116,14 +116,14 @@ async fn a_run_stops_ahead_of_its_reader_and_goes_on_when_it_is_followed() {
     let lease = bench.lease(240);
     lease.segment(0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(bench.fake.made(), 13, "the segment asked for, and 20 s beyond its start");
+    assert_eq!(bench.fake.made(), 13, "the requested segment, and 20 s beyond its start");
     assert_eq!(lease.progress().borrow().activity, Activity::Ahead);
     lease.segment(5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!((bench.fake.made(), bench.fake.starts()), (16, vec![0]));
 }
 
-/// A producer whose runs cost nothing to start.
+/// A backend whose runs cost nothing to start.
 struct AtOnce(Fake);
 
 impl Transcoder for AtOnce {
@@ -146,7 +146,7 @@ impl Transcoder for AtOnce {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
-    // Room for one segment: what is made ahead for the one drives out what is made for the other.
+    // Memory for one segment: read-ahead for one reader would evict the segment of the other.
     let one = Fake::bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
     let bench = keeping(Budget { memory: one, rendition_memory: one, disk: 1 << 20 }, second(), 2);
     let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240), Viewer::Session).unwrap();
@@ -234,7 +234,7 @@ async fn a_run_that_dies_is_restarted_where_it_was() {
         lease.segment(index).await.unwrap();
     }
     assert_eq!(bench.fake.starts(), [0, 7]);
-    let (_, fault) = bench.runs.standing().last_fault().expect("it is remembered though nobody noticed");
+    let (_, fault) = bench.runs.standing().last_fault().expect("the fault is kept although no reader noticed it");
     assert!(matches!(fault, RunError::Encoder(_)), "{fault}");
 }
 
@@ -270,7 +270,7 @@ async fn a_run_that_says_nothing_is_given_up() {
     assert!(matches!((first, second), (Err(RunError::Stalled(30)), Err(RunError::Stalled(30)))));
     assert_eq!(standing.waiting(), 0);
     assert!(matches!(standing.last_fault(), Some((_, RunError::Stalled(30)))));
-    assert_eq!(began.elapsed().as_secs(), 60, "one restart, then the end");
+    assert_eq!(began.elapsed().as_secs(), 60, "one restart, then it gives up");
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +283,7 @@ async fn a_source_that_changed_ends_the_work() {
 
 #[tokio::test(start_paused = true)]
 async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
-    // Just faster than the clock: no time is left for a second viewer.
+    // Barely faster than real time: no time is left for a second viewer.
     let bench = bench(Fake::taking(Duration::from_millis(1900)), 1);
     let first = bench.lease(240);
     for index in 0..8 {
@@ -295,7 +295,7 @@ async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
     let joined = bench.lease(240);
     drop(first);
     assert!(bench.try_lease(360).is_err(), "the first one's rendition is still watched");
-    // In the middle of a segment, that somebody even waits for: its slot is free at once.
+    // In the middle of a segment that a request waits for: its slot is still free at once.
     let (answer, ()) = tokio::join!(joined.segment(60), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(joined.withdraw() && joined.was_withdrawn());
@@ -381,7 +381,7 @@ async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
     let before = bench.work(240);
     assert_eq!(kept(&before), kept(&bench.work(240)), "two openings of one file share their segments");
     let path = bench.folder.path().join("film.mp4");
-    // In place, as long as before, and its time put back.
+    // Rewritten in place with the same length, and its modification time restored.
     let at = std::fs::metadata(&path).unwrap().modified().unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let bytes = std::fs::read(&path).unwrap();

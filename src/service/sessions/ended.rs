@@ -1,4 +1,4 @@
-//! An ended session: what its clients may still ask for, and nothing that holds its file open.
+//! Ended sessions: the data clients may still request, and nothing that keeps the file open.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::session::{Session, Status};
 use crate::domain::plan::Rendition;
 use crate::error::{Code, Error};
 
-/// An ended session. It has no plan, no lease and no [`Source`](crate::engine::source::Source): those would keep the
-/// film's descriptor open, and with it the disk space of a deleted film.
+/// An ended session. It has no plan, no lease and no [`Source`](crate::engine::source::Source), because those would keep
+/// the file open and a deleted file would keep its disk space.
 pub struct Ended {
     pub id: String,
     pub user_id: String,
     pub started_at: Timestamp,
-    /// As it was at the end, with the failure if it failed.
+    /// The final status, with the failure if it failed.
     pub status: Status,
-    /// Of the rung that was pulled last.
+    /// Rendition of the rung requested last.
     pub rendition: Arc<Rendition>,
     pub(super) at: Instant,
 }
@@ -37,7 +37,7 @@ impl Ended {
     }
 }
 
-/// The answer to a request for an asset of an ended session.
+/// The error for a request for an asset of an ended session.
 pub(super) fn session_ended() -> Error {
     Error::new(Code::SessionEnded, "the session has ended")
 }

@@ -1,18 +1,18 @@
-//! Why a session failed, for its status and for whoever asks for its assets.
+//! Why a session failed, for its status and for requests for its assets.
 
 use jiff::Timestamp;
 
 use crate::engine::RunError;
 use crate::error::{Code, Error};
 
-/// Why a session failed.
+/// A session's failure.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub error: RunError,
     pub at: Timestamp,
 }
 
-/// What a client is told of a producer's end; the log has the cause already.
+/// The API error for a failed run; its cause is already in the log.
 pub(super) fn refusal(error: &RunError) -> Error {
     let code = match error {
         RunError::Decode(_) => Code::DecodeFailed,
@@ -26,15 +26,15 @@ pub(super) fn refusal(error: &RunError) -> Error {
     Error::new(code, told(error)).with_cause(error)
 }
 
-/// A producer's end in words for a viewer.
+/// The message about a failed run, for viewers.
 pub fn told(error: &RunError) -> &'static str {
     match error {
         RunError::Decode(_) => "the file could not be decoded",
         RunError::Encoder(_) => "the encoder failed",
         RunError::SourceRead(_) => "the file could not be read",
-        RunError::SourceChanged => "the file changed while it was played",
+        RunError::SourceChanged => "the file changed during playback",
         RunError::SourceEnded => "the file ends before this segment",
-        RunError::Stalled(_) => "the transcoder made nothing for too long",
+        RunError::Stalled(_) => "the backend produced no segment in time",
         RunError::Internal(_) => "internal error",
     }
 }

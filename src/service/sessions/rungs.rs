@@ -1,4 +1,4 @@
-//! The rungs of a session: which are pulled, and their leases. A rung is made only while somebody pulls it.
+//! The rungs of a session and their leases. A rung is encoded only while a player requests its segments.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::lock;
 use crate::service::encode_slots::Admission;
 use crate::service::runs::{Lease, Progress};
 
-/// A rung that was left, and not pulled for so long, is let go. Long enough for a player that is unsure of its line, for
-/// coming back costs a start.
+/// A rung is released when it was not requested for this long. Long enough for a player whose bandwidth estimate wavers,
+/// because coming back costs a start.
 const LEFT: Duration = Duration::from_secs(10);
 
-/// Who was chosen to make a rung's segments, and why.
+/// The backend chosen for a rung, and why.
 pub(super) type Producer = (&'static str, &'static str);
 
-/// The rung pulled last.
+/// The rung requested last.
 #[derive(Clone)]
 pub(super) struct Current {
     pub(super) rung: usize,
@@ -26,9 +26,9 @@ pub(super) struct Current {
 }
 
 pub(super) struct Rungs {
-    /// One for each rung; None when the session has ended.
+    /// One entry per rung; None after the session has ended.
     held: Mutex<Option<Vec<Option<Held>>>>,
-    /// The session's promise of encode slots, from the first rung that is encoded to the session's end.
+    /// The session's admission to the encode slots, from its first encoded rung to its end.
     admission: Mutex<Option<Arc<Admission>>>,
     current: watch::Sender<Current>,
 }
@@ -40,7 +40,7 @@ struct Held {
 }
 
 impl Rungs {
-    /// So many rungs, the first of them held.
+    /// `rungs` rungs, of which the first is leased.
     pub(super) fn new(rungs: usize, lease: Lease, producer: Producer) -> Self {
         let current = Current { rung: 0, producer, progress: lease.progress() };
         let mut held: Vec<Option<Held>> = (0..rungs).map(|_| None).collect();
@@ -49,7 +49,7 @@ impl Rungs {
         Self { held: Mutex::new(Some(held)), admission, current: watch::Sender::new(current) }
     }
 
-    /// The lease of a rung that is held, which is pulled by that.
+    /// The lease of a rung, if it has one; marks the rung as requested.
     pub(super) fn pull(&self, rung: usize) -> Option<Arc<Lease>> {
         let mut held = lock(&self.held);
         let found = held.as_mut()?.get_mut(rung)?.as_mut()?;
@@ -66,7 +66,7 @@ impl Rungs {
         Some(lease)
     }
 
-    /// Holds a rung from now on.
+    /// Keeps the lease of a rung.
     pub(super) fn hold(&self, rung: usize, lease: Lease, producer: Producer) {
         if let Some(held) = &mut *lock(&self.held)
             && let Some(place) = held.get_mut(rung)
@@ -78,33 +78,33 @@ impl Rungs {
         }
     }
 
-    /// The session's promise of encode slots, if it has one.
+    /// The session's admission to the encode slots, if it has one.
     pub(super) fn admission(&self) -> Option<Arc<Admission>> {
         lock(&self.admission).clone()
     }
 
-    /// Which rungs are held.
+    /// Which rungs are leased.
     pub(super) fn held(&self) -> Vec<bool> {
         lock(&self.held).iter().flatten().map(Option::is_some).collect()
     }
 
-    /// Whether the run of this progress is held by a rung.
+    /// Whether a leased rung publishes this progress.
     pub(super) fn holds(&self, progress: &watch::Receiver<Progress>) -> bool {
         let held = lock(&self.held);
         held.iter().flatten().flatten().any(|held| held.lease.progress().same_channel(progress))
     }
 
-    /// The rung pulled last, watched.
+    /// Subscribes to the rung requested last.
     pub(super) fn current(&self) -> watch::Receiver<Current> {
         self.current.subscribe()
     }
 
-    /// Lets go of rungs that were left, that nobody waits for and that were not pulled for `since`: all but `kept`.
+    /// Releases every rung but `kept` that has no waiting request and was not requested for `since`.
     pub(super) fn leave(&self, kept: usize, since: Duration) {
         let mut dropped = Vec::new();
         if let Some(held) = &mut *lock(&self.held) {
             for (rung, place) in held.iter_mut().enumerate() {
-                // A request that waits has a share of the lease.
+                // A waiting request has a clone of the lease.
                 let left = |held: &mut Held| Arc::strong_count(&held.lease) == 1 && held.pulled.elapsed() >= since;
                 if rung != kept {
                     dropped.extend(place.take_if(left));
@@ -113,22 +113,22 @@ impl Rungs {
         }
     }
 
-    /// Lets go of what was left long ago.
+    /// Releases rungs that players left [`LEFT`] ago.
     pub(super) fn tidy(&self) {
         self.leave(self.current.borrow().rung, LEFT);
     }
 
-    /// When there may be something to tidy.
+    /// When the next rung may have to be released.
     pub(super) fn tidy_at(&self) -> Option<Instant> {
         let current = self.current.borrow().rung;
         let held = lock(&self.held);
         let left = held.as_ref()?.iter().enumerate().filter(|(rung, _)| *rung != current);
-        // One that is still waited for is looked at again a little later.
+        // A rung with a waiting request is checked again a little later.
         let soon = Instant::now() + Duration::from_millis(500);
         left.filter_map(|(_, held)| Some(held.as_ref()?.pulled + LEFT)).min().map(|at| at.max(soon))
     }
 
-    /// Lets go of everything, for good.
+    /// Releases every rung and the admission, for good.
     pub(super) fn end(&self) {
         let held = lock(&self.held).take();
         drop(held);

@@ -1,4 +1,4 @@
-//! One session: its state, the task that drives it, and what it serves.
+//! One session: its state, its owner task, and the playlists and segments it serves.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::service::planner::{Plan, first_wanted};
 use crate::service::runs::{Activity, Lease, Progress};
 use crate::service::subtitles::{Subtitles, Which};
 
-/// How often admission to the encode slots is requested, and for how long: a viewer is told soon.
+/// How often admission to the encode slots is retried, and for how long before the viewer is refused.
 const RETRY: Duration = Duration::from_millis(50);
 const ADMISSION: Duration = Duration::from_millis(1500);
 
@@ -50,31 +50,31 @@ pub struct Session {
 struct View {
     state: State,
     failure: Option<Failure>,
-    /// RFC 6381 of the picture, read from the first segment.
+    /// RFC 6381 codec string of the video, read from the first segment.
     video_codec: Option<String>,
 }
 
-/// A session as it stands.
+/// The status of a session.
 #[derive(Clone, Debug)]
 pub struct Status {
     pub state: State,
     pub failure: Option<Failure>,
-    /// Of the rung that was pulled last.
+    /// Progress of the rung requested last.
     pub progress: Progress,
     pub rung: usize,
-    /// Who was chosen to make its segments, and why.
+    /// The backend chosen for it, and why.
     pub producer: (&'static str, &'static str),
-    /// Which rungs are made, or would be if more were needed.
+    /// Which rungs are leased.
     pub held: Vec<bool>,
     pub last_access_at: Timestamp,
 }
 
-/// How patient a session is.
+/// Timeouts of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// With a viewer who asks for nothing.
+    /// Without a request, the session ends.
     pub(super) idle: Duration,
-    /// With a segment that is asked for.
+    /// For a requested segment.
     pub(super) segment: Duration,
 }
 
@@ -115,14 +115,14 @@ impl Session {
             lease.map(|lease| Box::pin(async move { lease.segment(first).await?.content.head(source).await }));
         let mut current = self.rungs.current();
         let mut progress = current.borrow_and_update().progress.clone();
-        // Its rung gave its place to another, which will be the current one as soon as it is pulled.
+        // The current rung was released; another one becomes current as soon as it is requested.
         let mut left = false;
         loop {
             self.rungs.tidy();
             let tidy_at = self.rungs.tidy_at();
             let idle_at = lock(&self.access).0 + self.patience.idle;
             let event = tokio::select! {
-                // A rung that was let go ends, and must not be looked at any more.
+                // The progress of a released rung ends and must not be read any more.
                 biased;
                 () = self.stop.notified() => Event::Stop,
                 _ = current.changed() => {
@@ -173,7 +173,7 @@ impl Session {
             }
             self.view.send_modify(|view| view.state = state);
             if state == State::Failed {
-                // It stays as it is for whoever asks, until it is stopped or idle.
+                // Its status can be requested until it is stopped or idle.
                 self.rest().await;
             }
             if !state.is_live() {
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// A failed session waits to be stopped or forgotten.
+    /// Waits until a failed session is stopped or idle.
     async fn rest(&self) {
         loop {
             let idle_at = lock(&self.access).0 + self.patience.idle;
@@ -213,7 +213,7 @@ impl Session {
         *lock(&self.access) = (Instant::now(), Timestamp::now());
     }
 
-    /// Stops it and waits for the end; false when it had ended before.
+    /// Stops the session and waits for its end; false if it had already ended.
     pub(super) async fn stop(&self) -> bool {
         let mut view = self.view.subscribe();
         if view.borrow_and_update().state == State::Stopped {
@@ -224,7 +224,7 @@ impl Session {
         true
     }
 
-    /// The file its segments are made of.
+    /// The file that is played.
     pub fn source(&self) -> &Arc<Source> {
         &self.plan.work().source
     }
@@ -232,7 +232,7 @@ impl Session {
     /// A segment of a rung.
     ///
     /// # Errors
-    /// `ASSET_NOT_FOUND` behind the end and for a rung there is not, `SESSION_ENDED`, `SEGMENT_TIMEOUT`,
+    /// `ASSET_NOT_FOUND` past the end and for an unknown rung, `SESSION_ENDED`, `SEGMENT_TIMEOUT`,
     /// `TRANSCODER_BUSY`, or why the session failed.
     pub async fn segment(&self, rung: usize, index: usize) -> Result<Stored> {
         self.touch();
@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// The lease of a rung. Where it has to wait for an encode slot, the rung that was left for it leaves at once.
+    /// Leases a rung. If all encode slots are in use, the rung the player came from is released at once.
     async fn lease(&self, rung: usize) -> Result<Arc<Lease>> {
         let until = Instant::now() + ADMISSION;
         loop {
@@ -287,7 +287,7 @@ impl Session {
         }
     }
 
-    /// Lets go of every rung but the one pulled last.
+    /// Releases every rung but the one requested last.
     pub(super) fn leave(&self) {
         self.rungs.leave(self.rungs.current().borrow().rung, Duration::ZERO);
     }
@@ -295,7 +295,7 @@ impl Session {
     /// A segment of the subtitle rendition, as WebVTT.
     ///
     /// # Errors
-    /// `ASSET_NOT_FOUND` behind the end or without such a rendition; those of [`Subtitles::script`].
+    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::script`].
     pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
         self.touch();
         let work = self.plan.work();
@@ -310,7 +310,7 @@ impl Session {
         Ok(webvtt_segment(&cues, seconds(start), seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
     }
 
-    /// Waits up to `wait` for the segment at the start position; false when it is still to come.
+    /// Waits up to `wait` for the segment at the start position; false if it is not ready by then.
     ///
     /// # Errors
     /// `SESSION_ENDED`, or why the session failed.
@@ -348,7 +348,7 @@ impl Session {
         self.view()
     }
 
-    /// As [`Self::status`], but the session ages on.
+    /// Like [`Self::status`], but does not reset the idle timeout.
     pub(super) fn view(&self) -> Status {
         let view = self.view.borrow().clone();
         let last_access_at = lock(&self.access).1;
@@ -358,7 +358,7 @@ impl Session {
         Status { state: view.state, failure: view.failure, progress, rung, producer, held, last_access_at }
     }
 
-    /// The rung whose playlist this is; None for other tracks, and where the session has no such rung.
+    /// The rung of a playlist track; None for other tracks and unknown rungs.
     pub fn rung(&self, track: Track) -> Option<usize> {
         match (track, self.plan.work().rendition.video.is_some()) {
             (Track::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
@@ -367,7 +367,7 @@ impl Session {
         }
     }
 
-    /// The multivariant playlist, every address in it with `grant`; with `EXT-X-START` where the player takes it there.
+    /// The multivariant playlist with `grant` in every URI, and with `EXT-X-START` if the player accepts it there.
     pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
         let known = self.view.borrow().video_codec.clone();
         let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
@@ -376,7 +376,7 @@ impl Session {
         playlist::multivariant(&self.plan.variants(known.as_deref()), subtitles, start, grant).into()
     }
 
-    /// A media playlist, every address in it with `grant`.
+    /// A media playlist with `grant` in every URI.
     ///
     /// # Errors
     /// `ASSET_NOT_FOUND` for a track the session does not have.

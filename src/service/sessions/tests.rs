@@ -1,4 +1,4 @@
-//! The life of sessions, over a scripted producer and paused time.
+//! The life of sessions, with a scripted backend and paused time.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn bench(change: impl FnOnce(&mut Config)) -> Bench {
     taking(Duration::from_secs(1), change)
 }
 
-/// The same where a segment takes so long.
+/// A bench on which each segment takes `segment` to produce.
 fn taking(segment: Duration, change: impl FnOnce(&mut Config)) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
@@ -98,7 +98,7 @@ impl Bench {
         }
     }
 
-    /// The same with smaller rungs below.
+    /// A plan with `rungs` rungs of falling bitrate.
     fn ladder(&self, rungs: u32) -> Plan {
         let mut plan = self.plan(0.0);
         for rung in 1..rungs {
@@ -133,7 +133,7 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
     let bench = bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(50)).await;
-    assert_eq!(session.status().state, State::Paused, "asking keeps it");
+    assert_eq!(session.status().state, State::Paused, "a status request resets the idle timeout");
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(bench.sessions.live(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -144,7 +144,7 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
     assert_eq!(bench.sessions.find(&viewer("a"), &session.id).err().unwrap().code, Code::SessionNotFound);
 }
 
-/// Descriptors of this process that hold a file.
+/// Number of descriptors of this process that refer to a file.
 fn descriptors(path: &Path) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let held = links.filter_map(|link| std::fs::read_link(link.path()).ok());
@@ -160,12 +160,14 @@ async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
     let id = session.id.clone();
     drop(session);
     std::fs::remove_file(&film).unwrap();
-    assert!(descriptors(&film) > 0, "it is read");
+    assert!(descriptors(&film) > 0, "the file is open");
     assert!(bench.sessions.stop(&viewer("a"), &id).await.unwrap());
     // Long enough for the tasks of the session and of its run to return.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(descriptors(&film), 0, "a deleted film gives its space back");
-    let Ok(Found::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else { panic!("it is remembered") };
+    assert_eq!(descriptors(&film), 0, "a deleted file gives its space back");
+    let Ok(Found::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else {
+        panic!("the ended session is remembered")
+    };
     assert_eq!(ended.status.state, State::Stopped);
     assert_eq!(bench.sessions.find_live(&viewer("a"), &id).err().unwrap().code, Code::SessionEnded);
     assert_eq!(bench.sessions.find(&viewer("b"), &id).err().unwrap().code, Code::SessionNotFound);
@@ -181,11 +183,11 @@ async fn segments_are_freed_a_minute_after_the_last_session() {
     let again = bench.start("a", 1.0).await.unwrap();
     again.segment(0, 0).await.unwrap();
     let starts = bench.fake.starts();
-    assert!(starts.len() == 2 && starts[1] > 0, "the first was still there: {starts:?}");
+    assert!(starts.len() == 2 && starts[1] > 0, "the first segment was still stored: {starts:?}");
     bench.sessions.stop(&viewer("a"), &again.id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(80)).await;
     bench.start("a", 2.0).await.unwrap().segment(0, 0).await.unwrap();
-    assert_eq!(bench.fake.starts()[2..], [0], "made again");
+    assert_eq!(bench.fake.starts()[2..], [0], "produced again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +201,7 @@ async fn a_user_has_so_many_sessions_and_the_double_click_is_none_of_them() {
     assert_eq!((refused.code, refused.retry_after), (Code::TooManySessions, Some(10)));
     bench.start("b", 4.0).await.unwrap();
     tokio::time::sleep(DOUBLE_CLICK).await;
-    assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::TooManySessions, "no double click any more");
+    assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::TooManySessions, "too late for a double click");
     bench.sessions.stop(&viewer("a"), &first.id).await.unwrap();
     bench.start("a", 4.0).await.unwrap();
 }
@@ -268,7 +270,7 @@ async fn with_one_encode_slot_a_change_of_rung_moves_it() {
     let status = session.status();
     assert_eq!((status.rung, status.held), (2, vec![false, false, true]));
     assert_eq!((bench.sessions.active_jobs(), status.state), (1, State::Running));
-    // Back to the first: what was made of it is there still, and the session never failed over a rung that was let go.
+    // Back to the first: its segments are still stored, and releasing a rung never failed the session.
     session.segment(0, 0).await.unwrap();
     session.segment(0, 2).await.unwrap();
     let status = session.status();
@@ -286,7 +288,7 @@ async fn a_rung_nobody_pulls_any_more_is_let_go_and_sooner_for_another_session()
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     session.segment(1, 1).await.unwrap();
-    assert_eq!(session.status().held, [true, true, false], "a slot is free for each");
+    assert_eq!(session.status().held, [true, true, false], "each rung has a slot");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(session.status().held, [false, true, false]);
     assert_eq!(bench.sessions.active_jobs(), 1);
@@ -311,7 +313,7 @@ async fn a_rung_that_is_waited_for_is_not_let_go() {
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     let (far, near, third) = tokio::join!(session.segment(0, 40), session.segment(1, 0), session.segment(2, 0));
-    assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third waits for one of the slots");
+    assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third rung waits for a slot");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Programmes of guides from elsewhere, and which channel shows which.
+//! Programmes of imported guides, and their mapping to channels.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,12 +21,12 @@ pub(super) struct Guides {
     by_source: RwLock<BTreeMap<u32, Arc<Guide>>>,
 }
 
-/// What was uploaded cannot be fetched again.
+/// The tree of a source's guide. Uploads are kept apart because they cannot be fetched again.
 fn tree(source: &Source) -> Tree {
     if source.url.is_some() { Tree::Programmes } else { Tree::UploadedProgrammes }
 }
 
-/// The tree it is not in, but may have been before its address was changed.
+/// The other tree, which has the guide if the source changed between upload and address.
 fn other_tree(source: &Source) -> Tree {
     if source.url.is_some() { Tree::UploadedProgrammes } else { Tree::Programmes }
 }
@@ -53,10 +53,10 @@ impl Guides {
         self.by_source.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes the place of what a source said before.
+    /// Replaces the guide of a source.
     ///
     /// # Errors
-    /// `STORAGE_FULL`: then what was known before is shown still.
+    /// `STORAGE_FULL`; then the former guide stays in use.
     pub async fn put(&self, source: &Source, channels: BTreeMap<String, Vec<Listing>>) -> Result<()> {
         let tree = tree(source);
         let was = self.all().remove(&source.id).unwrap_or_default();
@@ -67,14 +67,14 @@ impl Guides {
             pieces::write(&self.store, tree, source.id, channels).await?;
         }
         self.by_source.write().unwrap_or_else(PoisonError::into_inner).insert(source.id, guide);
-        // The new guide is stored: what another tree still has of the former one is not read, and removed next time.
+        // The new guide is stored. A former one left in the other tree is not read, and is removed next time.
         if let Err(fault) = pieces::forget(&self.store, other_tree(source), source.id).await {
             tracing::warn!(source.id, %fault, "a former guide could not be removed");
         }
         Ok(())
     }
 
-    /// Forgets a source.
+    /// Removes the guide of a source.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
@@ -96,14 +96,14 @@ fn is_same(was: &Guide, is: &Guide) -> bool {
 }
 
 impl Service {
-    /// Gives every channel from elsewhere the programmes that belong to it.
+    /// Maps the imported guides to all external channels.
     pub(in crate::service) fn map_guides(&self) {
         let guides = self.standing_guides();
         self.channels.show(|channel| programmes(&guides, channel));
         self.recordings.look_again();
     }
 
-    /// The same for one channel; gives it as it is then.
+    /// Maps guides after a change of `channel`; returns the channel with its programmes.
     pub(in crate::service) fn with_listings(&self, channel: Arc<Channel>) -> Arc<Channel> {
         if channel.external.is_none() {
             return channel;
@@ -112,7 +112,7 @@ impl Service {
         self.channels.get(channel.id).unwrap_or(channel)
     }
 
-    /// Guides that may be used, by source.
+    /// Guides whose rights have not been withdrawn, by source.
     fn standing_guides(&self) -> Vec<(u32, Arc<Guide>)> {
         let mut guides = self.sources.guides.all();
         let sources = self.sources.all().into_iter();
@@ -121,7 +121,7 @@ impl Service {
     }
 }
 
-/// By hand, or by the id its list has for it.
+/// The programmes for a channel: by its configured guide, or by the `tvg-id` in its list.
 fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Listings>> {
     let external: &External = channel.external.as_deref()?;
     let imported = external.imported();
@@ -226,7 +226,7 @@ mod tests {
         let guides = Guides::open(store.clone(), &known()).unwrap();
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5, "also after a restart");
         guides.put(&uploaded(), other()).await.unwrap();
-        assert!(store.keys(Tree::UploadedProgrammes, "0000000007/").unwrap().is_empty(), "in pieces now");
+        assert!(store.keys(Tree::UploadedProgrammes, "0000000007/").unwrap().is_empty(), "now stored in pieces");
         let guides = Guides::open(store, &known()).unwrap();
         assert_eq!(guides.all()[&7].keys().collect::<Vec<_>>(), ["c"]);
     }

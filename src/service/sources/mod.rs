@@ -1,4 +1,4 @@
-//! Lists and guides elsewhere: kept, read, read again when it is time, and withdrawn at once.
+//! Sources: imported lists (M3U) and guides (XMLTV). They are stored, read, refreshed on schedule, and withdrawn at once.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -21,45 +21,45 @@ mod reading;
 
 pub use reading::{Preview, PreviewChannel};
 
-/// Sources at most.
+/// Most sources.
 const MAX_SOURCES: usize = 200;
 
-/// Text of a selection at most, bytes: far below what one record may hold.
+/// Most bytes of text in a selection: far below the size limit of a record.
 const MAX_SELECT: usize = 1 << 20;
 
-/// How often it is looked whether one is due.
+/// How often sources are checked for a due refresh.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// All sources.
 pub struct Sources {
     store: Store,
     by_id: RwLock<BTreeMap<u32, Arc<Source>>>,
-    /// Those that are being read.
+    /// Ids of the sources being read.
     busy: Mutex<HashSet<u32>>,
     guides: guides::Guides,
-    /// Held while one is changed; the highest id that was ever given out.
+    /// Locked while a source is changed; contains the highest id ever assigned.
     editing: tokio::sync::Mutex<u32>,
 }
 
-/// A source's record: None once it is gone, for an id is never used again.
+/// A source's record; None after its removal, because an id is never reused.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     source: Option<Source>,
 }
 
-/// What a source is to be, or what is to change of it.
+/// The properties of a new source, or changes to one.
 #[derive(Clone, Debug, Default)]
 pub struct SourceChange {
     pub kind: Option<Kind>,
     pub name: Option<String>,
     pub url: Option<Address>,
-    /// What was sent along instead of an address.
+    /// The uploaded content, instead of an address.
     pub upload: Option<Bytes>,
     pub refresh_hours: Option<Option<u32>>,
     pub claim: Claim,
     pub select: Option<Select>,
     pub number_from: Option<Option<u32>>,
-    /// Who says so.
+    /// Who makes the change, for the audit log.
     pub by: String,
 }
 
@@ -92,7 +92,7 @@ impl Sources {
         found.ok_or_else(|| Error::new(Code::NotFound, format!("there is no source {id}")))
     }
 
-    /// Whether it is being read just now.
+    /// Whether a source is being read now.
     pub fn is_busy(&self, id: u32) -> bool {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
@@ -112,16 +112,19 @@ fn key(id: u32) -> String {
 }
 
 impl Service {
-    /// Makes a source and reads it.
+    /// Adds a source and reads it.
     ///
     /// # Errors
-    /// `RIGHTS_BASIS_REQUIRED` naming what is missing; `VALIDATION_ERROR` for what cannot be read, with the reason;
+    /// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` with the reason if the source cannot be read;
     /// `STORAGE_FULL`.
     pub async fn add_source(self: &Arc<Self>, change: SourceChange) -> Result<Arc<Source>> {
         let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
         let drafted = self.draft_source(kind, None, &change)?;
         if self.sources.all().len() >= MAX_SOURCES {
-            return Err(Error::new(Code::Conflict, format!("there are {MAX_SOURCES} sources, no more fit")));
+            return Err(Error::new(
+                Code::Conflict,
+                format!("there are already {MAX_SOURCES} sources, the most allowed; delete some first"),
+            ));
         }
         let bytes = self.fetched(&drafted, change.upload.as_ref()).await?;
         let read = self.read_source(kind, bytes).await?;
@@ -133,14 +136,14 @@ impl Service {
         self.take_in(&source, read).await
     }
 
-    /// Changes a source; what the change touches is read again where that can be done.
+    /// Changes a source; reads it again if the change requires it and it can be fetched.
     ///
     /// # Errors
     /// `NOT_FOUND`, and those of [`Self::add_source`].
     pub async fn change_source(self: &Arc<Self>, id: u32, change: SourceChange) -> Result<Arc<Source>> {
         let before = self.sources.get(id)?;
         if change.kind.is_some_and(|kind| kind != before.kind) {
-            return Err(Error::field("kind", "cannot be changed: make another source"));
+            return Err(Error::field("kind", "cannot be changed: create another source"));
         }
         let drafted = self.draft_source(before.kind, Some(&before), &change)?;
         let moved = drafted.url != before.url || change.upload.is_some();
@@ -155,7 +158,7 @@ impl Service {
         };
         let _editing = self.sources.editing.lock().await;
         let current = self.sources.get(id)?;
-        // What was read meanwhile stays; what was vouched for meanwhile must not be lost.
+        // Content read meanwhile stays; a right claimed or withdrawn meanwhile must not be lost.
         if current.right != before.right {
             return Err(Error::new(Code::Conflict, "the source was changed meanwhile"));
         }
@@ -187,18 +190,18 @@ impl Service {
         self.channels.remove_imported(id, batch).await?;
         self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.rights.tell();
-        // Without its source a guide is read no more, and no other source gets this id.
+        // A guide without its source is never read, and no other source gets this id.
         if let Err(fault) = self.sources.guides.forget(id).await {
-            tracing::warn!(source.id = id, %fault, "the guide of a removed source takes up space still");
+            tracing::warn!(source.id = id, %fault, "the guide of a removed source could not be deleted");
         }
         self.map_guides();
         Ok(())
     }
 
-    /// Begins to read a source again; false when that is under way already.
+    /// Starts to read a source again; false if it is already being read.
     ///
     /// # Errors
-    /// `NOT_FOUND`; `RIGHTS_WITHDRAWN`; `CONFLICT` for one that was uploaded.
+    /// `NOT_FOUND`; `RIGHTS_WITHDRAWN`; `CONFLICT` for an uploaded source.
     pub fn refresh_source(self: &Arc<Self>, id: u32) -> Result<bool> {
         let source = self.sources.get(id)?;
         if !source.right.stands() {
@@ -240,11 +243,11 @@ impl Service {
             }
         };
         if let Err(fault) = outcome {
-            tracing::warn!(source.id = current.id, %fault, "what a source says could not be kept");
+            tracing::warn!(source.id = current.id, %fault, "the content of a source could not be stored");
         }
     }
 
-    /// Reads those again whose time has come.
+    /// Refreshes the sources that are due.
     fn refresh_due(self: &Arc<Self>) {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {
@@ -280,7 +283,7 @@ impl Service {
         }
         let select = change.select.as_ref().map_or(0, Select::text_bytes);
         if select > MAX_SELECT {
-            let message = format!("select has {select} bytes of names, at most {MAX_SELECT} are kept");
+            let message = format!("select has {select} bytes of names; at most {MAX_SELECT} are allowed");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
         let kept = |of: fn(&Source) -> Option<u32>| before.and_then(of);
@@ -310,7 +313,7 @@ impl Service {
     }
 }
 
-/// Reads sources again when it is time, as long as the service lives.
+/// Starts the task that refreshes sources until the server stops.
 pub fn start(service: &Arc<Service>) {
     let service = Arc::downgrade(service);
     tokio::spawn(async move {

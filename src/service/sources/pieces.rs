@@ -1,7 +1,7 @@
-//! A guide as it is stored: in pieces of bounded size, and a head that says which pieces count.
+//! Storage of a guide: pieces of bounded size, and a head record that lists the valid pieces.
 //!
-//! The pieces of a new generation are written first, then the head, then those before it are removed. So a guide is
-//! replaced as a whole: what fails or is cut off before the head leaves the former guide, also after a restart.
+//! The pieces of a new generation are written first, then the head, then the former pieces are removed. So a guide is
+//! replaced atomically: a failure or crash before the head is written leaves the former guide, also after a restart.
 //!
 //! Until 2026-11-22 each channel was one record, of any size, under `source/id`; such guides are still read.
 
@@ -12,26 +12,26 @@ use crate::domain::listing::Listing;
 use crate::error::{Code, Result};
 use crate::store::{MAX_RECORD, Store, Tree};
 
-/// Text in one piece, bytes; the listing that exceeds it is the last.
+/// Bytes of text in one piece; the listing that exceeds it is its last.
 const PIECE_TEXT: usize = 256 << 10;
 
-// JSON makes at most six bytes of one, and one listing has a few kilobytes of text.
+// JSON escapes one byte to at most six, and one listing has a few kilobytes of text.
 const _: () = assert!(6 * (PIECE_TEXT + (64 << 10)) < MAX_RECORD);
 
-/// Bytes of JSON for a listing beside its texts.
+/// Bytes of JSON for a listing apart from its texts.
 const LISTING_OVERHEAD: usize = 160;
 
 /// Records written or removed at once.
 const TOGETHER: usize = 64;
 
-/// Which pieces count.
+/// The valid pieces.
 #[derive(Serialize, Deserialize)]
 struct Head {
     generation: u32,
     pieces: u32,
 }
 
-/// Listings by the id of their channel; one channel may go on in the next piece.
+/// Listings by the id of their channel; a channel may continue in the next piece.
 type Piece = Vec<(String, Vec<Listing>)>;
 
 fn head_key(source: u32) -> String {
@@ -46,7 +46,7 @@ fn piece_key(source: u32, generation: u32, piece: u32) -> String {
     format!("{}{piece:06}", generation_prefix(source, generation))
 }
 
-/// What is stored of a source's guide; None when nothing is.
+/// Reads the stored guide of a source; None if there is none.
 ///
 /// # Errors
 /// `INTERNAL` for a record that cannot be read.
@@ -64,7 +64,7 @@ pub fn read(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
     Ok(Some(all))
 }
 
-/// As it was stored by older versions.
+/// Reads the format of older versions.
 fn read_channels(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
     let prefix = format!("{source:010}/");
     let mut all = Piece::new();
@@ -76,7 +76,7 @@ fn read_channels(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>
     Ok((!all.is_empty()).then_some(all))
 }
 
-/// Whether the guide is stored in pieces in this tree.
+/// Whether this tree has the guide in the present format.
 ///
 /// # Errors
 /// `INTERNAL` for a head that cannot be read.
@@ -87,7 +87,7 @@ pub fn is_stored(store: &Store, tree: Tree, source: u32) -> Result<bool> {
 /// Replaces the guide of a source.
 ///
 /// # Errors
-/// `STORAGE_FULL`: then the former guide is there still, also after a restart.
+/// `STORAGE_FULL`; then the former guide stays, also after a restart.
 pub async fn write<'a>(
     store: &Store,
     tree: Tree,
@@ -110,9 +110,9 @@ pub async fn write<'a>(
     };
     let own = generation_prefix(source, generation);
     match &stored {
-        // Other generations, and what older versions stored.
+        // Removes other generations and the records of older versions.
         Ok(()) => remove(store, tree, source, |key| key != head_key(source) && !key.starts_with(&own)).await,
-        // They count for nothing without a head. Where the outcome is unknown the head may be there.
+        // Pieces without a head are not read. If the outcome is unknown, the head may have been written.
         Err(error) if error.code == Code::StorageFull => {
             remove(store, tree, source, |key| key.starts_with(&own)).await;
         }
@@ -121,12 +121,12 @@ pub async fn write<'a>(
     stored
 }
 
-/// Removes what is stored of a source's guide.
+/// Removes the stored guide of a source.
 ///
 /// # Errors
 /// `STORAGE_FULL`.
 pub async fn forget(store: &Store, tree: Tree, source: u32) -> Result<()> {
-    // The head first: without it the rest counts for nothing.
+    // The head first: without it the pieces are not read.
     store.delete(tree, &head_key(source)).await?;
     let keys = store.keys(tree, &head_key(source))?;
     let removals = keys.iter().map(|key| async move { store.delete(tree, key).await });
@@ -134,7 +134,7 @@ pub async fn forget(store: &Store, tree: Tree, source: u32) -> Result<()> {
     stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
 }
 
-/// Removes records that no longer count. A failure leaves some, which the next guide of the source removes.
+/// Removes outdated records. A failure leaves some, which the next write for the source removes.
 async fn remove(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> bool) {
     let removed = async {
         let keys: Vec<String> = store.keys(tree, &head_key(source))?.into_iter().filter(|key| which(key)).collect();
@@ -142,14 +142,14 @@ async fn remove(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> 
         stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
     };
     if let Err(fault) = removed.await {
-        tracing::warn!(source.id = source, %fault, "pieces of a former guide could not be removed");
+        tracing::warn!(source.id = source, %fault, "outdated pieces of a guide could not be removed");
     }
 }
 
-/// Divides a guide.
+/// Splits a guide into pieces.
 struct Pieces<'a, I> {
     channels: I,
-    /// What the last piece left of its last channel.
+    /// Listings of the last channel that did not fit into the last piece.
     rest: Option<(&'a str, &'a [Listing])>,
 }
 

@@ -1,4 +1,4 @@
-//! Bytes of an imported list (M3U) or guide (XMLTV) into channels and programmes.
+//! Reads an imported list (M3U) or guide (XMLTV) into channels and programmes.
 
 use std::sync::Arc;
 
@@ -20,36 +20,36 @@ use crate::service::channels::Planned;
 /// Largest list or guide as received, before decompression, bytes.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// What a source says.
+/// The parsed content of a source.
 pub(super) enum Read {
     List(List),
     Guide(Guide),
 }
 
-/// What an import would make; nothing is kept.
+/// The result of an import that is not stored.
 #[derive(Debug, Default)]
 pub struct Preview {
     pub counts: Counts,
     pub channels: Vec<PreviewChannel>,
     pub skipped: Vec<Skip>,
-    /// Where a list says its guides are.
+    /// Guide addresses given in the list.
     pub guides: Vec<Address>,
 }
 
-/// A channel an import would make.
+/// A channel that an import would create.
 #[derive(Debug)]
 pub struct PreviewChannel {
     pub channel: Channel,
-    /// As the list has it.
+    /// The `tvg-id` in the list.
     pub tvg_id: String,
     pub groups: Vec<String>,
 }
 
 impl Service {
-    /// What a source of this kind would come to.
+    /// Previews the import of a source.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for what cannot be read, with the reason.
+    /// `VALIDATION_ERROR` with the reason if the source cannot be read.
     pub async fn preview_source(&self, change: SourceChange) -> Result<Preview> {
         let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
         let bytes = match (&change.upload, &change.url) {
@@ -63,7 +63,7 @@ impl Service {
                 let mut preview = Preview { guides: list.guides.clone(), ..Preview::default() };
                 preview.counts.entries = list.entries.len() + list.skipped.count;
                 let (chosen, mut skips) = chosen(list, &change.select.unwrap_or_default());
-                // No source has this id: everything is new.
+                // No source has id 0, so every entry counts as new.
                 let (planned, _) = self.channels.plan_import(0, change.number_from.flatten(), &chosen, &mut skips);
                 let tvg_ids = planned.iter().map(|planned| match &planned.channel.external {
                     Some(external) => external.imported().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
@@ -104,7 +104,7 @@ impl Service {
         })
     }
 
-    /// Reads bytes, off the threads that serve.
+    /// Parses bytes in a blocking thread.
     pub(super) async fn read_source(&self, kind: Kind, bytes: Bytes) -> Result<Read> {
         let read = tokio::task::spawn_blocking(move || match kind {
             Kind::M3u => m3u::read::read(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
@@ -113,7 +113,7 @@ impl Service {
         read.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
     }
 
-    /// Makes channels and programmes what a source says. The caller holds the sources' lock.
+    /// Imports the content of a source as channels or programmes. The caller holds the lock `editing` of the sources.
     pub(super) async fn take_in(&self, source: &Source, read: Read) -> Result<Arc<Source>> {
         let (counts, skips) = match read {
             Read::List(list) => {
@@ -142,7 +142,7 @@ fn counts(guide: &Guide) -> Counts {
     Counts { entries, channels, programmes: guide.programmes, skipped: guide.skipped.count }
 }
 
-/// The entries that become channels; the others are named.
+/// Splits a list into entries that become channels and skipped ones, with reasons.
 fn chosen(list: List, select: &Select) -> (Vec<m3u::read::Entry>, Skips) {
     let mut skips = list.skipped;
     let mut chosen = Vec::with_capacity(list.entries.len());

@@ -15,19 +15,19 @@ mod snapshot;
 
 use snapshot::{Changes, Snapshot};
 
-/// Between two looks at everything: for network mounts, and for what the kernel did not tell.
+/// Interval of full sweeps, for network mounts and for events that inotify lost.
 const SWEEP: Duration = Duration::from_secs(300);
 
-/// How long changes are gathered: a copy of many files is one change.
+/// How long changes are collected, so that a copy of many files is one change.
 const GATHER: Duration = Duration::from_millis(400);
 
-/// Folders named in one event at most.
+/// Folders in one event at most.
 const NAMED: usize = 50;
 
-/// Files and folders looked into, in one pass, for being one that was moved.
+/// Files and folders examined in one pass as possible new paths of moved items.
 const CANDIDATES: usize = 500;
 
-/// Watches every root, each in a task of its own: a dead disk holds up nobody else. Ends with the runtime.
+/// Watches every root in a task of its own, so that a dead disk does not delay the others. Ends with the runtime.
 pub fn start(service: &Arc<Service>) {
     for root in 0..service.roots.list().len() {
         tokio::spawn(watch(service.clone(), root));
@@ -36,7 +36,7 @@ pub fn start(service: &Arc<Service>) {
 
 async fn watch(service: Arc<Service>, root: usize) {
     let mut watching = Watch::new()
-        .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched: changes are seen by sweeps only"))
+        .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; changes are found by sweeps only"))
         .ok();
     let top = service.roots.list()[root].path.to_string_lossy().into_owned();
     let mut known = Snapshot::default();
@@ -73,7 +73,7 @@ async fn watch(service: Arc<Service>, root: usize) {
     }
 }
 
-/// Waits for what is to be looked at next, and whether that is everything.
+/// Waits for the next folders to read; true means a full sweep.
 async fn next(watching: &mut Option<Watch>, sweep_at: Instant, top: &str) -> (BTreeSet<String>, bool) {
     let all = || (BTreeSet::from([top.to_owned()]), true);
     let Some(watch) = watching else {
@@ -97,7 +97,7 @@ async fn next(watching: &mut Option<Watch>, sweep_at: Instant, top: &str) -> (BT
                 return all();
             }
             Ok(Err(cause)) => {
-                tracing::warn!(%cause, "the library is no longer watched: changes are seen by sweeps only");
+                tracing::warn!(%cause, "the library is no longer watched; changes are found by sweeps only");
                 *watching = None;
                 tokio::time::sleep_until(sweep_at).await;
                 return all();
@@ -106,14 +106,14 @@ async fn next(watching: &mut Option<Watch>, sweep_at: Instant, top: &str) -> (BT
     }
 }
 
-/// Finds again, by content, what somebody has begun and what is no longer where it was.
+/// Finds moved items with watch progress again, by content.
 async fn find_moved(service: &Arc<Service>, known: &Snapshot, changes: &Changes, top: &str) {
     let sizes: HashSet<u64> = changes.came.iter().map(|(_, size)| *size).collect();
     if sizes.is_empty() && changes.new_folders.is_empty() {
         return;
     }
     let places = service.progress.places().into_iter().chain(service.books.places());
-    // Size 0 is a folder's.
+    // Size 0 means a folder.
     let like = |size: u64| sizes.contains(&size) || size == 0 && !changes.new_folders.is_empty();
     let absent = places.filter(|(_, path, size)| like(*size) && !known.holds(path));
     let (here, elsewhere): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| path.starts_with(top));
@@ -143,8 +143,8 @@ async fn find_moved(service: &Arc<Service>, known: &Snapshot, changes: &Changes,
 async fn note(service: &Service, id: &str, path: &str) {
     for kept in [&service.progress, &service.books] {
         if let Err(error) = kept.moved(id, path).await {
-            tracing::warn!(%error, media.path = path, "the new place of an item could not be kept");
+            tracing::warn!(%error, media.path = path, "the new path of an item could not be stored");
         }
     }
-    tracing::info!(media.id = id, media.path = path, "found again");
+    tracing::info!(media.id = id, media.path = path, "moved item found");
 }

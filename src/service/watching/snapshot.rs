@@ -7,10 +7,10 @@ use crate::domain::library::kind_by_name;
 use crate::engine::folder::{Hint, Target};
 use crate::engine::source::Roots;
 
-/// Files of one root kept track of; what lies beyond is not watched.
+/// Files tracked per root; further files are not watched.
 const MAX_FILES: usize = 500_000;
 
-/// Folders below each other.
+/// Nested folders at most.
 const MAX_DEPTH: usize = 32;
 
 /// Folders and the media files in them.
@@ -20,19 +20,19 @@ pub struct Snapshot {
     files: usize,
 }
 
-/// What a look found.
+/// The changes that an update found.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Folders in which something is different.
+    /// Folders with changed content.
     pub folders: BTreeSet<String>,
-    /// Files that came or were replaced, with their size.
+    /// Files that are new or were replaced, with their size.
     pub came: Vec<(String, u64)>,
     pub new_folders: Vec<String>,
 }
 
 impl Snapshot {
-    /// Looks at a folder again: all that lies below it, or, unless `deep`, only itself and the folders in it that are
-    /// new. `found` hears of every folder that is new, and of each when deep. Blocks on the file system.
+    /// Reads a folder again: with all folders below it if `deep`, otherwise only itself and new folders in it. `found` is
+    /// called for every new folder, and for every folder if deep. Blocks on the file system.
     pub fn look(
         &mut self,
         roots: &Roots,
@@ -49,7 +49,7 @@ impl Snapshot {
                 continue;
             };
             if is_new || deep {
-                // Watched before it is read: what comes in between is told.
+                // Watched before it is read, so that changes in between are reported.
                 found(&path);
             }
             let Ok(names) = open.names() else { continue };
@@ -60,7 +60,7 @@ impl Snapshot {
                 match hint {
                     Hint::Folder => drop(below.insert(format!("{path}/{name}"))),
                     Hint::File if !media => {}
-                    // A link to a folder is not followed: it may lead in a circle.
+                    // Links to folders are not followed, because they could form a loop.
                     _ => match open.look(&name) {
                         Some(Target::File { size_bytes, modified }) if media => {
                             files.insert(name, (size_bytes, modified));
@@ -100,7 +100,7 @@ impl Snapshot {
         self.folders.insert(path.to_owned(), files);
     }
 
-    /// A folder and all below it are gone.
+    /// Removes a deleted folder and all folders below it.
     fn forget(&mut self, path: &str, changes: &mut Changes) {
         let inside = format!("{path}/");
         let below = self.folders.range(inside.clone()..).map(|(known, _)| known.clone());
@@ -114,7 +114,7 @@ impl Snapshot {
         }
     }
 
-    /// Known folders right below one.
+    /// Known direct subfolders of a folder.
     fn below<'a>(&'a self, path: &str) -> impl Iterator<Item = String> + use<'a> {
         let inside = format!("{path}/");
         let from = inside.clone();
@@ -125,7 +125,7 @@ impl Snapshot {
         all.filter(move |known| !known[inside.len()..].contains('/')).cloned()
     }
 
-    /// Whether a file or a folder lies at a path.
+    /// Whether there is a file or a folder at a path.
     pub fn holds(&self, path: &str) -> bool {
         let file = path.rsplit_once('/');
         let file = file.and_then(|(folder, name)| Some(self.folders.get(folder)?.contains_key(name)));

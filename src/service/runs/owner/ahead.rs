@@ -1,4 +1,4 @@
-//! What is made before anybody asks for it: the segments that each reader will want next.
+//! Read-ahead: produces the segments that each reader will request next.
 
 use std::ops::Range;
 
@@ -7,25 +7,25 @@ use tokio::time::Instant;
 use super::{Active, Owner};
 use crate::domain::time::ticks;
 
-/// How far a run works ahead of its furthest reader, in media time, and how many segments that is at least.
+/// How far a run works ahead of its furthest reader: seconds of media, and the least number of segments.
 const AHEAD_SECONDS: f64 = 20.0;
 const AHEAD_SEGMENTS: usize = 3;
 
 impl Owner {
-    /// The segments a reader at `at` should find made.
+    /// The segments that should be ready for a reader at segment `at`.
     pub(super) fn window(&self, at: usize) -> Range<usize> {
         let grid = &self.work.grid;
         let until = grid.start(at) + ticks(AHEAD_SECONDS);
         at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
     }
 
-    /// The first missing segment of the window of a reader at `at`.
+    /// The first missing segment in the window of a reader at segment `at`.
     pub(super) fn missing_at(&self, at: usize) -> Option<usize> {
         self.window(at).find(|&index| !self.segments.holds(&self.name, index))
     }
 
-    /// The first missing segment of every reader's window. None where a segment is made as soon as it is asked for: made
-    /// ahead, large ones of two readers would drive each other out of memory, over and over.
+    /// The first missing segment of every reader's window. Empty for a backend that starts at once: with read-ahead, large
+    /// segments of two readers would keep evicting each other from memory.
     pub(super) fn missing(&self) -> Vec<usize> {
         if self.transcoder.starts_at_once() {
             return Vec::new();
@@ -33,7 +33,7 @@ impl Owner {
         self.readers.values().filter_map(|reading| self.missing_at(reading.at)).collect()
     }
 
-    /// Sends idle runs to what readers will ask for next, and lets go of a run nobody reads behind.
+    /// Moves idle runs to the segments that readers will request next, and ends a run that no reader follows.
     pub(super) fn read_ahead(&mut self) {
         for index in self.missing() {
             if self.runs.iter().any(|run| self.covers(run, index)) {
@@ -57,7 +57,7 @@ impl Owner {
         }
     }
 
-    /// How far a run at `next` should go to fill a window: not over a long stretch that is there already.
+    /// How far a run at `next` should go to fill a window. It stops before a long series of stored segments.
     fn ahead_of(&self, next: usize, window: Range<usize>) -> Option<usize> {
         let mut last = None;
         for index in next.max(window.start)..window.end {
@@ -84,7 +84,7 @@ impl Owner {
             let ahead = readers.filter_map(|reading| self.ahead_of(next, self.window(reading.at)));
             let Some(target) = asked.into_iter().chain(ahead).max() else { continue };
             let active = &mut self.runs[at];
-            // Segment by segment, so that the encode slot is free at the next boundary when its turn is over.
+            // One segment at a time, so that the encode slot can be handed over at the next boundary.
             let target = if takes_turns { target.min(active.next) } else { target };
             if target > active.gate {
                 if !active.works() {

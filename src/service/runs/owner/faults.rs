@@ -1,10 +1,10 @@
-//! The watchdog of runs: runs that fail or stall are restarted once; then the owner gives up.
+//! The watchdog of runs: it restarts a run that failed or stalled once; then the owner gives up.
 
 use super::{Active, Owner, STALL};
 use crate::engine::RunError;
 
 impl Owner {
-    /// The first fault costs a restart where the run was; the second in a row, or a changed source, ends the work.
+    /// Restarts the run where it was after a first fault; gives up after a second one in a row or a changed source.
     pub(super) fn fault(&mut self, at: usize, error: RunError) {
         let active = self.runs.remove(at);
         self.standing.failed(&error);
@@ -14,7 +14,7 @@ impl Owner {
         let last = self.faults > 1 || matches!(error, RunError::SourceChanged);
         tracing::warn!(rendition = &*self.name, segment = active.next, %error, given_up = last, "run failed");
         if last && matches!(error, RunError::SourceRead(_)) && active.delivered == 0 && active.next > 0 {
-            // What lies before may well play.
+            // The part before this segment may still play.
             self.faults = 0;
             self.end = active.next;
         } else if last {
@@ -24,7 +24,7 @@ impl Owner {
         }
     }
 
-    /// The encode job has ended. Where its readers are gone, so is this owner in a moment.
+    /// Handles the end of the encode job. If its readers are gone, this owner ends in a moment too.
     pub(super) fn ended(&mut self) {
         if self.turns.as_ref().is_some_and(|(job, _)| job.was_withdrawn()) {
             self.fail(RunError::Internal("its encode slots went to other viewers".into()));

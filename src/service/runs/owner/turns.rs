@@ -1,4 +1,4 @@
-//! Turns at the encode slots: what this rendition needs, and what it does without a slot.
+//! Turns at the encode slots: what this rendition needs, and how it waits without a slot.
 
 use tokio::time::Instant;
 
@@ -6,17 +6,17 @@ use super::{Active, DUE_MS, Owner, PARKED, RUNS, Reading};
 use crate::service::encode_slots::Need;
 
 impl Owner {
-    /// Milliseconds of the clock that all encodes share.
+    /// Milliseconds on the clock that all encodes share.
     pub(super) fn now_ms(&self) -> i64 {
         self.turns.as_ref().map_or(0, |(job, _)| job.slots().now_ms())
     }
 
-    /// Where a segment starts, ms of the item.
+    /// Start of a segment, milliseconds from the start of the item.
     pub(super) fn start_ms(&self, index: usize) -> i64 {
         self.work.grid.start(index) / 90
     }
 
-    /// Says what is needed, and learns how many runs may work. Where that is fewer than there are, they rest.
+    /// Reports what is needed and learns how many runs may work. Surplus runs that are paused are stopped.
     pub(super) fn take_turn(&mut self) {
         let Some((job, _)) = &self.turns else { return };
         let need = self.need();
@@ -29,7 +29,7 @@ impl Owner {
         let waits = self.allowed == 0 && need.deadline_ms.is_some() && need.working == 0;
         self.parked = waits.then(|| self.parked.unwrap_or_else(Instant::now));
         if self.parked.is_some_and(|parked| parked.elapsed() >= PARKED) && !self.runs.is_empty() {
-            tracing::debug!(rendition = &*self.name, "a run that waited too long for an encode slot is stopped");
+            tracing::debug!(rendition = &*self.name, "stopped a run that waited too long for an encode slot");
             self.runs.clear();
         }
     }
@@ -45,7 +45,7 @@ impl Owner {
         Need { deadline_ms: self.deadline_ms(), second_ms, runs: self.runs.len(), working, is_complete }
     }
 
-    /// When the first reader runs dry; None when nothing is missing.
+    /// When the first reader runs dry; None if nothing is missing.
     fn deadline_ms(&self) -> Option<i64> {
         let missing = |reading: &Reading| {
             let index = self.missing_at(reading.at)?;
@@ -56,7 +56,7 @@ impl Owner {
         ahead.chain(waiting).min()
     }
 
-    /// When a request that waits has to be answered.
+    /// When a waiting request must be answered.
     fn due_ms(&self, waiting: usize) -> i64 {
         let waiting = &self.waiting[waiting];
         let since = self.now_ms() - i64::try_from(waiting.since.elapsed().as_millis()).unwrap_or(i64::MAX);
@@ -65,7 +65,7 @@ impl Owner {
         played.map_or(since, |played| played.min(since + DUE_MS))
     }
 
-    /// Runs that may begin a segment now, beside those at work on one.
+    /// How many more runs may start a segment now.
     pub(super) fn may_work(&self) -> usize {
         self.allowed.saturating_sub(self.runs.iter().filter(|run: &&Active| run.works()).count())
     }

@@ -3,13 +3,13 @@
 use super::*;
 use crate::service::encode_slots::Need;
 
-/// Watches as a player does: a buffer of 6 s, then at the clock's pace. How many segments came too late.
+/// Watches as a player does: a buffer of 6 s, then in real time. Returns how many segments came too late.
 async fn watch(lease: &Lease, segments: usize) -> usize {
     lease.segment(0).await.unwrap();
     let began = tokio::time::Instant::now();
     let mut late = 0;
     for index in 1..segments {
-        // Segments of 2 s, but for the first two of 1 s.
+        // Segments of 2 s, except for the first two of 1 s.
         let played = began + Duration::from_secs(2) * (index as u32 - 1).max(1);
         tokio::time::sleep_until(played - Duration::from_secs(6).min(played - began)).await;
         lease.segment(index).await.unwrap();
@@ -24,9 +24,9 @@ async fn two_renditions_take_turns_on_one_slot_and_neither_viewer_waits() {
     let (one, two) = (bench.lease(240), bench.lease(242));
     let late = tokio::join!(watch(&one, 60), watch(&two, 60));
     assert_eq!(late, (0, 0));
-    assert_eq!(bench.fake.starts(), [0, 0], "a run that waits for its turn rests, and goes on");
+    assert_eq!(bench.fake.starts(), [0, 0], "a run that waits for its turn pauses and continues");
     assert_eq!(bench.runs.active_jobs(), 1);
-    // Both are far ahead: a third viewer has a picture as soon as a segment is made.
+    // Both are far ahead: a third viewer starts as soon as one segment is made.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let three = bench.lease(244);
     let began = tokio::time::Instant::now();

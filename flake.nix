@@ -13,7 +13,7 @@
       eachSystem =
         make: nixpkgs.lib.genAttrs systems (system: make system nixpkgs.legacyPackages.${system});
 
-      # GStreamer finds its plugins through GST_PLUGIN_SYSTEM_PATH_1_0 only, never in the store by itself.
+      # GStreamer finds plugins only through GST_PLUGIN_SYSTEM_PATH_1_0; it does not search the Nix store.
       plugins =
         pkgs: with pkgs.gst_all_1; [
           gstreamer
@@ -37,7 +37,7 @@
             pkgs.makeWrapper
           ];
           buildInputs = plugins pkgs;
-          # The tests need a browser and a network of their own: scripts/test runs them.
+          # The tests need a browser and their own network; scripts/test runs them.
           doCheck = false;
           postInstall = ''
             wrapProgram $out/bin/hearthcast \
@@ -113,23 +113,23 @@
               type = lib.types.str;
               default = "127.0.0.1:8470";
               example = "0.0.0.0:8470";
-              description = "Address and port to answer on.";
+              description = "Address and port to listen on.";
             };
             roots = lib.mkOption {
               type = lib.types.listOf lib.types.path;
               default = [ ];
               example = [ "/srv/films" ];
-              description = "Folders of the library; read only.";
+              description = "Library folders, read only.";
             };
             openFirewall = lib.mkOption {
               type = lib.types.bool;
               default = false;
-              description = "Whether to let other machines reach the port.";
+              description = "Whether to open the port in the firewall.";
             };
             settings = lib.mkOption {
               type = toml.type;
               default = { };
-              description = "Everything else of the configuration file (see README, Configuration).";
+              description = "Other settings of the configuration file (see README, Configuration).";
             };
           };
 
@@ -157,7 +157,7 @@
                   ]) cfg.roots
                 );
                 DynamicUser = true;
-                # Accounts and keys; segments. The program reads both from the environment systemd sets.
+                # State (accounts, keys) and segments. The program reads both folders from variables that systemd sets.
                 StateDirectory = "hearthcast";
                 StateDirectoryMode = "0700";
                 CacheDirectory = "hearthcast";

@@ -1,4 +1,4 @@
-//! Builds the rooms and runs them.
+//! Creates the service, starts the background tasks, serves HTTP, and shuts everything down in order.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,25 +17,25 @@ use crate::http;
 use crate::http::ssdp::Announcer;
 use crate::service::{Service, onair, recordings, sources, watching};
 
-/// How long, once the server was told to stop, answers under way may take to end, sessions to stop, and what is left to be
-/// written. With the runtime's own end (2 s, `cli::serve`) that stays below the 10 s after which a service manager kills.
+/// Time limits during shutdown: for responses in flight, for sessions to stop, and for unwritten state. With the runtime's
+/// own shutdown (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the process.
 const DRAIN: Duration = Duration::from_secs(4);
 const END: Duration = Duration::from_secs(2);
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// How long the home network may take to be told that the tuner goes.
+/// Time limit for announcing to the home network that the tuner leaves.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Serves until `stop` resolves. Prints one line to standard output when it answers requests.
+/// Serves until `stop` resolves. Prints one line to standard output when it is ready.
 ///
 /// # Errors
-/// What keeps it from starting: a busy port, a root or a state folder that cannot be opened.
+/// When it cannot start: the port is in use, or a root or the state folder cannot be opened.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
-    // The port first: a second server must fail before it touches anything.
+    // Bind the port first: a second server must fail before it touches any state.
     let listener = listen(config.listen).await?;
     let file = config.state.join("setup-code");
     let welcome = |_: &Arc<Service>, address: SocketAddr, code: Option<&str>| {
-        // Standard error is the console; the line on standard output stays the only one.
+        // Standard output has only the one line, for programs; this is for people.
         if let Some(code) = code {
             eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
             eprintln!("set up at http://{address}/#/setup?code={code}");
@@ -44,7 +44,8 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     run_on(listener, config, welcome, stop).await
 }
 
-/// As [`run`], on a port taken before. `welcome` gets the service, the address and, while there is no admin, the set-up code.
+/// Runs the server on a bound port. `welcome` receives the service, the address and, while there is no admin, the set-up
+/// code.
 ///
 /// # Errors
 /// As [`run`].
@@ -86,7 +87,7 @@ pub async fn run_on(
     };
     tokio::select! {
         served = http::serve::serve(service.clone(), listener, stop) => served?,
-        () = overdue => tracing::info!("answers that did not end in time are cut"),
+        () = overdue => tracing::info!("aborting responses still in flight after 4 s"),
     }
     if tokio::time::timeout(END, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
         .await
@@ -104,8 +105,8 @@ pub async fn run_on(
     }
 }
 
-/// Gives memory back that starting took and nobody needs any more: the whole journal was read, and the index beside it.
-/// glibc keeps it else, half a kilobyte for each channel (measured).
+/// Returns memory freed after start-up to the system: the journal and the index were read completely. glibc would
+/// otherwise keep about 0.5 kB per channel (measured).
 fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -116,44 +117,44 @@ fn give_back() {
     }
 }
 
-/// Announces the tuner of the token that the configuration names for that.
+/// Announces the tuner of the stream token in `hdhomerun_token_file`.
 #[allow(clippy::disallowed_methods, reason = "a file the operator named")]
 fn announce(service: &Arc<Service>, address: SocketAddr) -> Option<Announcer> {
     let file = service.config.hdhomerun_token_file.as_ref()?;
     let token = match std::fs::read_to_string(file) {
         Ok(token) => token.trim().to_owned(),
         Err(fault) => {
-            tracing::error!(file = %file.display(), %fault, "the tuner is not announced: its token cannot be read");
+            tracing::error!(file = %file.display(), %fault, "the tuner is not announced: its token file cannot be read");
             return None;
         }
     };
     if service.accounts.authenticate_stream(&token).is_err() {
-        tracing::warn!(file = %file.display(), "the tuner is not announced before this is a stream token of the server");
+        tracing::warn!(file = %file.display(), "the tuner is not announced until the file contains a valid stream token");
     }
     let begun = Announcer::begin(service, token, address, ssdp::PORT);
     begun.inspect_err(|fault| tracing::error!(%fault, "the tuner is not announced")).ok()
 }
 
-/// Writes down and throws away what may wait a minute.
+/// Runs the cleanup of accounts, channel checkpoints and progress once a minute.
 async fn tidy(service: Arc<Service>) {
     let mut minutes = tokio::time::interval(Duration::from_secs(60));
     minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         minutes.tick().await;
         if let Err(error) = service.accounts.tidy().await {
-            tracing::warn!(%error, "accounts could not be tidied");
+            tracing::warn!(%error, "cleanup of accounts failed");
         }
         service.channels.keep_marks().await;
         if let Err(error) = service.tidy_progress().await {
-            tracing::warn!(%error, "progress could not be tidied");
+            tracing::warn!(%error, "cleanup of progress failed");
         }
     }
 }
 
-/// Takes a port.
+/// Binds a port.
 ///
 /// # Errors
-/// When it is in use, or not ours to take.
+/// When it is in use, or this process may not bind it.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|cause| refused(address, &cause))
 }
@@ -170,7 +171,7 @@ fn refused(address: SocketAddr, cause: &std::io::Error) -> Error {
 /// Resolves at the first SIGTERM or SIGINT. Must be called inside the runtime.
 ///
 /// # Errors
-/// When the system refuses to tell about signals.
+/// When the signal handlers cannot be installed.
 pub fn signalled() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;

@@ -1,4 +1,4 @@
-//! What a server is told: flags over `HEARTHCAST_*` environment over the TOML file over defaults.
+//! The configuration: flags override `HEARTHCAST_*` variables, which override the TOML file, which overrides defaults.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,57 +12,56 @@ use crate::domain::subtitles::TextStyle;
 
 pub mod sources;
 
-/// Everything a running server was told.
+/// The resolved configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub listen: SocketAddr,
-    /// Where state is kept (accounts, keys, caches that survive).
+    /// Folder of the state (accounts, keys, persistent caches).
     pub state: PathBuf,
-    /// Where segments may spill.
+    /// Folder of the segments spilled to disk.
     pub cache: PathBuf,
     pub roots: Vec<Root>,
-    /// The folder recordings are written to; none are made where there is none. A library root of its own where it lies in
-    /// no other.
+    /// Folder for recordings; recording is off if unset. It becomes a library root of its own unless it is inside another
+    /// one.
     pub recordings: Option<PathBuf>,
     pub backend: Backend,
     pub limits: Limits,
-    /// How plain text burned into video looks.
+    /// Style of plain-text subtitles burned into video.
     pub text_style: TextStyle,
-    /// Length segments aim at, seconds, 1 to 6; one value for the whole library.
+    /// Target duration of segments, seconds, 1 to 6; one value for the whole library.
     pub segment_seconds: f64,
     /// Origins that may call from a browser (CORS), e.g. `https://tv.example`.
     pub allowed_origins: Vec<String>,
-    /// Proxies in front of the server: their `X-Forwarded-For` is believed when logins are counted per address.
+    /// Trusted reverse proxies: their `X-Forwarded-For` is used when sign-ins are counted per address.
     pub trusted_proxies: Vec<IpAddr>,
-    /// How the server is reached from outside, with a path where a proxy puts it below one.
+    /// The server's external URL, with a path if a proxy serves it under one.
     pub public_base_url: Option<String>,
-    /// Addresses, networks and hosts inside that sources may be fetched from.
+    /// Non-global addresses, networks and hosts that sources may be fetched from (exceptions to the SSRF check).
     pub allowed_sources: Vec<String>,
-    /// The transcoder program; a bare name is looked up in `PATH`.
+    /// The ffmpeg executable; a bare name is looked up in `PATH`.
     pub ffmpeg: PathBuf,
     pub admin: Option<DeclaredAdmin>,
-    /// Whether the lineup is shown as a network tuner too (`/hdhr/<stream token>`).
+    /// Whether the lineup is also offered as an HDHomeRun network tuner (`/hdhr/<stream token>`).
     pub hdhomerun: bool,
-    /// A file with the stream token of which the tuner is announced in the home network; none is announced where there
-    /// is none.
+    /// File with the stream token of the tuner to announce in the home network (SSDP); no tuner is announced if unset.
     pub hdhomerun_token_file: Option<PathBuf>,
 }
 
-/// Who makes segments.
+/// The backend that makes segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// The best that this version has.
+    /// The preferred backend of this version.
     #[default]
     Auto,
-    /// GStreamer in this process wherever it can; ffmpeg for what it cannot, and where it fails.
+    /// GStreamer in the server process; ffmpeg for media it does not support and after a failure.
     Gstreamer,
-    /// The ffmpeg subprocess.
+    /// ffmpeg as a subprocess.
     Ffmpeg,
 }
 
 impl Backend {
-    /// The name in the configuration and on the wire.
+    /// The name in the configuration and in responses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -72,13 +71,13 @@ impl Backend {
     }
 }
 
-/// An admin kept by the configuration, for appliances: made at start, its password follows the file.
+/// An admin declared in the configuration, for appliances: created at start; its password follows the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredAdmin {
     #[serde(default = "DeclaredAdmin::default_username")]
     pub username: String,
-    /// A file with one argon2id hash (`hearthcast user hash`); a relative path lies in `$CREDENTIALS_DIRECTORY`.
+    /// File with one argon2id hash (`hearthcast user hash`); a relative path is resolved in `$CREDENTIALS_DIRECTORY`.
     pub password_hash_file: PathBuf,
 }
 
@@ -88,13 +87,13 @@ impl DeclaredAdmin {
     }
 }
 
-/// `[limits]`: the bounds an operator may change. `LIMITS.md` lists these and the fixed ones.
+/// `[limits]`: the limits an operator can change. `LIMITS.md` lists these and the fixed ones.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     pub body_bytes: u64,
     pub sessions_per_user: usize,
-    /// Encoding runs at once; copies are not counted.
+    /// Encode slots: simultaneous encoding runs. Copies are not counted.
     pub concurrent_jobs: usize,
     pub segment_memory_bytes: u64,
     pub segment_disk_bytes: u64,
@@ -104,13 +103,13 @@ pub struct Limits {
     pub session_idle: Duration,
     #[serde(rename = "probe_deadline_seconds", deserialize_with = "sources::seconds")]
     pub probe_deadline: Duration,
-    /// How long a channel from elsewhere is taken in after its last viewer.
+    /// How long an external channel stays connected after its last viewer leaves.
     #[serde(rename = "ingest_linger_seconds", deserialize_with = "sources::seconds")]
     pub ingest_linger: Duration,
     pub connections: usize,
-    /// Failed sign-ins, per address and per account.
+    /// Failed sign-ins allowed per address and per account.
     pub logins_per_minute: u32,
-    /// How long a login lives after it was last used.
+    /// How long a login stays valid after its last use.
     #[serde(rename = "login_days", deserialize_with = "sources::days")]
     pub login_life: Duration,
 }
@@ -136,7 +135,7 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Defaults for a state folder; no roots.
+    /// The defaults, with no library roots.
     pub fn new(state: PathBuf, cache: PathBuf) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
@@ -159,7 +158,7 @@ impl Config {
         }
     }
 
-    /// All library roots: those that were named, and the folder of recordings.
+    /// All library roots: the configured ones, and the recordings folder unless it is inside one of them.
     pub fn library_roots(&self) -> Vec<Root> {
         let mut roots = self.roots.clone();
         if let Some(path) = &self.recordings
@@ -167,53 +166,53 @@ impl Config {
         {
             let names = std::iter::once("recordings".to_owned()).chain((2..).map(|n| format!("recordings-{n}")));
             let free = names.into_iter().find(|name| roots.iter().all(|root| root.id != *name));
-            roots.push(Root { id: free.expect("numbers do not end"), path: path.clone() });
+            roots.push(Root { id: free.expect("the names are infinite"), path: path.clone() });
         }
         roots
     }
 
-    /// `public_base_url` without a slash at its end.
+    /// `public_base_url` without a trailing slash.
     pub fn base_url(&self) -> Option<&str> {
         self.public_base_url.as_deref().map(|url| url.trim_end_matches('/'))
     }
 
-    /// The path of `public_base_url`: empty, or e.g. `/tv`, without a slash at its end.
+    /// The path of `public_base_url` without a trailing slash: empty, or e.g. `/tv`.
     pub fn path_prefix(&self) -> &str {
         let url = self.base_url().unwrap_or_default();
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
         rest.find('/').map_or("", |at| &rest[at..])
     }
 
-    /// Everything that is wrong with it, a sentence each.
+    /// All errors in the configuration, one message each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.limits.faults();
         faults.extend(self.text_style.fault());
         if !(1.0..=6.0).contains(&self.segment_seconds) {
-            faults.push(format!("segment_seconds is {}, it must be 1 to 6", self.segment_seconds));
+            faults.push(format!("segment_seconds is {}; it must be 1 to 6", self.segment_seconds));
         }
         for origin in &self.allowed_origins {
             if !is_origin(origin) {
-                faults.push(format!("allowed_origins holds {origin:?}, it must look like https://tv.example"));
+                faults.push(format!("allowed_origins contains {origin:?}; an origin looks like https://tv.example"));
             }
         }
         if let Some(fault) = self.public_base_url.as_deref().and_then(base_fault) {
             faults.push(fault);
         }
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
-            faults.push("hdhomerun_token_file is of use only with hdhomerun = true".to_owned());
+            faults.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
         }
         if let Err(fault) = Allowed::read(&self.allowed_sources) {
             faults.push(format!("allowed_sources: {fault}"));
         }
         for (index, root) in self.roots.iter().enumerate() {
             if !root.path.is_absolute() {
-                faults.push(format!("root {} is not absolute", root.path.display()));
+                faults.push(format!("root {} must be an absolute path", root.path.display()));
             }
             if root.id.is_empty() || !root.id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-                faults.push(format!("root id {:?} may hold letters, digits and . _ - only", root.id));
+                faults.push(format!("root id {:?} must contain only letters, digits and . _ -", root.id));
             }
             if self.roots[..index].iter().any(|other| other.id == root.id || other.path == root.path) {
-                faults.push(format!("root {} ({}) is there twice", root.id, root.path.display()));
+                faults.push(format!("root {} ({}) is configured twice", root.id, root.path.display()));
             }
         }
         for root in self.library_roots() {
@@ -221,8 +220,8 @@ impl Config {
                 if real(folder).starts_with(real(&root.path)) {
                     let (folder, root) = (folder.display(), root.path.display());
                     faults.push(format!(
-                        "{what} {folder} is inside the library folder {root}, where its files could be fetched: choose \
-                         another {what} folder, or library folders beside it"
+                        "{what} {folder} is inside the library folder {root}, where clients could download its files: \
+                         choose another {what} folder, or library folders that do not contain it"
                     ));
                 }
             }
@@ -250,35 +249,37 @@ impl Limits {
         ];
         let outside = bounds.into_iter().filter(|(_, value, least, most)| !(least..=most).contains(&value));
         outside
-            .map(|(name, value, least, most)| format!("limits.{name} is {value}, it must be {least} to {most}"))
+            .map(|(name, value, least, most)| format!("limits.{name} is {value}; it must be {least} to {most}"))
             .collect()
     }
 }
 
-/// Parts a path prefix cannot begin with, because they begin this server's own paths.
+/// First segments of the server's own paths; a path prefix must not begin with one of them.
 const OWN_PATHS: [&str; 3] = ["api", "web", "hdhr"];
 
-/// What is wrong with a `public_base_url`.
+/// The error in a `public_base_url`; None if it is valid.
 fn base_fault(url: &str) -> Option<String> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
-        return Some(format!("public_base_url is {url:?}, it must begin with http:// or https://"));
+        return Some(format!("public_base_url is {url:?}; it must begin with http:// or https://"));
     };
     let (host, path) = rest.trim_end_matches('/').split_once('/').unwrap_or((rest.trim_end_matches('/'), ""));
     let plain = |text: &str, more: &[u8]| text.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b));
     if host.is_empty() || !plain(host, b".-_:[]") {
-        return Some(format!("public_base_url is {url:?}, its host must be a name or an address, with a port or none"));
+        return Some(format!(
+            "public_base_url is {url:?}; its host must be a name or an address, optionally with a port"
+        ));
     }
     let is_part = |part: &str| !matches!(part, "" | "." | "..") && plain(part, b".-_~");
     if !path.is_empty() && !path.split('/').all(is_part) {
         return Some(format!(
-            "public_base_url is {url:?}, its path may hold letters, digits and - . _ ~ between slashes"
+            "public_base_url is {url:?}; its path must contain only letters, digits and - . _ ~ between slashes"
         ));
     }
     let first = path.split('/').next().filter(|first| OWN_PATHS.contains(first))?;
-    Some(format!("public_base_url is {url:?}, its path must not begin with /{first}"))
+    Some(format!("public_base_url is {url:?}; its path must not begin with /{first}"))
 }
 
-/// The path without links, as far as it exists.
+/// Resolves symlinks in the part of the path that exists.
 fn real(path: &Path) -> PathBuf {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Ok(real), ..) => real,
@@ -287,7 +288,7 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// `scheme://host[:port]` and nothing behind it, as browsers send it.
+/// Whether the text is exactly `scheme://host[:port]`, as browsers send it.
 fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     host.is_some_and(|host| {

@@ -1,4 +1,4 @@
-//! The one closed list of error codes and the one error type that reaches a client.
+//! The closed list of error codes, and the error type that becomes an error response.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 macro_rules! codes {
     ($($name:ident $status:literal $text:literal),+ $(,)?) => {
-        /// Every code an answer may carry, with the HTTP status it is sent with.
+        /// All error codes of responses, each with its HTTP status.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code { $(#[doc = $text] $name),+ }
 
@@ -14,12 +14,12 @@ macro_rules! codes {
             /// All codes, by HTTP status.
             pub const ALL: &[Code] = &[$(Code::$name),+];
 
-            /// The code as it is written on the wire.
+            /// The code as sent in responses.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Code::$name => $text),+ }
             }
 
-            /// The HTTP status this code is always answered with.
+            /// The HTTP status of this code.
             pub const fn status(self) -> u16 {
                 match self { $(Code::$name => $status),+ }
             }
@@ -71,18 +71,18 @@ codes! {
     StorageFull 507 "STORAGE_FULL",
 }
 
-/// An answer that is not a success: what the client reads, and the cause that only the log reads.
+/// An error response: the part sent to the client, and the cause that goes only to the log.
 #[derive(Debug)]
 pub struct Error {
     pub code: Code,
-    /// For the client: lower case, concrete, no full stop.
+    /// For the client: lower case, specific, no full stop.
     pub message: String,
     pub details: Option<Value>,
     /// Seconds, sent as `Retry-After`.
     pub retry_after: Option<u32>,
     /// Further response headers (`Allow`, `Content-Range`, `WWW-Authenticate`).
     pub headers: Vec<(&'static str, String)>,
-    /// For the log: the whole cause. Never sent.
+    /// The full cause, for the log. Never sent.
     pub cause: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl Error {
         Self { code, message: message.into(), details: None, retry_after: None, headers: Vec::new(), cause: None }
     }
 
-    /// A fault of ours: the client learns nothing of the cause, the log everything.
+    /// A server fault: the cause goes to the log and is not sent to the client.
     pub fn internal(cause: impl fmt::Display) -> Self {
         Self { cause: Some(cause.to_string()), ..Self::new(Code::Internal, "internal error") }
     }

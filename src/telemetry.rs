@@ -1,4 +1,5 @@
-//! Tracing to standard error, filtered by `HEARTHCAST_LOG` (or `RUST_LOG`), `info` by default; the last lines are kept.
+//! Logging (tracing) to standard error, filtered by `HEARTHCAST_LOG` or `RUST_LOG` (default `info`). The last lines stay in
+//! memory for admins.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -12,7 +13,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt as plain};
 
-/// Lines kept for whoever looks, and the most of one, bytes: 2 MiB at worst.
+/// Lines kept in memory, and the longest line in bytes: 2 MiB at most.
 const KEPT: usize = 1000;
 const LONGEST: usize = 2048;
 
@@ -26,7 +27,7 @@ pub fn init() {
     let _ = tracing_subscriber::registry().with(filter).with(discreet).with(console).with(Keeper).try_init();
 }
 
-/// Whether a module keeps secrets to itself: the RTSP client writes addresses whole, whose paths hold passwords.
+/// Whether a module may log. The RTSP client may not: it logs complete URLs, which can contain passwords.
 fn may_speak(target: &str) -> bool {
     target != "retina" && !target.starts_with("retina::")
 }
@@ -39,13 +40,13 @@ pub struct Line {
     pub at: Timestamp,
     /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
     pub level: &'static str,
-    /// The module that said it.
+    /// The module that logged it.
     pub target: &'static str,
     /// The message, then its fields as `name=value`.
     pub text: String,
 }
 
-/// The lines kept that come behind the one numbered `after`, the oldest first.
+/// The kept lines after the one numbered `after`, oldest first.
 pub fn tail(after: u64) -> Vec<Line> {
     let tail = TAIL.lock().unwrap_or_else(PoisonError::into_inner);
     tail.lines.iter().skip_while(|line| line.number <= after).cloned().collect()
@@ -68,7 +69,7 @@ impl Tail {
     }
 }
 
-/// Keeps what is said.
+/// The layer that keeps the last lines.
 struct Keeper;
 
 impl<S: Subscriber> Layer<S> for Keeper {
@@ -80,7 +81,7 @@ impl<S: Subscriber> Layer<S> for Keeper {
     }
 }
 
-/// An event in words.
+/// An event formatted as text.
 #[derive(Default)]
 struct Words {
     message: String,

@@ -1,4 +1,4 @@
-//! The accounts of a server that is not running, opened by commands.
+//! Access to the accounts of a stopped server, for commands.
 
 use std::io::Read;
 
@@ -9,10 +9,10 @@ use crate::service::accounts::Accounts;
 use crate::service::clock::Clock;
 use crate::store::Store;
 
-/// Longest password read from standard input, bytes; the real bound is in `domain::account`.
+/// Most bytes read from standard input; the limit for passwords is in `domain::account`.
 const MAX_INPUT: u64 = 4096;
 
-/// Opens the accounts, runs `work`, and closes them. `route` is what does the same on a running server.
+/// Opens the accounts, runs `work`, and closes them. `route` is the HTTP route that does the same on a running server.
 pub fn with_accounts<F>(place: &Place, route: &str, work: F) -> Outcome
 where
     F: AsyncFnOnce(&Accounts) -> Result<()>,
@@ -22,20 +22,20 @@ where
     runtime().block_on(async { work(&opened(&config)?).await }).map_err(|error| in_use(error, route))
 }
 
-/// Says what to do instead when the server is running.
+/// The text of an error; if the server is running, it also names `route` as the alternative.
 pub fn in_use(error: Error, route: &str) -> String {
     let running = error.code == Code::Conflict && error.message.contains("in use by a running");
     let told = told(error);
     if running { format!("{told}: use {route}, or stop the server first") } else { told }
 }
 
-/// One line from standard input, without its line end.
+/// Reads a password from the first line of standard input.
 pub fn password_from_stdin() -> std::result::Result<String, String> {
     let mut text = String::new();
     std::io::stdin().take(MAX_INPUT).read_to_string(&mut text).map_err(|cause| format!("standard input: {cause}"))?;
     let line = text.split(['\r', '\n']).next().unwrap_or_default();
     if line.is_empty() {
-        return Err("no password came on standard input".to_owned());
+        return Err("no password on standard input".to_owned());
     }
     Ok(line.to_owned())
 }

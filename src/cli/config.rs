@@ -6,7 +6,7 @@ use super::{Outcome, Place};
 
 #[derive(Subcommand)]
 pub enum Config {
-    /// Read the configuration as `serve` would, and say what is wrong with it.
+    /// Check the configuration that `serve` would use, and list its errors.
     Check(Place),
 }
 

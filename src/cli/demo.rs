@@ -18,21 +18,21 @@ use crate::engine::samples;
 use crate::service::Service;
 use crate::service::channels::Change;
 
-/// The sample channel's number; the low ones are for the visitor's own.
+/// The sample channel's number; low numbers are left for the visitor's own channels.
 const NUMBER: u32 = 500;
 
-/// How many ports after the wished one are tried.
+/// How many ports after the requested one are tried.
 const PORTS: u16 = 100;
 
 #[derive(Args)]
 pub struct Demo {
-    /// A state folder of your own, kept [default: a fresh one].
+    /// State folder to use and keep [default: a new one that is deleted at the next start].
     #[command(flatten)]
     place: Place,
-    /// Address and port to answer on; a busy port gives way to the next free one [default: 127.0.0.1:8470].
+    /// Address and port to listen on; the next free port is used if this one is busy [default: 127.0.0.1:8470].
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Only make the sample media, in this folder.
+    /// Only create the sample media, in this folder, and exit.
     #[arg(long, value_name = "DIR")]
     media_only: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ impl Demo {
             let listener = free_port(wished).await?;
             let address = listener.local_addr().map_err(|cause| cause.to_string())?;
             if address.port() != wished.port() && wished.port() != 0 {
-                println!("port {} is busy: taking {}", wished.port(), address.port());
+                println!("port {} is busy: using {}", wished.port(), address.port());
             }
             let media = prepare(&mut config, self.place.state.is_some(), address.port())?;
             let ffmpeg = config.ffmpeg.clone();
@@ -75,15 +75,15 @@ impl Demo {
     }
 }
 
-/// Makes the configuration a demo's: sample media as the library, and unless it is to be kept, state that begins anew.
-/// Returns the folder of the media.
+/// Changes the configuration for a demo: the sample media are the library and, unless `keep` is set, the state is empty.
+/// Returns the media folder.
 fn prepare(config: &mut Config, keep: bool, port: u16) -> Result<PathBuf, String> {
     let named = |path: &Path, cause: std::io::Error| format!("{}: {cause}", path.display());
     let base = config.cache.join("demo");
     let media = base.join("media");
     std::fs::create_dir_all(&media).map_err(|cause| named(&media, cause))?;
     if !keep {
-        // The port is ours, so no other demo has this folder.
+        // We have the port, so no other demo uses this folder.
         config.state = base.join(format!("state-{port}"));
         match std::fs::remove_dir_all(&config.state) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => return Err(named(&config.state, cause)),
@@ -94,7 +94,7 @@ fn prepare(config: &mut Config, keep: bool, port: u16) -> Result<PathBuf, String
     Ok(media)
 }
 
-/// A channel of the sample films, unless there is one.
+/// Adds a channel of the sample films, unless a channel exists.
 async fn put_on_air(service: &Arc<Service>, media: &Path) -> crate::error::Result<()> {
     if !service.channels.all().is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `hearthcast doctor`: is everything here that playing needs.
+//! `hearthcast doctor`: checks that this machine has everything playback needs.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::config::Config;
 use crate::engine::{elements, encoders, versions};
 use crate::service::quarantine;
 
-/// Less free space than this is worth a word, bytes.
+/// Free disk space below this gets a warning, bytes.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// Files in quarantine that are named.
+/// Most quarantined files that are listed.
 const NAMED: usize = 20;
 
 #[derive(Args)]
@@ -21,12 +21,12 @@ pub struct Doctor {
     place: Place,
 }
 
-/// What was found of one thing.
+/// The result of one check.
 enum Finding {
     Good(String),
-    /// Works, but less well.
+    /// Works with limitations.
     Odd(String),
-    /// Keeps something from playing.
+    /// Prevents playback of some media.
     Bad(String),
 }
 
@@ -46,7 +46,7 @@ impl Doctor {
         for finding in findings {
             let (mark, text) = match finding {
                 Good(text) => ("ok  ", text),
-                Odd(text) => ("odd ", text),
+                Odd(text) => ("warn", text),
                 Bad(text) => {
                     bad += 1;
                     ("BAD ", text)
@@ -56,8 +56,8 @@ impl Doctor {
         }
         match bad {
             0 => Ok(()),
-            1 => Err("one thing must be mended".to_owned()),
-            n => Err(format!("{n} things must be mended")),
+            1 => Err("1 problem must be fixed".to_owned()),
+            n => Err(format!("{n} problems must be fixed")),
         }
     }
 }
@@ -66,7 +66,7 @@ async fn transcoder(ffmpeg: &Path) -> Vec<Finding> {
     let report = encoders::report(ffmpeg).await;
     let Some(version) = &report.version else {
         let why = report.rejected.first().map_or("", |rejected| rejected.reason.as_str());
-        return vec![Bad(format!("ffmpeg: {why}; files that must be converted will not play"))];
+        return vec![Bad(format!("ffmpeg: {why}; files that need transcoding will not play"))];
     };
     let mut findings = vec![Good(format!("ffmpeg {version} at {}", ffmpeg.display()))];
     findings.extend(report.proven.iter().map(|encoder| {
@@ -74,7 +74,7 @@ async fn transcoder(ffmpeg: &Path) -> Vec<Finding> {
         Good(format!("encoder {} ({kind}) encoded a frame", encoder.name))
     }));
     if report.proven.is_empty() {
-        findings.push(Bad("no H.264 encoder works; files that must be converted will not play".to_owned()));
+        findings.push(Bad("no H.264 encoder works; files that need transcoding will not play".to_owned()));
     }
     let rejected = report
         .rejected
@@ -86,11 +86,11 @@ async fn transcoder(ffmpeg: &Path) -> Vec<Finding> {
 
 fn roots(config: &Config) -> Vec<Finding> {
     if config.roots.is_empty() {
-        return vec![Odd("the library has no folders: give --root or roots in the configuration".to_owned())];
+        return vec![Odd("the library has no folders: set --root, or roots in the configuration".to_owned())];
     }
     let look = |path: &Path| match std::fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {
-            Some(Ok(_)) => Good(format!("root {} can be read", path.display())),
+            Some(Ok(_)) => Good(format!("root {} is readable", path.display())),
             Some(Err(cause)) => Bad(format!("root {}: {cause}", path.display())),
             None => Odd(format!("root {} is empty: is its disk mounted?", path.display())),
         },
@@ -100,7 +100,7 @@ fn roots(config: &Config) -> Vec<Finding> {
     config.roots.iter().map(|root| look(&root.path)).chain(recordings).collect()
 }
 
-/// A folder that must be writable; it is made when it is not there yet, as the server would.
+/// Checks that a folder is writable. Creates it if it is missing, as the server would.
 fn folder(what: &str, path: &Path) -> Finding {
     let probe = path.join(".doctor");
     let tried = std::fs::create_dir_all(path).and_then(|()| std::fs::write(&probe, b"ok"));
@@ -112,19 +112,19 @@ fn folder(what: &str, path: &Path) -> Finding {
         Ok(space) => {
             let free = space.f_bavail.saturating_mul(space.f_frsize);
             let text = format!("{what} in {}, {:.1} GB free", path.display(), free as f64 / 1e9);
-            if free < LITTLE_SPACE { Odd(format!("{text}: that is little")) } else { Good(text) }
+            if free < LITTLE_SPACE { Odd(format!("{text}: low disk space")) } else { Good(text) }
         }
         Err(cause) => Odd(format!("{what} in {}: free space unknown ({cause})", path.display())),
     }
 }
 
-/// Files that took the server down twice.
+/// Lists quarantined files: the server crashed twice while it read them.
 fn quarantined(config: &Config) -> Vec<Finding> {
     let held = quarantine::list(&quarantine::folder(&config.state));
     let named = held.iter().take(NAMED).map(|entry| {
         Odd(format!(
-            "{} is read by ffmpeg alone: the server ended {} times while it read it, last on {}; it is tried again after 30 \
-             days or with another version",
+            "{} is quarantined (read by the ffmpeg subprocess only): the server crashed {} times while reading it, last on \
+             {}; the quarantine ends after 30 days or with another version",
             entry.path,
             entry.strikes,
             entry.at.strftime("%F")
@@ -138,7 +138,7 @@ fn port(config: &Config) -> Finding {
     match TcpListener::bind(config.listen) {
         Ok(_) => Good(format!("{} is free", config.listen)),
         Err(cause) if cause.kind() == std::io::ErrorKind::AddrInUse => {
-            Odd(format!("{} is in use: by a running server, or by another program", config.listen))
+            Odd(format!("{} is in use by a running server or another program", config.listen))
         }
         Err(cause) => Bad(format!("{}: {cause}", config.listen)),
     }
@@ -150,7 +150,7 @@ fn plugins() -> Finding {
         Ok(missing) => {
             let named: Vec<String> =
                 missing.iter().map(|(element, package)| format!("{element} (in {package})")).collect();
-            Bad(format!("GStreamer {} lacks {}", versions::gstreamer(), named.join(", ")))
+            Bad(format!("GStreamer {} is missing {}", versions::gstreamer(), named.join(", ")))
         }
         Err(cause) => Bad(format!("GStreamer does not start: {cause}")),
     }

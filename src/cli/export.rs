@@ -1,4 +1,4 @@
-//! `hearthcast export`, `backup` and `import`: the whole state as JSON lines.
+//! `hearthcast export`, `backup` and `import`: the complete state as JSON Lines.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, stdin, stdout};
@@ -17,7 +17,7 @@ pub struct Export {
 
 #[derive(Args)]
 pub struct Backup {
-    /// The file to write (mode 0600); one that is there is replaced once the new one is complete.
+    /// File to write (mode 0600). An existing file is replaced only when the new one is complete.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -26,10 +26,10 @@ pub struct Backup {
 
 #[derive(Args)]
 pub struct Import {
-    /// The exported lines; standard input when absent.
+    /// File with the exported state [default: standard input].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Put it in place of a state that is there (which is kept in `damaged/`).
+    /// Replace an existing state (which is moved to `damaged/`).
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -40,7 +40,7 @@ impl Export {
     pub fn run(self) -> Outcome {
         let config = self.place.load()?;
         if stdout().is_terminal() {
-            return Err("this prints password hashes and signing keys: send it to a file".to_owned());
+            return Err("the output contains password hashes and signing keys: redirect it to a file".to_owned());
         }
         let exported = store::export(&config.state, BufWriter::new(stdout().lock())).map_err(told)?;
         eprintln!("{exported} records");

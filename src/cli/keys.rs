@@ -9,7 +9,7 @@ use crate::store::Store;
 
 #[derive(Subcommand)]
 pub enum Keys {
-    /// Make a new signing key. Links signed with the key before the present one stop working.
+    /// Create a new signing key. Links signed with the current key keep working; older links stop working.
     Rotate(Place),
 }
 
@@ -17,7 +17,7 @@ impl Keys {
     pub fn run(self) -> Outcome {
         let Self::Rotate(place) = self;
         let config = place.load()?;
-        // A running server holds the keys in memory: it would go on with the old ones.
+        // Opening the store fails while a server runs: it has the keys in memory and would continue with the old ones.
         let rotated = Store::open(&config.state).and_then(|_store| keys::rotate(&config.state));
         rotated.map_err(|error| in_use(error, "DELETE /api/auth/sessions to end one user's links"))?;
         println!("rotated: links signed with the previous key still work, older ones do not");

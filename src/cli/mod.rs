@@ -25,13 +25,13 @@ mod token;
 mod user;
 mod version;
 
-/// Why a command failed, in words for the person at the terminal.
+/// The result of a command; the error is a message for the terminal.
 type Outcome = Result<(), String>;
 
 #[derive(Parser)]
 #[command(name = "hearthcast", about, disable_version_flag = true)]
 struct Cli {
-    /// Print the version, and the GStreamer and ffmpeg found.
+    /// Print the versions of Hearthcast, GStreamer and ffmpeg.
     #[arg(short = 'V', long)]
     version: bool,
     #[command(subcommand)]
@@ -42,47 +42,47 @@ struct Cli {
 enum Command {
     /// Run the server.
     Serve(serve::Serve),
-    /// Print what a media file holds, as JSON.
+    /// Print the media info of a file as JSON.
     Probe(probe::Probe),
-    /// Users of a server that is not running.
+    /// Manage the users of a stopped server.
     #[command(subcommand)]
     User(user::User),
-    /// Bearer tokens for scripts.
+    /// Create bearer tokens for scripts.
     #[command(subcommand)]
     Token(token::Token),
-    /// Tokens for players that cannot sign in.
+    /// Create tokens for players that cannot sign in.
     #[command(subcommand)]
     StreamToken(stream_token::StreamToken),
-    /// Signing keys of links.
+    /// Manage the keys that sign links.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Print the OpenAPI document of the HTTP interface.
+    /// Print the OpenAPI document of the HTTP API.
     Openapi,
-    /// Make sample media and serve them, with a link that signs in.
+    /// Create sample media and serve them, with a link that sets up the first user.
     Demo(demo::Demo),
-    /// Look whether everything is here that playing needs.
+    /// Check that this machine has everything playback needs.
     Doctor(doctor::Doctor),
-    /// Print the whole state as JSON lines.
+    /// Print the complete state as JSON Lines.
     Export(export::Export),
-    /// Write the whole state to a file, while the server runs or not.
+    /// Write the complete state to a file; the server may be running.
     Backup(export::Backup),
-    /// Make a state of exported JSON lines.
+    /// Create a state from exported JSON Lines.
     Import(export::Import),
-    /// GStreamer pipelines: what they are, and whether this machine can build them.
+    /// List, check or draw the GStreamer pipelines.
     #[command(subcommand)]
     Pipelines(pipelines::Pipelines),
-    /// Look at the configuration.
+    /// Check the configuration.
     #[command(subcommand)]
     Config(config::Config),
 }
 
-/// Where the configuration and the state are; the same for every command that needs them.
+/// The options `--config` and `--state`, shared by all commands that need them.
 #[derive(Args, Clone, Debug)]
 pub struct Place {
-    /// The configuration file (TOML).
+    /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where state is kept.
+    /// State folder: accounts, keys, channels, progress.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -92,7 +92,7 @@ impl Place {
         Flags { config: self.config.clone(), state: self.state.clone(), ..Flags::default() }
     }
 
-    /// The configuration as a server at this place would read it.
+    /// Loads the configuration as `serve` would with these options.
     fn load(&self) -> Result<Config, String> {
         sources::load_here(&self.flags())
     }
@@ -101,7 +101,7 @@ impl Place {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Whatever a command makes is private: state, segments, backups. Recordings get the mode of their folder.
+    // All files a command creates are private: state, segments, backups. Recordings get the mode of their folder.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     telemetry::init();
     let outcome = match cli.command {
@@ -133,12 +133,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A runtime for commands that wait for the store.
+/// A runtime for async work in commands.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
 }
 
-/// An error as a person reads it: for a fault of ours the cause, which no client would see.
+/// The text of an error for the terminal: an internal error shows its cause, which clients never see.
 fn told(error: Error) -> String {
     match error.cause {
         Some(cause) if error.code == Code::Internal => cause,

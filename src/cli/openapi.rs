@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::http::openapi;
 
-/// Prints the OpenAPI document, as `GET /api/openapi.json` answers it.
+/// Prints the OpenAPI document, as `GET /api/openapi.json` returns it.
 pub fn print() -> Outcome {
     println!("{}", openapi::text());
     Ok(())

@@ -1,4 +1,4 @@
-//! `hearthcast pipelines`: the texts of GStreamer pipelines, for people.
+//! `hearthcast pipelines`: lists, checks and draws the GStreamer pipelines.
 
 use clap::Subcommand;
 
@@ -6,21 +6,21 @@ use super::Outcome;
 use crate::engine::gst::{gallery, text, trials};
 use crate::engine::{elements, gst};
 
-/// GStreamer pipelines.
+/// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]
 pub enum Pipelines {
-    /// List them, and the encoders that can fill a slot.
+    /// List the pipelines and the supported video encoders.
     List,
-    /// Build each with every encoder of this machine, and try the encoders.
+    /// Build every pipeline with every encoder of this machine, and encode a test with each encoder.
     Check,
-    /// Print the page of all pipelines, or the graph of one.
+    /// Print a page of all pipelines, or the graph of one.
     Draw {
-        /// The pipeline; all of them when absent.
+        /// Name of the pipeline [default: all].
         name: Option<String>,
-        /// Print lines of text instead of a Mermaid flow chart.
+        /// Print plain text instead of a Mermaid flowchart.
         #[arg(long, requires = "name")]
         text: bool,
-        /// Print a picture (SVG) instead.
+        /// Print an SVG image instead of a Mermaid flowchart.
         #[arg(long, requires = "name", conflicts_with = "text")]
         svg: bool,
     },
@@ -39,8 +39,9 @@ impl Pipelines {
             }
             Self::Draw { name: Some(name), text, svg } => {
                 let graph = gallery::graph(&name, gallery::everyday());
-                let graph =
-                    graph.ok_or_else(|| format!("there is no pipeline {name}: see hearthcast pipelines list"))?;
+                let graph = graph.ok_or_else(|| {
+                    format!("there is no pipeline {name:?}: run hearthcast pipelines list for the names")
+                })?;
                 let graph = graph.map_err(|error| error.to_string())?;
                 let drawn = match (text, svg) {
                     (true, _) => graph.text(),
@@ -73,7 +74,9 @@ fn check() -> Outcome {
                 works += 1;
                 println!("ok      {}", slot.element);
                 for text in text::ALL.into_iter().filter(|text| text.launch().contains("{video_encoder}")) {
-                    gallery::graph(text.name, slot).expect("a name of the list").map_err(|error| error.to_string())?;
+                    gallery::graph(text.name, slot)
+                        .expect("the name is in the list")
+                        .map_err(|error| error.to_string())?;
                     println!("ok      {} with {}", text.name, slot.element);
                 }
             }
@@ -82,7 +85,7 @@ fn check() -> Outcome {
     }
     for text in text::ALL.into_iter().filter(|text| !text.launch().contains("{video_encoder}")) {
         gallery::graph(text.name, gallery::everyday())
-            .expect("a name of the list")
+            .expect("the name is in the list")
             .map_err(|error| error.to_string())?;
         println!("ok      {}", text.name);
     }

@@ -1,4 +1,4 @@
-//! `hearthcast probe FILE`: the media info of one file, as the server would answer it.
+//! `hearthcast probe FILE`: the media info of one file, as the server would return it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::service::library::Library;
 use crate::service::media::Probes;
 use crate::service::sidecars;
 
-/// Print what a media file holds, as JSON.
+/// Print the media info of a file as JSON.
 #[derive(Args)]
 pub struct Probe {
-    /// The file; it need not lie in a library folder.
+    /// Media file; it need not be in a library folder.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -34,7 +34,7 @@ impl Probe {
             format!("{}: {}{reasons}", path.display(), told(error))
         })?;
         let text = serde_json::to_string_pretty(&info).expect("a JSON value is text");
-        // A reader that stops early (`| head`) is no fault of ours.
+        // A reader that closes the pipe early (`| head`) is not an error.
         let _ = writeln!(std::io::stdout(), "{text}");
         Ok(())
     }

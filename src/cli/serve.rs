@@ -14,13 +14,13 @@ use crate::config::{Backend, sources};
 pub struct Serve {
     #[command(flatten)]
     place: Place,
-    /// Address and port to answer on [default: 127.0.0.1:8470].
+    /// Address and port to listen on [default: 127.0.0.1:8470].
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// A folder of the library; may be given more than once.
+    /// Library folder; may be given several times.
     #[arg(long, value_name = "DIR")]
     root: Vec<PathBuf>,
-    /// Who makes segments [default: auto].
+    /// Backend that makes segments [default: auto].
     #[arg(long)]
     backend: Option<Backend>,
 }
@@ -34,7 +34,7 @@ impl Serve {
         let config = sources::load_here(&flags)?;
         let runtime = runtime();
         let outcome = runtime.block_on(async { app::run(config, app::signalled()?).await });
-        // Whatever still blocks (a library on a network that is gone) must not keep the program from ending.
+        // A thread that still blocks (a library on an unreachable network) must not prevent the exit.
         runtime.shutdown_timeout(Duration::from_secs(2));
         outcome.map_err(told)
     }

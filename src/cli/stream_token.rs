@@ -1,4 +1,4 @@
-//! `hearthcast stream-token new`: live television for a device that cannot sign in.
+//! `hearthcast stream-token new`: live TV for a device that cannot sign in.
 
 use clap::Subcommand;
 
@@ -9,15 +9,15 @@ use crate::error::{Code, Error};
 
 #[derive(Subcommand)]
 pub enum StreamToken {
-    /// Print a new stream token, which watches channels and does nothing else.
+    /// Create and print a stream token, which only allows watching channels.
     New {
-        /// What the device is called.
+        /// Name of the device.
         #[arg(long, value_name = "DEVICE")]
         name: String,
-        /// The channels it may watch, e.g. 1,2 [default: all].
+        /// IDs of the channels it may watch, e.g. 1,2 [default: all].
         #[arg(long, value_name = "IDS", value_delimiter = ',')]
         channels: Option<Vec<u32>>,
-        /// The user it belongs to [default: the first admin].
+        /// Owner of the token [default: the first admin].
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
         #[command(flatten)]
@@ -34,7 +34,7 @@ impl StreamToken {
                 None => {
                     let admins = accounts.users().into_iter().filter(|user| user.role == Role::Admin);
                     let first = admins.min_by_key(|user| user.created_at);
-                    first.ok_or_else(|| Error::new(Code::NotFound, "there is no admin yet: say --user NAME"))?
+                    first.ok_or_else(|| Error::new(Code::NotFound, "there is no admin yet: set --user NAME"))?
                 }
             };
             println!("{}", accounts.add_stream_token(&owner.id, &name, channels, None).await?.1);

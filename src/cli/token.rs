@@ -7,9 +7,9 @@ use super::{Outcome, Place};
 
 #[derive(Subcommand)]
 pub enum Token {
-    /// Print a new bearer token of a user.
+    /// Create and print a bearer token for a user.
     New {
-        /// The user it belongs to.
+        /// Owner of the token.
         #[arg(long, value_name = "NAME")]
         user: String,
         #[command(flatten)]

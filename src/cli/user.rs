@@ -1,4 +1,4 @@
-//! `hearthcast user …`: accounts before or between runs.
+//! `hearthcast user …`: manages accounts while the server is stopped.
 
 use clap::{Args, Subcommand};
 
@@ -13,17 +13,18 @@ use crate::service::accounts::{Ended, Keep, passwords};
 pub enum User {
     /// Add a user.
     Add(Add),
-    /// Give a user a new password; all their devices are signed out, and their stream tokens end.
+    /// Set a user's password. Signs out all their devices and revokes their stream tokens.
     Passwd(Passwd),
-    /// Sign all devices of a user out and end their stream tokens.
+    /// Sign out all devices of a user and revoke their stream tokens.
     Revoke {
+        /// Name of the user.
         name: String,
         #[command(flatten)]
         streams: Streams,
         #[command(flatten)]
         place: Place,
     },
-    /// List users and how many devices they are signed in on.
+    /// List users and the number of devices they are signed in on.
     List(Place),
     /// Print the hash of a password, for `[admin] password_hash_file`.
     Hash(Stdin),
@@ -31,8 +32,9 @@ pub enum User {
 
 #[derive(Args)]
 pub struct Add {
+    /// Name of the new user.
     name: String,
-    /// Let them change users and channels.
+    /// Make the user an admin, who may manage users and channels.
     #[arg(long)]
     admin: bool,
     #[command(flatten)]
@@ -43,6 +45,7 @@ pub struct Add {
 
 #[derive(Args)]
 pub struct Passwd {
+    /// Name of the user.
     name: String,
     #[command(flatten)]
     streams: Streams,
@@ -52,7 +55,7 @@ pub struct Passwd {
     place: Place,
 }
 
-/// What becomes of players that cannot sign in.
+/// Whether stream tokens are kept.
 #[derive(Args)]
 pub struct Streams {
     /// Keep the user's stream tokens.
@@ -60,7 +63,7 @@ pub struct Streams {
     keep_stream_tokens: bool,
 }
 
-/// The only way a password comes in: arguments are visible to every process of the machine.
+/// The only way to pass a password, because arguments are visible to every process of the machine.
 #[derive(Args)]
 pub struct Stdin {
     /// Read the password from the first line of standard input.
@@ -122,5 +125,5 @@ impl Streams {
 }
 
 fn summary(Ended { logins, stream_tokens }: Ended) -> String {
-    format!("signed out on {logins} devices, ended {stream_tokens} stream tokens")
+    format!("signed out {logins} devices, revoked {stream_tokens} stream tokens")
 }

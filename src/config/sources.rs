@@ -1,7 +1,7 @@
-//! Where settings come from, and which of them wins.
+//! The sources of settings and their precedence.
 //!
-//! The file is a TOML table; environment and flags are laid over it; the result is read once, strictly: an unknown key is
-//! an error. `HEARTHCAST_LIMITS_BODY_BYTES=131072` is `body_bytes` in `[limits]`.
+//! The file is a TOML table. Variables are merged into it, and the result is parsed once, strictly: an unknown key is an
+//! error. Flags come last. `HEARTHCAST_LIMITS_BODY_BYTES=131072` sets `body_bytes` in `[limits]`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use toml::{Table, Value};
 use super::{Backend, Config, DeclaredAdmin, Limits};
 use crate::domain::library::Root;
 
-/// Variables that begin like settings and are none; the last two are for tests and benchmarks.
+/// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
 const NO_SETTINGS: [&str; 5] =
     ["HEARTHCAST_CONFIG", "HEARTHCAST_LOG", "HEARTHCAST_CORPUS", "HEARTHCAST_ROUNDS", "HEARTHCAST_FAULTS"];
 
-/// Least similarity, 0 to 1, of a name that is suggested instead of an unknown one.
+/// Smallest similarity, 0 to 1, of a name that is suggested for an unknown one.
 const SIMILAR: f64 = 0.75;
 
-/// What was said on the command line.
+/// Settings given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub struct Flags {
     pub backend: Option<Backend>,
 }
 
-/// The environment as this program reads it; in tests, a table.
+/// Looks up an environment variable; in tests, in a table.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Deserialize)]
@@ -70,7 +70,7 @@ enum RootSetting {
     Named { id: String, path: PathBuf },
 }
 
-/// Settings that a variable may hold, and how its text is read.
+/// Settings that a variable can set, and how its text is parsed.
 const VARIABLES: [(&str, Kind); 16] = [
     ("listen", Kind::Text),
     ("state", Kind::Text),
@@ -98,10 +98,10 @@ enum Kind {
     List(char),
 }
 
-/// Reads all sources and checks the result.
+/// Reads all sources and validates the result.
 ///
 /// # Errors
-/// Everything that is wrong, in words for the person who wrote it.
+/// All errors, one per line, as messages for the operator.
 pub fn load(flags: &Flags, names: &[String], environment: Environment) -> Result<Config, String> {
     let file = flags.config.clone().or_else(|| environment("HEARTHCAST_CONFIG").map(PathBuf::from));
     let mut table = file.as_deref().map_or_else(|| Ok(Table::new()), read)?;
@@ -114,20 +114,20 @@ pub fn load(flags: &Flags, names: &[String], environment: Environment) -> Result
     }
 }
 
-/// As [`load`], from the environment of this process.
+/// Runs [`load`] with the environment of this process.
 ///
 /// # Errors
 /// As [`load`].
 pub fn load_here(flags: &Flags) -> Result<Config, String> {
     let names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    // No error: a newer version's variable must not keep an older one from starting.
+    // Only a warning: an older version must start with the variables of a newer one.
     for unknown in unknown_variables(&names) {
         tracing::warn!("{unknown}");
     }
     load(flags, &names, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-/// A file, checked on its own first so that a fault is named with its line.
+/// Reads a file. It is checked on its own first, so that an error names its line.
 #[allow(clippy::disallowed_methods, reason = "a settings file the operator named")]
 fn read(path: &Path) -> Result<Table, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
@@ -150,7 +150,7 @@ fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Res
                 Kind::Text => Value::String(text),
                 Kind::Number => number(name, &text)?,
                 Kind::Switch => {
-                    let on = text.parse().map_err(|_| format!("{name} is {text:?}, it must be true or false"));
+                    let on = text.parse().map_err(|_| format!("{name} is {text:?}; it must be true or false"));
                     Value::Boolean(on?)
                 }
                 Kind::List(between) => {
@@ -169,20 +169,20 @@ fn unknown_variables(names: &[String]) -> Vec<String> {
     let known: Vec<String> = VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).chain(NO_SETTINGS).collect();
     let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
-    // The case of a setting's name is not looked at.
+    // Names of settings are not case-sensitive.
     let unknown = names.iter().filter(|name| name.starts_with("HEARTHCAST_") && !is_known(&name.to_uppercase()));
     let sentence = |name: &String| {
         let similar = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
         let closest = similar.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(similarity, _)| *similarity >= SIMILAR);
         let hint = closest.map_or(String::new(), |(_, closest)| format!("; did you mean {closest}?"));
-        format!("the variable {name} is no setting and has no effect{hint}")
+        format!("the variable {name} is not a setting and has no effect{hint}")
     };
     unknown.map(sentence).collect()
 }
 
 fn number(name: &str, text: &str) -> Result<Value, String> {
     let number = text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
-    number.map_err(|_| format!("{name} is {text:?}, it must be a number"))
+    number.map_err(|_| format!("{name} is {text:?}; it must be a number"))
 }
 
 fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Result<Config, String> {
@@ -199,11 +199,11 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     let said = flags.state.clone().or(settings.state);
     let own_state = said.is_some();
     let state = said.or_else(|| systemd("STATE_DIRECTORY")).or_else(|| xdg("XDG_STATE_HOME", ".local/state"));
-    let state = absolute(&state.ok_or("there is no place for state: give --state")?)?;
-    // A server with a state folder of its own must not share its segments with another one.
+    let state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
+    // A server with its own state folder must not share its segments with another server.
     let cache = settings.cache.or_else(|| systemd("CACHE_DIRECTORY"));
     let cache = cache.or_else(|| if own_state { Some(state.join("cache")) } else { xdg("XDG_CACHE_HOME", ".cache") });
-    let cache = absolute(&cache.ok_or("there is no place for segments: give cache in the configuration")?)?;
+    let cache = absolute(&cache.ok_or("no folder for segments is configured: set cache in the configuration")?)?;
 
     let mut roots: Vec<Root> = Vec::new();
     let said = flags.roots.iter().map(|path| RootSetting::Path(path.clone()));
@@ -245,7 +245,7 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     Ok(config)
 }
 
-/// The folder's own name, made plain, so that media keeps its address when roots are reordered.
+/// An unused ID made from the folder's name, so that media URLs stay the same when roots are reordered.
 fn free_id(taken: &[Root], path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -254,15 +254,15 @@ fn free_id(taken: &[Root], path: &Path) -> String {
         plain => plain.to_owned(),
     };
     let names = std::iter::once(plain.clone()).chain((2..).map(|n| format!("{plain}-{n}")));
-    names.into_iter().find(|name| taken.iter().all(|root| root.id != *name)).expect("numbers do not end")
+    names.into_iter().find(|name| taken.iter().all(|root| root.id != *name)).expect("the names are infinite")
 }
 
-/// A duration as a number of seconds.
+/// Deserializes a duration from a number of seconds.
 pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
-/// A duration as a number of days.
+/// Deserializes a duration from a number of days.
 pub(super) fn days<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     Duration::try_from_secs_f64(f64::deserialize(from)? * 86_400.0).map_err(serde::de::Error::custom)
 }

@@ -1,7 +1,7 @@
-//! Addresses of this server's own resources. Every one in an answer is made here, because all of them begin with the path
-//! of `public_base_url`: behind a proxy the server may be reached below one, such as `https://home.example/tv`.
+//! URLs of this server's own resources. Every URL in a response is built here, because each begins with the path of
+//! `public_base_url`: a reverse proxy may serve the server under a path, such as `https://home.example/tv`.
 //!
-//! Only addresses within HLS playlists are not: they are relative to the playlist.
+//! The exception is URLs within HLS playlists: they are relative to the playlist.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -14,7 +14,7 @@ use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::DRAWN;
 
-/// Makes addresses: absolute paths as of RFC 3986, with the prefix.
+/// Builds URLs as absolute paths (RFC 3986) that begin with the prefix.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Addresses<'a> {
     prefix: &'a str,
@@ -25,12 +25,12 @@ impl<'a> Addresses<'a> {
         Self { prefix: config.path_prefix() }
     }
 
-    /// The prefix alone: empty, or a path without a slash at its end.
+    /// The prefix alone: empty, or a path without a trailing slash.
     pub fn prefix(self) -> &'a str {
         self.prefix
     }
 
-    /// A path of the interface, e.g. `/api/health`, as it is reached from outside.
+    /// The external path of an API path such as `/api/health`.
     pub fn at(self, path: impl Display) -> String {
         format!("{}{path}", self.prefix)
     }
@@ -51,7 +51,7 @@ impl<'a> Addresses<'a> {
         self.at(format_args!("/api/stream/transcode/{id}/index.m3u8"))
     }
 
-    /// Where a channel is watched.
+    /// The URL that starts playback of a channel.
     pub fn watch(self, channel: u32) -> String {
         self.at(format_args!("/api/livetv/watch/{channel}"))
     }
@@ -61,28 +61,28 @@ impl<'a> Addresses<'a> {
         self.at(format_args!("/api/livetv/watch/{channel}/live.m3u8"))
     }
 
-    /// A channel's image: its own without credentials, or the one this server draws.
+    /// A channel's logo: its own URL without credentials, or the logo this server generates.
     pub fn logo(self, channel: &Channel) -> String {
         self.picture(channel.face.logo_url.as_deref(), channel.id).to_string()
     }
 
-    /// A channel's own image as it was given, which only admins see; None when it has none.
+    /// A channel's own logo URL as configured, which only admins see; None when it has none.
     pub fn given_logo(self, channel: &Channel) -> Option<String> {
         channel.face.logo_url.as_deref().map(|url| self.given(url).into_owned())
     }
 
-    /// As [`Self::logo`], written without a copy.
+    /// The URL of [`Self::logo`], formatted without an allocation.
     pub fn picture(self, given: Option<&'a str>, channel: u32) -> Picture<'a> {
         Picture { addresses: self, given, channel }
     }
 
-    /// An address that is whole, or a path of the interface.
+    /// Adds the prefix to a path; a complete URL stays as it is.
     fn given(self, address: &str) -> Cow<'_, str> {
         if address.starts_with('/') { Cow::Owned(self.at(address)) } else { Cow::Borrowed(address) }
     }
 }
 
-/// The address of a channel's picture.
+/// The URL of a channel's logo.
 #[derive(Clone, Copy)]
 pub struct Picture<'a> {
     addresses: Addresses<'a>,
@@ -99,8 +99,8 @@ impl Display for Picture<'_> {
     }
 }
 
-/// A request's path without the prefix, where it has it. A proxy may strip the prefix, or pass it on; a client that puts
-/// the base address before an address that begins with the prefix already sends it twice.
+/// Removes the prefix from a request's path if it is present. A proxy may strip the prefix or pass it on. A client that
+/// prepends the base URL to a path that already begins with the prefix sends it twice.
 pub fn without_prefix<'a>(path: &'a str, prefix: &str) -> &'a str {
     let mut path = path;
     for _ in 0..2 {

@@ -1,8 +1,8 @@
 //! The deadline of each request head (against slowloris clients), with one timer per connection.
 //!
-//! hyper makes a timer for each head and throws it away when the head is there, a moment later: that takes the runtime's
-//! timer wheel twice for every request. Here a deadline is a number; the connection's only timer is armed for the first
-//! of them and set again when it runs out early, which is once in a deadline's length.
+//! hyper creates a timer for each head and drops it when the head has arrived, a moment later. That locks the runtime's
+//! timer wheel twice per request. Here a deadline is a number: the connection's only timer is armed for the first one
+//! and re-armed when it fires early, about once per deadline length.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
-/// The timer of one connection. Its sleeps must all be polled by the task of that connection.
+/// The timer of one connection. Only the task of that connection may poll its sleeps.
 #[derive(Clone, Default)]
 pub struct Alarm(Arc<Mutex<Option<Armed>>>);
 
@@ -51,7 +51,7 @@ impl Future for Deadline {
         if self.at <= now {
             return Poll::Ready(());
         }
-        let mut armed = self.alarm.0.lock().expect("no panic while held");
+        let mut armed = self.alarm.0.lock().expect("the lock is not poisoned");
         if armed.as_ref().is_some_and(|armed| now < armed.until && armed.until <= self.at) {
             return Poll::Pending;
         }
@@ -62,8 +62,8 @@ impl Future for Deadline {
             }
             None => Box::pin(tokio::time::sleep_until(self.at.into())),
         };
-        // It lies ahead, so it is pending and has the task's waker; unconstrained, for a timer that gave way to other
-        // tasks would not have it.
+        // The deadline is in the future, so the poll is pending and registers the task's waker. Without `unconstrained`,
+        // a timer that yields to tokio's cooperative budget would not register it.
         let polled = pin!(tokio::task::unconstrained(timer.as_mut())).poll(context);
         *armed = Some(Armed { until: self.at, timer });
         polled

@@ -1,4 +1,4 @@
-//! `GET /api/stream/attachment`: a font that came with a film, for whoever draws its subtitles.
+//! `GET /api/stream/attachment`: a font attached to a film, for the client that renders its ASS subtitles.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::engine::probe;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// Larger fonts are not sent; those of all Chinese signs have 20 MB.
+/// Largest font that is sent. Fonts with all Chinese characters have 20 MB.
 const FONT_BYTES: u64 = 32 << 20;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -28,15 +28,15 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 
 #[utoipa::path(get, path = "/api/stream/attachment", tag = "stream",
     params(
-        ("path" = String, Query, description = "absolute path of the media file"),
+        ("path" = String, Query, description = "Absolute path of the media file"),
         ("index" = u32, Query, description = "`index` of one of the media info's `attachments` that has a `url`"),
     ),
     responses(
-        (status = 200, description = "the font's bytes", content_type = "font/*", body = [u8]),
-        (status = 304, description = "unchanged since the given entity tag"),
-        (status = 404, description = "`NOT_FOUND`: no such file, no such attachment"),
-        (status = 413, description = "`PAYLOAD_TOO_LARGE`: a font of more than 32 MiB"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: no font by its name or by its bytes"),
+        (status = 200, description = "The font", content_type = "font/*", body = [u8]),
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "`NOT_FOUND`: no such file or attachment"),
+        (status = 413, description = "`PAYLOAD_TOO_LARGE`: the font is larger than 32 MiB"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: neither the name nor the bytes are those of a font"),
     ))]
 pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
     let index = call.query("index")?.ok_or_else(|| Error::field("index", "is missing"))?;
@@ -45,7 +45,7 @@ pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
     let media = service.media.probe(&source).await?;
     let unknown = || Error::new(Code::NotFound, "this file has no such attachment");
     let listed = media.attachments.get(index).ok_or_else(unknown)?;
-    let no_font = || Error::new(Code::UnsupportedMediaType, format!("attachment {index} is no font"));
+    let no_font = || Error::new(Code::UnsupportedMediaType, format!("attachment {index} is not a font"));
     if !listed.is_font() {
         return Err(no_font());
     }
@@ -60,7 +60,7 @@ pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
     let (offset, len, kind) = service.library.within_deadline(source.root, look).await?.ok_or_else(unknown)?;
     let kind = kind.ok_or_else(no_font)?;
     if len > FONT_BYTES {
-        return Err(Error::new(Code::PayloadTooLarge, format!("a font of {len} bytes is not sent")));
+        return Err(Error::new(Code::PayloadTooLarge, format!("the font has {len} bytes, more than {FONT_BYTES}")));
     }
     let etag = format!("\"{}-{offset}\"", source.etag().trim_matches('"'));
     let same = |tag: &str| matches!(tag.trim().trim_start_matches("W/"), "*") || tag.trim().ends_with(&etag);

@@ -1,4 +1,4 @@
-//! `/api/stream/audiobook`: audiobooks on one timeline, and the progress in them.
+//! `/api/stream/audiobook`: audiobooks as one timeline of files and chapters, and progress in them.
 
 use std::sync::Arc;
 
@@ -29,38 +29,38 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// How far one is in a book.
+/// Progress in an audiobook to save.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BookSaveRequest {
-    /// A file, or a folder whose files are one book.
+    /// Path of a file, or of a folder whose files form one book.
     audiobook_path: String,
     position_seconds: f64,
     title: Option<String>,
-    /// The one at the position when absent.
+    /// Default: the chapter at the position.
     chapter_index: Option<u32>,
     chapter_position_seconds: Option<f64>,
-    /// That of the files when absent.
+    /// Default: the duration of the files.
     duration_seconds: Option<f64>,
-    /// Computed when absent, and when more than 1 off.
+    /// Computed if absent or off by more than 1.
     progress_percentage: Option<f64>,
-    /// 0.25 to 4; the last one, or 1, when absent.
+    /// 0.25 to 4; default: the stored rate, or 1.
     playback_rate: Option<f64>,
     completed: Option<bool>,
     player: Option<String>,
     device_id: Option<String>,
-    /// When the device saw this: an older save than what stands changes nothing.
+    /// When the device was at this position. A save that is older than the stored record is not applied.
     client_updated_at: Option<String>,
-    /// The version this changes: any other than what stands changes nothing.
+    /// The version that this save replaces. It is not applied if the stored record has another version.
     version: Option<u64>,
 }
 
-/// How far one user is in one book.
+/// One user's progress in one audiobook.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BookProgress {
     audiobook_path: String,
-    /// Identity by content: renaming and moving change nothing.
+    /// Identifies the content: stays the same when files are renamed or moved.
     media_id: String,
     title: String,
     chapter_index: u32,
@@ -75,31 +75,31 @@ pub struct BookProgress {
     #[schema(format = DateTime)]
     updated_at: String,
     version: u64,
-    /// Positions that a stray return to the start threw away, newest first.
+    /// Positions that were replaced by an accidental return to the start, newest first.
     position_history: Vec<PastPosition>,
-    /// Whether the save that is answered here is in it.
+    /// Whether the save of this request was applied.
     applied: bool,
-    /// In lists: whether the book is there now.
+    /// In lists: whether the book exists now.
     #[serde(skip_serializing_if = "Option::is_none")]
     available: Option<bool>,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct BookProgressAnswer {
-    /// Null for a book that was never begun.
+    /// Null for a book that was never played.
     progress: Option<BookProgress>,
 }
 
-/// A book that was put back.
+/// Result of a reset.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BookResetAnswer {
     audiobook_path: String,
-    /// False when there was nothing.
+    /// False if there was no progress.
     deleted: bool,
 }
 
-/// A page of what was read to one.
+/// A page of the audiobook history.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BookHistoryAnswer {
@@ -110,7 +110,7 @@ pub(super) struct BookHistoryAnswer {
     next_cursor: Option<String>,
 }
 
-/// A book on one timeline.
+/// An audiobook: files and chapters on one timeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BookAnswer {
@@ -120,7 +120,7 @@ pub(super) struct BookAnswer {
     duration_seconds: f64,
     files: Vec<BookFile>,
     chapters: Vec<BookChapter>,
-    /// Null for a book that was never begun.
+    /// Null for a book that was never played.
     progress: Option<BookProgress>,
 }
 
@@ -132,7 +132,7 @@ struct BookFile {
     /// On the book's timeline.
     start_seconds: f64,
     duration_seconds: f64,
-    /// Its bytes; `POST /api/stream/transcode/start` for what a player cannot play.
+    /// The file itself. If a player cannot play it, use `POST /api/stream/transcode/start`.
     direct_url: String,
 }
 
@@ -145,17 +145,17 @@ struct BookChapter {
     start_seconds: f64,
     end_seconds: f64,
     file_index: usize,
-    /// Where it begins in its file.
+    /// Start of the chapter in its file.
     file_start_seconds: f64,
 }
 
-/// A book's files and chapters on one timeline
+/// Files and chapters of an audiobook on one timeline
 #[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
         (status = 200, description = "The book", body = BookAnswer),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: no sound in it")))]
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let book = service.book(path).await?;
@@ -163,13 +163,13 @@ pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> 
     Ok(reply::json(&BookAnswer::new(book, progress, Addresses::of(&service.config))))
 }
 
-/// Save how far one is in a book
+/// Save progress in an audiobook
 #[utoipa::path(post, path = "/api/stream/audiobook/progress", request_body = BookSaveRequest, responses(
-    (status = 200, description = "The record as it stands now; `applied` false when something newer stood", body = BookProgressAnswer),
-    (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+    (status = 200, description = "The stored record; `applied` is false if a newer one was already stored", body = BookProgressAnswer),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
     (status = 404, description = "`NOT_FOUND`: no such file or folder"),
-    (status = 409, description = "`CONFLICT`: with If-Match, when another version stands"),
-    (status = 507, description = "`STORAGE_FULL`: nothing was saved, nothing older was lost")))]
+    (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: BookSaveRequest = call.json().await?;
     let (path, mut wish, place) = asked.wish()?;
@@ -182,12 +182,12 @@ pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Respon
     Ok(response)
 }
 
-/// How far one is in a book
+/// Progress in an audiobook
 #[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
-        (status = 200, description = "What is known", body = BookProgressAnswer),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
-        (status = 404, description = "`NOT_FOUND`: nothing is there, and nothing is remembered")))]
+        (status = 200, description = "The progress", body = BookProgressAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
 pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
@@ -197,24 +197,24 @@ pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> 
     Ok(response)
 }
 
-/// Put a book back to nothing
+/// Delete the progress in an audiobook
 #[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
-        (status = 200, description = "Nothing is remembered any more", body = BookResetAnswer),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots")))]
+        (status = 200, description = "No progress is stored any more", body = BookResetAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
 pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (audiobook_path, deleted) = service.reset_book(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
 }
 
-/// What was read to one, last first
+/// Audiobook history, newest first
 #[utoipa::path(get, path = "/api/stream/audiobook/history",
     params(
-        ("limit" = Option<usize>, Query, description = "Records of a page: 1 to 200, 20 unless given"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
-        ("status" = Option<String>, Query, description = "all, in_progress or completed"),
+        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
     ),
-    responses((status = 200, description = "Each with `available`: whether the book is there", body = BookHistoryAnswer)))]
+    responses((status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
 pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, filter(&call)?, call.query("cursor")?, limit)?;

@@ -32,24 +32,24 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// Whether somebody must set the server up first.
+/// Whether the server must be set up first.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthStatus {
     setup_required: bool,
 }
 
-/// A sign-in.
+/// The credentials of a sign-in.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginRequest {
     username: String,
     password: String,
-    /// What the list of devices shows; the `User-Agent` when absent.
+    /// Name shown in the list of devices; the `User-Agent` when absent.
     device_name: Option<String>,
 }
 
-/// The making of the first admin.
+/// Creates the first admin.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SetupRequest {
@@ -60,31 +60,31 @@ pub struct SetupRequest {
     device_name: Option<String>,
 }
 
-/// A change of one's own password.
+/// Changes the signed-in user's password.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PasswordRequest {
     current_password: String,
     new_password: String,
-    /// True: players that cannot sign in keep their stream tokens. They end with the old password when absent.
+    /// True keeps the user's stream tokens (for players that cannot sign in). When absent or false they are revoked.
     keep_stream_tokens: Option<bool>,
 }
 
-/// A token, and whose it is.
+/// A bearer token and its user.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginAnswer {
-    /// Shown once.
+    /// Returned only once.
     token: String,
     #[schema(example = "Bearer")]
     token_type: &'static str,
-    /// Moves on whenever the token is used.
+    /// Extended whenever the token is used.
     #[schema(format = DateTime)]
     expires_at: String,
     user: UserView,
 }
 
-/// Who one is signed in as.
+/// The signed-in user and device.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Me {
@@ -92,20 +92,20 @@ pub struct Me {
     session: SessionView,
 }
 
-/// The devices one is signed in on.
+/// The devices the user is signed in on.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sessions {
     sessions: Vec<SessionView>,
 }
 
-/// One device that is signed in.
+/// A signed-in device.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
     id: String,
     device_name: Option<String>,
-    /// Where it signed in from.
+    /// The address it signed in from.
     address: Option<String>,
     #[schema(format = DateTime)]
     created_at: String,
@@ -113,7 +113,7 @@ pub struct SessionView {
     last_seen_at: String,
     #[schema(format = DateTime)]
     expires_at: String,
-    /// Whether this request came from it.
+    /// Whether this request came from this device.
     current: bool,
 }
 
@@ -131,11 +131,11 @@ pub(super) async fn status(service: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::json(&AuthStatus { setup_required: service.accounts.setup_required() }))
 }
 
-/// Make the first admin, with the code from the console
+/// Create the first admin, with the code from the console
 #[utoipa::path(post, path = "/api/auth/setup", tag = "Accounts", request_body = SetupRequest, responses(
     (status = 200, description = "Signed in as the new admin", body = LoginAnswer),
     (status = 401, description = "`INVALID_CREDENTIALS`: wrong or expired code"),
-    (status = 409, description = "`CONFLICT`: there is an admin already"),
+    (status = 409, description = "`CONFLICT`: an admin already exists"),
     (status = 429, description = "`RATE_LIMITED`")))]
 pub(super) async fn set_up(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: SetupRequest = call.json().await?;
@@ -159,14 +159,14 @@ pub(super) async fn login(service: Arc<Service>, mut call: Call) -> Result<Respo
 
 /// Sign this device out
 #[utoipa::path(post, path = "/api/auth/logout", tag = "Accounts",
-    responses((status = 204, description = "Signed out; the token and every link signed with it are dead")))]
+    responses((status = 204, description = "Signed out; the token and every link signed with it are revoked")))]
 pub(super) async fn logout(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     service.accounts.revoke(&principal.user_id, &principal.login_id).await?;
     Ok(reply::empty())
 }
 
-/// Who one is signed in as
+/// The signed-in user and device
 #[utoipa::path(get, path = "/api/auth/me", tag = "Accounts",
     responses((status = 200, description = "User and device of the token", body = Me)))]
 pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -178,7 +178,7 @@ pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&Me { user: user.into(), session }))
 }
 
-/// Change one's own password; all other devices are signed out, and stream tokens end unless they are kept
+/// Change your own password; all other devices are signed out, and stream tokens are revoked unless kept
 #[utoipa::path(post, path = "/api/auth/password", tag = "Accounts", request_body = PasswordRequest, responses(
     (status = 204, description = "Changed"),
     (status = 401, description = "`INVALID_CREDENTIALS`: the current password is wrong"),
@@ -192,9 +192,9 @@ pub(super) async fn change_password(service: Arc<Service>, mut call: Call) -> Re
     Ok(reply::empty())
 }
 
-/// The devices one is signed in on, last seen first
+/// The devices the user is signed in on, last seen first
 #[utoipa::path(get, path = "/api/auth/sessions", tag = "Accounts",
-    responses((status = 200, description = "All that have not expired", body = Sessions)))]
+    responses((status = 200, description = "All devices whose sign-in has not expired", body = Sessions)))]
 pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     let devices = service.accounts.devices(&principal.user_id).into_iter();
@@ -202,7 +202,7 @@ pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Respon
     Ok(reply::json(&Sessions { sessions }))
 }
 
-/// Sign every other device out; stream tokens stay
+/// Sign every other device out; stream tokens stay valid
 #[utoipa::path(delete, path = "/api/auth/sessions", tag = "Accounts",
     responses((status = 200, description = "Signed out", body = Revoked)))]
 pub(super) async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -215,7 +215,7 @@ pub(super) async fn revoke_others(service: Arc<Service>, call: Call) -> Result<R
 /// Sign one device out
 #[utoipa::path(delete, path = "/api/auth/sessions/{id}", tag = "Accounts",
     params(("id" = String, Path, description = "As listed")), responses(
-    (status = 204, description = "Signed out at once"),
+    (status = 204, description = "Signed out immediately"),
     (status = 404, description = "`NOT_FOUND`: no such device of this user")))]
 pub(super) async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     service.accounts.revoke(&call.user()?.user_id, &call.params[0]).await?;
@@ -248,7 +248,7 @@ impl SessionView {
     }
 }
 
-/// The token was revoked between the door and the handler.
+/// The token was revoked between authentication and the handler.
 fn gone() -> Error {
     Error::new(Code::Unauthorized, "the token was revoked").with_header("www-authenticate", "Bearer")
 }

@@ -1,4 +1,4 @@
-//! The body of an answer: what warp made, a run of a file's bytes, or a segment that is packed out of a file.
+//! The body of a response: a body made by warp, a byte range of a file, or a segment packaged from a file while it is sent.
 
 use std::future::Future;
 use std::io;
@@ -15,20 +15,20 @@ use crate::engine::source::Source;
 use crate::error::Error;
 use crate::service::library::Library;
 
-/// Bytes fetched from a disk or a network at a time.
+/// Bytes read at a time from a file that is not in the page cache.
 const COLD_BYTES: u64 = 256 * 1024;
 
 pub(super) type Fetch = Pin<Box<dyn Future<Output = Result<Fetched, Error>> + Send>>;
 
-/// What waiting for the file system came to.
+/// The result of waiting for the file system.
 pub(super) enum Fetched {
-    /// The run is in memory now; the kernel can send it.
+    /// This many bytes are in the page cache now, so the kernel can send them.
     Warm(u64),
-    /// The bytes themselves, of a file that lies elsewhere.
+    /// The bytes themselves, of a file on a network file system.
     Bytes(Vec<u8>),
 }
 
-/// A run of a file's bytes. A route puts it into its answer's extensions; the accept loop makes it the body.
+/// A byte range of a file. A route puts it into its response's extensions; the connection makes it the body.
 #[derive(Clone)]
 pub struct FileBody {
     library: Arc<Library>,
@@ -43,9 +43,9 @@ impl FileBody {
     }
 }
 
-/// Every body the accept loop sends.
+/// The body of any response.
 pub enum Outgoing<B> {
-    /// What warp made.
+    /// A body made by warp.
     Plain(B),
     File {
         file: FileBody,
@@ -56,7 +56,7 @@ pub enum Outgoing<B> {
 }
 
 impl<B> Outgoing<B> {
-    /// Takes the file out of an answer that carries one.
+    /// Replaces the body by the [`FileBody`] or [`ParcelBody`] in the response's extensions, if there is one.
     pub fn of(response: http::Response<B>, runs: Runs) -> http::Response<Self> {
         let (mut head, body) = response.into_parts();
         let body = if let Some(file) = head.extensions.remove::<FileBody>() {
@@ -117,7 +117,7 @@ where
 }
 
 impl FileBody {
-    /// The next of the file. An error ends the connection, so that the client sees a cut and never wrong bytes.
+    /// The next bytes of the file. An error ends the connection, so the client sees an aborted body and never wrong bytes.
     fn poll_piece(
         &mut self,
         runs: &Runs,
@@ -156,7 +156,7 @@ impl FileBody {
         Poll::Ready(Ok(piece))
     }
 
-    /// Waits for the file system off the async threads.
+    /// Reads from the file system off the async threads.
     fn fetch(&self) -> Fetch {
         let (library, source, offset) = (self.library.clone(), self.source.clone(), self.offset);
         let len = self.left.min(COLD_BYTES);

@@ -1,4 +1,4 @@
-//! One request as a handler sees it.
+//! One request as a handler receives it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::error::{Code, Error, Result};
 /// How long a client may take to send a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What the accept loop knows of a request.
+/// The request's ID and the address of the connection's peer.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub request_id: RequestId,
@@ -31,24 +31,24 @@ impl Default for Context {
     }
 }
 
-/// What the accept loop hands on beside the request itself; it rides in the request's extensions. The headers are taken
-/// out of the request, for they are many and filters clone what they give.
+/// The connection's part of a request, passed in the request's extensions. The headers are moved here, because warp
+/// filters would clone them.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub context: Context,
     pub headers: Arc<HeaderMap>,
 }
 
-/// Rides in an answer's extensions: the request was let in by credentials that are valid.
+/// Marks a response (in its extensions): the request was admitted by valid credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct Admitted;
 
-/// The name of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
+/// The ID of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
 #[derive(Clone, Debug)]
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// From a connection's random bytes and the number of the request on it.
+    /// Combines a connection's random bytes with the number of the request on it.
     pub fn new(connection: [u8; 8], count: u32) -> Self {
         let (mut raw, mut text) = ([0; 12], [0; 16]);
         raw[..8].copy_from_slice(&connection);
@@ -75,7 +75,7 @@ pub struct Call {
     /// Decoded values of the template's `{…}` parts, in order.
     pub params: Vec<String>,
     pub headers: Arc<HeaderMap>,
-    /// Present on every route but public ones.
+    /// Present on every route that is not public.
     pub principal: Option<Arc<Principal>>,
     pub(super) query: Vec<(String, String)>,
     pub(super) body: Upload,
@@ -83,10 +83,10 @@ pub struct Call {
 }
 
 impl Call {
-    /// A query parameter; None when absent. One that is given twice with two values was refused before.
+    /// A query parameter; None when absent. A parameter repeated with a different value was rejected before.
     ///
     /// # Errors
-    /// None today; a route must be ready for one.
+    /// Never at present; callers must still handle one.
     pub fn query(&self, name: &str) -> Result<Option<&str>> {
         Ok(self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()))
     }
@@ -150,12 +150,12 @@ impl Call {
         self.parse(&body)
     }
 
-    /// A body that was read before, as JSON.
+    /// Parses a body that was read before, as JSON.
     ///
     /// # Errors
     /// `BAD_REQUEST`, `VALIDATION_ERROR` as in [`Self::json`].
     pub fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T> {
-        // serde would read a list as the fields in their order; nobody means that.
+        // serde would accept a JSON array as the fields in order; no client means that.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
                 Ok(_) => Error::field("body", "must be an object"),
@@ -169,16 +169,16 @@ impl Call {
     }
 }
 
-/// Stands in the text of a fault between the field it names itself and what is wrong with that.
+/// Separates field name and message in the text of a serde error that names its own field.
 pub const NAMED: char = '\u{1f}';
 
-/// What is wrong with a JSON body: its syntax, or one of its fields.
+/// The error response for a JSON body: its syntax, or one of its fields.
 fn unreadable(fault: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let (path, inner) = (fault.path().to_string(), fault.inner());
     if inner.classify() != serde_json::error::Category::Data {
         return Error::new(Code::BadRequest, format!("malformed JSON: {inner}"));
     }
-    // Where in the text it stands helps nobody who did not write the text by hand.
+    // Line and column help only someone who wrote the JSON by hand.
     let text = inner.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(fault, _)| fault);
     let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));

@@ -1,4 +1,4 @@
-//! Which client a request comes from: its peer, or the client that a trusted proxy names.
+//! The client address of a request: its peer, or the address a trusted proxy reports in `X-Forwarded-For`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -9,9 +9,9 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The client's address.
 ///
 /// Every proxy appends the address of its own peer, either to the list of the last header line or as a line of its own.
-/// So all lines together are one list, and only its right end is written by proxies we trust: the list is read from the
-/// right over trusted proxies, and the first other address is the client. An entry that is no address ends the reading
-/// at the proxy that wrote it. RFC 7239 `Forwarded` is not read.
+/// So all lines together are one list, and only its right end is written by proxies we trust. The list is read from the
+/// right, skipping trusted proxies; the first other address is the client. Reading stops at an entry that is not an
+/// address; the proxy that wrote the entry then counts as the client. RFC 7239 `Forwarded` is not read.
 pub fn address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAddr {
     let mut client = peer.to_canonical();
     let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
@@ -24,7 +24,7 @@ pub fn address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAddr 
     client
 }
 
-/// An address with or without a port, as proxies write it; IPv6 with a port stands in brackets.
+/// An address with or without a port, as proxies write it; IPv6 with a port is in brackets.
 fn parse(entry: &str) -> Option<IpAddr> {
     let entry = entry.trim();
     let bracketed = || entry.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
@@ -47,10 +47,10 @@ mod tests {
             ("127.0.0.1", &[], "127.0.0.1"),
             ("127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
             ("127.0.0.1", &["203.0.113.7, 198.51.100.1"], "198.51.100.1"),
-            // A proxy that appends a line instead: the first is the client's own invention.
+            // A proxy that appends a line instead: the client forged the first one.
             ("127.0.0.1", &["203.0.113.7", "198.51.100.1"], "198.51.100.1"),
             ("127.0.0.1", &["203.0.113.7, 203.0.113.8", " 198.51.100.1 "], "198.51.100.1"),
-            // Over two trusted proxies, in one line or in two.
+            // Two trusted proxies, in one line or in two.
             ("127.0.0.1", &["203.0.113.7, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),
             ("127.0.0.1", &["203.0.113.7, 198.51.100.1", "10.0.0.2"], "198.51.100.1"),
             ("127.0.0.1", &["10.0.0.2"], "10.0.0.2"),
@@ -59,7 +59,7 @@ mod tests {
             ("127.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
             ("127.0.0.1", &["2001:db8::1, [fd00::2]:443"], "2001:db8::1"),
             ("127.0.0.1", &["[2001:db8::1]"], "2001:db8::1"),
-            // What is no address is not skipped: behind it everything may be invented.
+            // An entry that is not an address is not skipped: everything left of it may be forged.
             ("127.0.0.1", &["203.0.113.7, unknown"], "127.0.0.1"),
             ("127.0.0.1", &["203.0.113.7", ""], "127.0.0.1"),
             ("127.0.0.1", &["203.0.113.7, junk, 10.0.0.2"], "10.0.0.2"),

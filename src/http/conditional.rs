@@ -1,11 +1,11 @@
-//! Conditional requests (`If-None-Match`, `If-Match`, `If-Range`; RFC 9110 section 13), for answers with a strong ETag.
+//! Conditional requests (`If-None-Match`, `If-Match`, `If-Range`; RFC 9110 section 13), for responses with a strong ETag.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 
-/// What the preconditions of a `GET` or `HEAD` come to.
+/// The result of evaluating the preconditions of a `GET` or `HEAD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Proceed,
@@ -15,7 +15,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// The validators of what would be sent: a strong entity tag with its quotes, and whole seconds of modification.
+/// The validators of a response: a strong entity tag with its quotes, and the modification time in whole seconds.
 #[derive(Clone, Copy)]
 pub struct Validators<'a> {
     pub etag: &'a str,
@@ -23,7 +23,7 @@ pub struct Validators<'a> {
 }
 
 impl<'a> Validators<'a> {
-    /// HTTP dates carry whole seconds; what lies before 1970 has none.
+    /// HTTP dates have whole seconds; a time before 1970 is dropped.
     pub fn new(etag: &'a str, modified: SystemTime) -> Self {
         let age = modified.duration_since(SystemTime::UNIX_EPOCH).ok();
         Self { etag, modified: age.map(|age| SystemTime::UNIX_EPOCH + Duration::from_secs(age.as_secs())) }
@@ -53,7 +53,7 @@ impl<'a> Validators<'a> {
         Outcome::Proceed
     }
 
-    /// The range to honour: a single `Range` header whose `If-Range`, if any, names exactly this state.
+    /// The range to honour: a single `Range` header whose `If-Range`, if any, matches these validators exactly.
     pub fn range<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
         let mut ranges = headers.get_all(RANGE).iter();
         let range = ranges.next().filter(|_| ranges.next().is_none())?.to_str().ok()?;
@@ -72,17 +72,17 @@ impl<'a> Validators<'a> {
     }
 }
 
-/// Whether `*` or any listed entity tag fits; None when the header is absent.
+/// Whether `*` or any listed entity tag matches; None when the header is absent.
 fn listed(headers: &HeaderMap, name: HeaderName, fits: impl Fn(&str) -> bool) -> Option<bool> {
     let mut values = headers.get_all(name).iter().peekable();
     values.peek()?;
     Some(values.filter_map(|value| value.to_str().ok()).any(|value| {
-        // A comma may stand inside a tag, but never in one of ours: splitting at it cannot make a false match.
+        // A tag may contain a comma, but ours never do: splitting at commas cannot produce a false match.
         value.trim() == "*" || value.split(',').any(|tag| fits(tag.trim()))
     }))
 }
 
-/// A date that was sent once and can be read; anything else is as if it had not been sent.
+/// The date in a header that occurs once and is valid; None otherwise.
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().filter(|_| values.next().is_none())?;

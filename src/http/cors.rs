@@ -6,18 +6,18 @@ use http::header::{
     ORIGIN, VARY,
 };
 
-/// What a page may send beside the headers that are always allowed.
+/// Request headers a page may send in addition to those that are always allowed.
 const ALLOWED: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, if-match, if-modified-since, if-none-match, if-range, prefer, range",
 );
 
-/// What a page may read beside the headers that always can be.
+/// Response headers a page may read in addition to those that are always readable.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "accept-ranges, content-disposition, content-length, content-range, etag, last-modified, location, retry-after, \
      x-api-version, x-request-id",
 );
 
-/// How long a browser may remember a preflight, seconds.
+/// How long a browser may cache a preflight, seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The configured origins. Tokens travel in a header that a page must set itself, so credentials are never allowed.
@@ -31,13 +31,13 @@ impl Cors {
         Self { origins: origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect() }
     }
 
-    /// The request's origin, if its page may call.
+    /// The request's origin, if it is an allowed one.
     pub fn allowed(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let origin = request.get(ORIGIN)?;
         self.origins.iter().find(|known| *known == origin).cloned()
     }
 
-    /// Marks an answer for the page that asked.
+    /// Adds the CORS headers to a response.
     pub fn mark(&self, origin: Option<HeaderValue>, answer: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl Cors {
         }
     }
 
-    /// Answers a preflight: what the page may do with this path.
+    /// Adds the headers that answer a preflight: the methods and headers allowed for this path.
     pub fn preflight(&self, request: &HeaderMap, methods: &HeaderValue, answer: &mut HeaderMap) {
         if self.allowed(request).is_some() && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());

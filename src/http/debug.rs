@@ -1,4 +1,4 @@
-//! `/api/debug`: the GStreamer pipelines of this process, and what it said of late; for admins.
+//! `/api/debug`: GStreamer pipelines of this process and the recent log; admins only.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// Pipelines at work, and those that failed.
+/// Running pipelines and failed ones.
 #[derive(Serialize, ToSchema)]
 pub struct Pipelines {
-    /// The oldest first.
+    /// Oldest first.
     pipelines: Vec<PipelineView>,
-    /// The newest first, sixteen at most.
+    /// Newest first, at most 16.
     failed: Vec<FailedView>,
 }
 
-/// A pipeline at work.
+/// A running pipeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PipelineView {
@@ -44,12 +44,12 @@ pub struct PipelineView {
     /// `null`, `ready`, `paused` or `playing`.
     state: &'static str,
     age_seconds: f64,
-    /// Seconds of the item, or of an encoder's own clock.
+    /// Position in the item, or running time of an encoder.
     position_seconds: Option<f64>,
     queues: Vec<QueueView>,
 }
 
-/// How full a queue is.
+/// Fill level of a queue.
 #[derive(Serialize, ToSchema)]
 pub struct QueueView {
     element: String,
@@ -57,7 +57,7 @@ pub struct QueueView {
     bytes: u64,
 }
 
-/// A pipeline that failed; its graph and log are kept.
+/// A failed pipeline; its graph and log are kept.
 #[derive(Serialize, ToSchema)]
 pub struct FailedView {
     id: String,
@@ -65,14 +65,14 @@ pub struct FailedView {
     error: String,
 }
 
-/// What a pipeline said.
+/// Bus messages of a pipeline.
 #[derive(Serialize, ToSchema)]
 pub struct PipelineLog {
-    /// The newest last, a hundred at most.
+    /// Newest last, at most 100.
     lines: Vec<String>,
 }
 
-/// What the program said of late.
+/// The end of the server log.
 #[derive(Serialize, ToSchema)]
 pub struct LogTail {
     lines: Vec<LineView>,
@@ -82,34 +82,34 @@ pub struct LogTail {
 #[derive(Serialize, ToSchema)]
 #[schema(as = LogLine)]
 pub struct LineView {
-    /// Counts from 1 since the program started.
+    /// Line number, starting at 1 when the server starts.
     number: u64,
     #[schema(format = DateTime)]
     at: String,
     /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
     level: &'static str,
-    /// The module that said it.
+    /// The module that logged it.
     target: &'static str,
     text: String,
 }
 
 /// GStreamer pipelines of this process
 #[utoipa::path(get, path = "/api/debug/pipelines",
-    responses((status = 200, description = "At work, and failed", body = Pipelines)))]
+    responses((status = 200, description = "Running pipelines and failed ones", body = Pipelines)))]
 pub(super) async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
     let (live, failed) = pipelines::all().await?;
     let pipelines = live.into_iter().map(PipelineView::from).collect();
     Ok(reply::json(&Pipelines { pipelines, failed: failed.into_iter().map(FailedView::from).collect() }))
 }
 
-/// One pipeline, drawn
+/// Graph of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{drawing}",
-    params(("drawing" = String, Path, description = "its id with `.dot` (down to every pad), `.mmd` (Mermaid), `.svg` or `.txt`")),
+    params(("drawing" = String, Path, description = "Pipeline id with `.dot` (Graphviz, with all pads), `.mmd` (Mermaid), `.svg` or `.txt`")),
     responses(
         (status = 200, description = "The graph", body = String, content_type = "text/plain"),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
-    let unknown = || Error::new(Code::NotFound, "a pipeline is drawn as .dot, .mmd, .svg or .txt");
+    let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
     let (id, ending) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
     let (drawing, content_type) = match ending {
         "dot" => (Drawing::Dot, "text/vnd.graphviz; charset=utf-8"),
@@ -121,31 +121,32 @@ pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::bytes(content_type, pipelines::draw(number(id)?, drawing).await?.into()))
 }
 
-/// What one pipeline said
+/// Log of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{id}/log",
-    params(("id" = String, Path, description = "of a pipeline at work, or a failed one")),
+    params(("id" = String, Path, description = "Id of a running or failed pipeline")),
     responses(
-        (status = 200, description = "Messages of its bus", body = PipelineLog),
+        (status = 200, description = "Its bus messages", body = PipelineLog),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&PipelineLog { lines: pipelines::log(number(&call.params[0])?).await? }))
 }
 
-/// The end of the program's log
+/// Recent lines of the server log
 #[utoipa::path(get, path = "/api/debug/log",
-    params(("after" = Option<u64>, Query, description = "Only what came behind the line of this number")),
+    params(("after" = Option<u64>, Query, description = "Only lines after the one with this number")),
     responses(
-        (status = 200, description = "The newest last, a thousand at most", body = LogTail),
+        (status = 200, description = "Newest last, at most 1000", body = LogTail),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub(super) async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
-    let after =
-        call.query("after")?.map(|text| text.parse().map_err(|_| Error::field("after", "must be a whole number")));
+    let after = call
+        .query("after")?
+        .map(|text| text.parse().map_err(|_| Error::field("after", "must be the number of a line")));
     let lines = telemetry::tail(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
     Ok(reply::json(&LogTail { lines }))
 }
 
 fn number(id: &str) -> Result<u64> {
-    id.parse().map_err(|_| Error::new(Code::NotFound, "there is no such pipeline"))
+    id.parse().map_err(|_| Error::new(Code::NotFound, "the pipeline id must be a number"))
 }
 
 impl From<Seen> for PipelineView {

@@ -1,15 +1,15 @@
-//! What was taken for the device that asks, on the wire.
+//! The device detected for a request, in responses.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::playback::Device;
 
-/// What was taken for the device that asks.
+/// The device detected for this request.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct DeviceBody {
-    /// Entry of the table of known players, `web` when none matched; null with a `deviceProfile` in the request.
+    /// Entry of the table of known players, `web` if none matched; null if the request has a `deviceProfile`.
     name: Option<&'static str>,
     /// `profile` (of the request), `player`, `userAgent` or `default`.
     matched_by: &'static str,

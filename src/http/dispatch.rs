@@ -1,4 +1,4 @@
-//! From a request to its endpoint, and from the endpoint's answer to what is sent.
+//! Routes each request to its endpoint, and completes the endpoint's response.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -22,27 +22,27 @@ use super::{address, reply, target};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// The longest any answer may take to begin. Each wait has a shorter bound of its own (a segment 20 s, storage 15 s);
-/// this one is for what was forgotten.
+/// Longest time until any response begins. Each wait has a shorter timeout of its own (a segment 20 s, storage 15 s);
+/// this one catches a wait that has none.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const API_VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-api-version"), HeaderValue::from_static("1"));
 
-/// All endpoints, found by path.
+/// The routing table.
 pub struct Dispatch {
     service: Arc<Service>,
     endpoints: Vec<Arc<Endpoint>>,
     /// Endpoints whose path has no parameters.
     fixed: HashMap<&'static str, Vec<usize>>,
-    /// The others, more exact ones first.
+    /// Endpoints whose path has parameters, more exact ones first.
     open: Vec<usize>,
     cors: Cors,
-    /// The program's own runtime, where handlers run that are not inline, and what they start.
+    /// The main runtime, for handlers that are not inline and the tasks they start.
     runtime: Handle,
 }
 
-/// A request as warp took it apart.
+/// The parts of a request that warp extracts.
 pub struct Request {
     pub method: Method,
     pub path: String,
@@ -53,7 +53,7 @@ pub struct Request {
 }
 
 impl Dispatch {
-    /// Must be called inside the program's runtime.
+    /// Must be called inside the main runtime.
     pub fn new(service: &Arc<Service>, endpoints: Vec<Endpoint>) -> Self {
         let endpoints: Vec<Arc<Endpoint>> = endpoints.into_iter().map(Arc::new).collect();
         let mut fixed: HashMap<&'static str, Vec<usize>> = HashMap::new();
@@ -69,7 +69,7 @@ impl Dispatch {
         Self { service: service.clone(), endpoints, fixed, open, cors, runtime: Handle::current() }
     }
 
-    /// Answers a request. Every failure has the JSON error body (`{error, code, …}`).
+    /// Handles a request. Every error response has the JSON error body (`{error, code, …}`).
     pub async fn answer(self: Arc<Self>, request: Request) -> Response {
         let started = Instant::now();
         let (context, method) = (request.context.clone(), request.method.clone());
@@ -90,7 +90,7 @@ impl Dispatch {
         let prefix = Addresses::of(&self.service.config).prefix();
         let path = match path.len() - address::without_prefix(&path, prefix).len() {
             0 => path,
-            // Addresses in the page are relative to its folder.
+            // The page's URLs are relative to its folder, so the slash is needed.
             all if all == path.len() => return ("/", redirect(&format!("{prefix}/"))),
             some => path[some..].to_owned(),
         };
@@ -98,7 +98,7 @@ impl Dispatch {
             let allow = self.allow(&path);
             let answer = match allow {
                 Some(allow) if method == Method::OPTIONS => Ok(self.options(&headers, &allow)),
-                Some(allow) => Err(Error::new(Code::MethodNotAllowed, format!("{method} is not allowed here"))
+                Some(allow) => Err(Error::new(Code::MethodNotAllowed, format!("this route does not allow {method}"))
                     .with_header("allow", allow)),
                 None => Err(Error::new(Code::NotFound, "no such route")),
             };
@@ -146,7 +146,7 @@ impl Dispatch {
         fitting.next()
     }
 
-    /// The methods a path has; None for a path that is none.
+    /// The methods allowed for a path, for `Allow`; None for an unknown path.
     fn allow(&self, path: &str) -> Option<String> {
         let mut methods: Vec<&str> = Vec::new();
         for endpoint in self.endpoints.iter().filter(|endpoint| target::fit(endpoint.path, path).is_some()) {
@@ -173,7 +173,7 @@ impl Dispatch {
         response
     }
 
-    /// Runs a handler: bounded in time, and a panic in it is an answer too.
+    /// Runs a handler with a timeout; a panic becomes an error response.
     async fn run(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
         let changes = call.method != Method::GET && call.method != Method::HEAD;
         let context = call.context.clone();
@@ -181,7 +181,7 @@ impl Dispatch {
         if endpoint.inline
             && let Some(answer) = (&mut work).now_or_never()
         {
-            // No timer for what is there at once.
+            // A response that is ready immediately needs no timer.
             return answer.unwrap_or_else(panicked);
         }
         let bounded = async move {
@@ -189,7 +189,7 @@ impl Dispatch {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(panic)) => panicked(panic),
                 Err(_) => {
-                    let late = format!("no answer within {} s", DEADLINE.as_secs());
+                    let late = format!("no response within {} s", DEADLINE.as_secs());
                     tracing::warn!(request.id = context.request_id.as_str(), "{late}");
                     Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
                 }
@@ -199,17 +199,17 @@ impl Dispatch {
             return bounded.await;
         }
         if changes {
-            // A change that has begun is brought to its end even when the client goes away.
+            // A change that has begun is completed even if the client disconnects.
             return self.runtime.spawn(bounded).await.unwrap_or_else(|cause| Err(Error::internal(cause)));
         }
-        // A set drops its tasks when it is dropped.
+        // Dropping the set aborts its tasks.
         let mut work = JoinSet::new();
         work.spawn_on(bounded, &self.runtime);
-        work.join_next().await.expect("one was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
+        work.join_next().await.expect("one task was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
     }
 }
 
-/// To the same resource by its right address.
+/// A permanent redirect to another URL of the same resource.
 fn redirect(address: &str) -> Result<Response> {
     let mut response = reply::empty();
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
@@ -217,15 +217,15 @@ fn redirect(address: &str) -> Result<Response> {
     Ok(response)
 }
 
-/// What came out of a handler's panic.
+/// The error response for a handler's panic.
 fn panicked(panic: Box<dyn Any + Send>) -> Result<Response> {
     let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
     Err(Error::internal(format!("a handler panicked: {}", said.unwrap_or_default())))
 }
 
-/// One line per request: what changes something or was refused for its credentials at `info`, our faults at `warn`, the
-/// many reads of a playing screen at `debug`. Never a path or a query: they hold names and grants.
+/// Logs one line per request: changes and rejected credentials at `info`, server errors at `warn`, the many reads of a
+/// player at `debug`. Never a path or a query: they contain names and grants.
 fn log(context: &Context, method: &Method, route: &str, status: StatusCode, started: Instant) {
     let (id, method, status) = (context.request_id.as_str(), method.as_str(), status.as_u16());
     let duration_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;

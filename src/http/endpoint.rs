@@ -1,4 +1,4 @@
-//! A route: method, path template, access class, handler. There is no other way to mount one.
+//! A route: method, path template, access class, handler. Routes cannot be mounted any other way.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub struct Endpoint {
     /// e.g. `/api/stream/transcode/{sessionId}/status`
     pub path: &'static str,
     pub access: Access,
-    /// Largest body, bytes; None for the configured one.
+    /// Largest body, bytes; None for the configured limit.
     pub(super) body_limit: Option<u64>,
     /// Whether the handler runs on the connection's own thread.
     pub(super) inline: bool,
@@ -30,7 +30,7 @@ pub struct Endpoint {
     resource: fn(&Call) -> Option<String>,
 }
 
-/// A route that lacks its handler.
+/// A route without its handler, as a builder.
 pub struct Unmounted {
     method: Method,
     path: &'static str,
@@ -61,26 +61,26 @@ fn unmounted(method: Method, path: &'static str, access: Access) -> Unmounted {
 }
 
 impl Unmounted {
-    /// Largest body, bytes (the configured limit unless said).
+    /// Sets the largest body, bytes (default: the configured limit).
     pub fn body_limit(mut self, bytes: u64) -> Self {
         self.body_limit = Some(bytes);
         self
     }
 
-    /// Runs the handler on the connection's own thread, which saves the hand-over to another: for one that nearly always
-    /// answers out of memory and starts no task that outlives the answer.
+    /// Runs the handler on the connection's own thread, which saves a thread switch. Only for a handler that nearly always
+    /// answers from memory and starts no task that outlives the response.
     pub fn inline(mut self) -> Self {
         self.inline = true;
         self
     }
 
-    /// For `Access::Granted` and `Access::Live`: the resource a signed grant must name.
+    /// For `Access::Granted` and `Access::Live`: names the resource that a signed grant must be for.
     pub fn resource(mut self, resource: fn(&Call) -> Option<String>) -> Self {
         self.resource = resource;
         self
     }
 
-    /// Mounts the handler.
+    /// Completes the route with its handler.
     pub fn to<H, F>(self, service: &Arc<Service>, handler: H) -> Endpoint
     where
         H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
@@ -94,13 +94,13 @@ impl Unmounted {
 }
 
 impl Endpoint {
-    /// Lets a request in, or says why not.
+    /// Authenticates a request and checks its access class.
     ///
     /// # Errors
     /// `UNAUTHORIZED`, `TOKEN_EXPIRED`, `FORBIDDEN`, `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub(super) fn admit(&self, service: &Service, call: &Call) -> Result<Option<Arc<Principal>>> {
         if self.access == Access::Public {
-            // Nobody is kept out of a public route by a stale token.
+            // An expired token does not lock anyone out of a public route.
             return Ok(bearer(call).ok().flatten().and_then(|token| service.accounts.authenticate(token).ok()));
         }
         if self.access == Access::Tuner {
@@ -115,7 +115,7 @@ impl Endpoint {
                 .authenticate(token)
                 .map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))?;
             if self.access == Access::Admin && principal.role != Role::Admin {
-                return Err(Error::new(Code::Forbidden, "this needs an admin"));
+                return Err(Error::new(Code::Forbidden, "only admins may do this"));
             }
             return Ok(Some(principal));
         }
@@ -133,14 +133,14 @@ impl Endpoint {
             return match (call.query("exp")?, call.query("sig")?) {
                 (None, None) => streaming(service, token),
                 (Some(exp), Some(sig)) => service.accounts.redeem_link(&resource, token, exp, sig).map(Some),
-                _ => Err(Error::new(Code::SignatureInvalid, "exp and sig belong together")),
+                _ => Err(Error::new(Code::SignatureInvalid, "exp and sig must be given together")),
             };
         }
-        Err(Error::new(Code::Unauthorized, "a bearer token is needed").with_header("www-authenticate", "Bearer"))
+        Err(Error::new(Code::Unauthorized, "a bearer token is required").with_header("www-authenticate", "Bearer"))
     }
 }
 
-/// Who a stream token is for.
+/// Authenticates a stream token.
 fn streaming(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {
     let found = service.accounts.authenticate_stream(token).map(Some);
     found.map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))

@@ -27,10 +27,10 @@ use crate::service::Service;
 use crate::service::events::{Event, Listener, What};
 use crate::service::onair;
 
-/// Between two signs of life, so that proxies and clients know the stream stands.
+/// Interval of keep-alive comments, so that proxies and clients do not close an idle stream.
 const PING: Duration = Duration::from_secs(15);
 
-/// Pieces between the server and a slow reader, and how long he may leave them lying.
+/// Events buffered for a slow client, and how long it may read nothing before it is disconnected.
 const PIPE: usize = 16;
 const STUCK: Duration = Duration::from_secs(30);
 
@@ -38,13 +38,13 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/events", Access::User).to(service, events)]
 }
 
-/// What happens, as it happens: `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`,
-/// `programme.changed`, `recording.state`, and `resync` for a listener that missed something
+/// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,
+/// `recording.state`; `resync` tells a client that it missed events
 #[utoipa::path(get, path = "/api/events",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` seen: what came after it is sent first")),
+    params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` received: events after it are sent first")),
     responses(
-        (status = 200, description = "Server-sent events, a comment each 15 s", body = String, content_type = "text/event-stream"),
-        (status = 503, description = "`SERVER_BUSY`: too many listen")))]
+        (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
+        (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
 pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
     let run = service.events.run.clone();
     let user = call.user()?.user_id.clone();
@@ -54,14 +54,16 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
         Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
     };
     let listener = service.events.listen(&user, after);
-    let mut listener = listener.ok_or_else(|| Error::new(Code::ServerBusy, "too many listen").with_retry_after(30))?;
+    let mut listener = listener.ok_or_else(|| {
+        Error::new(Code::ServerBusy, "too many event streams are open; retry in 30 s").with_retry_after(30)
+    })?;
     onair::announce(&service);
     let (pipe, mut heard) = mpsc::channel(PIPE);
     let hello = if foreign || listener.gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
     let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
     tokio::spawn(async move {
         let mut text = hello.to_owned();
-        // A login that was revoked hears no more.
+        // The stream ends when the login is revoked.
         while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
             let sent = tokio::time::timeout(STUCK, pipe.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
             if !matches!(sent, Ok(Ok(()))) {
@@ -85,7 +87,7 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
     Ok(response)
 }
 
-/// The next piece of the stream; None when the server stops.
+/// The next event or keep-alive comment; None when the server stops.
 async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<String> {
     if let Some(event) = listener.missed.pop_front() {
         return Some(text(service, &event, run));
@@ -94,7 +96,7 @@ async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<S
     tokio::pin!(deadline);
     loop {
         let told = tokio::select! {
-            told = listener.receiver.recv() => told,
+            event = listener.receiver.recv() => event,
             () = &mut deadline => return Some(": still here\n\n".to_owned()),
         };
         match told {
@@ -133,6 +135,6 @@ fn text(service: &Service, event: &Event, run: &str) -> String {
             ("recording.state", json!({"id": id, "title": title, "state": state.as_str()}))
         }
     };
-    // JSON holds no line end, so a piece of data is one line.
+    // Compact JSON contains no line breaks, so `data` is a single line.
     format!("id: {run}-{}\nevent: {name}\ndata: {data}\n\n", event.id)
 }

@@ -1,4 +1,4 @@
-//! `GET /api/stream/file`: the bytes of a media file, whole or in part.
+//! `GET /api/stream/file`: the bytes of a media file (direct play), with `Range` requests.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// Bodies up to this size are read before the answer starts and leave in one write with its headers; larger ones the
-/// kernel sends without a copy (at 64 KiB that costs a sixth less processor time and a third of the 99th percentile).
+/// Bodies up to this size are read before the response starts and sent in one write with its headers. Larger ones are
+/// sent by the kernel without a copy (at 64 KiB that takes a sixth less CPU time and a third off the 99th percentile).
 const ONE_PIECE_BYTES: u64 = 32 << 10;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -43,18 +43,18 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     tag = "Streaming",
     params(
         ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
-        ("st" = Option<String>, Query, description = "Signed grant for this very path, instead of a bearer token"),
+        ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),
         ("Range" = Option<String>, Header, description = "`bytes=first-last`, `bytes=first-` or `bytes=-count`"),
-        ("If-Range" = Option<String>, Header, description = "Honour the range only for this ETag or Last-Modified"),
+        ("If-Range" = Option<String>, Header, description = "Honour the range only if this ETag or Last-Modified still matches"),
     ),
     responses(
         (status = 200, description = "The whole file", content_type = "*/*", body = [u8]),
-        (status = 206, description = "The bytes asked for", content_type = "*/*", body = [u8]),
+        (status = 206, description = "The requested bytes", content_type = "*/*", body = [u8]),
         (status = 304, description = "Not modified"),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`: no such regular file"),
         (status = 412, description = "`PRECONDITION_FAILED`"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the bytes are no media"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the file is not media"),
         (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
         (status = 504, description = "`STORAGE_TIMEOUT`"),
     )
@@ -66,28 +66,30 @@ pub(super) async fn file(service: Arc<Service>, call: Call) -> Result<Response> 
     if let Some(answer) = answer(&service, asked, source.clone()).await? {
         return Ok(answer);
     }
-    // It shrank between the look at its length and the reading: look again, once.
+    // The file shrank between stat and read: retry once.
     service.library.forget(&source);
     let source = service.library.open(raw).await?;
     answer(&service, asked, source)
         .await?
-        .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was read"))
+        .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
 }
 
-/// What of a request decides the answer.
+/// The parts of a request that decide the response.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     method: &'a Method,
     headers: &'a HeaderMap,
 }
 
-/// None when the file turned out shorter than it was.
+/// The response; None when the file became shorter while it was being read.
 async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -> Result<Option<Response>> {
     let face = source.made_once(Face::of);
     let validators = Validators::new(&face.etag, source.modified);
     match validators.evaluate(asked.headers) {
         Outcome::Proceed => {}
-        Outcome::Failed => return Err(Error::new(Code::PreconditionFailed, "the file is not in the state named")),
+        Outcome::Failed => {
+            return Err(Error::new(Code::PreconditionFailed, "precondition failed: the file has changed"));
+        }
         Outcome::NotModified => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -95,13 +97,13 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -
             return Ok(Some(response));
         }
     }
-    // A range has no meaning but for GET (section 14.2).
+    // `Range` is defined only for GET (RFC 9110 section 14.2).
     let range = validators.range(asked.headers).filter(|_| *asked.method == Method::GET);
     let (status, span) = match range.map_or(Wanted::Whole, |range| wanted(range, source.len)) {
         Wanted::Whole => (StatusCode::OK, None),
         Wanted::Part(span) => (StatusCode::PARTIAL_CONTENT, Some(span)),
         Wanted::Unsatisfiable => {
-            let message = format!("the range lies outside the {} bytes of the file", source.len);
+            let message = format!("the range is outside the file's {} bytes", source.len);
             return Err(Error::new(Code::RangeNotSatisfiable, message)
                 .with_header("content-range", format!("bytes */{}", source.len))
                 .with_header("accept-ranges", "bytes"));
@@ -123,7 +125,7 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -
     Ok(Some(response))
 }
 
-/// An answer with these bytes and no headers yet.
+/// A response with these bytes and no headers yet.
 async fn body(
     service: &Arc<Service>,
     method: &Method,
@@ -147,10 +149,10 @@ async fn body(
     Ok((piece.len() as u64 == len).then(|| Response::new(piece.into())))
 }
 
-/// A buffer of [`ONE_PIECE_BYTES`] that goes back to its thread's few spare ones: fresh ones would be zeroed each time.
+/// A buffer of [`ONE_PIECE_BYTES`] from its thread's pool, returned on drop: a fresh buffer would be zeroed each time.
 struct Lent(Vec<u8>);
 
-/// Spare buffers a thread keeps at most.
+/// Largest number of spare buffers per thread.
 const SPARE_BUFFERS: usize = 8;
 
 thread_local! {
@@ -172,7 +174,7 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.0);
-        // A thread that is ending has no spare ones any more.
+        // The pool is already gone in a thread that is ending.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_BUFFERS {
@@ -182,7 +184,7 @@ impl Drop for Lent {
     }
 }
 
-/// What the answers about one file have in common, put into words once.
+/// Headers common to all responses about one file, formatted once.
 struct Face {
     etag: String,
     etag_header: Option<HeaderValue>,
@@ -191,7 +193,7 @@ struct Face {
     disposition: Option<HeaderValue>,
 }
 
-/// Room for the headers of an answer, those that the dispatch adds included.
+/// Capacity for the headers of a response, including those that the dispatch adds.
 const HEADERS: usize = 16;
 
 impl Face {
@@ -208,7 +210,7 @@ impl Face {
         }
     }
 
-    /// What 200, 206 and 304 alike must carry (RFC 9110 section 15.4.5).
+    /// Headers that 200, 206 and 304 must all carry (RFC 9110 section 15.4.5).
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -216,7 +218,7 @@ impl Face {
         if let Some(etag) = &self.etag_header {
             headers.insert(ETAG, etag.clone());
         }
-        // A date in the future must not be sent (section 8.8.2.1).
+        // A date in the future must not be sent (RFC 9110 section 8.8.2.1).
         if let Some((modified, date)) = &self.last_modified
             && *modified <= SystemTime::now()
         {
@@ -226,7 +228,7 @@ impl Face {
     }
 }
 
-/// `bytes first-last/length`, written on the stack: every seek of every player has one.
+/// `bytes first-last/length`, formatted on the stack because every seek of a player needs one.
 fn content_range(span: Span, len: u64) -> HeaderValue {
     // Three numbers of 20 digits at most.
     let (mut text, mut at) = ([0; 72], 0);
@@ -240,7 +242,7 @@ fn content_range(span: Span, len: u64) -> HeaderValue {
     HeaderValue::from_bytes(&text[..at]).expect("digits and spaces are visible ASCII")
 }
 
-/// `inline` with the name twice: as ASCII for old clients and exactly (RFC 6266, RFC 8187).
+/// `inline` with the file name as ASCII for old clients and, if that differs, also exactly (RFC 6266, RFC 8187).
 fn disposition(name: &str) -> String {
     const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'!')

@@ -1,4 +1,4 @@
-//! `GET /api/health`: is the server up.
+//! `GET /api/health`: health check.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/health", Access::Public).to(service, health)]
 }
 
-/// That it is up, and nothing else: anybody may ask.
+/// The health of the server. Public, so it contains nothing else.
 #[derive(Serialize, ToSchema)]
 pub struct Health {
     #[schema(example = "ok")]
     status: &'static str,
 }
 
-/// Whether the server answers
+/// Health check
 #[utoipa::path(get, path = "/api/health",
-    responses((status = 200, description = "It does", body = Health)))]
+    responses((status = 200, description = "The server is up", body = Health)))]
 pub(super) async fn health(_: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::json(&Health { status: "ok" }))
 }

@@ -1,4 +1,4 @@
-//! `GET` and `POST /api/stream/info/full`: what a file holds and how it would be played.
+//! `GET` and `POST /api/stream/info/full`: media info of a file, and how it would be played.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ mod wire;
 
 use wire::MediaInfo;
 
-/// How long a signed link in an answer works, seconds (at most as long as the login it was made with).
+/// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.
 const GRANT_SECONDS: i64 = 12 * 3600;
 
-/// Unreserved characters of RFC 3986 and the slash, which a query may hold as it is.
+/// Characters to percent-encode in a query: all but the slash and the unreserved ones of RFC 3986.
 pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -42,15 +42,15 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// Media info against the profile of a known player: by `player`, else by the User-Agent, else of a desktop browser.
+/// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
 #[utoipa::path(
     get, path = "/api/stream/info/full", tag = "stream",
     params(
-        ("path" = String, Query, description = "absolute path of a media file"),
-        ("player" = Option<String>, Query, description = "name of the player, as in a start request"),
+        ("path" = String, Query, description = "Absolute path of a media file"),
+        ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
     ),
     responses((status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422),
-        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"))
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"))
 )]
 pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
@@ -58,13 +58,13 @@ pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Respo
     answer(&service, path, principal, &device).await
 }
 
-/// Media info against the profile of a device.
+/// Media info for the device profile in the body.
 #[utoipa::path(
     post, path = "/api/stream/info/full", tag = "stream",
-    params(("path" = String, Query, description = "absolute path of a media file")),
+    params(("path" = String, Query, description = "Absolute path of a media file")),
     request_body = InfoRequest,
     responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
-        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"))
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"))
 )]
 pub(super) async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
@@ -73,7 +73,7 @@ pub(super) async fn info_full_for_device(service: Arc<Service>, mut call: Call) 
     answer(&service, path, principal, &device).await
 }
 
-/// Body of the `POST` form.
+/// The device to decide for.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct InfoRequest {
@@ -96,7 +96,7 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
     Ok(reply::json(&info))
 }
 
-/// The same answer without a server: no link in it carries a grant.
+/// Media info as JSON for the command line: its URLs carry no grant.
 ///
 /// # Errors
 /// `SOURCE_READ_FAILED`.
@@ -105,11 +105,11 @@ pub fn document(source: &Source, probed: &Probed, beside: &[Sidecar], available:
     serde_json::to_value(info).map_err(Error::internal)
 }
 
-/// Addresses of the file's own bytes and subtitles.
+/// URLs of the file, its subtitles and attachments.
 struct Links<'a> {
     addresses: Addresses<'a>,
     path: String,
-    /// None where nobody is signed in: on the command line.
+    /// None on the command line, where no user is signed in.
     grant: Option<String>,
 }
 

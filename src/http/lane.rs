@@ -1,8 +1,7 @@
 //! A thread that serves connections (keep-alive HTTP/1): one per core, each with a runtime of its own.
 //!
-//! A connection stays on its thread, so that a range of a file is answered from first to last byte without a hand-over
-//! between threads (measured: see the bench's README). A request that cannot be answered at once runs on the program's own
-//! runtime.
+//! A connection stays on its thread, so a byte range of a file is sent without switching threads (measured: see the
+//! bench's README). A request that cannot be answered immediately runs on the main runtime.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,33 +33,33 @@ use super::wire::{Pace, Runs, Wire};
 use crate::error::{Code, Error};
 use crate::service::accounts::random;
 
-/// How long a client may take to send the head of a request, and how long a connection may wait for the next one.
+/// Timeout for the head of a request, and for the next request on an idle connection.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Longest request target, bytes: a path of 4,096 bytes may arrive with every byte percent-encoded.
+/// Longest request target, bytes: enough for a path of 4,096 bytes with every byte percent-encoded.
 const MAX_TARGET_BYTES: usize = 16 * 1024;
 
-/// Header bytes of a request at most. (Lines: 100, by hyper.)
+/// Most header bytes of a request. (hyper limits the lines to 100.)
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// What hyper reads of a head before it refuses it.
+/// Most bytes of a head that hyper reads before it rejects the request.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Sockets on their way to a lane; more wait with the accept loop.
+/// Accepted sockets queued for a thread; further ones wait in the accept loop.
 const ARRIVING: usize = 64;
 
-/// Lanes at most: two cores fill a wire of 10 Gbit/s.
+/// Most threads: two cores saturate a 10 Gbit/s link.
 const MOST_LANES: usize = 8;
 
-/// Where a server is in its life; connections watch it.
+/// The server's shutdown phase, watched by connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Serving,
-    /// Answers under way may finish; no further request is read.
+    /// Responses in flight may finish; no further request is read.
     Draining,
-    /// Whatever is left is dropped.
+    /// Remaining connections are dropped.
     Over,
 }
 
@@ -70,11 +69,11 @@ type Routes = BoxedFilter<(Response,)>;
 pub struct Arrived {
     pub socket: std::net::TcpStream,
     pub remote: IpAddr,
-    /// Its place among the connections that may be open.
+    /// Its connection slot.
     pub place: Place,
 }
 
-/// All lanes.
+/// All connection threads.
 pub struct Lanes(Vec<Lane>);
 
 struct Lane {
@@ -83,22 +82,22 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Starts a thread a core. They end when this is dropped and their connections are over.
+    /// Starts one thread per core. They end after this is dropped and their connections are closed.
     ///
     /// # Errors
-    /// When the system gives no thread or no poller.
+    /// When the system cannot create a thread or an event queue.
     pub fn start(routes: &Routes, phase: &watch::Receiver<Phase>) -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_LANES);
         (0..cores).map(|number| Lane::start(number, routes.clone(), phase.clone())).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Hands a connection to the lane that has the fewest.
+    /// Hands a connection to the thread with the fewest connections.
     pub async fn take(&self, arrived: Arrived) {
         let open = |lane: &&Lane| lane.connections.load(Ordering::Relaxed);
-        let lane = self.0.iter().min_by_key(open).expect("there is a lane");
+        let lane = self.0.iter().min_by_key(open).expect("there is at least one thread");
         lane.connections.fetch_add(1, Ordering::Relaxed);
         if lane.arriving.send(arrived).await.is_err() {
-            tracing::error!("a thread of connections has ended");
+            tracing::error!("a connection thread has ended");
         }
     }
 }
@@ -116,7 +115,7 @@ impl Lane {
     }
 }
 
-/// Until no more arrive and all are over.
+/// Serves connections until the channel is closed and all of them have ended.
 fn serve(
     runtime: Runtime,
     mut arrivals: mpsc::Receiver<Arrived>,
@@ -139,11 +138,11 @@ fn serve(
         }
         while connections.join_next().await.is_some() {}
     });
-    // Whatever still blocks must not keep the thread.
+    // A blocking task that is still running must not keep the thread alive.
     runtime.shutdown_background();
 }
 
-/// Counts a connection out.
+/// Decrements the thread's connection count on drop.
 struct Leaving(Arc<AtomicUsize>);
 
 impl Drop for Leaving {
@@ -152,7 +151,7 @@ impl Drop for Leaving {
     }
 }
 
-/// Answers what comes over one connection.
+/// Serves the requests of one connection.
 async fn connection(
     socket: TcpStream,
     remote: IpAddr,
@@ -165,7 +164,7 @@ async fn connection(
     let runs = Runs::default();
     let queue = runs.clone();
     let wire = Wire::new(socket, runs, Pace::new(place.clone()));
-    // One draw of random bytes a connection, and a count: a system call less for every range.
+    // Request IDs are random bytes drawn once per connection plus a counter: this saves a system call per request.
     let (connection_id, answered) = (random::<8>(), AtomicU32::new(0));
     let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
         let request_id = RequestId::new(connection_id, answered.fetch_add(1, Ordering::Relaxed));
@@ -181,7 +180,7 @@ async fn connection(
             let mut response = match (refused, routed) {
                 (Some(refused), _) => refused,
                 (None, Some(routed)) => routed.await?,
-                (None, None) => unreachable!("a request is refused or routed"),
+                (None, None) => unreachable!("a request is either rejected or routed"),
             };
             if response.extensions().get::<Admitted>().is_some() {
                 place.admit();
@@ -207,7 +206,7 @@ async fn connection(
                 return;
             }
             () = eviction.evicted() => {
-                tracing::debug!("a slow connection without credentials was closed for another one");
+                tracing::debug!("closed a slow connection without credentials to free its slot");
                 return;
             }
             changed = phase.changed() => match *phase.borrow() {
@@ -220,7 +219,7 @@ async fn connection(
     }
 }
 
-/// A head that hyper took but that is larger than any client of ours needs.
+/// The error for a head that hyper accepts but that exceeds our limits.
 fn too_large(request: &hyper::Request<Incoming>) -> Option<Error> {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > MAX_TARGET_BYTES {
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(&head, b"HTTP/1.1 200");
         let _newcomer = places.take_at([192, 0, 2, 1].into(), Instant::now() + Duration::from_secs(10)).unwrap();
         let mut rest = Vec::new();
-        // The end comes because it was closed: it would be kept open for 15 s more.
+        // The read ends because the server closed the connection, which would otherwise stay open for 15 s more.
         let before = Instant::now();
         let _ = client.read_to_end(&mut rest).await;
         assert!(before.elapsed() < HEAD_DEADLINE, "{:?}", before.elapsed());

@@ -1,4 +1,4 @@
-//! `GET /api/library`: what the roots hold.
+//! `GET /api/library`: folders and media files under the library roots.
 
 use std::sync::Arc;
 
@@ -37,28 +37,28 @@ pub(super) struct LibraryPage {
 pub(super) struct LibraryEntry {
     name: String,
     path: String,
-    /// `folder` or `media`
+    /// `folder` or `media`.
     kind: &'static str,
-    /// `video` or `audio`, as the name says; null for folders.
+    /// `video` or `audio`, by the file name; null for folders.
     media_kind: Option<&'static str>,
     size_bytes: Option<u64>,
-    /// ISO 8601, UTC
+    /// ISO 8601, UTC; null for folders.
     modified_at: Option<String>,
 }
 
-/// What the library holds
+/// Browse the library
 #[utoipa::path(
     get,
     path = "/api/library",
     tag = "Library",
     params(
-        ("path" = Option<String>, Query, description = "Absolute path of a folder; absent for the roots"),
-        ("limit" = Option<usize>, Query, description = "Entries of a page: 1 to 1000, 200 unless given"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
+        ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
     ),
     responses(
-        (status = 200, description = "Folders first, in natural order", body = LibraryPage),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+        (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`: no such folder"),
     )
 )]
@@ -67,7 +67,7 @@ pub(super) async fn browse(service: Arc<Service>, call: Call) -> Result<Response
         None => DEFAULT_LIMIT,
         Some(text) => match text.parse::<u64>() {
             Ok(limit) if limit > 0 => usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT),
-            _ => return Err(Error::field("limit", "must be a whole number from 1")),
+            _ => return Err(Error::field("limit", "must be an integer of at least 1")),
         },
     };
     let cursor = call.query("cursor")?;
@@ -97,7 +97,7 @@ fn entry(entry: listing::Entry) -> LibraryEntry {
     LibraryEntry { name: entry.name, path: entry.path, kind, media_kind, size_bytes, modified_at }
 }
 
-/// ISO 8601 in UTC with milliseconds; what no calendar can write counts as 1970.
+/// ISO 8601 in UTC with milliseconds; a time beyond the range of the calendar becomes 1970-01-01.
 fn instant(at: std::time::SystemTime) -> String {
     let at = jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()

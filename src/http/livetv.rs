@@ -43,7 +43,7 @@ use view::ChannelView;
 /// Largest body of a channel request, bytes.
 const MAX_BODY: u64 = 1 << 20;
 
-/// How far a preview looks ahead, and how many programmes it shows at most.
+/// Length of a preview, and the most programmes it shows.
 const PREVIEW_MS: i64 = 24 * 3600 * 1000;
 const PREVIEW_ENTRIES: usize = 500;
 
@@ -94,7 +94,7 @@ pub(super) struct ChannelAnswer<'a> {
     channel: ChannelView<'a>,
 }
 
-/// A channel that is gone.
+/// A deleted channel.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChannelGone {
@@ -102,7 +102,7 @@ pub(super) struct ChannelGone {
     deleted: bool,
 }
 
-/// What a channel would be, and what it would air for a day.
+/// A channel as the request would make it, and the guide of its first or next day.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PreviewAnswer<'a> {
     channel: ChannelView<'a>,
@@ -112,10 +112,10 @@ pub(super) struct PreviewAnswer<'a> {
 /// All channels, by number
 #[utoipa::path(get, path = "/api/livetv/channels",
     params(
-        ("enabled" = Option<String>, Query, description = "`true`, `false` or `all`; admins alone see those that are not. `all` for them when absent"),
-        ("category" = Option<String>, Query, description = "Only those of this category"),
+        ("enabled" = Option<String>, Query, description = "`true`, `false` or `all`; default `all`. Only admins see disabled channels"),
+        ("category" = Option<String>, Query, description = "Only channels of this category"),
     ),
-    responses((status = 200, description = "Each with what is on and what comes next", body = ChannelsAnswer)))]
+    responses((status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
 pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
     let admin = call.user()?.role == Role::Admin;
     let enabled = match call.query("enabled")? {
@@ -140,9 +140,9 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
 }
 
 /// One channel
-#[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "As listed")),
+#[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
     responses(
-        (status = 200, description = "To admins with what it is made of", body = ChannelAnswer),
+        (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = seen(&service, &call, id(&call)?)?;
@@ -154,17 +154,17 @@ pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Respons
     Ok(reply::json(&ChannelAnswer { channel: view }))
 }
 
-/// Make a channel, out of the library or of a stream elsewhere
+/// Create a channel from the library or from an external stream
 #[utoipa::path(post, path = "/api/livetv/channels", request_body = ChannelRequest,
-    params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
+    params(("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")),
     responses(
-        (status = 201, description = "Made", body = ChannelAnswer),
+        (status = 201, description = "Created", body = ChannelAnswer),
         (status = 400, description = "`VALIDATION_ERROR`, `INVALID_PATH`"),
-        (status = 403, description = "`FORBIDDEN`: a path outside the library roots, or no admin"),
-        (status = 404, description = "`NOT_FOUND`: no such item"),
-        (status = 409, description = "`CONFLICT`: the number is taken"),
+        (status = 403, description = "`FORBIDDEN`: a path is outside the library roots, or the user is not an admin"),
+        (status = 404, description = "`NOT_FOUND`: an item does not exist"),
+        (status = 409, description = "`CONFLICT`: another channel has this number"),
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not examined yet; ask again")))]
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: ChannelRequest = call.json().await?;
     let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
@@ -184,19 +184,20 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
 
 /// Change a channel
 ///
-/// What is on air stays, and what was on air: another order begins at the end of the programme, unless told otherwise.
+/// The current programme and past programmes do not change. A new order applies after the current programme, unless
+/// `applyAt` selects another time.
 #[utoipa::path(patch, path = "/api/livetv/channels/{id}", request_body = ChannelRequest,
     params(
-        ("id" = u32, Path, description = "As listed"),
-        ("applyAt" = Option<String>, Query, description = "`boundary` (when absent), `now`, or an instant: the end of the programme that is on then"),
-        ("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired"),
+        ("id" = u32, Path, description = "Channel id"),
+        ("applyAt" = Option<String>, Query, description = "`boundary` (default): at the end of the current programme; `now`; or an instant: at the end of the programme that is on at that time"),
+        ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
     ),
     responses(
         (status = 200, description = "Changed", body = ChannelAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: no such item"),
-        (status = 409, description = "`CONFLICT`: the number is taken"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: an item does not exist"),
+        (status = 409, description = "`CONFLICT`: another channel has this number"),
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not examined yet; ask again")))]
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = id(&call)?;
     let asked: ChannelRequest = call.json().await?;
@@ -211,10 +212,10 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
     }))
 }
 
-/// Remove a channel; its id is never used again
-#[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "As listed")),
+/// Delete a channel; its id is never reused
+#[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
     responses(
-        (status = 200, description = "Gone", body = ChannelGone),
+        (status = 200, description = "Deleted", body = ChannelGone),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel_id = id(&call)?;
@@ -222,15 +223,15 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
     Ok(reply::json(&ChannelGone { channel_id, deleted: true }))
 }
 
-/// Go on with the next programme, on a channel that airs only while somebody watches
+/// Skip to the next programme of an on-demand channel
 ///
-/// At once, whoever watches; where nobody does, it begins when somebody comes. A player's list goes on without a break:
-/// what was aired stays listed, and what is behind it is numbered on.
-#[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "As listed")),
+/// The skip takes effect at once for all viewers; without viewers, the next programme starts with the next viewer. Media
+/// playlists continue without a break: aired segments stay listed, and the sequence numbers of later ones follow on.
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "Channel id")),
     responses(
-        (status = 200, description = "What is on then", body = guide::NowAnswer),
+        (status = 200, description = "The programme that is on after the skip", body = guide::NowAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
-        (status = 409, description = "`CONFLICT`: it is not `onDemand`, or has not begun")))]
+        (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = service.channels.skip(id(&call)?).await?;
     if service.onair.viewers().count(channel.id) > 0 {
@@ -239,13 +240,13 @@ pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> 
     Ok(guide::on_now(&service, &channel))
 }
 
-/// What a new channel would air; nothing is kept
+/// Preview a new channel without saving it
 #[utoipa::path(post, path = "/api/livetv/channels/preview", request_body = ChannelRequest,
-    params(("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired")),
+    params(("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")),
     responses(
-        (status = 200, description = "Its first day", body = PreviewAnswer),
+        (status = 200, description = "The channel and the guide of its first day", body = PreviewAnswer),
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not examined yet; ask again")))]
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: ChannelRequest = call.json().await?;
     let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
@@ -253,15 +254,15 @@ pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Res
     Ok(previewed(&service, &channel))
 }
 
-/// What a channel would air after a change; nothing is kept
+/// Preview a change of a channel without saving it
 #[utoipa::path(post, path = "/api/livetv/channels/{id}/preview", request_body = ChannelRequest,
     params(
-        ("id" = u32, Path, description = "As listed"),
-        ("applyAt" = Option<String>, Query, description = "As for the change itself"),
-        ("skipInvalid" = Option<bool>, Query, description = "Leave out items that cannot be aired"),
+        ("id" = u32, Path, description = "Channel id"),
+        ("applyAt" = Option<String>, Query, description = "As in the `PATCH` request"),
+        ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
     ),
     responses(
-        (status = 200, description = "The next day", body = PreviewAnswer),
+        (status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = id(&call)?;
@@ -284,13 +285,13 @@ fn previewed(service: &Service, channel: &Channel) -> Response {
     })
 }
 
-/// The channel of the path.
+/// The channel id in the path.
 fn id(call: &Call) -> Result<u32> {
     let raw = &call.params[0];
-    raw.parse().map_err(|_| Error::new(Code::ChannelNotFound, "there is no such channel"))
+    raw.parse().map_err(|_| Error::new(Code::ChannelNotFound, "the channel id must be a number"))
 }
 
-/// A channel, unless it is hidden from who asks.
+/// The channel, if the user may see it.
 fn seen(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
     let channel = service.channels.get(id)?;
     let user = call.user()?;
@@ -312,8 +313,9 @@ fn apply(call: &Call) -> Result<Apply> {
     match call.query("applyAt")? {
         None | Some("boundary") => Ok(Apply::Boundary),
         Some("now") => Ok(Apply::Now),
-        Some(text) => {
-            text.parse().map(Apply::At).map_err(|_| Error::field("applyAt", "must be now, boundary or an instant"))
-        }
+        Some(text) => text
+            .parse()
+            .map(Apply::At)
+            .map_err(|_| Error::field("applyAt", "must be now, boundary or an ISO 8601 instant")),
     }
 }

@@ -54,7 +54,7 @@ use dispatch::{Dispatch, Request};
 use endpoint::Endpoint;
 use upload::Upload;
 
-/// Every route of the program. The order matters for speed only: bytes first.
+/// All routes of the server. The order affects only speed, so media bytes come first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     [
         file::endpoints(service),
@@ -81,7 +81,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     .collect()
 }
 
-/// All routes as one filter that never rejects a request with its [`Arrival`].
+/// All routes as one filter, which never rejects a request that carries its [`Arrival`].
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
     let dispatch = Arc::new(Dispatch::new(service, endpoints(service)));
     warp::method()

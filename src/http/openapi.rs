@@ -1,8 +1,7 @@
-//! `GET /api/openapi.json`: the interface, described (OpenAPI 3.1).
+//! `GET /api/openapi.json`: the description of the HTTP API (OpenAPI 3.1).
 //!
-//! Handlers describe themselves (`#[utoipa::path]`) and are listed here; what is the same for all of them (errors,
-//! credentials, names) is laid over the result once. Tests hold the list against the route table and the schemas against
-//! real answers.
+//! Each handler has a description (`#[utoipa::path]`) and is listed here. Parts common to all of them (errors,
+//! credentials, names) are added once. Tests compare the list with the route table, and the schemas with real responses.
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,7 +21,7 @@ use crate::domain::access::Access;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// Everything anybody may ask. There is no media byte among it.
+/// Paths open without credentials. None of them serves media.
 pub const PUBLIC: [&str; 6] = [
     "/api/health",
     "/api/openapi.json",
@@ -32,18 +31,18 @@ pub const PUBLIC: [&str; 6] = [
     "/api/livetv/logos/{id}",
 ];
 
-/// What a signed grant (`st`) opens as well as a token does: media bytes, for players that cannot send a header.
+/// Paths that accept a signed grant (`st`) instead of a token: media, for players that cannot send a header.
 const GRANTED: [&str; 4] =
     ["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment", "/api/stream/transcode/{sessionId}"];
 
-/// What a stream token or a signed address opens too.
+/// Paths that also accept a stream token or a signed URL.
 const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
-/// What only an admin may ask.
+/// Paths for admins only.
 const ADMIN: [&str; 5] =
     ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit", "/api/livetv/sources"];
 
-/// What anybody signed in may look at, and only an admin may change.
+/// Paths that every user may read and only admins may change.
 const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
 
 #[derive(OpenApi)]
@@ -144,18 +143,18 @@ const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordin
 )]
 struct Interface;
 
-/// The one shape of every answer that is no success.
+/// The body of every error response.
 #[derive(ToSchema)]
-#[allow(dead_code, reason = "a description: `reply::error` writes the real one")]
+#[allow(dead_code, reason = "documentation only: `reply::error` builds the real body")]
 #[schema(as = Error)]
 struct ErrorBody {
-    /// For people: lower case, concrete.
+    /// For people: lower case, specific.
     error: String,
-    /// For programs: one of a closed list.
+    /// For programs: one value of a fixed list.
     code: String,
-    /// What the code alone does not say.
+    /// Details in addition to the code.
     details: Option<Value>,
-    /// The `X-Request-Id` of this answer, to be found in the log.
+    /// The `X-Request-Id` of this response, also in the log.
     #[schema(rename = "requestId")]
     request_id: String,
 }
@@ -173,9 +172,9 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/openapi.json", Access::Public).to(service, openapi)]
 }
 
-/// This document
+/// The OpenAPI document
 #[utoipa::path(get, path = "/api/openapi.json",
-    responses((status = 200, description = "OpenAPI 3.1", body = Value, content_type = "application/json")))]
+    responses((status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
 async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     let prefix = Addresses::of(&service.config).prefix();
     if prefix.is_empty() {
@@ -187,17 +186,17 @@ async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::bytes("application/json", text.into()))
 }
 
-/// The document.
+/// The OpenAPI document.
 pub fn document() -> &'static Value {
     &DOCUMENT
 }
 
-/// The document as text.
+/// The OpenAPI document as JSON text.
 pub fn text() -> &'static str {
     &TEXT
 }
 
-/// The access class a documented path has for a method, in either case.
+/// The access class of a documented path for a method (upper or lower case).
 pub fn access(method: &str, path: &str) -> Access {
     let within = |list: &[&str]| {
         list.iter().any(|known| path == *known || path.strip_prefix(known).is_some_and(|rest| rest.starts_with('/')))
@@ -213,7 +212,7 @@ pub fn access(method: &str, path: &str) -> Access {
     }
 }
 
-/// Lays over what no handler should have to repeat.
+/// Adds the parts that are common to all operations.
 fn complete(document: &mut Value) {
     document["info"] = json!({
         "title": "Hearthcast",
@@ -224,10 +223,10 @@ fn complete(document: &mut Value) {
     document["servers"] = json!([{"url": "/"}]);
     document["components"]["securitySchemes"] = json!({
         "bearer": {"type": "http", "scheme": "bearer", "description": "A token of POST /api/auth/login"},
-        "grant": {"type": "apiKey", "in": "query", "name": "st", "description": "A signed grant for this very resource"},
-        "streamToken": {"type": "apiKey", "in": "query", "name": "token", "description": "A stream token, or that of a signed address"},
-        "expiry": {"type": "apiKey", "in": "query", "name": "exp", "description": "Of a signed address"},
-        "signature": {"type": "apiKey", "in": "query", "name": "sig", "description": "Of a signed address"},
+        "grant": {"type": "apiKey", "in": "query", "name": "st", "description": "A signed grant for exactly this resource"},
+        "streamToken": {"type": "apiKey", "in": "query", "name": "token", "description": "A stream token, or the token of a signed URL"},
+        "expiry": {"type": "apiKey", "in": "query", "name": "exp", "description": "The expiry of a signed URL"},
+        "signature": {"type": "apiKey", "in": "query", "name": "sig", "description": "The signature of a signed URL"},
     });
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
@@ -242,14 +241,14 @@ fn complete(document: &mut Value) {
     }
 }
 
-/// The operations that make a channel take fewer bodies than those that change one.
+/// Gives the operations that create a channel a schema with the fields they require.
 fn require_of_new_channels(document: &mut Value) {
     let schemas = document["components"]["schemas"].as_object_mut().expect("there are schemas");
     let of = |field: &str| json!({"required": [field]});
     schemas.insert(
         "NewChannel".to_owned(),
         json!({
-            "description": "A new channel: `name`, and what it shows",
+            "description": "A new channel: `name`, and its content (`items`, `schedule` or `source`)",
             "allOf": [
                 {"$ref": "#/components/schemas/ChannelRequest"},
                 {"required": ["name"], "anyOf": [of("items"), of("schedule"), of("source")]},
@@ -262,7 +261,7 @@ fn require_of_new_channels(document: &mut Value) {
     }
 }
 
-/// What every operation of a kind can answer, where its handler does not say it better.
+/// Default error responses of an operation, for statuses its handler does not describe.
 fn usual_refusals(method: &str, path: &str, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
     let access = access(method, path);
     let mut refusals = Vec::new();
@@ -272,16 +271,12 @@ fn usual_refusals(method: &str, path: &str, operation: &Map<String, Value>) -> V
         }
     };
     let (body, parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
-    add(
-        body || parameters,
-        "400",
-        "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: what is wrong with the request",
-    );
+    add(body || parameters, "400", "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid");
     add(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
-    add(access == Access::Admin, "403", "`FORBIDDEN`: this needs an admin");
+    add(access == Access::Admin, "403", "`FORBIDDEN`: only admins may do this");
     add(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");
-    add(body, "413", "`PAYLOAD_TOO_LARGE`: the body is longer than allowed");
-    add(body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body is not of the type described");
+    add(body, "413", "`PAYLOAD_TOO_LARGE`: the body exceeds the size limit");
+    add(body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body has the wrong content type");
     refusals
 }
 
@@ -291,7 +286,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
     operation.insert(
         "security".to_owned(),
         match access(method, path) {
-            // The token of a tuner stands in its path, where OpenAPI knows no credentials.
+            // A tuner's token is part of the path, which OpenAPI cannot describe as credentials.
             Access::Public | Access::Tuner => json!([]),
             Access::User | Access::Admin => json!([{"bearer": []}]),
             Access::Granted => json!([{"bearer": []}, {"grant": []}]),
@@ -302,7 +297,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
     );
     let refusals = usual_refusals(method, path, operation);
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");
-    responses.insert("default".to_owned(), json!({"description": "Refused: `code` says why"}));
+    responses.insert("default".to_owned(), json!({"description": "Error; `code` gives the reason"}));
     for (status, description) in refusals {
         responses.entry(status).or_insert_with(|| json!({"description": description}));
     }
@@ -314,7 +309,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
     }
 }
 
-/// A name that stays as long as the route does, e.g. `getStreamTranscodeBySessionIdStatus`.
+/// The operation's ID, derived from method and path so that it stays stable: `getStreamTranscodeBySessionIdStatus`.
 fn operation_id(method: &str, path: &str) -> String {
     let mut id = method.to_owned();
     for part in path.trim_start_matches("/api").split(['/', '.', '-', '_']).filter(|part| !part.is_empty()) {

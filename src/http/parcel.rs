@@ -1,4 +1,4 @@
-//! The body of an answer that is packed out of a file while it is sent.
+//! A response body packaged from a media file while it is sent.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use crate::engine::source::Source;
 use crate::error::Error;
 use crate::service::library::Library;
 
-/// A segment to be packed. A route puts it into its answer's extensions; the accept loop makes it the body.
+/// A segment to be packaged. A route puts it into its response's extensions; the connection makes it the body.
 #[derive(Clone)]
 pub struct ParcelBody {
     library: Arc<Library>,
@@ -31,7 +31,7 @@ impl ParcelBody {
     }
 }
 
-/// A segment on its way.
+/// A segment being sent.
 pub struct Sending {
     library: Arc<Library>,
     way: Way,
@@ -41,7 +41,7 @@ type Packed = Pin<Box<dyn Future<Output = Result<(Packing, Bytes), Error>> + Sen
 
 enum Way {
     Here(Box<Packing>),
-    /// A piece of it waits for the disk.
+    /// The next bytes are being read from disk.
     Waiting {
         packed: Packed,
         left: u64,
@@ -59,8 +59,8 @@ impl Sending {
         }
     }
 
-    /// The next piece: packed on this thread where its bytes are in memory, so that it is sent out of a warm cache. An error
-    /// ends the connection, so that the client sees a cut and never wrong bytes.
+    /// The next bytes, packaged on this thread if the source is in memory, so that they are sent from a warm CPU cache. An
+    /// error ends the connection, so the client sees an aborted body and never wrong bytes.
     pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         loop {
             match std::mem::replace(&mut self.way, Way::Over) {

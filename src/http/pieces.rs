@@ -1,4 +1,4 @@
-//! Long text, made while it is sent: no answer is ever whole in memory.
+//! Streamed response bodies, optionally compressed with gzip: a long text is never in memory as a whole.
 
 use std::io::Write;
 
@@ -10,15 +10,15 @@ use http::header::{ACCEPT_ENCODING, HeaderMap};
 use warp::Reply;
 use warp::reply::Response;
 
-/// Bytes of one piece, about.
+/// Approximate size of one piece, bytes.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
-/// An answer of pieces.
+/// A response that streams the pieces.
 pub fn stream(pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Response {
     warp::reply::stream(stream::iter(pieces.map(Ok::<_, std::io::Error>))).into_response()
 }
 
-/// Pieces, compressed (RFC 1952).
+/// Compresses pieces with gzip (RFC 1952).
 pub struct Gzip<I> {
     pieces: Option<I>,
     encoder: GzEncoder<Vec<u8>>,
@@ -26,7 +26,7 @@ pub struct Gzip<I> {
 
 impl<I: Iterator<Item = Bytes>> Gzip<I> {
     pub fn new(pieces: I) -> Self {
-        // The quickest: guides repeat themselves so much that more effort finds little.
+        // The fastest level: guides are so repetitive that a higher level gains little.
         Self { pieces: Some(pieces), encoder: GzEncoder::new(Vec::new(), Compression::fast()) }
     }
 }
@@ -36,18 +36,18 @@ impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
 
     fn next(&mut self) -> Option<Bytes> {
         while let Some(piece) = self.pieces.as_mut()?.next() {
-            self.encoder.write_all(&piece).expect("memory takes it");
+            self.encoder.write_all(&piece).expect("writing to memory does not fail");
             if self.encoder.get_ref().len() >= PIECE_BYTES / 4 {
                 return Some(std::mem::take(self.encoder.get_mut()).into());
             }
         }
         self.pieces = None;
-        self.encoder.try_finish().expect("memory takes it");
+        self.encoder.try_finish().expect("writing to memory does not fail");
         Some(std::mem::take(self.encoder.get_mut()).into())
     }
 }
 
-/// Whether a client takes gzip (RFC 9110 section 12.5.3).
+/// Whether a client accepts gzip (RFC 9110 section 12.5.3).
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let weight = |wanted: &str| {
         let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());

@@ -1,12 +1,12 @@
-//! Who may hold how many of the connections that can be open at once.
+//! Connection slots: how many connections each client address may have open.
 //!
-//! One client address holds a quarter at most, and the last quarter is kept for addresses that have shown credentials:
-//! without this, one machine that reads slowly shuts everybody out. IPv6 clients own a /64, so that counts as one
-//! address. A trusted proxy speaks for many clients and limits them itself: its connections have no share, and the last
-//! quarter is open to them.
+//! One client address gets at most a quarter of the slots. The last quarter is reserved for addresses that have presented
+//! credentials; otherwise one machine that reads slowly could lock everyone out. An IPv6 client owns a /64, which counts
+//! as one address. A trusted proxy acts for many clients and limits them itself: its connections have no limit per
+//! address and may use the last quarter.
 //!
-//! A connection for which nothing is free takes the place of the slowest one that has shown no credentials, which is
-//! closed. So many addresses that read slowly keep no user out who has not signed in lately.
+//! When no slot is free, the slowest connection without credentials is closed and the new one gets its slot. So many
+//! slow readers cannot lock out a user who has not signed in lately.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,42 +16,42 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Connections of one address where a quarter would be fewer: as many as one browser opens.
+/// Smallest limit per address, if a quarter would be fewer: as many connections as one browser opens.
 const LEAST_SHARE: usize = 6;
 
-/// For how long an address counts as one with credentials after its last connection that showed them.
+/// How long an address counts as authenticated after its last authenticated connection has closed.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// How long a connection is left alone whatever it takes: enough to sign in, which makes it safe.
+/// How long a new connection cannot be evicted: enough to sign in, which protects it.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Addresses without a connection that are remembered at most.
+/// Most addresses without an open connection that are remembered.
 const MOST_REMEMBERED: usize = 4096;
 
-/// All places of a server.
+/// All connection slots of a server.
 pub struct Places {
     free: Arc<Semaphore>,
     most: usize,
     trusted: Vec<IpAddr>,
     clients: Mutex<HashMap<IpAddr, Client>>,
-    /// Open connections that may be closed for others, by number; those of trusted proxies are not.
+    /// Open connections that may be evicted, by number; connections of trusted proxies are not among them.
     open: Mutex<HashMap<u64, Arc<Progress>>>,
     numbered: AtomicU64,
 }
 
-/// How far a connection has come.
+/// The state of a connection that decides about its eviction.
 struct Progress {
     since: Instant,
-    /// Bytes the client has taken.
+    /// Bytes the client has received.
     taken: AtomicU64,
     admitted: AtomicBool,
-    /// None once it was given to another connection.
+    /// None once it was transferred to another connection.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
     evicted: Notify,
 }
 
 impl Progress {
-    /// Bytes a second; None for one that is not closed for others.
+    /// Bytes per second; None for a connection that must not be evicted.
     fn rate(&self, now: Instant) -> Option<f64> {
         let age = now.saturating_duration_since(self.since);
         let is_slow = age >= GRACE && !self.admitted.load(Ordering::Relaxed);
@@ -67,9 +67,9 @@ impl Progress {
 #[derive(Default)]
 struct Client {
     open: usize,
-    /// Open connections over which a request was let in by its credentials.
+    /// Open connections on which a request was authenticated.
     admitted: usize,
-    /// When the last of those closed.
+    /// When the last authenticated connection closed.
     left: Option<Instant>,
 }
 
@@ -79,15 +79,15 @@ impl Client {
     }
 }
 
-/// Why there is no place.
+/// Why no slot is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     Server,
-    /// The address holds its share.
+    /// The address has reached its limit.
     Address,
 }
 
-/// The place of one open connection. Dropping it gives it back.
+/// The slot of one open connection. Dropping it frees the slot.
 pub struct Place {
     places: Arc<Places>,
     /// None for a trusted proxy.
@@ -103,10 +103,10 @@ impl Places {
         Arc::new(Self { free, most, trusted: trusted.to_vec(), clients, open, numbered })
     }
 
-    /// A place for a connection from `peer`.
+    /// Takes a slot for a connection from `peer`.
     ///
     /// # Errors
-    /// When all are taken by connections that are not closed for others, or all that this address may have.
+    /// When all slots belong to connections that must not be evicted, or the address has reached its limit.
     pub fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
         self.take_at(peer, Instant::now())
     }
@@ -136,23 +136,23 @@ impl Places {
         Ok(Place { places: self.clone(), client, number, progress })
     }
 
-    /// Has the slowest connection without credentials closed, and gives what it held.
+    /// Closes the slowest connection without credentials and returns its permit.
     fn evict(&self, now: Instant) -> Option<OwnedSemaphorePermit> {
         let mut open = self.open();
         let rates = open.iter().filter_map(|(number, progress)| Some((*number, progress.rate(now)?)));
         let (number, _) = rates.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        // From here on its own thread closes it; it counts no more.
+        // Its own thread closes the connection, which no longer has a slot.
         let slowest = open.remove(&number)?;
         slowest.evicted.notify_one();
         slowest.permit().take()
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     pub fn taken(&self) -> usize {
         self.most - self.free.available_permits()
     }
 
-    /// Waits until no connection is open; none is let in any more.
+    /// Waits until no connection is open, and admits no new one.
     pub async fn drained(&self) {
         let all = u32::try_from(self.most).unwrap_or(u32::MAX);
         if let Ok(all) = self.free.acquire_many(all).await {
@@ -170,7 +170,7 @@ impl Places {
 }
 
 impl Place {
-    /// Notes that a request over this connection was let in by its credentials.
+    /// Records that a request on this connection was authenticated.
     pub fn admit(&self) {
         if self.progress.admitted.swap(true, Ordering::Relaxed) {
             return;
@@ -180,17 +180,17 @@ impl Place {
         }
     }
 
-    /// Whether one was.
+    /// Whether a request on this connection was authenticated.
     pub fn is_admitted(&self) -> bool {
         self.progress.admitted.load(Ordering::Relaxed)
     }
 
-    /// Notes that the client took bytes.
+    /// Records bytes the client has received.
     pub fn sent(&self, bytes: usize) {
         self.progress.taken.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Waits until the connection is to be closed for another one.
+    /// Waits until the connection is evicted.
     pub async fn evicted(&self) {
         self.progress.evicted.notified().await;
     }
@@ -210,7 +210,7 @@ impl Drop for Place {
         if client.open == 0 && !client.is_known() {
             clients.remove(&address);
         }
-        // Those with a connection are bounded by the places.
+        // Addresses with an open connection are bounded by the number of slots.
         if clients.len() > self.places.most + MOST_REMEMBERED {
             forget(&mut clients);
         }
@@ -227,7 +227,7 @@ fn forget(clients: &mut HashMap<IpAddr, Client>) {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 of an IPv6 one.
+/// The client key of an address: an IPv4 address, or the /64 of an IPv6 address.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -251,16 +251,20 @@ mod tests {
         signed_in[0].admit();
         let mut flood = vec![take("192.0.2.2", 99), take("2001:db8::1", 5), take("2001:db8::2", 99)];
         assert_eq!(flood.iter().map(Vec::len).collect::<Vec<_>>(), [10, 5, 5], "a /64 is one client");
-        assert_eq!(places.take(ip("::ffff:192.0.2.2")).err(), Some(Full::Address), "however it is written");
+        assert_eq!(
+            places.take(ip("::ffff:192.0.2.2")).err(),
+            Some(Full::Address),
+            "an IPv4-mapped address is the same client"
+        );
         flood.push(take("192.0.2.3", 99));
         assert_eq!((flood[3].len(), places.taken()), (9, 30));
         assert_eq!(places.take(ip("192.0.2.4")).err(), Some(Full::Server), "three quarters are taken");
         drop(signed_in);
-        assert_eq!(take("192.0.2.1", 99).len(), 10, "one who showed credentials lately still comes in");
-        assert_eq!(take("10.0.0.1", 99).len(), 11, "a trusted proxy has no share");
+        assert_eq!(take("192.0.2.1", 99).len(), 10, "an address with recent credentials is still admitted");
+        assert_eq!(take("10.0.0.1", 99).len(), 11, "a trusted proxy has no limit");
         flood.clear();
         assert_eq!(take("192.0.2.4", 99).len(), 10);
-        assert_eq!((places.taken(), places.clients().len()), (0, 1), "only the one with credentials is remembered");
+        assert_eq!((places.taken(), places.clients().len()), (0, 1), "only the address with credentials is remembered");
     }
 
     #[test]
@@ -272,7 +276,7 @@ mod tests {
         for (n, place) in held.iter().enumerate() {
             place.sent(if n == 3 { 10 } else { 1000 * n });
         }
-        assert_eq!(places.take(from(9)).err(), Some(Full::Server), "each may sign in within its first seconds");
+        assert_eq!(places.take(from(9)).err(), Some(Full::Server), "no connection is evicted in its first seconds");
         let later = Instant::now() + GRACE;
         let evicted = |place: &Place| {
             let mut waiting = std::pin::pin!(place.evicted());
@@ -281,16 +285,20 @@ mod tests {
         };
         let newcomer = places.take_at(from(9), later).unwrap();
         let given_way = held.iter().map(evicted).collect::<Vec<_>>();
-        assert_eq!(given_way, [false, false, false, true, false, false], "the first one is slower, and signed in");
-        assert_eq!(places.taken(), 6, "one for another");
+        assert_eq!(given_way, [false, false, false, true, false, false], "the first one is slower, but signed in");
+        assert_eq!(places.taken(), 6, "the newcomer replaces the evicted one");
         drop(held.remove(3));
-        assert_eq!(places.taken(), 6, "what it held belongs to the newcomer");
+        assert_eq!(places.taken(), 6, "the evicted one's slot belongs to the newcomer");
         newcomer.admit();
         held.push(newcomer);
-        // Full to the last place, for those who are known as well.
+        // All slots are taken, also the reserved ones.
         held.extend((0..2).map(|_| places.take(from(1)).unwrap()));
         held.iter().for_each(Place::admit);
-        assert_eq!(places.take_at(from(1), later + GRACE).err(), Some(Full::Server), "all have shown credentials");
+        assert_eq!(
+            places.take_at(from(1), later + GRACE).err(),
+            Some(Full::Server),
+            "all connections are authenticated"
+        );
         drop(held);
         assert_eq!((places.taken(), places.open().len()), (0, 0));
     }

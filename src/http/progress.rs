@@ -1,4 +1,4 @@
-//! `/api/stream/progress`, `/api/stream/history`, `/api/stream/next-up`: watch progress, history and what comes next.
+//! `/api/stream/progress`, `/api/stream/history`, `/api/stream/next-up`: watch progress, history and next files to watch.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) mod request;
 pub use record::{PastPosition, WatchProgress};
 use request::{SaveRequest, WatchedRequest};
 
-/// Records of a page unless asked otherwise, and at most.
+/// Records per page: default and maximum.
 pub(super) const DEFAULT_LIMIT: usize = 20;
 pub(super) const MAX_LIMIT: usize = 200;
 
@@ -38,35 +38,35 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// What is known of a file.
+/// Progress in a file.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ProgressAnswer {
-    /// Null for a file that was never begun.
+    /// Null for a file that was never played.
     progress: Option<WatchProgress>,
 }
 
-/// What was put back.
+/// Result of a reset.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResetAnswer {
     media_path: String,
-    /// False when there was nothing.
+    /// False if there was no progress.
     deleted: bool,
 }
 
-/// A page of what was watched.
+/// A page of the watch history.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HistoryAnswer {
     history: Vec<WatchProgress>,
-    /// As it was applied: 200 at most.
+    /// The limit that was applied: at most 200.
     limit: usize,
     total: usize,
     /// Send it as `cursor` for the next page; null on the last.
     next_cursor: Option<String>,
 }
 
-/// What to go on with.
+/// Files to watch next.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NextUpAnswer {
@@ -79,19 +79,19 @@ pub(super) struct NextUpAnswer {
 pub(super) struct NextUpItem {
     media_path: String,
     title: String,
-    /// The file of the same folder that was watched to its end last.
+    /// The file of the same folder that was completed last.
     after: WatchProgress,
-    /// Null for a file that was never begun.
+    /// Null for a file that was never played.
     progress: Option<WatchProgress>,
 }
 
-/// Save how far one is in a file
+/// Save progress in a file
 #[utoipa::path(post, path = "/api/stream/progress", request_body = SaveRequest, responses(
-    (status = 200, description = "The record as it stands now; `applied` false when something newer stood", body = WatchProgress),
-    (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+    (status = 200, description = "The stored record; `applied` is false if a newer one was already stored", body = WatchProgress),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
     (status = 404, description = "`NOT_FOUND`: no such file"),
-    (status = 409, description = "`CONFLICT`: with If-Match, when another version stands"),
-    (status = 507, description = "`STORAGE_FULL`: nothing was saved, nothing older was lost")))]
+    (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: SaveRequest = call.json().await?;
     let (path, mut wish) = asked.wish()?;
@@ -101,12 +101,12 @@ pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Respon
     answer(&call, verdict)
 }
 
-/// How far one is in a file
+/// Progress in a file
 #[utoipa::path(get, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
     responses(
-        (status = 200, description = "What is known", body = ProgressAnswer),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots"),
-        (status = 404, description = "`NOT_FOUND`: no such file, and nothing is remembered of one")))]
+        (status = 200, description = "The progress", body = ProgressAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
 pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let record = service.watched(&user.user_id, call.media_path()?).await?;
@@ -117,11 +117,11 @@ pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> 
     Ok(response)
 }
 
-/// Put a file back to nothing
+/// Delete the progress in a file
 #[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
     responses(
-        (status = 200, description = "Nothing is remembered any more", body = ResetAnswer),
-        (status = 403, description = "`FORBIDDEN`: outside the library roots")))]
+        (status = 200, description = "No progress is stored any more", body = ResetAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
 pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (media_path, deleted) = service.reset_watched(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&ResetAnswer { media_path, deleted }))
@@ -129,10 +129,10 @@ pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response>
 
 /// Mark a file as watched
 #[utoipa::path(post, path = "/api/stream/progress/watched", request_body = WatchedRequest, responses(
-    (status = 200, description = "The record as it stands now", body = WatchProgress),
-    (status = 403, description = "`FORBIDDEN`: outside the library roots"),
+    (status = 200, description = "The stored record", body = WatchProgress),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
     (status = 404, description = "`NOT_FOUND`: no such file"),
-    (status = 507, description = "`STORAGE_FULL`: nothing was saved, nothing older was lost")))]
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: WatchedRequest = call.json().await?;
     let (path, wish) = asked.wish()?;
@@ -140,15 +140,15 @@ pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Resul
     answer(&call, verdict)
 }
 
-/// What was watched, last first
+/// Watch history, newest first
 #[utoipa::path(get, path = "/api/stream/history",
     params(
-        ("limit" = Option<usize>, Query, description = "Records of a page: 1 to 200, 20 unless given"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
-        ("mediaType" = Option<String>, Query, description = "Only these: `video`, `audio`, `audiobook`, `recording`, `channel`, or another word that was saved"),
-        ("status" = Option<String>, Query, description = "all, in_progress or completed"),
+        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+        ("mediaType" = Option<String>, Query, description = "Only records of this type: `video`, `audio`, `audiobook`, `recording`, `channel`, or any other type that was saved"),
+        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
     ),
-    responses((status = 200, description = "Each with `available`: whether the file is there", body = HistoryAnswer)))]
+    responses((status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
 pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = limit(&call)?;
@@ -159,10 +159,10 @@ pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Respons
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 
-/// What to go on with: the file behind the one watched to its end
+/// Next up: in each folder, the file after the one completed last
 #[utoipa::path(get, path = "/api/stream/next-up",
-    params(("limit" = Option<usize>, Query, description = "Files at most: 1 to 200, 20 unless given")),
-    responses((status = 200, description = "The folder watched last first", body = NextUpAnswer)))]
+    params(("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")),
+    responses((status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
 pub(super) async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = limit(&call)?;
@@ -184,19 +184,19 @@ fn answer(call: &Call, verdict: Verdict) -> Result<Response> {
     Ok(response)
 }
 
-/// The record that stands, and whether the save is in it. Only who insists with `If-Match` is refused.
+/// The stored record, and whether the save was applied. A stale save is an error only with `If-Match`.
 pub(super) fn judge(call: &Call, verdict: Verdict) -> Result<(Record, bool)> {
     match verdict {
         Verdict::Applied(record) => Ok((record, true)),
         Verdict::Stale(record) if call.headers.contains_key("if-match") => {
-            Err(Error::new(Code::Conflict, format!("version {} stands", record.version))
+            Err(Error::new(Code::Conflict, format!("If-Match must name the stored version {}", record.version))
                 .with_details(serde_json::json!({"field": "version", "version": record.version})))
         }
         Verdict::Stale(record) => Ok((record, false)),
     }
 }
 
-/// The version an `If-Match` names; None without one and for `*`.
+/// The version in `If-Match`; None if absent or `*`.
 pub(super) fn if_match(call: &Call) -> Result<Option<u64>> {
     match call.header("if-match").map(str::trim) {
         None | Some("*") => Ok(None),
@@ -214,13 +214,13 @@ pub(super) fn tag(response: &mut Response, version: Option<u64>) {
     }
 }
 
-/// How many of a list: 20 unless asked, 200 at most.
+/// The page size that `limit` requests: default 20, at most 200.
 pub(super) fn limit(call: &Call) -> Result<usize> {
     match call.query("limit")? {
         None => Ok(DEFAULT_LIMIT),
         Some(text) => match text.parse::<u64>() {
             Ok(limit) if limit > 0 => Ok(usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT)),
-            _ => Err(Error::field("limit", "must be a whole number from 1")),
+            _ => Err(Error::field("limit", "must be an integer of at least 1")),
         },
     }
 }

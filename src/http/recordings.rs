@@ -34,7 +34,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// Recordings, and the rules that make more of them.
+/// Recordings, and the series rules that schedule more.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecordingsAnswer {
     recordings: Vec<RecordingView>,
@@ -47,40 +47,40 @@ pub(super) struct RecordingAnswer {
     recording: RecordingView,
 }
 
-/// What was made of a request.
+/// What a request scheduled.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecordingMade {
-    /// Null when a new series has nothing in the guide yet.
+    /// Null if the guide has no programme of the new series yet.
     recording: Option<RecordingView>,
     series: Option<SeriesView>,
 }
 
-/// A recording that was removed.
+/// A recording that was cancelled or deleted.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecordingGone {
     id: String,
-    /// False for one that was to come or under way: it is cancelled, and listed as that.
+    /// False for a scheduled or running recording: it was cancelled and stays listed.
     deleted: bool,
-    /// `cancelled`, or null when nothing is remembered of it any more.
+    /// `cancelled`, or null if the recording was deleted.
     state: Option<&'static str>,
     #[serde(rename = "fileDeleted")]
     file_deleted: bool,
 }
 
-/// A series that was removed.
+/// A deleted series rule.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SeriesGone {
     id: String,
     deleted: bool,
 }
 
-/// All recordings, the latest first; to users their own
+/// Recordings, latest first; users see only their own
 #[utoipa::path(get, path = "/api/livetv/recordings",
     params(
-        ("state" = Option<String>, Query, description = "Only those that are `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
-        ("channelId" = Option<u32>, Query, description = "Only those of this channel"),
+        ("state" = Option<String>, Query, description = "Only recordings in this state: `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
+        ("channelId" = Option<u32>, Query, description = "Only recordings of this channel"),
     ),
-    responses((status = 200, description = "With the rules that make more of them", body = RecordingsAnswer)))]
+    responses((status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
 pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let admin = user.role == Role::Admin;
@@ -101,26 +101,26 @@ pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Resp
 }
 
 /// One recording
-#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "As listed")),
+#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "Recording id")),
     responses(
-        (status = 200, description = "How it stands", body = RecordingAnswer),
-        (status = 404, description = "`NOT_FOUND`: there is none, or it is somebody else's")))]
+        (status = 200, description = "The recording", body = RecordingAnswer),
+        (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
 pub(super) async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let found = service.recordings.get(&call.params[0])?;
     if user.role != Role::Admin && found.user_id != user.user_id {
-        return Err(Error::new(Code::NotFound, "there is no such recording"));
+        return Err(Error::new(Code::NotFound, "no such recording"));
     }
     Ok(reply::json(&RecordingAnswer { recording: RecordingView::new(&service, &found) }))
 }
 
-/// Record an entry of the guide, a span, or a series
+/// Record a guide entry, a range of time, or a series
 #[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest,
     responses(
         (status = 201, description = "Scheduled", body = RecordingMade),
         (status = 400, description = "`VALIDATION_ERROR`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
-        (status = 409, description = "`CONFLICT`: no folder for recordings is configured, or there are too many"),
+        (status = 409, description = "`CONFLICT`: no recordings folder is configured, or there are too many recordings"),
         (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
@@ -140,14 +140,14 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     Ok(response)
 }
 
-/// Cancel or remove a recording
+/// Cancel or delete a recording
 #[utoipa::path(delete, path = "/api/livetv/recordings/{id}",
     params(
-        ("id" = String, Path, description = "As listed"),
-        ("file" = Option<String>, Query, description = "`keep` (when absent) or `delete`"),
+        ("id" = String, Path, description = "Recording id"),
+        ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`"),
     ),
     responses(
-        (status = 200, description = "One that was to come or under way is cancelled; any other is forgotten", body = RecordingGone),
+        (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let fate = match call.query("file")? {
@@ -165,10 +165,10 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
     }))
 }
 
-/// Remove a series; what it asked for and has not begun is cancelled
-#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "As listed")),
+/// Delete a series rule and cancel its scheduled recordings
+#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Recording id")),
     responses(
-        (status = 200, description = "What was recorded stays", body = SeriesGone),
+        (status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();

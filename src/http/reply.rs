@@ -1,4 +1,4 @@
-//! Answers: JSON, bytes, errors.
+//! Builders of responses: JSON, bytes, errors.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -15,7 +15,7 @@ pub fn json(body: &impl Serialize) -> Response {
     json_with(StatusCode::OK, body)
 }
 
-/// A JSON body with a status of its own.
+/// A JSON body with the given status, never cached.
 pub fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(text) => {
@@ -28,7 +28,7 @@ pub fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
-/// A 200 with a body of one piece.
+/// A 200 with these bytes as its body.
 pub fn bytes(content_type: &'static str, body: Bytes) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -42,7 +42,7 @@ pub fn empty() -> Response {
     response
 }
 
-/// The one shape of every error: `{error, code, details?, requestId}`.
+/// The response for an error: `{error, code, details?, requestId}`.
 pub fn error(error: Error, context: &Context) -> Response {
     if error.code == Code::Internal {
         tracing::error!(request.id = context.request_id.as_str(), cause = error.cause.as_deref(), "request failed");

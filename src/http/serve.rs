@@ -14,13 +14,13 @@ use super::places::{Full, Places};
 use crate::error::{Error, Result};
 use crate::service::Service;
 
-/// How long answers under way may take once the server is told to stop.
+/// How long responses in flight may take to finish during shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Serves until `stop` resolves; then lets answers under way finish, for 10 s at most.
+/// Serves until `stop` resolves; responses in flight then have at most 10 s to finish.
 ///
 /// # Errors
-/// When the system gives no threads to serve with.
+/// When the system cannot create the connection threads.
 pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     raise_file_limit();
     let places = Places::new(service.config.limits.connections, &service.config.trusted_proxies);
@@ -49,23 +49,23 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
         let _ = socket.set_nodelay(true);
         match socket.into_std() {
             Ok(socket) => lanes.take(Arrived { socket, remote: remote.ip(), place }).await,
-            Err(cause) => tracing::warn!(%cause, "a connection could not be handed on"),
+            Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
         }
     }
     drop((listener, lanes));
     phase.send_replace(Phase::Draining);
     if tokio::time::timeout(DRAIN, places.drained()).await.is_err() {
-        tracing::warn!(left = places.taken(), "answers under way were cut off");
+        tracing::warn!(left = places.taken(), "aborting responses still in flight");
         phase.send_replace(Phase::Over);
     }
     Ok(())
 }
 
-/// Says that there is no place, as far as one write gets, and closes.
+/// Sends a 503, as much of it as one write takes, and closes the connection.
 fn turn_away(socket: &TcpStream, full: Full) {
     let error = match full {
-        Full::Server => "the server has no free connection",
-        Full::Address => "this address has too many connections open",
+        Full::Server => "the server has reached its connection limit",
+        Full::Address => "too many open connections from this address",
     };
     let body = format!(r#"{{"error":"{error}","code":"SERVER_BUSY","requestId":"-"}}"#);
     let answer = format!(
@@ -76,7 +76,7 @@ fn turn_away(socket: &TcpStream, full: Full) {
     let _ = socket.try_write(answer.as_bytes());
 }
 
-/// Allows as many open files as the system lets this process have: every connection and every open film is one.
+/// Raises the limit of open files to the hard limit: every connection and every open media file needs one.
 fn raise_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {

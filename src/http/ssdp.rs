@@ -1,5 +1,5 @@
-//! The tuner announced in a home network, where one of its stream tokens is named for that in the configuration: whoever
-//! looks for tuners there finds it without typing its address. The address holds the token, so everybody there gets it.
+//! Announces the tuner in the home network (SSDP), if `hdhomerun_token_file` names a stream token. Clients then find it
+//! without its URL being typed in. The URL contains the token, so everyone on that network can read the token.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket};
@@ -18,36 +18,36 @@ use crate::domain::ssdp::{self, Device, Search};
 use crate::service::Service;
 use crate::service::accounts::random;
 
-/// How often it says that it is there: before others forget it (1800 s).
+/// Interval between announcements, well below their `max-age` (1800 s).
 const TELLS: Duration = Duration::from_secs(600);
 
-/// Answers a second, and at once; what comes beyond is not answered.
+/// Answers per second, also the largest burst; searches beyond that are ignored.
 const ANSWERS: f64 = 20.0;
 
-/// Answers held back at once.
+/// Most delayed answers that are queued.
 const MOST_WAITING: usize = 64;
 
-/// A datagram that is longer is no search.
+/// Largest datagram that can be a search, bytes.
 const MOST_BYTES: usize = 2048;
 
-/// Rests after a datagram that could not be received, the first and the longest: what fails once may fail for good.
+/// Shortest and longest backoff after a failed receive: the failure may be permanent.
 const RESTS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(10));
 
-/// Routers pass it on so often (UPnP Device Architecture 1.1, section 1.2.2).
+/// Multicast TTL (UPnP Device Architecture 1.1, section 1.2.2).
 const HOPS: u32 = 2;
 
-/// An announcement under way.
+/// A running announcement.
 pub struct Announcer {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Announcer {
-    /// Begins to announce the tuner of a stream token, by a server that listens at `listen`. `port` is
-    /// [`ssdp::PORT`], but for tests.
+    /// Starts announcing the tuner of a stream token, for a server that listens at `listen`. `port` is [`ssdp::PORT`]
+    /// except in tests.
     ///
     /// # Errors
-    /// What keeps it from taking part: a port that is taken, a machine without multicast.
+    /// When the port is in use or the machine has no multicast.
     pub fn begin(service: &Arc<Service>, secret: String, listen: SocketAddr, port: u16) -> io::Result<Self> {
         let socket = UdpSocket::from_std(open(listen.ip(), port)?)?;
         let (stop, stopped) = oneshot::channel();
@@ -55,19 +55,19 @@ impl Announcer {
         Ok(Self { stop, task: tokio::spawn(host.run(socket, stopped)) })
     }
 
-    /// Says that the tuner goes, and ends.
+    /// Announces that the tuner leaves (`ssdp:byebye`), and ends.
     pub async fn end(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
 }
 
-/// A socket that hears searches: shared with whatever else announces itself on this machine.
+/// A socket that receives searches. Other SSDP programs on this machine can share its port.
 fn open(listen: IpAddr, port: u16) -> io::Result<StdSocket> {
     let made = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     set_socket_reuseaddr(&made, true)?;
     bind(&made, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
-    // Where the kernel would send from, unless the server is at one address only.
+    // The interface the kernel chooses, unless the server listens at one address only.
     let own = match listen {
         IpAddr::V4(own) => own,
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
@@ -80,7 +80,7 @@ fn open(listen: IpAddr, port: u16) -> io::Result<StdSocket> {
     Ok(made)
 }
 
-/// Who is announced.
+/// The announced server.
 struct Host {
     service: Arc<Service>,
     secret: String,
@@ -106,7 +106,7 @@ impl Host {
                         continue;
                     };
                     let Some(device) = self.device(asker) else { continue };
-                    // Spread, so that whoever asks is not answered by everybody at once.
+                    // A random delay up to MX, so that devices do not all answer at the same moment.
                     let spread = f64::from(u16::from_le_bytes(random())) / 65_536.0 * f64::from(search.wait);
                     let at = Instant::now() + Duration::from_secs_f64(spread);
                     for answer in device.answers(&search) {
@@ -132,12 +132,12 @@ impl Host {
         let Some(device) = self.device(everybody) else { return };
         for text in what(&device) {
             if let Err(fault) = socket.send_to(text.as_bytes(), everybody).await {
-                return tracing::debug!(%fault, "the tuner could not be announced");
+                return tracing::debug!(%fault, "the SSDP announcement could not be sent");
             }
         }
     }
 
-    /// The device as somebody reaches it; None while its token opens nothing, and for whom there is no way here.
+    /// The device with the URL for this client; None while the token is invalid, or if the client cannot reach the server.
     fn device(&self, asker: SocketAddrV4) -> Option<Device> {
         let user = self.service.accounts.authenticate_stream(&self.secret).ok()?;
         let base = match self.service.config.base_url() {
@@ -153,11 +153,11 @@ impl Host {
 
     fn address(&self, asker: SocketAddrV4) -> Option<Ipv4Addr> {
         match self.listen.ip() {
-            // Nobody else reaches a server that listens for this machine alone.
+            // Only this machine can reach a server that listens on loopback.
             IpAddr::V4(own) if own.is_loopback() && !(asker.ip().is_loopback() || asker.ip().is_multicast()) => None,
             IpAddr::V4(own) if !own.is_unspecified() => Some(own),
             IpAddr::V6(own) if !own.is_unspecified() => None,
-            // The address the kernel sends from, on the way to the asker.
+            // The address the kernel would send from to reach the client.
             _ => {
                 let way = StdSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
                 way.connect(asker).ok()?;
@@ -170,7 +170,7 @@ impl Host {
     }
 }
 
-/// Answers that may be sent now.
+/// A token bucket for answers.
 struct Budget {
     left: f64,
     at: Instant,
@@ -189,7 +189,7 @@ impl Budget {
     }
 }
 
-/// How long nothing is listened for, because listening failed.
+/// The backoff after failed receives.
 #[derive(Default)]
 struct Rest {
     until: Option<Instant>,
@@ -197,7 +197,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Does something once it is over.
+    /// Waits until the backoff is over, then does the work.
     async fn then<T>(&self, work: impl Future<Output = T>) -> T {
         if let Some(until) = self.until {
             tokio::time::sleep_until(until).await;
@@ -205,11 +205,11 @@ impl Rest {
         work.await
     }
 
-    /// Begins one after a failure, each twice as long as the one before; ends them after none.
+    /// Doubles the backoff after a failure; resets it after a success.
     fn after(&mut self, failure: Option<&io::Error>) {
         let Some(fault) = failure else { return *self = Self::default() };
         if self.last.is_zero() {
-            tracing::warn!(%fault, "searches for tuners are not heard");
+            tracing::warn!(%fault, "SSDP searches cannot be received");
         }
         self.last = (self.last * 2).clamp(RESTS.0, RESTS.1);
         self.until = Some(Instant::now() + self.last);
@@ -243,6 +243,6 @@ mod tests {
         rest.after(None);
         let again = Instant::now();
         rest.then(async {}).await;
-        assert_eq!(again.elapsed(), Duration::ZERO, "what works is waited for at once");
+        assert_eq!(again.elapsed(), Duration::ZERO, "a success resets the backoff");
     }
 }

@@ -1,9 +1,9 @@
-//! The index of a stream in a body: a number, or none as null or -1. Absent is not none: a default applies.
+//! The index of a stream in a request body: a number; null or -1 for no stream; absent for the default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// An index as it came.
+/// A stream index as the body gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StreamIndex {
     #[default]
@@ -20,7 +20,7 @@ impl StreamIndex {
         self.given().flatten()
     }
 
-    /// None if absent; `Some(None)` for null and -1.
+    /// The index if the body has the field: None if absent, `Some(None)` for null and -1.
     pub fn given(self) -> Option<Option<u32>> {
         match self {
             Self::Absent => None,
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for StreamIndex {
             Some(-1) => Ok(Self::None),
             Some(index) => match u32::try_from(index) {
                 Ok(index) => Ok(Self::At(index)),
-                Err(_) => Err(D::Error::custom("must be a stream index from 0, or -1 for none")),
+                Err(_) => Err(D::Error::custom("must be a stream index of at least 0, or -1 for none")),
             },
         }
     }

@@ -1,4 +1,4 @@
-//! `GET /api/stream/subtitle`: one subtitle of an item as text.
+//! `GET /api/stream/subtitle`: a text subtitle of an item as WebVTT, SRT or ASS.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 
 #[utoipa::path(get, path = "/api/stream/subtitle", tag = "stream",
     params(
-        ("path" = String, Query, description = "absolute path of the media file"),
+        ("path" = String, Query, description = "Absolute path of the media file"),
         ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),
-        ("format" = Option<String>, Query, description = "`vtt` (default), `srt` or `ass`; `ass` only of ASS"),
+        ("format" = Option<String>, Query, description = "`vtt` (default), `srt` or `ass`; `ass` only if the subtitle is ASS"),
     ),
     responses(
-        (status = 200, description = "the subtitle as UTF-8 text",
+        (status = 200, description = "The subtitle as UTF-8 text",
             content((String = "text/vtt"), (String = "application/x-subrip"), (String = "text/x-ssa"))),
-        (status = 304, description = "unchanged since the given entity tag"),
-        (status = 404, description = "`NOT_FOUND`: no such file, no such subtitle"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap, or not available in this format"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; ask again"),
+        (status = 304, description = "The cached subtitle is still valid"),
+        (status = 404, description = "`NOT_FOUND`: no such file or subtitle"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap subtitle, or not available in this format"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"),
     ))]
 pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("id")?.ok_or_else(|| Error::field("id", "is missing"))?;
@@ -40,7 +40,7 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
         "vtt" => Format::Vtt,
         "srt" => Format::Srt,
         "ass" | "ssa" => Format::Ass,
-        other => return Err(Error::field("format", format!("{:.20} is none of vtt, srt, ass", other))),
+        other => return Err(Error::field("format", format!("{:.20} must be vtt, srt or ass", other))),
     };
     let source = service.library.open(call.media_path()?).await?;
     let which = service.subtitles.find(&source, id).await?;
@@ -70,7 +70,7 @@ fn not_modified() -> Response {
     response
 }
 
-/// Content type and text of a script in the format asked for.
+/// Content type and text of the subtitle in the requested format.
 fn written(script: &Script, format: Format) -> Result<(&'static str, String)> {
     match format {
         Format::Vtt => Ok(("text/vtt; charset=utf-8", webvtt(&script.cues))),
@@ -78,7 +78,7 @@ fn written(script: &Script, format: Format) -> Result<(&'static str, String)> {
         Format::Ass if script.format == Format::Ass => Ok(("text/x-ssa; charset=utf-8", script.text.clone())),
         Format::Ass => Err(Error::new(
             Code::UnsupportedMediaType,
-            format!("this subtitle is {}; only ass is available as ass", script.format.as_str()),
+            format!("format ass is only available for ASS subtitles, this one is {}", script.format.as_str()),
         )),
     }
 }

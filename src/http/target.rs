@@ -1,10 +1,10 @@
-//! A request's target: path templates and query, decoded strictly.
+//! Matching of path templates, and strict decoding of path and query.
 
 use percent_encoding::percent_decode_str;
 
 use crate::error::{Code, Error, Result};
 
-/// The raw values of the template's `{…}` parts when `path` fits it.
+/// The raw values of the template's `{…}` parts if `path` matches it.
 pub fn fit<'a>(template: &str, path: &'a str) -> Option<Vec<&'a str>> {
     let (mut wanted, mut given) = (template.split('/'), path.split('/'));
     let mut values = Vec::new();
@@ -18,7 +18,7 @@ pub fn fit<'a>(template: &str, path: &'a str) -> Option<Vec<&'a str>> {
     }
 }
 
-/// How much of a template is fixed: of two that fit, the more exact one is meant.
+/// The number of fixed parts of a template: of two that match, the one with more is used.
 pub fn exactness(template: &str) -> usize {
     template.split('/').filter(|part| !part.starts_with('{')).count()
 }
@@ -26,9 +26,9 @@ pub fn exactness(template: &str) -> usize {
 /// Percent-decodes.
 ///
 /// # Errors
-/// `BAD_REQUEST` for a `%` without two hex digits, and for what is not UTF-8.
+/// `BAD_REQUEST` for a `%` without two hex digits, and for text that is not UTF-8.
 pub fn decode(raw: &str) -> Result<String> {
-    let malformed = || Error::new(Code::BadRequest, "the address has a % without two hex digits behind it");
+    let malformed = || Error::new(Code::BadRequest, "the URL has a % that is not followed by two hex digits");
     if !raw.contains('%') {
         return Ok(raw.to_owned());
     }
@@ -40,17 +40,17 @@ pub fn decode(raw: &str) -> Result<String> {
         }
         rest = &rest[at + 3..];
     }
-    // Room for all of it at once: the decoder does not tell how long its text will be.
+    // One allocation: the decoder has no size hint.
     let mut text = Vec::with_capacity(raw.len());
     text.extend(percent_decode_str(raw));
-    String::from_utf8(text).map_err(|_| Error::new(Code::BadRequest, "the address is not UTF-8"))
+    String::from_utf8(text).map_err(|_| Error::new(Code::BadRequest, "the URL is not UTF-8"))
 }
 
 /// The parameters of a query, `+` meaning a space.
 ///
 /// # Errors
-/// `BAD_REQUEST` for bad encoding and for a parameter given twice with two values: which one counts would be a guess.
-/// What signs a request is refused when it is doubled at all.
+/// `BAD_REQUEST` for bad encoding and for a parameter repeated with a different value, because either could be meant.
+/// A parameter that authenticates the request must not be repeated at all.
 pub fn query(raw: &str) -> Result<Vec<(String, String)>> {
     let mut parameters: Vec<(String, String)> = Vec::new();
     for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
@@ -60,10 +60,10 @@ pub fn query(raw: &str) -> Result<Vec<(String, String)>> {
             if *known == value && !SIGNING.contains(&name.as_str()) {
                 continue;
             }
-            return Err(Error::new(Code::BadRequest, format!("{name} is given twice")));
+            return Err(Error::new(Code::BadRequest, format!("{name} must be given only once")));
         }
         if parameters.len() == MAX_PARAMETERS {
-            return Err(Error::new(Code::BadRequest, format!("more than {MAX_PARAMETERS} parameters")));
+            return Err(Error::new(Code::BadRequest, format!("the query has more than {MAX_PARAMETERS} parameters")));
         }
         parameters.push((name, value));
     }
@@ -74,10 +74,10 @@ fn form_decode(raw: &str) -> Result<String> {
     if raw.contains('+') { decode(&raw.replace('+', " ")) } else { decode(raw) }
 }
 
-/// Parameters that let a request in. Of two readers of a doubled one each could believe another.
+/// Parameters that authenticate a request. If one were repeated, two readers could each trust a different value.
 const SIGNING: [&str; 4] = ["token", "exp", "sig", "st"];
 
-/// Parameters of one query; no route takes as many.
+/// Most parameters of one query; no route has as many.
 const MAX_PARAMETERS: usize = 64;
 
 #[cfg(test)]

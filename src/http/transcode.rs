@@ -37,10 +37,10 @@ use request::StartBody;
 use started::{Played, Started, direct_subtitle};
 use status::{Preparing, StatusBody};
 
-/// How long a session's address works, at most; a session that nobody watches ends long before.
+/// Lifetime of the grant in session URLs, seconds. An idle session ends long before that.
 const GRANT_SECONDS: i64 = 24 * 3600;
 
-/// How long `index.m3u8` is held by default, and at most, seconds.
+/// How long `index.m3u8` is held, seconds: default and maximum.
 const HOLD_SECONDS: f64 = 10.0;
 const MOST_HOLD_SECONDS: f64 = 20.0;
 
@@ -77,7 +77,7 @@ fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
     service.sessions.find_live(call.user()?, &call.params[0])
 }
 
-/// Starts a session, or says that the file plays as it is.
+/// Starts a session, or returns the URL of the file if it can be played directly.
 #[utoipa::path(
     post, path = "/api/stream/transcode/start", tag = "stream", request_body = StartBody,
     responses(
@@ -107,16 +107,16 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
     Ok(response)
 }
 
-/// The multivariant playlist. Held until the segment at the start position exists.
+/// The multivariant playlist. The request is held until the segment at the start position is ready.
 #[utoipa::path(
     get, path = "/api/stream/transcode/{sessionId}/index.m3u8", tag = "stream",
     params(
         ("sessionId" = String, Path),
-        ("wait" = Option<f64>, Query, description = "seconds to hold the request, 0 to 20, default 10"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
+        ("wait" = Option<f64>, Query, description = "Seconds to hold the request, 0 to 20; default 10"),
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
     ),
     responses(
-        (status = 200, description = "the playlist, or how far it is",
+        (status = 200, description = "The playlist, or the progress towards it",
             content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
         (status = 400), (status = 404), (status = 410), (status = 500)
     )
@@ -131,7 +131,7 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
     };
     let session = find_live(&service, &call)?;
     if session.ready(Duration::from_secs_f64(wait)).await? {
-        // The one list that differs from player to player.
+        // The only playlist that depends on the player.
         let with_start = call.header(USER_AGENT).is_some_and(takes_start_in_multivariant);
         let text = session.multivariant(with_start, &grant(&service, call.user()?, &session));
         let mut response = playlist(text);
@@ -143,10 +143,10 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
     Ok(response)
 }
 
-/// A playlist whose addresses are signed for one viewer.
+/// Responds with a playlist.
 pub(super) fn playlist(text: Bytes) -> Response {
     let mut response = reply::bytes("application/vnd.apple.mpegurl", text);
-    // Its addresses are signed for one viewer.
+    // Its URLs are signed for one viewer.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
@@ -158,7 +158,7 @@ pub(super) fn playlist(text: Bytes) -> Response {
     params(
         ("sessionId" = String, Path),
         ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
     ),
     responses(
         (status = 200,
@@ -170,7 +170,7 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
     let session = find_live(&service, &call)?;
     session.serves()?;
     let name = &call.params[1];
-    match asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset of this name"))? {
+    match asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
         Asset::Playlist(track) => {
             Ok(playlist(session.media_playlist(track, &grant(&service, call.user()?, &session))?))
         }
@@ -198,7 +198,7 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
     }
 }
 
-/// Segments are the same for ever under their name.
+/// Responds with a segment. Segments never change under their name, so clients may cache them.
 pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let fresh = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag));
@@ -217,12 +217,12 @@ pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, head
     response
 }
 
-/// How a session stands.
+/// The status of a session.
 #[utoipa::path(
     get, path = "/api/stream/transcode/{sessionId}/status", tag = "stream",
     params(
         ("sessionId" = String, Path),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
     ),
     responses((status = 200, body = StatusBody), (status = 404))
 )]
@@ -238,7 +238,7 @@ pub(super) async fn status(service: Arc<Service>, call: Call) -> Result<Response
     delete, path = "/api/stream/transcode/{sessionId}", tag = "stream",
     params(
         ("sessionId" = String, Path),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
     ),
     responses((status = 200, body = Stopped), (status = 404))
 )]
@@ -248,12 +248,12 @@ pub(super) async fn stop(service: Arc<Service>, call: Call) -> Result<Response> 
     Ok(reply::json(&Stopped { session_id, stopped }))
 }
 
-/// Stops a session, for `navigator.sendBeacon`, which can send neither DELETE nor a header.
+/// Stops a session, for clients such as `navigator.sendBeacon` that can send neither `DELETE` nor headers.
 #[utoipa::path(
     post, path = "/api/stream/transcode/{sessionId}/stop", tag = "stream",
     params(
         ("sessionId" = String, Path),
-        ("st" = Option<String>, Query, description = "signed grant, instead of a bearer token")
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
     ),
     responses((status = 200, body = Stopped), (status = 404))
 )]
@@ -265,6 +265,6 @@ pub(super) async fn stop_by_post(service: Arc<Service>, call: Call) -> Result<Re
 #[serde(rename_all = "camelCase")]
 pub(super) struct Stopped {
     session_id: String,
-    /// False when it had ended before.
+    /// False if the session had already ended.
     stopped: bool,
 }

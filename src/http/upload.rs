@@ -1,4 +1,4 @@
-//! A request's body, and what happens to an unread rest.
+//! A request's body, and draining of the part a handler leaves unread.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,18 +14,18 @@ use crate::error::{Code, Error, Result};
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
 
-/// How much of a refused body is read, for how long, and for how many requests at once.
+/// Limits for draining a rejected body: bytes, time, and requests at once.
 const LINGER_BYTES: usize = 16 << 20;
 const LINGER: Duration = Duration::from_secs(2);
 static LINGERING: Semaphore = Semaphore::const_new(64);
 
-/// A body as it arrives.
+/// A request's body as a stream.
 ///
-/// One that is dropped before its end is still read for a moment, into nothing: a server that closes while the client is
-/// sending makes the system throw away the answer (RST), and the client would see a broken connection for a clear refusal.
+/// If it is dropped before its end, the rest is read for a moment and discarded. If the server closed while the client is
+/// still sending, the kernel would send RST and lose the response: the client would see a broken connection, not the error.
 pub struct Upload {
     pieces: Option<Pieces>,
-    /// As declared; None for a chunked body.
+    /// `Content-Length`; None for a chunked body.
     declared: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Upload {
         Self { pieces: Some(Box::pin(pieces)), declared: declared.filter(|_| !chunked) }
     }
 
-    /// Refuses a body that says of itself that it is too large.
+    /// Rejects a body whose declared length exceeds the limit.
     ///
     /// # Errors
     /// `PAYLOAD_TOO_LARGE`.

@@ -1,4 +1,4 @@
-//! `/api/users`: who may sign in; for admins.
+//! `/api/users`: user accounts; admins only.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// What a user may do.
+/// The role of a user.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleName {
@@ -46,7 +46,7 @@ pub struct UserView {
     role: RoleName,
     #[schema(format = DateTime)]
     created_at: String,
-    /// How many stream tokens the user has; in the list of users only.
+    /// Number of stream tokens of the user; only in the list of users.
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_tokens: Option<usize>,
 }
@@ -57,28 +57,28 @@ pub struct Users {
     users: Vec<UserView>,
 }
 
-/// A user who was made.
+/// A new user.
 #[derive(Serialize, ToSchema)]
 pub struct UserAnswer {
     user: UserView,
 }
 
-/// A user to make.
+/// A user to create.
 #[derive(Deserialize, ToSchema)]
 pub struct UserRequest {
     username: String,
     /// At least 8 characters.
     password: String,
-    /// `user` when absent.
+    /// Default `user`.
     role: Option<RoleName>,
 }
 
-/// A password somebody else is given.
+/// A new password for another user.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewPasswordRequest {
     new_password: String,
-    /// True: players that cannot sign in keep their stream tokens. They end with the old password when absent.
+    /// Keep the stream tokens of the user; default false: they are revoked.
     keep_stream_tokens: Option<bool>,
 }
 
@@ -96,8 +96,8 @@ pub(super) async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
 
 /// Add a user
 #[utoipa::path(post, path = "/api/users", tag = "Accounts", request_body = UserRequest, responses(
-    (status = 201, description = "Made", body = UserAnswer),
-    (status = 409, description = "`CONFLICT`: the name is taken")))]
+    (status = 201, description = "Created", body = UserAnswer),
+    (status = 409, description = "`CONFLICT`: another user has this name")))]
 pub(super) async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: UserRequest = call.json().await?;
     let role = match asked.role {
@@ -108,20 +108,20 @@ pub(super) async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Re
     Ok(reply::json_with(StatusCode::CREATED, &UserAnswer { user: user.into() }))
 }
 
-/// Remove a user and sign all their devices out
+/// Delete a user and sign out all their devices
 #[utoipa::path(delete, path = "/api/users/{id}", tag = "Accounts",
-    params(("id" = String, Path, description = "As listed")), responses(
-    (status = 204, description = "Removed"),
+    params(("id" = String, Path, description = "User id")), responses(
+    (status = 204, description = "Deleted"),
     (status = 404, description = "`NOT_FOUND`"),
-    (status = 409, description = "`CONFLICT`: the last admin stays")))]
+    (status = 409, description = "`CONFLICT`: the last admin cannot be deleted")))]
 pub(super) async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> {
     service.accounts.remove_user(&call.params[0]).await?;
     Ok(reply::empty())
 }
 
-/// Give a user a new password and sign all their devices out; their stream tokens end unless they are kept
+/// Set a user's password and sign out all their devices
 #[utoipa::path(post, path = "/api/users/{id}/password", tag = "Accounts", request_body = NewPasswordRequest,
-    params(("id" = String, Path, description = "As listed")), responses(
+    params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Changed"),
     (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
@@ -131,19 +131,19 @@ pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Resul
     Ok(reply::empty())
 }
 
-/// A user's stream tokens
+/// List a user's stream tokens
 #[utoipa::path(get, path = "/api/users/{id}/tokens", tag = "Accounts",
-    params(("id" = String, Path, description = "As listed")), responses(
-    (status = 200, description = "The oldest first, without their secrets", body = TokensAnswer),
+    params(("id" = String, Path, description = "User id")), responses(
+    (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
     (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = service.accounts.existing(&call.params[0])?;
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))
 }
 
-/// Revoke a stream token of a user, and every address signed with it
+/// Revoke a stream token of a user and all URLs signed with it
 #[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}", tag = "Accounts",
-    params(("id" = String, Path, description = "As listed"), ("tokenId" = String, Path, description = "As listed")),
+    params(("id" = String, Path, description = "User id"), ("tokenId" = String, Path, description = "Token id")),
     responses(
     (status = 200, description = "Revoked", body = TokenGone),
     (status = 404, description = "`NOT_FOUND`: the user has no such token")))]

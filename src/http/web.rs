@@ -18,18 +18,17 @@ use crate::domain::access::Access;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-/// The files of assets/web. A debug build reads them from the source tree, so that a change is seen on reload.
+/// The files of assets/web. A debug build reads them from the source tree, so a reload shows a change.
 #[derive(RustEmbed)]
 #[folder = "assets/web"]
 struct Web;
 
-/// Nothing but our own files runs, nothing else is asked. `blob:` is how hls.js hands pictures to a video element and
-/// how subtitles reach it, `data:` the images of the style sheet.
+/// Only our own scripts run and only this server is contacted. hls.js passes media and subtitles to the video element as
+/// `blob:`; the style sheet's images are `data:`.
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data: blob:; \
     object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// What draws styled subtitles is a program for a virtual machine, in a worker of its own: there it may be compiled, and
-/// nowhere else in the page.
+/// The policy of the worker that renders ASS subtitles: it is WebAssembly, which may be compiled only there.
 const DRAWING_POLICY: &str =
     "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
 const DRAWING: &str = "vendor/ass.worker.js";
@@ -45,7 +44,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-/// One file of the page. Names are looked up among the embedded ones, so none can lead elsewhere.
+/// One file of the page. Only embedded files are served, so a name cannot escape the folder.
 fn page(name: &str, headers: &HeaderMap) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "no such page");
     let content_type = content_type(name).ok_or_else(unknown)?;
@@ -80,7 +79,7 @@ fn etag(file: &EmbeddedFile) -> String {
     format!("\"{}\"", BASE64URL_NOPAD.encode(&file.metadata.sha256_hash()[..15]))
 }
 
-/// By extension; None for what is no page.
+/// The content type by extension; None for an unknown one.
 fn content_type(name: &str) -> Option<&'static str> {
     Some(match name.rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",

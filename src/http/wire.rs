@@ -1,9 +1,9 @@
-//! A connection's socket, and the runs of files that the kernel sends through it by itself.
+//! A connection's socket, and the file ranges that the kernel sends through it (`sendfile`).
 //!
-//! hyper knows no bodies but bytes (hyperium/hyper#3026). So a body hands over a stand-in as long as the run of the
-//! file, and puts the run itself into a queue beside it; when the stand-in arrives here to be written, `sendfile` sends
-//! the run instead. The stand-in is zeros that nobody ever touches, so it costs address space only. HTTP/1 keeps the
-//! answers of a connection in order, and lengths are compared: a mismatch ends the connection, never sends wrong bytes.
+//! hyper supports only bodies of bytes (hyperium/hyper#3026). So a body yields a placeholder as long as the file range and
+//! queues the range itself. When the placeholder is about to be written here, `sendfile` sends the range instead. The
+//! placeholder is zeros that are never read, so it costs only address space. HTTP/1 keeps the responses of a connection in
+//! order, and lengths are compared: a mismatch ends the connection and never sends wrong bytes.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -27,41 +27,41 @@ use crate::engine::source::Source;
 use crate::error::Code;
 use crate::service::accounts::random;
 
-/// The longest run handed over at a time, bytes.
+/// Longest file range per placeholder, bytes.
 pub const RUN_BYTES: u64 = 2 << 20;
 
-/// How long a client may take nothing before its connection is closed. A paused player asks again.
+/// How long a client may receive nothing before its connection is closed. A paused player reconnects.
 const STALL: Duration = Duration::from_secs(120);
 
-/// What a client without credentials must take, bytes, in [`PACE_WINDOW`] of waiting for it: less than 600 bytes/s is no
-/// line anybody has, but a reader that holds a connection.
+/// Bytes a client without credentials must receive per [`PACE_WINDOW`] in which the server waits for it. No real link is
+/// slower than 600 bytes/s, so such a client only occupies a connection.
 const LEAST_TAKEN: u64 = 64 * 1024;
 const PACE_WINDOW: Duration = Duration::from_secs(120);
 
 static STAND_IN: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; RUN_BYTES as usize].into());
 
-/// A run of a file on its way into a socket.
+/// A file range to be sent.
 pub struct Run {
     pub source: Arc<Source>,
     pub offset: u64,
     pub left: u64,
 }
 
-/// The runs that a connection has yet to send, in order.
+/// File ranges that a connection has yet to send, in order.
 pub type Runs = Arc<Mutex<VecDeque<Run>>>;
 
-/// A piece of a body: bytes, or the stand-in for a run.
+/// A chunk of a body: bytes, or the placeholder for a file range.
 pub enum Piece {
     Bytes(Bytes),
     StandIn(usize),
 }
 
 impl Piece {
-    /// Queues a run of at most [`RUN_BYTES`] and gives its stand-in.
+    /// Queues a file range of at most [`RUN_BYTES`] and returns its placeholder.
     pub fn of_run(runs: &Runs, run: Run) -> Self {
-        debug_assert!(run.left <= RUN_BYTES, "a run is no longer than its stand-in");
+        debug_assert!(run.left <= RUN_BYTES, "a file range must not be longer than its placeholder");
         let len = run.left as usize;
-        runs.lock().expect("no panic while held").push_back(run);
+        runs.lock().expect("the lock is not poisoned").push_back(run);
         Self::StandIn(len)
     }
 }
@@ -93,17 +93,17 @@ fn is_stand_in(slice: &IoSlice<'_>) -> bool {
     !slice.is_empty() && slice.as_ptr() == STAND_IN.as_ptr()
 }
 
-/// How fast a client takes its answers, measured over the time it is waited for.
+/// The rate at which a client receives, measured over the time the server waits for it.
 pub struct Pace {
     place: Arc<Place>,
-    /// Since when the socket is full.
+    /// When the socket's send buffer became full.
     full_since: Option<Instant>,
     waited: Duration,
     taken: u64,
 }
 
 impl Pace {
-    /// Of the connection that holds `place`.
+    /// Measures the connection that has this slot.
     pub fn new(place: Arc<Place>) -> Self {
         Self { place, full_since: None, waited: Duration::ZERO, taken: 0 }
     }
@@ -117,8 +117,8 @@ impl Pace {
         self.place.sent(bytes);
     }
 
-    /// The socket takes bytes again. False when the client was too slow in the window that ends here; who has shown
-    /// credentials may be slow.
+    /// The socket is writable again. False if a window ends here in which the client was too slow; an authenticated client
+    /// may be slow.
     fn ready(&mut self, now: Instant) -> bool {
         let Some(since) = self.full_since.take() else { return true };
         self.waited += now.saturating_duration_since(since);
@@ -131,11 +131,11 @@ impl Pace {
     }
 }
 
-/// The socket as hyper sees it.
+/// The socket as hyper uses it.
 pub struct Wire {
     socket: TcpStream,
     runs: Runs,
-    /// Set while the client takes nothing.
+    /// The stall timer; None until the client first makes the server wait.
     stalled: Option<Pin<Box<Sleep>>>,
     moved: Instant,
     pace: Pace,
@@ -146,7 +146,7 @@ impl Wire {
         Self { socket, runs, stalled: None, moved: Instant::now(), pace }
     }
 
-    /// Runs a system call that writes, when the socket can take more.
+    /// Runs a system call that writes once the socket is writable.
     fn poll_io(
         &mut self,
         context: &mut Context<'_>,
@@ -177,7 +177,7 @@ impl Wire {
         }
     }
 
-    /// Pending until the stall limit is over. The timer is armed once and set again only when it runs out early.
+    /// Pending until the stall limit is reached. The timer is armed once and re-armed only when it fires early.
     fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let timer = match &mut self.stalled {
             Some(timer) => timer,
@@ -196,12 +196,12 @@ impl Wire {
         }
     }
 
-    /// Sends the next of the run whose stand-in is `len` bytes long.
+    /// Sends more of the file range whose placeholder has `len` bytes left.
     fn poll_run(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<usize>> {
         let runs = self.runs.clone();
-        let mut runs = runs.lock().expect("no panic while held");
+        let mut runs = runs.lock().expect("the lock is not poisoned");
         let Some(run) = runs.front_mut().filter(|run| run.left == len as u64) else {
-            return Poll::Ready(Err(io::Error::other("a stand-in without its run")));
+            return Poll::Ready(Err(io::Error::other("a placeholder without its file range")));
         };
         let sent = ready!(self.poll_io(context, |socket| {
             let mut offset = run.offset;
@@ -225,7 +225,7 @@ impl hyper::rt::Read for Wire {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // The head of a request is small: a fixed piece on the stack saves the unsafe cast to tokio's buffer.
+        // The head of a request is small: a buffer on the stack avoids an unsafe cast to tokio's buffer.
         let mut piece = [const { MaybeUninit::uninit() }; 8 * 1024];
         let most = piece.len().min(buffer.remaining());
         let mut read = ReadBuf::uninit(&mut piece[..most]);
@@ -276,8 +276,8 @@ fn send(socket: &TcpStream, slices: &[IoSlice<'_>], flags: SendFlags) -> io::Res
     Ok(rustix::net::sendmsg(socket, slices, &mut nothing, flags | SendFlags::NOSIGNAL)?)
 }
 
-/// hyper's own answer to a head it cannot read (400, 414, 431 without a body, then it closes), in the shape of all our
-/// errors. Answers of ours are told from it by their request id.
+/// Gives hyper's own response to a head it cannot parse (400, 414 or 431 without a body, then it closes) our JSON error
+/// body. Our own responses are recognized by their request ID.
 fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
     let [answer] = slices else { return None };
     let text = std::str::from_utf8(answer.strip_prefix(b"HTTP/1.1 4").filter(|rest| rest.len() < 200)?).ok()?;
@@ -285,7 +285,7 @@ fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
         return None;
     }
     let (code, message) = match text.get(..2)? {
-        "00" => (Code::BadRequest, "the request cannot be read"),
+        "00" => (Code::BadRequest, "malformed HTTP request"),
         "14" => (Code::UriTooLong, "the request target is too long"),
         "31" => (Code::HeadersTooLarge, "the request has too many or too large headers"),
         _ => return None,
@@ -318,7 +318,7 @@ mod tests {
             now += Duration::from_secs(1);
             let served = pace.ready(now);
             pace.took(bytes);
-            // The next request comes later: only the time it is waited for counts.
+            // The next request comes later: only the time spent waiting for the client counts.
             now += Duration::from_secs(30);
             served
         })

@@ -1,4 +1,4 @@
-//! `GET /api/stream/v2-workers`: what this server can encode with. Diagnosis only.
+//! `GET /api/stream/v2-workers`: the encoders and backends of this server, for diagnostics.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/stream/v2-workers", Access::User).to(service, workers)]
 }
 
-/// The worker capability view.
+/// The encoders and backends of this server.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkersView {
@@ -41,16 +41,16 @@ pub struct LocalView {
     /// `available` or `unsupported`.
     status: &'static str,
     protocol: ProtocolView,
-    /// Encoders that passed a one-frame encode, best first.
+    /// Encoders that passed a test encode of one frame, best first.
     supported_encoders: Vec<&'static str>,
     encoders: Vec<EncoderView>,
-    /// Encoders that were tried and cannot be used, and why.
+    /// Encoders that failed the test encode, and why.
     rejected_encoders: Vec<RejectedView>,
     max_concurrent_jobs: usize,
     active_job_count: usize,
-    /// Requests that wait for a segment to be made. Sessions are not queued: one too many is refused.
+    /// Requests that wait for a segment. Sessions are not queued: one beyond the limit is refused.
     queue_length: usize,
-    /// The last producer that failed, whether or not another took over.
+    /// The last failure of a backend, even if another backend took over.
     last_error: Option<ErrorView>,
     pipelines: PipelinesView,
     transcoder: TranscoderView,
@@ -90,9 +90,9 @@ pub struct ErrorView {
 pub struct PipelinesView {
     native: &'static str,
     version: String,
-    /// What is configured: `auto`, `gstreamer` or `ffmpeg`.
+    /// The configured backend: `auto`, `gstreamer` or `ffmpeg`.
     backend: &'static str,
-    /// Who encodes under it, and why; a session's own diagnostics say who does in its case.
+    /// Which backend encodes, and why. The diagnostics of a session name the backend it uses.
     reason: &'static str,
 }
 
@@ -113,7 +113,7 @@ pub struct FallbackView {
 }
 
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
-    responses((status = 200, description = "what this server can encode with", body = WorkersView)))]
+    responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     Ok(reply::json(&view(service.transcoder.view().await, &service.sessions, service.config.backend)))
 }
@@ -161,9 +161,11 @@ fn view(workers: Workers, sessions: &Sessions, backend: Backend) -> WorkersView 
             version: workers.gstreamer_version,
             backend: backend.as_str(),
             reason: match backend {
-                Backend::Auto => "ffmpeg encodes pictures; GStreamer sound alone, where it was measured to be quicker",
-                Backend::Gstreamer => "GStreamer encodes where it can, ffmpeg takes the rest and what fails",
-                Backend::Ffmpeg => "ffmpeg encodes",
+                Backend::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
+                Backend::Gstreamer => {
+                    "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
+                }
+                Backend::Ffmpeg => "ffmpeg encodes video and audio",
             },
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },

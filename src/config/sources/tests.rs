@@ -97,7 +97,7 @@ fn the_example_file_holds_the_defaults() {
     plain.limits.concurrent_jobs = given.limits.concurrent_jobs;
     assert_eq!(format!("{given:#?}"), format!("{plain:#?}"));
 
-    // What is commented out is true as well once it is switched on; the tuner is announced only where there is one.
+    // The commented-out settings are valid too; the token file requires the tuner to be on.
     let whole: String =
         example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
     let (_dir, flags) = file(&whole.replace("hdhomerun = false", "hdhomerun = true"));
@@ -111,7 +111,10 @@ fn unknown_variables_are_named_with_the_one_that_was_meant() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let meant = |name: &str, closest: &str| {
         let warnings = unknown_variables(&names(&[name]));
-        assert_eq!(warnings, [format!("the variable {name} is no setting and has no effect; did you mean {closest}?")]);
+        assert_eq!(
+            warnings,
+            [format!("the variable {name} is not a setting and has no effect; did you mean {closest}?")]
+        );
     };
     meant("HEARTHCAST_TRUSTED_PROXY", "HEARTHCAST_TRUSTED_PROXIES");
     meant("HEARTHCAST_ALLOWED_ORIGIN", "HEARTHCAST_ALLOWED_ORIGINS");

@@ -1,4 +1,4 @@
-//! What an answer says of playing the file.
+//! The `playback` part of media info: how the file would be played.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,25 +8,25 @@ use crate::domain::media::Media;
 use crate::domain::playback::{self, Action, Decision, Device, RUNGS, Wish};
 use crate::http::device::DeviceBody;
 
-/// What a start request would decide.
+/// The decision a start request would come to.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Playback {
-    /// `direct`, `transcode`, or null when nothing in the file can be played.
+    /// `direct`, `transcode`, or null if nothing in the file can be played.
     recommended: Option<&'static str>,
     direct_play: bool,
     direct_url: Option<String>,
-    /// The same with a grant, for players that cannot send a header.
+    /// `directUrl` with a grant, for players that cannot send headers.
     signed_direct_url: Option<String>,
     reasons: Vec<&'static str>,
     resolutions: Vec<&'static str>,
     can_copy_video: bool,
     can_copy_audio: bool,
     seekable: bool,
-    /// On average; null where the file's own tables do not tell.
+    /// Average interval; null if the tables of the file do not contain it.
     keyframe_interval_seconds: Option<f64>,
     transcoder_available: bool,
-    /// What the answer was decided for.
+    /// The device the decision is for.
     device: DeviceBody,
 }
 

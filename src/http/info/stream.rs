@@ -1,4 +1,4 @@
-//! The streams of an answer, as the file numbers them.
+//! The `streams` part of media info.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -7,11 +7,11 @@ use super::subtitle::form;
 use crate::domain::media::{self, StreamKind};
 use crate::domain::time::round_ms;
 
-/// One stream; which fields are there depends on `type`.
+/// One stream. Its fields depend on `type`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Stream {
-    /// For `audioStreamIndex` and `subtitleStreamIndex`.
+    /// Value for `audioStreamIndex` or `subtitleStreamIndex`.
     index: u32,
     /// `video`, `audio`, `subtitle` or `data`.
     #[serde(rename = "type")]
@@ -24,12 +24,12 @@ pub(super) struct Stream {
     detail: Detail,
     bitrate_kbps: Option<u32>,
     language: Option<String>,
-    /// BCP-47, where the file's own tag is known.
+    /// BCP 47 tag, if the language tag in the file is known.
     language_tag: Option<String>,
     title: Option<String>,
     default: bool,
     forced: bool,
-    /// False when nothing on this machine can decode it.
+    /// False if this server has no decoder for it.
     decodable: bool,
 }
 
@@ -47,7 +47,7 @@ enum Detail {
     },
     #[serde(rename_all = "camelCase")]
     Subtitle {
-        /// `text`, `bitmap` or `teletext`. (`kind`, since `type` is the stream's.)
+        /// `text`, `bitmap` or `teletext`.
         #[serde(rename = "kind")]
         form: &'static str,
         hearing_impaired: bool,
@@ -68,7 +68,7 @@ struct Picture {
     variable_frame_rate: bool,
     interlaced: bool,
     bit_depth: u8,
-    /// Null when not one frame could be decoded.
+    /// Null if no frame could be decoded.
     chroma: Option<String>,
     rotation: u16,
     mirrored: bool,
@@ -153,7 +153,7 @@ fn picture(video: &media::Video) -> Detail {
     }))
 }
 
-/// `16:9` and `4:3` by name, everything else as a decimal (`2.4:1`).
+/// `16:9`, `4:3` or `9:16`; any other ratio as a decimal (`2.4:1`).
 fn ratio(aspect: f64) -> String {
     let near = |wanted: f64| (aspect - wanted).abs() < 0.01;
     if near(16.0 / 9.0) {

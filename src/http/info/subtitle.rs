@@ -1,4 +1,4 @@
-//! The subtitles of an answer: in the file and beside it.
+//! The `subtitles` part of media info: subtitle streams of the file, and sidecar files.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -7,11 +7,11 @@ use super::Links;
 use crate::domain::media::{self, Media};
 use crate::service::sidecars::Sidecar;
 
-/// A subtitle a player can choose.
+/// A subtitle that a player can select.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Subtitle {
-    /// `e<index>` for a stream of the file, `x<n>` for a file beside it.
+    /// `e<index>` for a stream of the file, `x<n>` for a sidecar.
     id: String,
     /// `embedded` or `external`.
     source: &'static str,
@@ -28,15 +28,15 @@ pub(super) struct Subtitle {
     default: bool,
     forced: bool,
     hearing_impaired: bool,
-    /// Values of `subtitleMode` that fit; empty where it cannot be shown.
+    /// Values of `subtitleMode` that it supports; empty if it cannot be shown.
     modes: Vec<&'static str>,
-    /// WebVTT; null for bitmaps.
+    /// URL of the WebVTT form; null for bitmap subtitles.
     url: Option<String>,
     signed_url: Option<String>,
 }
 
 impl Subtitle {
-    /// Those inside the file.
+    /// The subtitle streams of the file.
     pub fn embedded(media: &Media, links: &Links) -> impl Iterator<Item = Self> {
         media.subtitles().map(|(stream, subtitle)| {
             let id = format!("e{}", stream.index);
@@ -65,7 +65,7 @@ impl Subtitle {
         })
     }
 
-    /// One beside it.
+    /// A sidecar of the file.
     pub fn external(sidecar: &Sidecar, links: &Links) -> Self {
         let text = sidecar.format.is_text();
         let url = text.then(|| links.subtitle(&sidecar.id));
@@ -89,7 +89,7 @@ impl Subtitle {
     }
 }
 
-/// `kind` of a subtitle.
+/// The `kind` of a subtitle: `text`, `bitmap` or `teletext`.
 pub(super) fn form(codec: &str, text: bool) -> &'static str {
     match (codec, text) {
         (media::TELETEXT, _) => "teletext",

@@ -1,4 +1,4 @@
-//! The answer as it is sent, put together from what was probed.
+//! The JSON form of media info, built from the probe result.
 
 use std::time::SystemTime;
 
@@ -19,11 +19,11 @@ use crate::http::progress::WatchProgress;
 use crate::service::media::Probed;
 use crate::service::sidecars::Sidecar;
 
-/// The whole answer.
+/// Media info of a file.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MediaInfo {
-    /// Identity by content.
+    /// Identifies the content: stays the same when the file is renamed or moved.
     media_id: String,
     path: String,
     file_name: String,
@@ -38,7 +38,7 @@ pub(super) struct MediaInfo {
     chapters: Vec<Chapter>,
     attachments: Vec<Attachment>,
     tags: Tags,
-    /// Null for a file that was never begun.
+    /// Null for a file that was never played.
     pub(super) watch_progress: Option<WatchProgress>,
     playback: Playback,
 }
@@ -47,7 +47,7 @@ pub(super) struct MediaInfo {
 #[serde(rename_all = "camelCase")]
 struct Probe {
     container: &'static str,
-    /// Null when it cannot be known.
+    /// Null if unknown.
     duration_seconds: Option<f64>,
     bitrate_kbps: Option<u32>,
     seekable: bool,
@@ -80,9 +80,9 @@ struct Attachment {
     index: usize,
     file_name: Option<String>,
     mime_type: Option<String>,
-    /// Of a font; null for what is none.
+    /// URL of a font; null for other attachments.
     url: Option<String>,
-    /// The same with a grant, for players that cannot send a header.
+    /// `url` with a grant, for players that cannot send headers.
     signed_url: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl MediaInfo {
             match stream.kind {
                 StreamKind::Video(_) => tracks.video.push(stream.index),
                 StreamKind::Audio(_) => tracks.audio.push(stream.index),
-                // Only what a request may choose.
+                // Only streams that a request can select.
                 StreamKind::Subtitle(_) if stream.decodable => tracks.subtitle.push(stream.index),
                 StreamKind::Subtitle(_) | StreamKind::Data => {}
             }

@@ -12,41 +12,41 @@ use crate::http::call::Call;
 use crate::service::Service;
 use crate::service::onair::Viewer;
 
-/// What of a channel is asked for.
+/// Query parameters that select the view of a channel.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-#[allow(dead_code, reason = "a description: `Asked` reads the real ones")]
+#[allow(dead_code, reason = "OpenAPI only: the query is parsed by hand")]
 pub struct ViewParams {
-    /// `1`: from the start of what is on at the first such request of this `watchSession`. Without one the playlist keeps one
-    /// start for each login or stream token, until 30 s pass without a request.
+    /// `1`: start over, from the start of the programme that is on at the first such request of this `watchSession`. Without
+    /// a `watchSession`, the server keeps one start per login or stream token until 30 s pass without a request.
     from_start: Option<String>,
-    /// Catch-up: from an instant on, ISO 8601 or unix seconds. `utc` means the same; the `lutc` that players send with it
-    /// is the time it is, and taken no notice of.
+    /// Catch-up: the start, as ISO 8601 or unix seconds. `utc` is an alias; `lutc` (the current time, which players send
+    /// with it) is ignored.
     at: Option<String>,
-    /// With `at`: to this instant.
+    /// With `at`: the end, in the same formats.
     end: Option<String>,
-    /// With `at`: for so many seconds.
+    /// With `at`: the length in seconds, instead of `end`.
     duration: Option<f64>,
-    /// Who watches: `[A-Za-z0-9_-]{1,64}`; made up when absent.
+    /// Identifies the viewer: `[A-Za-z0-9_-]{1,64}`; generated when absent.
     watch_session: Option<String>,
 }
 
-/// What a request asks to see.
+/// The view a watch request selects.
 pub struct Asked {
-    /// In the channel's own time.
+    /// In channel time.
     pub view: View,
-    /// The same of a view that does not follow the clock, in everybody's.
+    /// Start and end of a start-over or catch-up view in unix milliseconds; None for the live view.
     pub span: Option<(i64, Option<i64>)>,
     pub session: Option<String>,
-    /// Whether they watch what goes on, so that the clock must.
+    /// Whether the view includes the present, so that the channel clock must run.
     goes_on: bool,
 }
 
 impl Asked {
-    /// `unnamed` is the view of a request that starts over without `watchSession`.
+    /// `unnamed` is the viewer name used for start-over requests without a `watchSession`.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR`; `NOT_FOUND` for what is longer ago than is kept.
+    /// `VALIDATION_ERROR`; `NOT_FOUND` for a start that is in the future or older than the catch-up window.
     pub fn read(service: &Service, call: &Call, channel: &Channel, unnamed: Option<&str>) -> Result<Self> {
         let starts_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
         let session = session(call)?;
@@ -59,7 +59,7 @@ impl Asked {
         let end = call.query("end")?.map(|text| moment("end", text)).transpose()?;
         let duration = call.query("duration")?.map(|text| {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
-            seconds.ok_or_else(|| Error::field("duration", "must be a number of seconds"))
+            seconds.ok_or_else(|| Error::field("duration", "must be a number of seconds from 0 to 1000000"))
         });
         let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
         let end = end.or(at.zip(duration).map(|(at, duration)| at + duration));
@@ -91,7 +91,7 @@ impl Asked {
         Ok(Self { view, span, session, goes_on })
     }
 
-    /// Lets a channel's own clock run, where it is that which is watched.
+    /// Starts the channel clock if the view includes the present.
     pub async fn run(&self, service: &Service, channel: Arc<Channel>) -> Result<Arc<Channel>> {
         if self.goes_on { service.channels.run(&channel).await } else { Ok(channel) }
     }
@@ -104,10 +104,10 @@ impl Asked {
     }
 }
 
-/// Where a view begins that was asked for, in the channel's own time.
+/// The start of a catch-up view in channel time.
 fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
     let from = channel.time(at);
-    // What stood for longer than is kept is there as a whole.
+    // The catch-up window of a paused channel is counted in channel time.
     let stood = || {
         let oldest = channel.definition.programme(channel.time(now_ms - CATCHUP_MS));
         channel.pace.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
@@ -115,17 +115,19 @@ fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
     let known = channel.definition.programme(from).is_some();
     match known && at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) {
         true => Ok(from),
-        false => Err(Error::new(Code::NotFound, "this is longer ago than is kept, or still to come")),
+        false => {
+            Err(Error::new(Code::NotFound, "the requested time is older than the catch-up window, or in the future"))
+        }
     }
 }
 
 fn between(channel: &Channel, at: i64, end: i64, now_ms: i64) -> Result<View> {
     let from = begins(channel, at, now_ms)?;
-    // What is to come of it comes as long as this is watched.
+    // The channel clock runs while this is watched, so the future part of the view lasts as long as in real time.
     let to = channel.time(end.min(now_ms)) + (end - now_ms).max(0);
     match to > from {
         true => Ok(View::Between(from, to)),
-        false => Err(Error::new(Code::NotFound, "the channel aired nothing then: nobody watched")),
+        false => Err(Error::new(Code::NotFound, "the channel was paused at that time and aired nothing")),
     }
 }
 
@@ -138,15 +140,15 @@ pub fn session(call: &Call) -> Result<Option<&str>> {
     }
 }
 
-/// An instant: ISO 8601, or unix seconds. Milliseconds.
+/// Parses an instant (ISO 8601 or unix seconds) to unix milliseconds.
 fn moment(field: &str, text: &str) -> Result<i64> {
     let unix = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
     let unix = unix.map(|seconds| (seconds * 1000.0).round() as i64);
     let iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    unix.or_else(iso).ok_or_else(|| Error::field(field, "must be an instant: ISO 8601, or unix seconds"))
+    unix.or_else(iso).ok_or_else(|| Error::field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
-/// Unix milliseconds, written as seconds.
+/// Unix milliseconds, displayed as seconds.
 pub struct Unix(pub i64);
 
 impl std::fmt::Display for Unix {

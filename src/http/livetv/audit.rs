@@ -16,58 +16,59 @@ use crate::http::reply;
 use crate::service::Service;
 use crate::service::rights::{Line, Subject};
 
-/// Entries of one answer at most.
+/// Most entries of one response.
 const MOST: usize = 500;
 
-/// The log.
+/// A page of the rights audit log.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditAnswer {
     entries: Vec<AuditEntry>,
-    /// What to send as `after` for those that follow; null when these are the last.
+    /// Send it as `after` for the next page; null on the last.
     next_after: Option<u64>,
 }
 
-/// Who did what, and what was stated from then on.
+/// One change of rights: who made it, and the statements valid from then on.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// Grows with every entry.
+    /// Increases with every entry.
     id: u64,
     #[schema(format = DateTime)]
     at: String,
-    /// Username.
+    /// Name of the user who made the change.
     by: String,
     /// `attested`, `changed`, `withdrawn` or `removed`.
     action: &'static str,
-    /// The source it is about; null for a channel of its own.
+    /// The source whose rights changed; null for a channel's own rights.
     source_id: Option<u32>,
     channel_id: Option<u32>,
-    /// What it was called.
+    /// Name of the source or channel at that time.
     name: String,
-    /// Of `provenance`, `rights`, `source` and `attestation` those that changed.
+    /// The parts that changed: `provenance`, `rights`, `source`, `attestation`.
     changed: Vec<String>,
     provenance: ProvenanceView,
     rights: RightsView,
     attestation: AttestationView,
 }
 
-/// Who vouched for what, changed it or withdrew it
+/// Audit log of rights: attestations, changes, withdrawals
 #[utoipa::path(get, path = "/api/livetv/audit",
     params(
         ("source" = Option<u32>, Query, description = "Only entries about this source"),
         ("channel" = Option<u32>, Query, description = "Only entries about this channel's own rights"),
-        ("after" = Option<u64>, Query, description = "Only entries behind this one"),
+        ("after" = Option<u64>, Query, description = "Only entries after the one with this id"),
     ),
-    responses((status = 200, description = "The oldest first, 500 at most", body = AuditAnswer)))]
+    responses((status = 200, description = "Oldest first, at most 500", body = AuditAnswer)))]
 pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
     let subject = match (call.query("source")?, call.query("channel")?) {
-        (Some(_), Some(_)) => return Err(Error::field("channel", "and source cannot both be asked for")),
+        (Some(_), Some(_)) => return Err(Error::field("channel", "must be absent when source is given")),
         (Some(source), None) => Some(Subject::Source(number("source", source)?)),
         (None, Some(channel)) => Some(Subject::Channel(number("channel", channel)?)),
         (None, None) => None,
     };
-    let after = call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::field("after", "must be a number"))?;
+    let after =
+        call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::field("after", "must be an entry id"))?;
     let lines = service.audit.lines(subject, after, MOST)?;
     let next_after = if lines.len() == MOST { lines.last().map(|(id, _)| *id) } else { None };
     let entries = lines.into_iter().map(|(id, line)| AuditEntry::of(id, line)).collect();

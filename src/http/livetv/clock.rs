@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 
 const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-/// When a broadcast day begins if nobody says, minutes behind midnight.
+/// Default start of the broadcast day, minutes after midnight.
 const DAY_START: u16 = 5 * 60;
 
-/// How long filler stays away if nobody says, seconds.
+/// Default time before a filler item may repeat, seconds.
 const COOLDOWN_SECONDS: f64 = 1800.0;
 
 const MAX_LAYERS: usize = 64;
@@ -24,23 +24,23 @@ const MAX_SLOTS: usize = 64;
 const MAX_SOURCES: usize = 64;
 const MAX_NAME_BYTES: usize = 64;
 
-/// A day by the clock, for `blocks`.
+/// The daily schedule of a channel in `blocks` mode.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleRequest {
-    /// When a broadcast day begins; `05:00` when absent.
+    /// Start of the broadcast day, `HH:MM`; default `05:00`.
     day_start: Option<String>,
-    /// Programmes begin at multiples of so many minutes, 0 to 60; 0 (when absent) for as they come.
+    /// Programmes start at multiples of this many minutes, 0 to 60. 0 (default): each starts when the one before ends.
     pad_to_minutes: Option<u16>,
-    /// The uppermost first; what one leaves free belongs to those below.
+    /// Highest priority first. Time that a layer leaves free is filled by the layers after it.
     #[serde(default)]
     layers: Vec<LayerRequest>,
-    /// Items by the names that slots know them by.
+    /// Lists of items by name; slots refer to these names.
     #[serde(default)]
     sources: BTreeMap<String, Vec<ItemRequest>>,
 }
 
-/// Blocks, and the days on which they hold.
+/// Blocks, and the days on which they apply.
 #[derive(Serialize, Deserialize, ToSchema)]
 pub struct LayerRequest {
     /// Every day when absent.
@@ -48,59 +48,60 @@ pub struct LayerRequest {
     blocks: Vec<BlockRequest>,
 }
 
-/// Days of a layer.
+/// The days on which a layer applies.
 #[derive(Serialize, Deserialize, ToSchema)]
 pub struct WhenRequest {
     /// First day of the season, `MM-DD`.
     from: Option<String>,
-    /// Its last; may lie behind the turn of the year.
+    /// Last day of the season, `MM-DD`; a season may span the turn of the year.
     to: Option<String>,
-    /// `mon` to `sun`; all when absent.
+    /// `mon` to `sun`; default: all.
     weekdays: Option<Vec<String>>,
 }
 
-/// What begins at a time of day.
+/// A block that starts at a time of day.
 #[derive(Serialize, Deserialize, ToSchema)]
 pub struct BlockRequest {
-    /// `HH:MM` in the channel's zone.
+    /// Start, `HH:MM` in the channel's time zone.
     at: String,
-    /// When it ends at the latest, `HH:MM`, filled up to then. When absent: with what it counts, else with the next block.
+    /// Latest end, `HH:MM`; the block is filled up to it. Without it, the block ends when its slot counts are used up, or
+    /// at the next block.
     until: Option<String>,
     slots: Vec<SlotRequest>,
 }
 
-/// What a block airs.
+/// Items that a block airs.
 #[derive(Serialize, Deserialize, ToSchema)]
 pub struct SlotRequest {
-    /// A name of `sources`.
+    /// A key of `sources`.
     source: String,
-    /// As `scheduleMode`; `shuffle` when absent.
+    /// A `scheduleMode` other than `blocks`; default `shuffle`.
     order: Option<String>,
-    /// 1 to 1000; as many as fit when absent.
+    /// Number of items, 1 to 1000; default: as many as fit.
     count: Option<u32>,
 }
 
-/// What is aired between programmes, for `blocks`, and within them.
+/// Filler: aired between programmes (`blocks` mode) and in breaks within them (any mode).
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FillerRequest {
-    /// One of these before each programme.
+    /// One of these airs before each programme.
     #[serde(default)]
     pre: Vec<ItemRequest>,
-    /// One of these in each break of a programme, in any mode. A programme is broken at chapters of its file: 10 minutes
-    /// apart at least, none in its first and last 5 minutes. One without chapters is not broken.
+    /// One of these airs in each break of a programme, in any mode. Breaks are at chapters of the file, at least 10 minutes
+    /// apart and never in the first or last 5 minutes. A file without chapters has no breaks.
     #[serde(default)]
     mid: Vec<ItemRequest>,
-    /// One of these behind each programme.
+    /// One of these airs after each programme.
     #[serde(default)]
     post: Vec<ItemRequest>,
-    /// As many of these as fit before the next programme.
+    /// As many of these air as fit before the next programme.
     #[serde(default)]
     tail: Vec<ItemRequest>,
-    /// What is left then, cut where it must be.
+    /// These fill the remaining time; the last one is cut off if necessary.
     #[serde(default)]
     fallback: Vec<ItemRequest>,
-    /// How long one of `tail` stays away; 1800 when absent.
+    /// Time before an item of `tail` may repeat, 0 to 86400; default 1800.
     cooldown_seconds: Option<f64>,
 }
 
@@ -113,16 +114,19 @@ impl ScheduleRequest {
             return Err(wrong("padToMinutes", "must be an integer from 0 to 60".to_owned()));
         }
         if self.sources.is_empty() || self.sources.len() > MAX_SOURCES {
-            return Err(wrong("sources", format!("must be 1 to {MAX_SOURCES}")));
+            return Err(wrong("sources", format!("must have 1 to {MAX_SOURCES} entries")));
         }
         if self.layers.is_empty() || self.layers.len() > MAX_LAYERS {
-            return Err(wrong("layers", format!("must be 1 to {MAX_LAYERS}")));
+            return Err(wrong("layers", format!("must have 1 to {MAX_LAYERS} entries")));
         }
         let mut sources = Vec::new();
         for (name, items) in self.sources {
             let field = format!("schedule.sources.{name}");
             if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-                return Err(Error::field("schedule.sources", format!("names must be 1 to {MAX_NAME_BYTES} bytes")));
+                return Err(Error::field(
+                    "schedule.sources",
+                    format!("names must be 1 to {MAX_NAME_BYTES} printable bytes"),
+                ));
             }
             if items.is_empty() {
                 return Err(Error::field(&field, "must not be empty"));
@@ -171,7 +175,7 @@ impl ScheduleRequest {
 impl LayerRequest {
     fn layer(self, field: &str, day_start: u16, sources: &[(String, Vec<Ask>)]) -> Result<Layer> {
         if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
-            return Err(Error::field(&format!("{field}.blocks"), format!("must be 1 to {MAX_BLOCKS}")));
+            return Err(Error::field(&format!("{field}.blocks"), format!("must have 1 to {MAX_BLOCKS} entries")));
         }
         let (mut season, mut weekdays) = (None, 0);
         if let Some(when) = self.when {
@@ -180,11 +184,17 @@ impl LayerRequest {
                 (Some(from), Some(to)) => {
                     Some((date(&format!("{field}.when.from"), from)?, date(&format!("{field}.when.to"), to)?))
                 }
-                _ => return Err(Error::field(&format!("{field}.when"), "must have both from and to, or neither")),
+                _ => {
+                    return Err(Error::field(
+                        &format!("{field}.when"),
+                        "must have either both from and to, or neither",
+                    ));
+                }
             };
             for name in when.weekdays.iter().flatten() {
                 let day = WEEKDAYS.iter().position(|known| known == name);
-                let wrong = || Error::field(&format!("{field}.when.weekdays"), "must be of mon to sun");
+                let wrong =
+                    || Error::field(&format!("{field}.when.weekdays"), "must be mon, tue, wed, thu, fri, sat or sun");
                 weekdays |= 1 << day.ok_or_else(wrong)?;
             }
         }
@@ -193,7 +203,7 @@ impl LayerRequest {
             let field = format!("{field}.blocks[{n}]");
             let block = block.block(&field, day_start, sources)?;
             if blocks.iter().any(|other| other.at == block.at) {
-                return Err(Error::field(&format!("{field}.at"), "is there twice in this layer"));
+                return Err(Error::field(&format!("{field}.at"), "must be unique within the layer"));
             }
             blocks.push(block);
         }
@@ -205,19 +215,20 @@ impl BlockRequest {
     fn block(self, field: &str, day_start: u16, sources: &[(String, Vec<Ask>)]) -> Result<Block> {
         let at = minutes(&format!("{field}.at"), &self.at)?;
         let until = self.until.as_deref().map(|text| minutes(&format!("{field}.until"), text)).transpose()?;
-        // Minutes of the broadcast day, which ends with its last.
+        // Minutes into the broadcast day. 0 as `until` means the end of that day.
         let into = |minutes: u16| (minutes + DAY_MINUTES - day_start) % DAY_MINUTES;
         if until.is_some_and(|until| into(until) != 0 && into(until) <= into(at)) {
-            return Err(Error::field(&format!("{field}.until"), "must be later in the broadcast day than at"));
+            return Err(Error::field(&format!("{field}.until"), "must be after at within the broadcast day"));
         }
         if self.slots.is_empty() || self.slots.len() > MAX_SLOTS {
-            return Err(Error::field(&format!("{field}.slots"), format!("must be 1 to {MAX_SLOTS}")));
+            return Err(Error::field(&format!("{field}.slots"), format!("must have 1 to {MAX_SLOTS} entries")));
         }
         let mut slots = Vec::new();
         for (n, slot) in self.slots.into_iter().enumerate() {
             let field = format!("{field}.slots[{n}]");
             let source = sources.iter().position(|(name, _)| *name == slot.source);
-            let source = source.ok_or_else(|| Error::field(&format!("{field}.source"), "must be one of sources"))?;
+            let source =
+                source.ok_or_else(|| Error::field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
             let order = slot.order.as_deref().unwrap_or("shuffle");
             let order = request::order(order)
                 .ok_or_else(|| Error::field(&format!("{field}.order"), "must be a scheduleMode other than blocks"))?;
@@ -266,7 +277,7 @@ fn items(asks: &[Ask]) -> Vec<ItemRequest> {
     asks.iter().map(ItemRequest::of).collect()
 }
 
-/// `HH:MM` as minutes behind midnight.
+/// Parses `HH:MM` to minutes after midnight.
 fn minutes(field: &str, text: &str) -> Result<u16> {
     let parts = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2);
     let number =
@@ -274,7 +285,7 @@ fn minutes(field: &str, text: &str) -> Result<u16> {
     let time = parts.and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
     match time {
         Some((hour, minute)) if hour < 24 && minute < 60 => Ok(hour * 60 + minute),
-        _ => Err(Error::field(field, "must be a time of day, e.g. 20:15")),
+        _ => Err(Error::field(field, "must be a time of day as HH:MM, e.g. 20:15")),
     }
 }
 
@@ -282,10 +293,10 @@ fn time(minutes: u16) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// `MM-DD` of any year.
+/// Parses `MM-DD` to month and day.
 fn date(field: &str, text: &str) -> Result<(u8, u8)> {
-    let wrong = || Error::field(field, "must be a day of the year, e.g. 12-24");
-    // A leap year: it has every day.
+    let wrong = || Error::field(field, "must be a day of the year as MM-DD, e.g. 12-24");
+    // 2024 is a leap year, so 02-29 is valid.
     let date: jiff::civil::Date = format!("2024-{text}").parse().map_err(|_| wrong())?;
     match text.len() {
         5 => Ok((date.month() as u8, date.day() as u8)),

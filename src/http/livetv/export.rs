@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
 use super::links::{Pass, base};
-use super::watch::PassParams;
+use super::watch::CredentialParams;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::Naming;
 use crate::domain::m3u::Catchup;
@@ -29,27 +29,27 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// The lineup as an M3U playlist
 ///
-/// Addresses in it begin with `public_base_url`, or else with the address that was asked.
+/// URLs start with `public_base_url` if it is configured, and with the `Host` of the request otherwise.
 #[utoipa::path(get, path = "/api/livetv/m3u",
     params(
-        ("channelIds" = Option<String>, Query, description = "Only these, separated by commas"),
-        ("category" = Option<String>, Query, description = "Only those of this category"),
-        ("tvgId" = Option<String>, Query, description = "What players know channels by: `stable` (when absent), `number` or `name`"),
-        ("format" = Option<String>, Query, description = "`m3u` (when absent) or `m3u8`: the content type"),
-        ("catchup" = Option<String>, Query, description = "How catch-up is offered: `default` (when absent), `append`, `shift` or `none`"),
-        ("auth" = Option<String>, Query, description = "What links carry: `token`, `signed` or `none`; what the request came with when absent"),
-        PassParams,
-        ("download" = Option<String>, Query, description = "`1`: as a file to keep"),
-        ("If-None-Match" = Option<String>, Header, description = "The ETag of a playlist that is known"),
+        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
+        ("category" = Option<String>, Query, description = "Only channels of this category"),
+        ("tvgId" = Option<String>, Query, description = "Value of `tvg-id`: `stable` (default), `number` or `name`"),
+        ("format" = Option<String>, Query, description = "`m3u` (default) or `m3u8`: selects the content type"),
+        ("catchup" = Option<String>, Query, description = "Catch-up attributes: `default` (when absent), `append`, `shift` or `none`"),
+        ("auth" = Option<String>, Query, description = "Credentials in the links: `token`, `signed` or `none`; default: those of the request"),
+        CredentialParams,
+        ("download" = Option<String>, Query, description = "`1`: send as an attachment"),
+        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached playlist"),
     ),
     responses(
-        (status = 200, description = "Enabled channels that may be shown, by number",
+        (status = 200, description = "Enabled channels whose rights permit showing, by number",
             content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
-        (status = 304, description = "The playlist that is known still stands"),
+        (status = 304, description = "The cached playlist is still valid"),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let content_type = match call.query("format")? {
-        // Without a charset: mpv takes no list whose type has a parameter (0.35, measured). All read UTF-8.
+        // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
         None | Some("m3u") => "audio/x-mpegurl",
         Some("m3u8") => "application/vnd.apple.mpegurl",
         Some(_) => return Err(Error::field("format", "must be m3u or m3u8")),
@@ -96,32 +96,32 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// The guide as XMLTV
 ///
-/// From midnight UTC `prevDays` ago to the midnight that is at least `days` away: it stays the same all day, unless a
-/// channel is changed; where one that airs only while somebody watches is among them, for a minute.
+/// Covers midnight UTC `prevDays` ago to the first midnight at least `days` ahead. The document changes once a day and when
+/// a channel changes; with on-demand channels it may change every minute.
 #[utoipa::path(get, path = "/api/livetv/xmltv",
     params(
-        ("days" = Option<u32>, Query, description = "How far ahead, 1 to 14; 3 when absent"),
-        ("prevDays" = Option<u32>, Query, description = "How far back, 0 to 7; 1 when absent"),
-        ("channelIds" = Option<String>, Query, description = "Only these, separated by commas"),
-        ("category" = Option<String>, Query, description = "Only those of this category"),
-        ("tvgId" = Option<String>, Query, description = "As for the playlist"),
-        ("tz" = Option<String>, Query, description = "`utc` (when absent), or `local`: times with the offset of each channel's zone"),
-        ("lcn" = Option<String>, Query, description = "`1`: numbers as `lcn` too, which the DTD does not know"),
-        PassParams,
-        ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
+        ("days" = Option<u32>, Query, description = "Days ahead, 1 to 14; default 3"),
+        ("prevDays" = Option<u32>, Query, description = "Days back, 0 to 7; default 1"),
+        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
+        ("category" = Option<String>, Query, description = "Only channels of this category"),
+        ("tvgId" = Option<String>, Query, description = "As in the M3U playlist"),
+        ("tz" = Option<String>, Query, description = "`utc` (default), or `local`: times with the offset of each channel's time zone"),
+        ("lcn" = Option<String>, Query, description = "`1`: add channel numbers as `lcn`, which is not part of the DTD"),
+        CredentialParams,
+        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
     ),
     responses(
-        (status = 200, description = "Valid by the XMLTV DTD; gzip where it is accepted", body = String, content_type = "application/xml"),
-        (status = 304, description = "The guide that is known still stands"),
+        (status = 200, description = "Valid against the XMLTV DTD; gzip-encoded if the client accepts it", body = String, content_type = "application/xml"),
+        (status = 304, description = "The cached guide is still valid"),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
     guide(&service, &call, false)
 }
 
-/// The guide as XMLTV, as a file that is compressed
+/// The guide as a gzip-compressed XMLTV file
 #[utoipa::path(get, path = "/api/livetv/xmltv.gz",
     params(
-        ("days" = Option<u32>, Query, description = "As for `/api/livetv/xmltv`; so are the others"),
+        ("days" = Option<u32>, Query, description = "All parameters as in `/api/livetv/xmltv`"),
         ("prevDays" = Option<u32>, Query),
         ("channelIds" = Option<String>, Query),
         ("category" = Option<String>, Query),
@@ -132,11 +132,11 @@ pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
         ("token" = Option<String>, Query),
         ("exp" = Option<String>, Query),
         ("sig" = Option<String>, Query),
-        ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
+        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
     ),
     responses(
-        (status = 200, description = "The same guide", body = Vec<u8>, content_type = "application/gzip"),
-        (status = 304, description = "The guide that is known still stands"),
+        (status = 200, description = "The guide, gzip-compressed", body = Vec<u8>, content_type = "application/gzip"),
+        (status = 304, description = "The cached guide is still valid"),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
     guide(&service, &call, true)
@@ -180,7 +180,7 @@ fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
     Ok(response)
 }
 
-/// What an answer is known by, worked out of what it is made of: long before it is made.
+/// Builds the ETag of an export from its inputs, so that `If-None-Match` is answered without rendering the export.
 struct Tag {
     kind: &'static str,
     hasher: blake3::Hasher,
@@ -204,13 +204,13 @@ impl Tag {
     }
 }
 
-/// An answer in pieces, with what says whether it is known already.
+/// A streamed response with its validators.
 struct Export {
     tag: Tag,
     modified: Option<i64>,
-    /// The bytes are a compressed file themselves, whatever the client accepts.
+    /// The body is a `.gz` file, independent of `Accept-Encoding`.
     packed: bool,
-    /// It lets in whoever has it.
+    /// The body contains credentials and must not be cached.
     secret: bool,
 }
 
@@ -225,7 +225,7 @@ impl Export {
         let encoded = !self.packed && pieces::takes_gzip(headers);
         let suffix = if encoded || self.packed { "-gz" } else { "" };
         let etag = format!("\"{}-{}{suffix}\"", self.tag.kind, &self.tag.hasher.finalize().to_hex()[..24]);
-        // A date of this very second could be that of another state as well.
+        // `Last-Modified` has a resolution of one second: a change in the same second would go unnoticed.
         let now_ms = service.clock.now().as_millisecond();
         let modified = self.modified.filter(|modified| now_ms - modified > 2000);
         let modified = modified.and_then(|ms| u64::try_from(ms / 1000).ok());
@@ -236,7 +236,9 @@ impl Export {
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 response
             }
-            Outcome::Failed => return Err(Error::new(Code::PreconditionFailed, "another state is there")),
+            Outcome::Failed => {
+                return Err(Error::new(Code::PreconditionFailed, "If-Match does not name the current ETag"));
+            }
             Outcome::Proceed => {
                 let mut response =
                     if encoded || self.packed { pieces::stream(Gzip::new(pieces)) } else { pieces::stream(pieces) };
@@ -263,7 +265,7 @@ impl Export {
     }
 }
 
-/// The guide, piece by piece.
+/// Renders the XMLTV guide in chunks.
 struct Guide {
     channels: Vec<Arc<Channel>>,
     style: xmltv::Style,
@@ -275,9 +277,9 @@ struct Guide {
 
 enum State {
     Head,
-    /// Which channel is named next.
+    /// Index of the next `<channel>` to write.
     Channels(usize),
-    /// Which channel's programmes are written, and those of it that are left.
+    /// Index of the channel whose programmes are being written, and its remaining programmes.
     Programmes(usize, Option<Box<Programmes>>),
     Done,
 }
@@ -325,7 +327,7 @@ impl Iterator for Guide {
     }
 }
 
-/// The channels that are exported, by number.
+/// The channels to export, by number.
 fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let ids = call.query("channelIds")?.map(|list| super::guide::numbers("channelIds", list)).transpose()?;
     let category = call.query("category")?;
@@ -341,7 +343,7 @@ fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     Ok(channels)
 }
 
-/// What a playlist's guide is asked for, so that both name the same channels alike.
+/// Query of the guide URL in the playlist: the guide lists the same channels with the same ids.
 fn narrowed(call: &Call) -> Result<String> {
     let mut query = String::new();
     for name in ["channelIds", "category", "tvgId"] {

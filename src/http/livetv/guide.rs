@@ -1,4 +1,4 @@
-//! `GET /api/livetv/epg` and `/api/livetv/now`: the guide (EPG) as JSON: what is on and what comes next.
+//! `GET /api/livetv/epg` and `/api/livetv/now`: the guide (EPG) as JSON, and the current and next programme of a channel.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ const HOUR_MS: i64 = 3_600_000;
 /// Longest span of one guide.
 const MAX_SPAN_MS: i64 = 14 * 24 * HOUR_MS;
 
-/// A guide.
+/// The guide of a range of time.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[allow(dead_code, reason = "a description: the real one is written piece by piece")]
+#[allow(dead_code, reason = "OpenAPI only: the response is streamed")]
 pub struct GuideAnswer {
     #[schema(format = DateTime)]
     from: String,
@@ -47,7 +47,7 @@ pub struct GuideAnswer {
     entries: Vec<GuideEntry<'static>>,
 }
 
-/// What is on.
+/// The current and the next programme of a channel.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NowAnswer<'a> {
@@ -59,33 +59,34 @@ pub struct NowAnswer<'a> {
     next: Option<GuideEntry<'a>>,
 }
 
-/// What is on, and where in its file.
+/// The current programme and the position in its file.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OnAir<'a> {
     entry: GuideEntry<'a>,
     media_path: &'a str,
-    /// Where in its file it stands: breaks before are left out.
+    /// Position in the file, without the filler of earlier breaks.
     offset_seconds: f64,
-    /// How much longer it is on: to its end, or to its next break.
+    /// Time until its end or its next break.
     remaining_seconds: f64,
-    /// Of a channel that airs only while somebody watches: nobody does, and it goes on from here when somebody comes.
+    /// True for an on-demand channel that is paused: it has no viewers and resumes here with the next one.
+    #[serde(rename = "stands")]
     stands: bool,
     direct_url: String,
 }
 
-/// The guide
+/// Guide (EPG) of one or more channels
 #[utoipa::path(get, path = "/api/livetv/epg",
     params(
         ("channelId" = Option<u32>, Query, description = "Only this channel"),
-        ("channelIds" = Option<String>, Query, description = "Only these, separated by commas; together with `channelId` all of them"),
-        ("from" = Option<String>, Query, description = "ISO 8601; an hour ago when absent"),
-        ("to" = Option<String>, Query, description = "ISO 8601; 24 h behind `from` when absent, 14 days at most"),
-        ("If-None-Match" = Option<String>, Header, description = "The ETag of a guide that is known"),
+        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
+        ("from" = Option<String>, Query, description = "ISO 8601; default: an hour ago"),
+        ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
+        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
     ),
     responses(
-        (status = 200, description = "By channel number, then by start; programmes at both ends are not cut", body = GuideAnswer),
-        (status = 304, description = "The guide that is known still stands")))]
+        (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
+        (status = 304, description = "The cached guide is still valid")))]
 pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
     let from = call.query("from")?.map(|text| time("from", text)).transpose()?;
@@ -95,7 +96,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::field("to", "must be later than from"));
     }
     if to - from > MAX_SPAN_MS {
-        return Err(Error::field("to", "must not be more than 14 days behind from"));
+        return Err(Error::field("to", "must be at most 14 days after from"));
     }
     let channels = asked(&service, &call)?;
     let etag = etag(&service, &channels, from, to, now);
@@ -116,15 +117,15 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    // Weak: the instant it was made at is another each time.
+    // Weak: `generatedAt` differs in every response.
     headers.insert(ETAG, HeaderValue::try_from(format!("W/{etag}")).map_err(Error::internal)?);
     Ok(response)
 }
 
-/// What is on now, for players that play the file itself
-#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "As listed")),
+/// Current programme, for players that play the file itself
+#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")),
     responses(
-        (status = 200, description = "With the place in the file", body = NowAnswer),
+        (status = 200, description = "With the position in the file", body = NowAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("channelId")?.ok_or_else(|| Error::field("channelId", "is missing"))?;
@@ -132,7 +133,7 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(on_now(&service, &channel))
 }
 
-/// What is on a channel now, as it is sent.
+/// Responds with the current and next programme of a channel.
 pub fn on_now(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
     let at = now.as_millisecond();
@@ -141,7 +142,7 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
     let addresses = Addresses::of(&service.config);
     let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
     let time = channel.time(at);
-    // What is seen may be filler that belongs to the entry.
+    // The file on air may be filler that the guide counts as part of the entry.
     let seen = match channel.external {
         Some(_) => entry.clone(),
         None => channel.definition.programme(time).map(|programme| channel.entry(programme)),
@@ -161,7 +162,7 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
     reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next })
 }
 
-/// The channels a request names, of those that are shown; all when it names none.
+/// The visible channels that the query names; all enabled ones if it names none.
 fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let mut ids: Option<Vec<u32>> = None;
     for field in ["channelId", "channelIds"] {
@@ -178,31 +179,31 @@ fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     Ok(channels)
 }
 
-/// Ids, separated by commas.
+/// Parses channel ids separated by commas.
 pub fn numbers(field: &str, list: &str) -> Result<Vec<u32>> {
     list.split(',').map(str::trim).filter(|text| !text.is_empty()).map(|text| number(field, text)).collect()
 }
 
-/// An id; one that no channel can have is a number still.
+/// Parses a channel id. A number beyond the range becomes `u32::MAX`, which no channel has.
 pub fn number(field: &str, text: &str) -> Result<u32> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::field(field, "must be channel ids"));
+        return Err(Error::field(field, "must be a channel id"));
     }
     Ok(text.parse().unwrap_or(u32::MAX))
 }
 
-/// An instant with any offset, or a day's midnight in UTC.
+/// Parses an instant with any offset, or a date as its midnight in UTC. Unix milliseconds.
 fn time(field: &str, text: &str) -> Result<i64> {
     let day = || Some(text.parse::<Date>().ok()?.at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
     let whole = (text.len() == "2026-01-01".len()).then(day).flatten();
-    // A `+` of an offset comes as a space when it was not encoded.
+    // An unencoded `+` of an offset is decoded to a space.
     let instant = whole.or_else(|| text.replace(' ', "+").parse::<Timestamp>().ok());
     let instant = instant.ok_or_else(|| Error::field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
     let (first, last) = (-62_000_000_000_000, 250_000_000_000_000);
     Ok(instant.as_millisecond().clamp(first, last))
 }
 
-/// Names everything the entries depend on: the channels' versions, the span, and what of it is on air.
+/// Hashes everything the entries depend on: channel versions, the range, the programmes on air.
 fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
@@ -215,7 +216,7 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
         if let Some(pace) = &channel.pace {
             hasher.update(&pace.stamp(now.as_millisecond()).to_le_bytes());
         }
-        // What can still be watched.
+        // `catchupUrl` disappears when a programme leaves the catch-up window.
         if from < now.as_millisecond() - CATCHUP_MS {
             let kept = service.channels.kept(channel, now.as_millisecond()).map_or(0, |kept| kept.ordinal);
             hasher.update(&kept.to_le_bytes());
@@ -232,11 +233,11 @@ fn at(ms: i64) -> String {
     instant_of(ms)
 }
 
-/// A guide as text, piece by piece.
+/// Renders the JSON guide in chunks.
 struct Pieces {
     service: Arc<Service>,
     channels: std::vec::IntoIter<Arc<Channel>>,
-    /// The channel that is written, and what is left of it.
+    /// The channel being written and its remaining entries.
     current: Option<(Arc<Channel>, Entries)>,
     from: i64,
     to: i64,
@@ -247,7 +248,7 @@ struct Pieces {
 #[derive(PartialEq)]
 enum State {
     Head,
-    /// Whether no entry was written yet.
+    /// `first`: no entry has been written yet.
     Entries {
         first: bool,
     },
@@ -290,7 +291,7 @@ impl Iterator for Pieces {
             }
             self.state = State::Entries { first: false };
             serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry(programme), self.now, addresses))
-                .expect("an entry is plain data, and memory takes it");
+                .expect("a guide entry is plain data, and writing to memory cannot fail");
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Addresses put into what players fetch: where this server is reached, and what lets them in.
+//! URLs in playlists and guides: the base URL of this server, and the credentials for players that cannot sign in.
 
 use http::header::HOST;
 
@@ -8,28 +8,28 @@ use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
 
-/// Life of the signed addresses in a list, whole days: the longest that is signed at all.
+/// Lifetime of signed links in playlists, whole days: the longest that can be signed.
 const LINK_DAYS: i64 = MAX_LIFE_SECONDS / DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 3600;
 
-/// What addresses carry so that a player without a sign-in may use them.
+/// The credentials that links carry, for players that cannot sign in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pass {
     None,
-    /// A stream token, as it came.
+    /// The stream token of the request.
     Token(String),
-    /// Each address is signed, until so many unix seconds.
+    /// Each link is signed until this time, unix seconds.
     Signed(i64),
 }
 
 impl Pass {
-    /// What was asked for, or else what the request came with itself.
+    /// The kind selected by `auth`; by default the credentials of the request.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a kind there is none of, or a token that nobody gave.
+    /// `VALIDATION_ERROR` for an unknown kind, or for `token` if the request has no stream token.
     pub fn read(service: &Service, call: &Call) -> Result<Self> {
-        // Of a signed address `token` is no stream token.
+        // The `token` of a signed link is not a stream token.
         let by_signature = call.query("st")?.is_some() || call.query("exp")?.is_some();
         let given = call.query("token")?.filter(|_| !by_signature);
         let signed = || Ok(Self::Signed(Self::until(service, call.user()?)));
@@ -37,7 +37,7 @@ impl Pass {
             Some("none") => Ok(Self::None),
             Some("token") => given
                 .map(|token| Self::Token(token.to_owned()))
-                .ok_or_else(|| Error::field("auth", "can be token only where a stream token came along")),
+                .ok_or_else(|| Error::field("auth", "can be token only if the request has a stream token")),
             Some("signed") => signed(),
             Some(_) => Err(Error::field("auth", "must be token, signed or none")),
             None if by_signature => signed(),
@@ -45,18 +45,18 @@ impl Pass {
         }
     }
 
-    /// To a midnight, so that all lists of a day are alike, but no longer than what let the request in. An `exp` of the
-    /// query counts only as part of a signature that was verified: `Principal::until`.
+    /// Expiry of signed links: a midnight, so that all playlists of a day are equal, but no later than the credentials of
+    /// the request expire. An `exp` in the query counts only as part of a verified signature (`Principal::until`).
     fn until(service: &Service, user: &Principal) -> i64 {
         let day = service.clock.now().as_second().div_euclid(DAY_SECONDS);
         let midnight = (day + LINK_DAYS) * DAY_SECONDS;
         user.until.map_or(midnight, |until| until.min(midnight))
     }
 
-    /// The query of an address of `resource`, without a question mark; empty when it needs none.
+    /// The query of a link to `resource`, without a question mark; empty without credentials.
     ///
     /// # Errors
-    /// `UNAUTHORIZED` when nobody asks.
+    /// `UNAUTHORIZED` without a signed-in user.
     pub fn query(&self, service: &Service, call: &Call, resource: &str) -> Result<String> {
         Ok(match self {
             Self::None => String::new(),
@@ -71,16 +71,16 @@ impl Pass {
         })
     }
 
-    /// Whether what carries it must be kept by nobody.
+    /// Whether links carry credentials, so that responses with them must not be cached.
     pub fn is_secret(&self) -> bool {
         *self != Self::None
     }
 }
 
-/// Where this server is reached, without a slash at its end: as configured, or as the client did.
+/// Base URL of this server without a trailing slash: as configured, otherwise from the `Host` header.
 ///
 /// # Errors
-/// `BAD_REQUEST` for a Host header that is none.
+/// `BAD_REQUEST` for a missing or invalid `Host` header.
 pub fn base(service: &Service, call: &Call) -> Result<String> {
     if let Some(base) = service.config.base_url() {
         return Ok(base.to_owned());
@@ -88,6 +88,7 @@ pub fn base(service: &Service, call: &Call) -> Result<String> {
     let host = call.header(HOST).filter(|host| {
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
     });
-    host.map(|host| format!("http://{host}"))
-        .ok_or_else(|| Error::new(Code::BadRequest, "the Host header is no address"))
+    host.map(|host| format!("http://{host}")).ok_or_else(|| {
+        Error::new(Code::BadRequest, "the Host header must be a host name or address, with an optional port")
+    })
 }

@@ -1,4 +1,4 @@
-//! `GET /api/livetv/logos/{id}`: a picture for a channel that was given none.
+//! `GET /api/livetv/logos/{id}`: the generated logo of a channel without a logo of its own.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::http::call::Call;
 use crate::http::reply;
 use crate::service::Service;
 
-/// A picture drawn for a channel id
+/// Generated logo for a channel id
 ///
-/// It says nothing of the channel, nor whether there is one: pictures are asked for without a token.
+/// Logos are fetched without credentials, so they reveal nothing about the channel, not even whether it exists.
 #[utoipa::path(get, path = "/api/livetv/logos/{id}", params(("id" = u32, Path, description = "A channel id")),
-    responses((status = 200, description = "A screen in a colour of its own", body = String, content_type = "image/svg+xml")))]
+    responses((status = 200, description = "A television set in a colour derived from the id", body = String, content_type = "image/svg+xml")))]
 pub async fn logo(_: Arc<Service>, call: Call) -> Result<Response> {
-    let id: u32 = call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "there is no such picture"))?;
+    let id: u32 = call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the channel id must be a number"))?;
     let mut response = reply::bytes("image/svg+xml", draw(id).into());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=86400"));
     Ok(response)
 }
 
 fn draw(id: u32) -> String {
-    // Golden angle: neighbours differ the most.
+    // The golden angle gives consecutive ids very different hues.
     let hue = (f64::from(id) * 137.507_764).rem_euclid(360.0).round();
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 256 256\" width=\"256\" height=\"256\">\

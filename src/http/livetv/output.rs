@@ -1,9 +1,9 @@
-//! What a channel's pictures and sound are to be, as asked for.
+//! Output settings of a channel in requests: video, audio, languages, watermark.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::rights::told;
+use super::rights::deserialize_nullable;
 use crate::domain::channel::Watermark;
 use crate::domain::plan::Corner;
 use crate::domain::playback::RUNGS;
@@ -11,64 +11,64 @@ use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
 use crate::service::channels::OutputChange;
 
-/// Languages of one kind at most, and the longest name of one.
+/// Most languages of one list, and the longest name of a language.
 const MAX_LANGUAGES: usize = 16;
 const MAX_LANGUAGE_BYTES: usize = 35;
 
-/// Pictures and sound.
+/// Video and audio of a channel.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputRequest {
-    /// `original`, or a size label at most (`720p` when absent); nothing is made larger.
+    /// Maximum resolution: `original`, or a label such as `1080p`; default `720p`. Video is never scaled up.
     resolution: Option<String>,
-    /// Of encoded pictures, 100 at least; null (when absent) for the usual rate of their size.
-    #[serde(default, deserialize_with = "told")]
+    /// Bitrate of encoded video, at least 100; null (default) for the usual bitrate of its resolution.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<u32>)]
     video_bitrate_kbps: Option<Option<u32>>,
-    /// Whether pictures that every player takes are copied. True when absent.
+    /// Whether video that every player supports is copied instead of encoded. Default true.
     copy_when_possible: Option<bool>,
-    /// 2, the only one: sound is the same on all of a channel.
+    /// 2, the only supported value: the audio format is the same throughout a channel.
     audio_channels: Option<u32>,
-    /// One rate for all pictures, such as 25 or 29.97; null (when absent) leaves each its own.
-    #[serde(default, deserialize_with = "told")]
+    /// One frame rate for all video, such as 25 or 29.97; null (default) keeps the rate of each file.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<f64>)]
     frame_rate: Option<Option<f64>>,
-    /// How loud all sound is to be (EBU R 128), -40 to -5, whole; null (when absent) leaves it as loud as it is.
-    #[serde(default, deserialize_with = "told")]
+    /// Target loudness (EBU R 128), an integer from -40 to -5; null (default) keeps the loudness of each file.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<i16>)]
     loudness_lufs: Option<Option<i16>>,
 }
 
-/// Languages, the best first, as files name them (`ger`) or as tags (`de`).
+/// Preferred languages, best first, as in files (`ger`) or as BCP 47 tags (`de`).
 #[derive(Deserialize, ToSchema)]
 pub struct LanguagesRequest {
-    /// Of sound; what the file prefers when none of them is there.
+    /// Audio languages; if a file has none of them, its default audio stream is used.
     audio: Option<Vec<String>>,
-    /// Of subtitles in a file, or beside it with a language in their name, drawn into the picture; else there are none.
+    /// Languages of subtitles to burn in, from the file or from a sidecar with the language in its name; default: none.
     subtitles: Option<Vec<String>>,
 }
 
-/// A picture laid over a corner of all that is shown. Whatever is shown is encoded for it.
+/// An image overlaid in a corner of the video. All video of the channel is then encoded.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatermarkRequest {
-    /// The path of a PNG or JPEG inside a library root, 4 MiB and 4096 pixels a side at most; null for none.
+    /// Path of a PNG or JPEG inside a library root, at most 4 MiB and 4096x4096; null for no watermark.
     image_url: Option<String>,
-    /// `top-left`, `top-right`, `bottom-left` or `bottom-right` (when absent).
+    /// `top-left`, `top-right`, `bottom-left` or `bottom-right` (default).
     position: Option<String>,
-    /// 1 to 100 percent; 70 when absent.
+    /// 1 to 100 percent; default 70.
     #[schema(minimum = 1, maximum = 100)]
     opacity: Option<u8>,
-    /// 1 to 50 percent of the picture's width; 8 when absent.
+    /// 1 to 50 percent of the video width; default 8.
     #[schema(minimum = 1, maximum = 50)]
     width_percent: Option<u8>,
 }
 
 impl WatermarkRequest {
-    /// None for none.
+    /// The watermark settings; None without an image.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` with the first field that cannot be meant.
+    /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn mark(self) -> Result<Option<Watermark>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");
         let corner = match position {
@@ -92,10 +92,10 @@ impl WatermarkRequest {
     }
 }
 
-/// What of it is a change.
+/// The output settings that a request changes.
 ///
 /// # Errors
-/// `VALIDATION_ERROR` with the first field that cannot be meant.
+/// `VALIDATION_ERROR` naming the first invalid field.
 pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>) -> Result<OutputChange> {
     let mut change = OutputChange::default();
     if let Some(output) = output {
@@ -112,7 +112,7 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
             return Err(Error::field("output.videoBitrateKbps", "must be an integer from 100 to 200000"));
         }
         if output.audio_channels.is_some_and(|channels| channels != 2) {
-            return Err(Error::field("output.audioChannels", "must be 2 in this version"));
+            return Err(Error::field("output.audioChannels", "must be 2, the only supported value"));
         }
         if output.loudness_lufs.flatten().is_some_and(|level| !(-40..=-5).contains(&level)) {
             return Err(Error::field("output.loudnessLufs", "must be an integer from -40 to -5"));

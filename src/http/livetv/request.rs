@@ -1,4 +1,4 @@
-//! Bodies of channels to make or to change, checked.
+//! Request bodies that create or change channels.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::clock::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest, WatermarkRequest};
-use super::rights::{self, ClaimRequest, FeedRequest, told};
+use super::rights::{self, ClaimRequest, FeedRequest, deserialize_nullable};
 use crate::domain::channel::Ask;
 use crate::domain::external::GuideId;
 use crate::domain::schedule::Mode;
@@ -21,39 +21,40 @@ const MODES: [(&str, Mode); 5] = [
     ("weighted", Mode::Weighted),
 ];
 
-/// Items of one request at most; a folder is one.
+/// Most items of one list; a folder counts as one.
 const MAX_ITEMS: usize = 5000;
 
 const MAX_TITLE_BYTES: usize = 512;
 
-/// What every JSON reader keeps whole.
+/// Largest integer that every JSON parser represents exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// A channel; what is absent stays as it is, or is found. A new one needs `name` and `items`.
+/// A channel. Absent fields keep their value, or get a default in a new channel. A new channel needs `name` and `items`
+/// (or, with `scheduleMode` `blocks`, `schedule`).
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelRequest {
     /// 1 to 100 characters.
     name: Option<String>,
-    /// 1 to 99999; the lowest that is free for a new one.
+    /// 1 to 99999; default for a new channel: the lowest free number.
     number: Option<u32>,
-    /// `virtual` (when absent): made out of the library. `external` and `m3u-import` come from elsewhere: they need
+    /// `virtual` (default): scheduled from the library. `external` and `m3u-import` relay an external stream and need
     /// `source`, `provenance`, `rights` and `attestation`.
     source_type: Option<String>,
-    /// `sequential`, `shuffle` (when absent), `shuffleInOrder`, `random`, `weighted` or `blocks`.
+    /// `sequential`, `shuffle` (default), `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: Option<String>,
     always_on: Option<bool>,
     category: Option<String>,
-    /// Null for a drawn one.
-    #[serde(default, deserialize_with = "told")]
+    /// Null for the generated logo.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<String>)]
     logo_url: Option<Option<String>>,
     enabled: Option<bool>,
-    /// An IANA name; the server's own when absent.
+    /// IANA time zone name; default: the server's.
     timezone: Option<String>,
-    /// Decides the order; drawn when absent.
+    /// Seed of the programme order, 0 to 2^53 - 1; default: random.
     seed: Option<u64>,
-    /// When the first programme of a new channel starts; now, floored to the minute, when absent.
+    /// Start of the first programme of a new channel, in the years 2000 to 2099; default: now, rounded down to the minute.
     start_at: Option<String>,
     items: Option<Vec<ItemRequest>>,
     guide: Option<GuideRequest>,
@@ -62,66 +63,67 @@ pub struct ChannelRequest {
     schedule: Option<ScheduleRequest>,
     filler: Option<FillerRequest>,
     offline: Option<OfflineRequest>,
-    /// Null for none.
-    #[serde(default, deserialize_with = "told")]
+    /// Null for no watermark.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<WatermarkRequest>)]
     watermark: Option<Option<WatermarkRequest>>,
-    /// Airs only while somebody watches. Not with `alwaysOn` or the `scheduleMode` `blocks`, nor from elsewhere.
+    /// The channel pauses while it has no viewers. Excludes `alwaysOn`, `scheduleMode` `blocks` and external channels.
     on_demand: Option<bool>,
     #[serde(flatten)]
     claim: ClaimRequest,
-    /// The stream of a channel from elsewhere.
-    #[serde(default, deserialize_with = "told")]
+    /// The stream of an external channel.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<FeedRequest>)]
     source: Option<Option<FeedRequest>>,
 }
 
-/// A file, or a folder for the files in it.
+/// A file, or a folder that stands for the files in it.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ItemRequest {
-    /// Absolute, inside a library root.
+    /// Absolute path inside a library root.
     path: String,
-    /// Of a file; its name when absent.
+    /// Title of a file; default: derived from its name.
     title: Option<String>,
-    /// 1 (when absent) to 100: how often it comes, for `weighted`.
+    /// Relative frequency in `weighted` mode, 1 (default) to 100.
     weight: Option<u32>,
-    /// With the folders in it. False when absent.
+    /// Include subfolders. Default false.
     recursive: Option<bool>,
-    /// `name`, the only one: as a person expects it.
+    /// Order of the files in a folder. `name`, the only value: natural order of the file names.
     order: Option<String>,
 }
 
-/// What stands where nothing can be shown.
+/// The slate, aired when nothing can be played.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfflineRequest {
-    /// Written into the picture, 1 to 100 characters; null for none.
-    #[serde(default, deserialize_with = "told")]
+    /// Text on the slate, 1 to 100 characters; null for no text.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<String>)]
     message: Option<Option<String>>,
-    /// The path of a PNG or JPEG inside a library root, shown in place of the usual picture; null for that.
-    #[serde(default, deserialize_with = "told")]
+    /// Path of a PNG or JPEG inside a library root to show as the slate; null for the built-in image.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<String>)]
     image_url: Option<Option<String>>,
 }
 
-/// What the guide says.
+/// Guide settings of a channel.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuideRequest {
-    /// Of the channel.
+    /// Description of the channel.
     description: Option<String>,
-    /// Whether it names what stands between programmes; false when absent.
+    /// Whether the guide lists filler between programmes; default false.
     show_filler: Option<bool>,
-    /// Of a channel from elsewhere: the channel of a guide from elsewhere whose programmes it shows; null (when absent)
-    /// for the one its list names.
-    #[serde(default, deserialize_with = "told")]
+    /// External channels only: id of the imported guide channel (XMLTV) whose programmes are listed; null (default) for the
+    /// `tvg-id` of its playlist.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<String>)]
     xmltv_id: Option<Option<String>>,
-    /// The source of that guide; null (when absent) for the first that has such a channel.
+    /// Source of that guide; null (default) for the first source with such a channel.
     xmltv_source_id: Option<u32>,
-    /// What is shorter (120 when absent, 0 for none) is told with the programme before it, unless all is shorter.
+    /// Shorter programmes are merged into the guide entry before them, unless all programmes are shorter. Default 120; 0
+    /// merges none.
     min_programme_seconds: Option<u32>,
 }
 
@@ -130,7 +132,7 @@ pub fn mode_name(mode: Mode) -> &'static str {
 }
 
 impl ChannelRequest {
-    /// A channel to make.
+    /// Validates a request that creates a channel.
     pub fn creation(mut self, skip_invalid: bool, by: &str) -> Result<Change> {
         let start_at = self.start_at.take();
         let change = self.change(skip_invalid, Apply::default(), by)?;
@@ -144,12 +146,12 @@ impl ChannelRequest {
         Ok(Change { start_at: start_at.as_deref().map(start).transpose()?, ..change })
     }
 
-    /// A channel to change.
+    /// Validates a request that changes a channel.
     pub fn change(mut self, skip_invalid: bool, apply: Apply, by: &str) -> Result<Change> {
         let external = self.external(by)?;
         let source_type = self.source_type.as_deref().map(source_type).transpose()?;
         if self.start_at.is_some() {
-            return Err(Error::field("startAt", "can only be said of a new channel"));
+            return Err(Error::field("startAt", "can only be set when a channel is created"));
         }
         let guide = self.guide;
         let mut output = output::change(self.output, self.languages)?;
@@ -157,7 +159,7 @@ impl ChannelRequest {
         output.watermark = self.watermark.map(watermark).transpose()?;
         let (line, picture) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
         if self.items.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Error::field("items", format!("must be 1 to {MAX_ITEMS}")));
+            return Err(Error::field("items", format!("must have 1 to {MAX_ITEMS} entries")));
         }
         if self.seed.is_some_and(|seed| seed > MAX_SEED) {
             return Err(Error::field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
@@ -190,13 +192,13 @@ impl ChannelRequest {
         })
     }
 
-    /// What is said of a stream elsewhere, and of the right to show it; None when neither is mentioned.
+    /// Changes of the external stream and its rights; None if the request has neither.
     fn external(&mut self, by: &str) -> Result<Option<ExternalChange>> {
         let (claim, feed) = (std::mem::take(&mut self.claim), self.source.take());
         let source = self.guide.as_ref().and_then(|guide| guide.xmltv_source_id);
         let id = self.guide.as_mut().and_then(|guide| guide.xmltv_id.take());
         if id.iter().flatten().any(|id| id.is_empty() || id.len() > 1200 || id.chars().any(char::is_control)) {
-            return Err(Error::field("guide.xmltvId", "must be the id of a channel of a guide"));
+            return Err(Error::field("guide.xmltvId", "must be an XMLTV channel id of 1 to 1200 bytes"));
         }
         let guide = id.map(|id| id.map(|id| GuideId { source, id }));
         if claim.is_empty() && feed.is_none() && guide.is_none() {
@@ -215,10 +217,10 @@ impl ChannelRequest {
     }
 }
 
-/// A list of items, each checked.
+/// Validates a list of items.
 pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<Ask>> {
     if items.len() > MAX_ITEMS {
-        return Err(Error::field(field, format!("must be at most {MAX_ITEMS}")));
+        return Err(Error::field(field, format!("must have at most {MAX_ITEMS} entries")));
     }
     items.into_iter().enumerate().map(|(index, item)| item.ask(&format!("{field}[{index}]"))).collect()
 }
@@ -261,12 +263,12 @@ fn mode(name: &str) -> Result<Mode> {
     order(name).ok_or_else(|| Error::field("scheduleMode", format!("must be one of {names}, blocks")))
 }
 
-/// An order that items can be aired in.
+/// Parses a `scheduleMode` other than `blocks`.
 pub fn order(name: &str) -> Option<Mode> {
     MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
 }
 
-/// The first programme's start: any instant of this century that a guide can be asked for.
+/// Parses the start of the first programme: an instant of the years 2000 to 2099.
 fn start(text: &str) -> Result<Timestamp> {
     let (first, last) = (946_684_800_000, 4_102_444_800_000);
     let instant: Option<Timestamp> = text.parse().ok();

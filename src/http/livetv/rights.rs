@@ -14,91 +14,93 @@ use crate::domain::time::instant_of;
 use crate::error::{Error, Result};
 use crate::http::call::NAMED;
 
-/// Where it comes from.
+/// Where an external stream or playlist comes from.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvenanceRequest {
     source_name: Option<String>,
-    /// Where its origin and its terms can be looked up.
+    /// URL of a page that documents the origin and its terms.
     source_url: Option<String>,
-    /// An instant, or a day.
+    /// An instant or a date.
     imported_at: Option<String>,
 }
 
-/// On what basis it is shown.
+/// The legal basis for showing it.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RightsRequest {
     /// `own-content`, `public-domain`, `licensed`, `provider-subscription` or `other`.
     basis: Option<String>,
-    /// 20 characters at least.
+    /// Explanation of the basis, at least 20 characters.
     statement: Option<String>,
-    /// Why it may be recorded; null when it may not.
-    #[serde(default, deserialize_with = "told")]
+    /// The basis for recording it; null if it must not be recorded.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<String>)]
     recording_basis: Option<Option<String>>,
 }
 
-/// Who vouches for it: whoever sends this. Name, time and text are set by the server.
+/// The attestation of the user who sends the request. The server sets name, time and text.
 #[derive(Default, Deserialize, ToSchema)]
 pub struct AttestationRequest {
     /// False withdraws it.
     authorized: Option<bool>,
 }
 
-/// What is said of the right to show something, among the fields of whatever it is: a channel, or a source. Null takes away
-/// what stood.
+/// Provenance, rights and attestation among the fields of a channel or source request. Null removes the stored value.
 #[derive(Default, Deserialize, ToSchema)]
 pub struct ClaimRequest {
-    #[serde(default, deserialize_with = "provenance")]
+    #[serde(default, deserialize_with = "deserialize_provenance")]
     #[schema(value_type = Option<ProvenanceRequest>)]
     provenance: Option<Option<ProvenanceRequest>>,
-    #[serde(default, deserialize_with = "rights")]
+    #[serde(default, deserialize_with = "deserialize_rights")]
     #[schema(value_type = Option<RightsRequest>)]
     rights: Option<Option<RightsRequest>>,
-    /// Whoever changes provenance, rights or source vouches for it anew.
-    #[serde(default, deserialize_with = "attestation")]
+    /// Required again after a change of `provenance`, `rights` or `source`.
+    #[serde(default, deserialize_with = "deserialize_attestation")]
     #[schema(value_type = Option<AttestationRequest>)]
     attestation: Option<Option<AttestationRequest>>,
 }
 
-/// The stream itself.
+/// The external stream.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeedRequest {
-    /// http or https: HLS, MPEG-TS or fragmented mp4; or `srt://host:port`, with `streamid`, `passphrase` and `latency`
-    /// (ms) where need be: MPEG-TS; or `rtsp://name:password@host/path` of a camera: H.264 or H.265 with AAC or G.711,
-    /// over TCP.
+    /// `http` or `https`: HLS, MPEG-TS or fragmented MP4. `srt://host:port` with optional `streamid`, `passphrase` and
+    /// `latency` (ms): MPEG-TS. `rtsp://name:password@host/path` of a camera: H.264 or H.265 with AAC or G.711, over TCP.
     pub url: Option<String>,
-    /// Tried in this order when the first does not answer; 8 at most.
+    /// Fallback URLs, at most 8, tried in this order when `url` does not respond.
     pub failover_urls: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "told")]
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<String>)]
     pub user_agent: Option<Option<String>>,
 }
 
-/// Tells null from absence.
-pub fn told<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Deserializes a nullable field: None if absent, `Some(None)` if null.
+pub fn deserialize_nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> std::result::Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
-fn provenance<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Option<ProvenanceRequest>>, D::Error> {
+fn deserialize_provenance<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<Option<ProvenanceRequest>>, D::Error> {
     within("provenance", from)
 }
 
-fn rights<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Option<RightsRequest>>, D::Error> {
+fn deserialize_rights<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<Option<RightsRequest>>, D::Error> {
     within("rights", from)
 }
 
-fn attestation<'de, D: Deserializer<'de>>(
+fn deserialize_attestation<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Option<Option<AttestationRequest>>, D::Error> {
     within("attestation", from)
 }
 
-/// As [`told`], naming the field that cannot be read: among the fields of another struct nobody else knows it.
+/// Like [`deserialize_nullable`], but puts the path of an invalid field into the error: `serde(flatten)` would lose it.
 fn within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &str,
     from: D,
@@ -111,15 +113,15 @@ fn within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 impl ClaimRequest {
-    /// Whether it says nothing at all.
+    /// Whether all three are absent.
     pub fn is_empty(&self) -> bool {
         self.provenance.is_none() && self.rights.is_none() && self.attestation.is_none()
     }
 
-    /// What the three say together.
+    /// The three as one claim.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for a time that is none.
+    /// `VALIDATION_ERROR` for an invalid `importedAt`.
     pub fn claim(self) -> Result<Claim> {
         let emptied = || Some(String::new());
         let provenance = match self.provenance {
@@ -146,19 +148,19 @@ impl ClaimRequest {
 fn moment(text: &str) -> Result<i64> {
     let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
     let instant = text.parse::<Timestamp>().ok().or_else(day);
-    let instant = instant.ok_or_else(|| Error::field("provenance.importedAt", "must be an instant or a day"))?;
+    let instant = instant.ok_or_else(|| Error::field("provenance.importedAt", "must be an instant or a date"))?;
     Ok(instant.as_millisecond())
 }
 
-/// One address.
+/// Parses an http or https URL.
 ///
 /// # Errors
-/// `VALIDATION_ERROR` naming the field, with nothing of the address in it.
+/// `VALIDATION_ERROR` naming the field. The message contains no part of the URL, which may hold a password.
 pub fn address(field: &str, text: &str) -> Result<Address> {
     Address::read(text).map_err(|why| Error::field(field, why))
 }
 
-/// The same of a stream, which may come by SRT or RTSP.
+/// Parses the URL of a stream: http, https, SRT or RTSP.
 ///
 /// # Errors
 /// As [`address`].
@@ -171,7 +173,7 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn check(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
-            return Err(Error::field("source.failoverUrls", format!("must be at most {MAX_FAILOVER}")));
+            return Err(Error::field("source.failoverUrls", format!("must have at most {MAX_FAILOVER} entries")));
         }
         let agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
         let plain = agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));
@@ -182,7 +184,7 @@ impl FeedRequest {
         Ok(())
     }
 
-    /// The addresses to fall back on.
+    /// The parsed fallback URLs; None if absent.
     ///
     /// # Errors
     /// `VALIDATION_ERROR`.
@@ -193,19 +195,19 @@ impl FeedRequest {
     }
 }
 
-/// Where it comes from.
+/// Where an external stream or playlist comes from.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Provenance)]
 pub struct ProvenanceView {
     source_name: String,
-    /// To admins as it was given, to all others its server alone: path and query may hold a password.
+    /// Admins see the URL as given. Other users see scheme and host only: path and query may hold a password.
     source_url: String,
     #[schema(format = DateTime)]
     imported_at: String,
 }
 
-/// On what basis it is shown.
+/// The legal basis for showing it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Rights)]
@@ -215,20 +217,20 @@ pub struct RightsView {
     recording_basis: Option<String>,
 }
 
-/// Who vouches for it.
+/// The attestation of the rights.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Attestation)]
 pub struct AttestationView {
-    /// False once it was withdrawn.
+    /// False after withdrawal.
     authorized: bool,
-    /// Who said so last.
+    /// Name of the user who attested or withdrew last.
     by: String,
     #[schema(format = DateTime)]
     at: String,
     text: String,
 }
 
-/// The stream. Of addresses only scheme and host are shown: what is behind them may hold a password.
+/// The external stream. URLs are shortened to scheme and host: the rest may hold a password.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Feed)]
@@ -244,7 +246,7 @@ impl ProvenanceView {
         Self { source_name, source_url, imported_at: instant_of(imported_at_ms) }
     }
 
-    /// The same for people who are not admins.
+    /// The provenance as users who are not admins see it.
     pub fn public(provenance: &Provenance) -> Self {
         let source_url = Address::read(&provenance.source_url).map_or_else(|_| String::new(), |url| url.origin());
         Self { source_url, ..Self::of(provenance) }

@@ -53,7 +53,7 @@ pub struct SourceAnswer {
     source: SourceView,
 }
 
-/// A source that is gone.
+/// A deleted source.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceGone {
@@ -61,7 +61,7 @@ pub struct SourceGone {
     deleted: bool,
 }
 
-/// A list or a guide elsewhere.
+/// An imported playlist (M3U) or guide (XMLTV).
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Source)]
@@ -70,39 +70,39 @@ pub struct SourceView {
     /// `m3u` or `xmltv`.
     kind: &'static str,
     name: String,
-    /// Scheme and host alone; null for one that was uploaded.
+    /// Scheme and host only; null for an uploaded source.
     url: Option<String>,
     refresh_hours: Option<u32>,
     /// `ready`, `refreshing`, `failed` or `withdrawn`.
     state: &'static str,
-    /// Why the last reading failed; what was read before stays.
+    /// Why the last refresh failed; the data of the refresh before it stays in use.
     error: Option<String>,
     #[schema(format = DateTime)]
     last_refresh_at: Option<String>,
     counts: CountsView,
     provenance: ProvenanceView,
-    /// Null for a guide that says only where it comes from.
+    /// Null for a guide with provenance only.
     rights: Option<RightsView>,
     attestation: Option<AttestationView>,
     select: SelectView,
     number_from: Option<u32>,
-    /// What was left out, 1000 at most; of one source only.
+    /// Entries that were skipped, at most 1000; only in responses with a single source.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<Vec<SkipView>>,
 }
 
-/// What the last reading found.
+/// Counts of the last refresh.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SourceCounts)]
 pub struct CountsView {
-    /// In the list, or channels a guide declares.
+    /// Entries of the playlist, or channels that the guide declares.
     entries: usize,
     channels: usize,
     programmes: usize,
     skipped: usize,
 }
 
-/// Which entries become channels.
+/// The filter for entries that become channels.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Select)]
 pub struct SelectView {
@@ -111,35 +111,35 @@ pub struct SelectView {
     ids: Vec<String>,
 }
 
-/// Something that was left out.
+/// An entry that was skipped.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Skip)]
 pub struct SkipView {
-    /// Counted from 1.
+    /// Line number, starting at 1.
     line: usize,
     name: String,
     reason: String,
 }
 
-/// What an import would make.
+/// The result of an import that was not saved.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourcePreview {
     counts: CountsView,
     channels: Vec<ImportView>,
     skipped: Vec<SkipView>,
-    /// Where the list says its guides are.
+    /// Guide URLs (`url-tvg`) of the playlist.
     guides: Vec<String>,
 }
 
-/// A channel an import would make.
+/// A channel that an import would create.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImportedChannel)]
 pub struct ImportView {
     name: String,
     number: u32,
-    /// As the list or the guide has it.
+    /// As in the playlist or guide.
     tvg_id: String,
     groups: Vec<String>,
     logo_url: Option<String>,
@@ -147,30 +147,30 @@ pub struct ImportView {
 
 /// All sources
 #[utoipa::path(get, path = "/api/livetv/sources",
-    responses((status = 200, description = "By id", body = SourcesAnswer)))]
+    responses((status = 200, description = "Sources by id", body = SourcesAnswer)))]
 pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
     let sources = service.sources.all().iter().map(|source| SourceView::of(&service, source)).collect();
     Ok(reply::json(&SourcesAnswer { sources }))
 }
 
-/// One source, with what was left out of it
-#[utoipa::path(get, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "As listed")),
+/// One source, with its skipped entries
+#[utoipa::path(get, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
     responses(
-        (status = 200, description = "As it stands", body = SourceAnswer),
+        (status = 200, description = "The source", body = SourceAnswer),
         (status = 404, description = "`NOT_FOUND`")))]
 pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
     let source = service.sources.get(id(&call)?)?;
     Ok(answer(StatusCode::OK, &service, &source))
 }
 
-/// Import a list of channels or a guide
+/// Import a playlist (M3U) or a guide (XMLTV)
 ///
-/// As JSON, or as `multipart/form-data` with the same fields, a part each, and the file as `upload`.
+/// The body is JSON, or `multipart/form-data` with one part per field and the file as `upload`.
 #[utoipa::path(post, path = "/api/livetv/sources", request_body = SourceRequest,
     responses(
-        (status = 201, description = "Read, and its channels made", body = SourceAnswer),
-        (status = 400, description = "`VALIDATION_ERROR`: what it is instead, or where it leads"),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing`")))]
+        (status = 201, description = "Imported, and its channels created", body = SourceAnswer),
+        (status = 400, description = "`VALIDATION_ERROR`: the message says what the file is instead, or why the URL is refused"),
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read(&mut call).await?;
     let source = service.add_source(change).await?;
@@ -182,10 +182,10 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// What an import would make; nothing is kept
+/// Preview an import without saving it
 #[utoipa::path(post, path = "/api/livetv/sources/preview", request_body = SourceRequest,
     responses(
-        (status = 200, description = "With a reason for everything that is left out", body = SourcePreview),
+        (status = 200, description = "The channels it would create, and a reason for every skipped entry", body = SourcePreview),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read(&mut call).await?;
@@ -207,14 +207,14 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
 
 /// Change a source
 ///
-/// Whoever changes where it comes from or its rights vouches for it anew. `attestation.authorized: false` withdraws it:
-/// its channels and recordings stop at once.
-#[utoipa::path(patch, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "As listed")),
+/// A change of the URL, the upload, provenance or rights needs a new attestation. `attestation.authorized: false` withdraws
+/// it: channels and recordings of the source stop at once.
+#[utoipa::path(patch, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
     request_body = SourceRequest,
     responses(
-        (status = 200, description = "Changed, and read again where need be", body = SourceAnswer),
+        (status = 200, description = "Changed, and refreshed if necessary", body = SourceAnswer),
         (status = 404, description = "`NOT_FOUND`"),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing`")))]
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = id(&call)?;
     let change = body::read(&mut call).await?;
@@ -222,10 +222,10 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(answer(StatusCode::OK, &service, &source))
 }
 
-/// Remove a source with its channels
-#[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "As listed")),
+/// Delete a source and its channels
+#[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
     responses(
-        (status = 200, description = "Gone", body = SourceGone),
+        (status = 200, description = "Deleted", body = SourceGone),
         (status = 404, description = "`NOT_FOUND`")))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let source_id = id(&call)?;
@@ -233,13 +233,13 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&SourceGone { source_id, deleted: true }))
 }
 
-/// Read a source again; channels keep their ids
-#[utoipa::path(post, path = "/api/livetv/sources/{id}/refresh", params(("id" = u32, Path, description = "As listed")),
+/// Refresh a source; channels keep their ids
+#[utoipa::path(post, path = "/api/livetv/sources/{id}/refresh", params(("id" = u32, Path, description = "Source id")),
     responses(
-        (status = 202, description = "Under way", body = SourceAnswer),
+        (status = 202, description = "The refresh has started", body = SourceAnswer),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
         (status = 404, description = "`NOT_FOUND`"),
-        (status = 409, description = "`CONFLICT`: it was uploaded")))]
+        (status = 409, description = "`CONFLICT`: an uploaded source cannot be refreshed")))]
 pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = id(&call)?;
     service.refresh_source(id)?;
@@ -248,7 +248,7 @@ pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 fn id(call: &Call) -> Result<u32> {
-    call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "there is no such source"))
+    call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the source id must be a number"))
 }
 
 fn answer(status: StatusCode, service: &Service, source: &Source) -> Response {

@@ -19,19 +19,19 @@ use crate::http::call::Call;
 use crate::http::reply;
 use crate::service::Service;
 
-/// Life of a signed address, seconds: unless requested otherwise, and at least.
+/// Lifetime of a signed URL, seconds: default and minimum.
 const TTL_SECONDS: i64 = 43_200;
 const MIN_TTL_SECONDS: i64 = 60;
 
-/// A device that is to watch.
+/// A new stream token for one device.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenRequest {
-    /// What the device is called.
+    /// Name of the device.
     name: Option<String>,
-    /// The channels it may watch; null (when absent) for all.
+    /// Channels the token is valid for; null (default) for all.
     channel_ids: Option<Vec<u32>>,
-    /// Until when; null (when absent) for as long as it is not revoked.
+    /// Expiry, an instant; null (default) for no expiry.
     expires_at: Option<String>,
 }
 
@@ -57,11 +57,11 @@ pub struct TokensAnswer {
     tokens: Vec<TokenView>,
 }
 
-/// A stream token that was made.
+/// A new stream token.
 #[derive(Serialize, ToSchema)]
 pub struct TokenAnswer {
     token: TokenView,
-    /// What is put on addresses as `token`. Shown this once.
+    /// The value of the query parameter `token`. Shown only once.
     secret: String,
 }
 
@@ -72,20 +72,20 @@ pub struct TokenGone {
     deleted: bool,
 }
 
-/// What to sign an address for: either `channelId` or `resource`.
+/// A URL to sign: of either `channelId` or `resource`.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignRequest {
     channel_id: Option<u32>,
-    /// The whole lineup: `m3u`, whose links are signed too and end with it, or its guide, `xmltv`.
+    /// `m3u`: the playlist of all channels, whose links are signed too and expire with it; `xmltv`: the guide.
     resource: Option<ListName>,
-    /// 60 to 604800; 43200 when absent.
+    /// Lifetime in seconds, 60 to 604800; default 43200.
     ttl_seconds: Option<i64>,
-    /// Of a channel: from the start of what is on.
+    /// Channels only: start at the beginning of the current programme.
     from_start: Option<bool>,
 }
 
-/// What of the lineup is signed.
+/// A resource of the lineup that can be signed.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListName {
@@ -93,7 +93,7 @@ pub enum ListName {
     Xmltv,
 }
 
-/// A signed address, and what it was made of.
+/// A signed URL and its signature parameters.
 #[derive(Serialize, ToSchema)]
 pub struct SignedAnswer {
     url: String,
@@ -102,23 +102,23 @@ pub struct SignedAnswer {
     sig: String,
 }
 
-/// One's own stream tokens
+/// List your stream tokens
 #[utoipa::path(get, path = "/api/livetv/tokens",
-    responses((status = 200, description = "The oldest first, without their secrets", body = TokensAnswer)))]
+    responses((status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
 pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&call.user()?.user_id))))
 }
 
-/// Make a stream token for one device
+/// Create a stream token for one device
 #[utoipa::path(post, path = "/api/livetv/tokens", request_body = TokenRequest,
     responses(
-        (status = 201, description = "Made; its secret is shown this once", body = TokenAnswer),
+        (status = 201, description = "Created; the secret is shown only once", body = TokenAnswer),
         (status = 400, description = "`VALIDATION_ERROR`"),
-        (status = 409, description = "`CONFLICT`: there are too many")))]
+        (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
     let asked: TokenRequest = call.json().await?;
-    let instant = |text: &str| text.parse().map_err(|_| Error::field("expiresAt", "must be an instant"));
+    let instant = |text: &str| text.parse().map_err(|_| Error::field("expiresAt", "must be an ISO 8601 instant"));
     let expires_at = asked.expires_at.as_deref().map(instant).transpose()?;
     let name = asked.name.unwrap_or_default();
     let (token, secret) = service.accounts.add_stream_token(&user_id, &name, asked.channel_ids, expires_at).await?;
@@ -126,21 +126,21 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(secretive(reply::json_with(StatusCode::CREATED, &answer)))
 }
 
-/// Revoke a stream token, and every address signed with it
-#[utoipa::path(delete, path = "/api/livetv/tokens/{id}", params(("id" = String, Path, description = "As listed")),
+/// Revoke a stream token and all URLs signed with it
+#[utoipa::path(delete, path = "/api/livetv/tokens/{id}", params(("id" = String, Path, description = "Token id")),
     responses(
         (status = 200, description = "Revoked", body = TokenGone),
-        (status = 404, description = "`NOT_FOUND`: it is none of one's own")))]
+        (status = 404, description = "`NOT_FOUND`: you have no such token")))]
 pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.accounts.revoke_stream_token(&call.user()?.user_id, &id).await?;
     Ok(reply::json(&TokenGone::new(id)))
 }
 
-/// Sign the address of a channel, of the playlist of all channels, or of their guide
+/// Sign the URL of a channel, of the playlist of all channels, or of their guide
 #[utoipa::path(post, path = "/api/livetv/sign", request_body = SignRequest,
     responses(
-        (status = 200, description = "It works without a token, until it ends or the login it was made with does", body = SignedAnswer),
+        (status = 200, description = "The URL works without other credentials until it expires or the login that signed it ends", body = SignedAnswer),
         (status = 400, description = "`VALIDATION_ERROR`"),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
@@ -152,8 +152,8 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         }
         (None, Some(ListName::M3u)) => ("livetv/m3u".to_owned(), ""),
         (None, Some(ListName::Xmltv)) => ("livetv/xmltv".to_owned(), ""),
-        (None, None) => return Err(Error::field("channelId", "is missing, and so is resource")),
-        (Some(_), Some(_)) => return Err(Error::field("resource", "must be absent where channelId is given")),
+        (None, None) => return Err(Error::field("channelId", "is required, or resource instead")),
+        (Some(_), Some(_)) => return Err(Error::field("resource", "must be absent when channelId is given")),
     };
     let ttl = request.ttl_seconds.unwrap_or(TTL_SECONDS);
     if !(MIN_TTL_SECONDS..=MAX_LIFE_SECONDS).contains(&ttl) {
@@ -161,10 +161,12 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         return Err(Error::field("ttlSeconds", message));
     }
     let start = match request.from_start {
-        Some(true) if request.resource.is_some() => return Err(Error::field("fromStart", "is only for a channel")),
+        Some(true) if request.resource.is_some() => {
+            return Err(Error::field("fromStart", "is only valid with channelId"));
+        }
         Some(true) => {
-            // A player reads its list again and again, and has no session by which the start could be kept for it: without
-            // the instant the list would begin anew with the next programme.
+            // A player reloads the playlist and has no session in which the server could keep the start. Without `at`, the
+            // playlist would start over with the next programme.
             let channel = request.channel_id.map(|id| service.channels.get(id)).transpose()?;
             let start_ms = channel.and_then(|channel| start_of_what_is_on(&service, &channel));
             start_ms.map_or_else(|| "&fromStart=1".to_owned(), |start_ms| format!("&fromStart=1&at={}", Unix(start_ms)))
@@ -178,7 +180,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
 }
 
-/// When the programme began that is on; None before a channel's first, and of an external one. Unix ms.
+/// Start of the current programme, unix ms; None before the first programme and for external channels.
 fn start_of_what_is_on(service: &Service, channel: &Channel) -> Option<i64> {
     let now_ms = service.clock.now().as_millisecond();
     channel.definition.whole(channel.time(now_ms)).map(|(start_ms, _)| channel.instant(start_ms))

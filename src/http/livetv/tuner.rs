@@ -31,10 +31,10 @@ use crate::http::reply;
 use crate::service::Service;
 use crate::service::onair::{self, Tuner};
 
-/// How long the first segment may take.
+/// Longest wait for the first segment.
 const FIRST: Duration = Duration::from_secs(15);
 
-/// How long a player may take nothing before it counts as gone.
+/// A client that reads nothing for this long is disconnected.
 const STUCK: Duration = Duration::from_secs(30);
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -57,7 +57,7 @@ pub struct TunerAnswer {
     model_number: &'static str,
     firmware_name: &'static str,
     firmware_version: &'static str,
-    /// Eight hexadecimal digits, the same as long as the token lives.
+    /// Eight hexadecimal digits, constant for the lifetime of the token.
     #[serde(rename = "DeviceID")]
     device_id: String,
     device_auth: &'static str,
@@ -65,7 +65,7 @@ pub struct TunerAnswer {
     base_url: String,
     #[serde(rename = "LineupURL")]
     lineup_url: String,
-    /// How many channels can be received at once.
+    /// Number of channels that can be received at once.
     tuner_count: usize,
 }
 
@@ -79,12 +79,12 @@ pub struct TunerChannel {
     url: String,
     video_codec: &'static str,
     audio_codec: &'static str,
-    /// 1 where pictures may be 720 lines high or more, else absent.
+    /// 1 if the video can have 720 lines or more, otherwise absent.
     #[serde(rename = "HD", skip_serializing_if = "Option::is_none")]
     hd: Option<u8>,
 }
 
-/// Whether a tuner looks for channels: never.
+/// Scan status of a tuner. It never scans.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "PascalCase")]
 pub struct TunerStatus {
@@ -94,11 +94,11 @@ pub struct TunerStatus {
     source_list: [&'static str; 1],
 }
 
-/// The tuner
+/// HDHomeRun device information
 #[utoipa::path(get, path = "/hdhr/{token}/discover.json", params(("token" = String, Path, description = "A stream token")),
     responses(
-        (status = 200, description = "What it is, and where its lineup is", body = TunerAnswer),
-        (status = 404, description = "`NOT_FOUND`: `hdhomerun` is off in the configuration")))]
+        (status = 200, description = "The device and the URL of its lineup", body = TunerAnswer),
+        (status = 404, description = "`NOT_FOUND`: `hdhomerun` is not enabled in the configuration")))]
 pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
     let base_url = own(&service, &call)?;
     Ok(reply::json(&TunerAnswer {
@@ -115,9 +115,9 @@ pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
     }))
 }
 
-/// The tuner's channels
+/// HDHomeRun channel lineup
 #[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "Enabled channels the token is for, by number; external ones only if their rights permit a recording", body = Vec<TunerChannel>)))]
+    responses((status = 200, description = "Enabled channels the token is valid for, by number; external channels only if their rights permit recording", body = Vec<TunerChannel>)))]
 pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     let (base, user) = (own(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
@@ -138,23 +138,23 @@ pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(secretive(reply::json(&lineup.collect::<Vec<_>>())))
 }
 
-/// Whether the tuner looks for channels
+/// HDHomeRun scan status
 #[utoipa::path(get, path = "/hdhr/{token}/lineup_status.json",
     params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "It has no need to", body = TunerStatus)))]
+    responses((status = 200, description = "No scan is in progress", body = TunerStatus)))]
 pub async fn status(_: Arc<Service>, _: Call) -> Result<Response> {
     let status = TunerStatus { scan_in_progress: 0, scan_possible: 1, source: "Cable", source_list: ["Cable"] };
     Ok(reply::json(&status))
 }
 
-/// Look for channels: they are known, so nothing happens
+/// HDHomeRun channel scan: does nothing, the lineup is always complete
 #[utoipa::path(post, path = "/hdhr/{token}/lineup.post", params(("token" = String, Path, description = "A stream token")),
     responses((status = 204, description = "Done")))]
 pub async fn scan(_: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::empty())
 }
 
-/// The tuner as a UPnP device description
+/// UPnP description of the tuner
 #[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")),
     responses((status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
 pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -184,14 +184,14 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(secretive(reply::bytes("application/xml", text.into())))
 }
 
-/// Receive a channel: MPEG-TS without end
+/// Receive a channel as an endless MPEG-TS stream
 ///
-/// It begins a few seconds behind the clock, goes on at the clock's pace, and ends when the client goes, the token is
-/// revoked or the channel is removed.
+/// The stream starts a few seconds behind the schedule and runs in real time. It ends when the client disconnects, the
+/// token is revoked or the channel is deleted.
 #[utoipa::path(get, path = "/hdhr/{token}/auto/{channel}",
     params(
         ("token" = String, Path, description = "A stream token"),
-        ("channel" = String, Path, description = "`v` and the channel's number"),
+        ("channel" = String, Path, description = "`v` and the channel number"),
     ),
     responses(
         (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
@@ -206,7 +206,8 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
         let mut tuner = Tuner::tune(&service, &call.params[0], channel.id)?;
         onair::wake(&service);
         let begun = tokio::time::timeout(FIRST, tuner.next()).await;
-        let late = || Error::new(Code::ChannelUnavailable, "the channel has not begun").with_retry_after(5);
+        let late =
+            || Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s").with_retry_after(5);
         let mut piece = begun.map_err(|_| late())??;
         tokio::spawn(async move {
             loop {
@@ -217,7 +218,7 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
                     next = tuner.next() => match next {
                         Ok(next) => next,
                         Err(error) => {
-                            tracing::info!(channel.id = channel.id, %error, "a tuner's stream ends");
+                            tracing::info!(channel.id = channel.id, %error, "tuner stream ended");
                             return;
                         }
                     },
@@ -231,18 +232,18 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(secretive(response))
 }
 
-/// The channel of an address such as `v12`.
+/// The channel of a path segment such as `v12`.
 fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let (wanted, user) = (&call.params[1], call.user()?);
     let number: Option<u32> = wanted.strip_prefix('v').and_then(|number| number.parse().ok());
     let found = service.channels.all().into_iter().find(|channel| Some(channel.face.number) == number);
     let found = found.filter(|channel| channel.face.enabled && user.may_watch(channel.id));
-    let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel of this number"))?;
+    let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel with this number"))?;
     service.permits_recording(&channel)?;
     Ok(channel)
 }
 
-/// Where this tuner is reached.
+/// Base URL of this tuner.
 fn own(service: &Service, call: &Call) -> Result<String> {
     Ok(format!("{}/hdhr/{}", base(service, call)?, call.params[0]))
 }
@@ -255,19 +256,20 @@ fn device_id(call: &Call) -> Result<String> {
     Ok(number(&call.user()?.login_id))
 }
 
-/// Of a token, with the check digit by which real devices' numbers are told from others.
+/// Device id of a token, with the check digit of real HDHomeRun device ids.
 fn number(token: &str) -> String {
     let hash = blake3::hash(token.as_bytes());
     let drawn = u32::from_le_bytes(hash.as_bytes()[..4].try_into().expect("four of thirty-two"));
     format!("{:08X}", checked(drawn))
 }
 
-/// By what a token's tuner is told from every other device.
+/// UPnP unique device name (UUID) of a token's tuner.
 pub fn unique_id(token: &str) -> String {
     format!("48454152-5448-4341-5354-0000{}", number(token))
 }
 
-/// Replaces the last digit by the one that makes the number valid: digits at odd places are looked up, all are combined.
+/// Replaces the last digit with the check digit: the first, third, fifth and seventh digits are mapped by a table, and all
+/// are combined by XOR.
 fn checked(drawn: u32) -> u32 {
     const LOOKUP: [u32; 16] = [10, 5, 15, 6, 7, 12, 1, 11, 9, 2, 8, 13, 4, 3, 14, 0];
     let digit = |place: u32| drawn >> (28 - 4 * place) & 15;
@@ -276,7 +278,7 @@ fn checked(drawn: u32) -> u32 {
     drawn & !15 | sum
 }
 
-/// An answer that holds a token.
+/// Marks a response that contains a token as not cacheable.
 fn secretive(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn_becomes_a_number_that_is_valid() {
-        // Worked out by hand: 9 (looked up 2), 0 (10, the second of a pair counts as it is), and so on come to zero.
+        // Calculated by hand.
         assert_eq!(checked(0x0000_0000), 0);
         assert_eq!(checked(0x1000_0000), 0x1000_000F);
         for drawn in [1, 0x1234_5678, u32::MAX] {

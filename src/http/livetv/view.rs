@@ -1,4 +1,4 @@
-//! A channel as it is sent.
+//! The JSON form of a channel.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -23,69 +23,69 @@ pub struct ChannelView<'a> {
     id: u32,
     name: String,
     number: u32,
-    /// `virtual`: made out of the library; `external` and `m3u-import`: from elsewhere.
+    /// `virtual`: scheduled from the library; `external` and `m3u-import`: relays of an external stream.
     source_type: &'static str,
     /// `sequential`, `shuffle`, `shuffleInOrder`, `random`, `weighted` or `blocks`.
     schedule_mode: &'static str,
     always_on: bool,
-    /// Airs only while somebody watches: what is to come of its guide is what would be if somebody did from now on.
+    /// The channel pauses while it has no viewers. Its guide shows the future as if it were watched from now on.
     on_demand: bool,
     category: String,
     logo_url: String,
     enabled: bool,
-    /// What guides and playlists know it by; stays whatever is changed.
+    /// Its id in guides and playlists; never changes.
     tvg_id: String,
     description: String,
     timezone: String,
-    /// When its first programme started, of those that are remembered.
+    /// Start of the first programme that is still stored.
     #[schema(format = DateTime)]
     epoch: Option<String>,
-    /// Grows with every change of what is aired.
+    /// Increases with every change of the schedule.
     revision: u32,
-    /// Grows with every change.
+    /// Increases with every change of the channel.
     version: u32,
-    /// `idle`: nobody watches; `warm`: ready although nobody does; `starting`; `live`; `error`: what is on cannot be shown,
-    /// and a slate stands for it.
+    /// `idle`: no viewers; `warm`: no viewers, but ready to play; `starting`; `live`; `error`: the current programme cannot
+    /// be played, a slate airs instead.
     state: &'static str,
     viewers: usize,
     watch_url: String,
-    /// How far back one may go; 0 for what comes from elsewhere.
+    /// Length of the catch-up window in days; 0 for external channels.
     catchup_days: u32,
     now: Option<GuideEntry<'a>>,
     next: Option<GuideEntry<'a>>,
-    /// Where an external channel comes from; null for one made out of the library.
+    /// Where an external channel comes from; null for others.
     provenance: Option<ProvenanceView>,
-    /// By what right it is shown; for admins.
+    /// The legal basis for showing it; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     rights: Option<RightsView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attestation: Option<AttestationView>,
-    /// Its stream; for admins.
+    /// Its stream; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<FeedView>,
-    /// The source it was imported from; for admins.
+    /// The source it was imported from; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_id: Option<u32>,
-    /// Whose programmes it shows, where that was said by hand; for admins.
+    /// Id of the guide channel whose programmes are listed, if set by hand; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     xmltv_id: Option<String>,
-    /// What decides the order; for admins.
+    /// Seed of the programme order; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// What it is made of, as asked for; for admins.
+    /// The requested items; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<Vec<ItemView>>,
-    /// Of `blocks`: its day by the clock; for admins.
+    /// Daily schedule in `blocks` mode; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<ScheduleRequest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filler: Option<FillerRequest>,
-    /// Files it airs; for admins.
+    /// Number of files in the current schedule; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     item_count: Option<usize>,
 }
 
-/// A file or a folder a channel is made of.
+/// A file or folder of a channel.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ChannelItem)]
@@ -101,7 +101,7 @@ impl<'a> ChannelView<'a> {
         let at = now.as_millisecond();
         let mut guide =
             channel.guide(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
-        // Before the first programme nothing is on, but something comes.
+        // Before the first programme, only `next` is set.
         let on = guide.next_if(GuideEntry::is_live);
         let next = guide.next();
         let face = channel.face.clone();
@@ -152,8 +152,7 @@ impl<'a> ChannelView<'a> {
         self
     }
 
-    /// What only admins see in a list: the logo as it was given, by what right an external channel is shown, and its
-    /// stream.
+    /// Adds the fields that only admins see: the configured logo URL, rights and stream of an external channel.
     pub fn with_rights(mut self, service: &Service, channel: &Channel) -> Self {
         if let Some(url) = Addresses::of(&service.config).given_logo(channel) {
             self.logo_url = url;

@@ -20,16 +20,16 @@ use crate::service::{Service, ingest};
 const TTL_SECONDS: u64 = 300;
 const MOST_TTL_SECONDS: u64 = 3600;
 
-/// Which channels, and for how long. All enabled ones for 300 s when absent.
+/// The channels to warm; all enabled channels when the body is absent.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WarmRequest {
     channel_ids: Option<Vec<u32>>,
-    /// 1 to 3600.
+    /// How long to keep them ready, seconds: 1 to 3600; default 300.
     ttl_seconds: Option<u64>,
 }
 
-/// Channels that are made ready.
+/// Channels that are kept ready to play.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WarmAnswer {
@@ -39,20 +39,21 @@ pub struct WarmAnswer {
     expires_at: Option<String>,
 }
 
-/// How ready a channel is.
+/// Readiness of a channel.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Warmth {
     channel_id: u32,
     /// `warm`, `warming` or `skipped`.
     state: &'static str,
-    /// Why it was skipped: `limit`, `disabled` (or its right was withdrawn) or `unsupported` (there is no such channel).
+    /// Why it was skipped: `limit` (no free encode slot or connection), `disabled` (or its rights were withdrawn) or
+    /// `unsupported` (no such channel).
     reason: Option<&'static str>,
 }
 
-/// Make channels ready
+/// Warm channels, so that they start without delay
 #[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>,
-    responses((status = 202, description = "Under way, as far as encode slots allow", body = WarmAnswer)))]
+    responses((status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
 pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let body = call.body().await?;
     let asked: WarmRequest = match body.trim_ascii().is_empty() {
@@ -91,7 +92,7 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
         return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
     let ready = onair::is_ready(service, channel);
-    // One that is kept already was counted.
+    // A channel that is already kept warm holds its slot.
     if !onair::is_kept(service, channel) && onair::needs_room_to_warm(service, channel) {
         if *room == 0 {
             return told("skipped", Some("limit"));
@@ -102,9 +103,9 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
     told(if ready { "warm" } else { "warming" }, None)
 }
 
-/// Which channels are ready
+/// List warm channels
 #[utoipa::path(get, path = "/api/livetv/warm",
-    responses((status = 200, description = "All that are kept ready", body = WarmAnswer)))]
+    responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
     let warm = service.onair.viewers().warm();
     let kept = |channel: &Arc<Channel>| channel.face.enabled && (channel.face.always_on || warm.contains(&channel.id));

@@ -24,51 +24,51 @@ use crate::service::accounts::random;
 use crate::service::onair::{START_OVER, Viewer};
 use crate::service::{ingest, onair};
 
-/// Life of a child address after the hour it was made in, seconds: twelve hours.
+/// Lifetime of the grant in child URLs after the end of the current hour, seconds: twelve hours.
 const GRANT_SECONDS: i64 = 12 * 3600;
 
-/// How long a watch request is held anyway: what is copied is there by then.
+/// Shortest time a watch request is held: copied video is ready by then.
 const LEAST_HOLD: Duration = Duration::from_millis(250);
 
-/// Longest hold, of a watch request that asks for it and of a playlist that has nothing to list yet, seconds.
+/// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
 const MOST_HOLD_SECONDS: f64 = 15.0;
 
-/// A channel whose first segment is being made.
+/// A channel whose first segment is not ready yet.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Starting {
     ready: bool,
     message: String,
     channel_id: u32,
-    /// To be sent along with the next request.
+    /// Send it as `watchSession` with the next request.
     watch_session: String,
-    /// Percent of the way to the first picture.
+    /// Progress towards the first segment, percent.
     progress: u8,
     retry_after_ms: u32,
 }
 
-/// A view that was ended.
+/// Result of leaving a channel.
 #[derive(Serialize, ToSchema)]
 pub struct Ended {
     ended: bool,
 }
 
-/// What lets in who sends no bearer token.
+/// Credentials of a request without a bearer token.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[allow(dead_code, reason = "a description: `Endpoint::admit` reads the real ones")]
-pub struct PassParams {
+#[allow(dead_code, reason = "OpenAPI only: the endpoint reads the query")]
+pub struct CredentialParams {
     /// Signed grant, instead of a bearer token.
     st: Option<String>,
-    /// Stream token, or with `exp` and `sig` that of a signed address.
+    /// Stream token; with `exp` and `sig`, the `token` of a signed URL.
     token: Option<String>,
-    /// Of a signed address: until when it works, unix seconds.
+    /// Expiry of a signed URL, unix seconds.
     exp: Option<String>,
-    /// Of a signed address.
+    /// Signature of a signed URL.
     sig: Option<String>,
 }
 
-/// The resource a grant for a channel names.
+/// The resource that a grant for a channel covers.
 pub fn resource(call: &Call) -> Option<String> {
     let raw = call.params.first()?;
     Some(match raw.parse::<u32>() {
@@ -77,19 +77,19 @@ pub fn resource(call: &Call) -> Option<String> {
     })
 }
 
-/// Watch a channel: the way to its playlist, once the first segment is there
+/// Watch a channel: redirects to its playlist once the first segment is ready
 #[utoipa::path(get, path = "/api/livetv/watch/{id}",
     params(
-        ("id" = u32, Path, description = "As listed"),
-        ("wait" = Option<f64>, Query, description = "Hold the request for up to so many seconds, 15 at most; `Prefer: wait=` means the same"),
+        ("id" = u32, Path, description = "Channel id"),
+        ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
         ViewParams,
-        PassParams,
+        CredentialParams,
     ),
     responses(
-        (status = 302, description = "To the playlist, with a grant of its own"),
-        (status = 202, description = "It is starting: ask again", body = Starting),
+        (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
+        (status = 202, description = "The channel is starting; retry after `retryAfterMs`", body = Starting),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
         (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
@@ -121,7 +121,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     onair::admit(&service, &channel, &slot, &viewer.name()).await?;
     if !onair::is_made(&service, &channel, &slot) {
         let (making, aired, reader) = (service.clone(), channel.clone(), viewer.name());
-        // Goes on when nobody waits any more: the next request finds it made.
+        // Continues after the request has ended: the next request finds the segment ready.
         let making = tokio::spawn(async move {
             onair::segment(&making, &aired, (slot.programme_ms, slot.index), &reader).await.map(drop)
         });
@@ -147,7 +147,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// The channel of the path, if it may be shown.
+/// The channel in the path, if its rights permit showing it.
 fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let channel = super::seen(service, call, super::id(call)?)?;
     service.may_show(&channel)?;
@@ -168,18 +168,18 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
     response
 }
 
-/// The channel's playlist: what was on just now, or from an earlier instant on
+/// Media playlist of a channel: live, start-over or catch-up
 #[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
     params(
-        ("id" = u32, Path, description = "As listed"),
+        ("id" = u32, Path, description = "Channel id"),
         ViewParams,
-        PassParams,
+        CredentialParams,
     ),
     responses(
-        (status = 200, description = "A sliding window, or a list that grows or is whole", content_type = "application/vnd.apple.mpegurl", body = String),
+        (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: longer ago than is kept"),
-        (status = 503, description = "`CHANNEL_UNAVAILABLE`: it has not begun; `TRANSCODER_BUSY`: the encode slots do not suffice for one more viewer")))]
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+        (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel, Some(START_OVER))?;
@@ -198,7 +198,8 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
             onair::prepare(&service, &channel);
         }
         if held >= MOST_HOLD_SECONDS {
-            return Err(Error::new(Code::ChannelUnavailable, "the channel has not begun").with_retry_after(5));
+            return Err(Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s")
+                .with_retry_after(5));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         held += 0.2;
@@ -208,9 +209,9 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         _ => slots.first().copied(),
     };
     if let Some(slot) = first {
-        // No list names what cannot be made.
+        // A playlist must not list segments that no encode slot is free for.
         onair::admit(&service, &channel, &slot, &viewer.name()).await?;
-        // The first segment is on its way before the player has read where it is.
+        // Start making the first segment before the player requests it.
         if asked.view == View::Live {
             onair::make(&service, &channel, slot);
         }
@@ -227,31 +228,31 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// Whether a player is told of no change of the picture. VLC 3 takes `EXT-X-DISCONTINUITY` for the end of a stream, and
-/// loses the last 0.4 s of every film (measured); as streams and clock go on, it is asked for by a SHOULD alone (RFC 8216
-/// section 4.3.2.3), and without it VLC loses nothing.
+/// Whether to suppress `EXT-X-DISCONTINUITY` for this player. VLC 3 takes the tag for the end of the stream and loses the
+/// last 0.4 s of every programme (measured). Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216
+/// section 4.3.2.3), and VLC plays everything without it.
 fn stumbles(call: &Call) -> bool {
     call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3."))
 }
 
-/// A segment of a channel
+/// Media segment of a channel
 #[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}",
     params(
-        ("id" = u32, Path, description = "As listed"),
-        ("segment" = String, Path, description = "As the playlist names it"),
-        ("watchSession" = Option<String>, Query, description = "Who watches"),
-        PassParams,
+        ("id" = u32, Path, description = "Channel id"),
+        ("segment" = String, Path, description = "Name as in the playlist"),
+        ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
+        CredentialParams,
     ),
     responses(
         (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
-        (status = 304, description = "The one that is known"),
+        (status = 304, description = "The cached segment is still valid"),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`ASSET_NOT_FOUND`: it was not or is not yet on air"),
+        (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
         (status = 503, description = "`TRANSCODER_BUSY`"),
         (status = 504, description = "`SEGMENT_TIMEOUT`")))]
 pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let none = || Error::new(Code::AssetNotFound, "the channel has no segment of this name");
+    let none = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
     let named = live::named(&call.params[1]).ok_or_else(none)?;
     let session = session(&call)?;
     let viewer = Viewer::new(call.user()?, session);
@@ -265,17 +266,17 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers))
 }
 
-/// Stop watching: ends a view of one's own login
+/// Stop watching: ends a view of the same login
 #[utoipa::path(delete, path = "/api/livetv/watch/{id}",
     params(
-        ("id" = u32, Path, description = "As listed"),
-        ("watchSession" = String, Query, description = "Who watched"),
-        PassParams,
+        ("id" = u32, Path, description = "Channel id"),
+        ("watchSession" = String, Query, description = "Identifies the viewer"),
+        CredentialParams,
     ),
-    responses((status = 200, description = "`ended` is false when nobody of that name watched", body = Ended)))]
+    responses((status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = super::id(&call)?;
-    // Whoever watched a channel that is gone by now leaves it all the same.
+    // Leaving a channel that has since been deleted must succeed.
     if service.channels.get(id).is_ok() {
         super::seen(&service, &call, id)?;
     }
@@ -288,7 +289,7 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&Ended { ended }))
 }
 
-/// Seconds a request may be held.
+/// The requested hold time, from `wait` or `Prefer`.
 fn wait(call: &Call) -> Result<Option<Duration>> {
     let prefer = call.header("prefer").and_then(|prefer| {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
@@ -303,10 +304,9 @@ fn wait(call: &Call) -> Result<Option<Duration>> {
     Ok(asked.map(Duration::from_secs_f64))
 }
 
-/// What every child address carries: a grant of its own, which ends no later than what let this request in, and who
-/// watches.
+/// Query of every child URL: a grant, which expires no later than the credentials of this request, and the watch session.
 fn tail(service: &Service, call: &Call, channel: &Channel, session: Option<&str>) -> Result<String> {
-    // The same for hours, so that an address stays the same from one reading of the list to the next.
+    // Rounded to the hour, so that URLs do not change between reloads of the playlist.
     let hour = service.clock.now().as_second() / 3600 * 3600;
     let resource = format!("livetv/watch/{}", channel.id);
     let mut tail = format!("st={}", service.accounts.grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));

@@ -1,4 +1,4 @@
-//! A watch-progress record as it is sent.
+//! The JSON form of a watch-progress record.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,13 +12,13 @@ use crate::domain::time::{instant, round_ms};
 pub struct WatchProgress {
     id: String,
     user_id: String,
-    /// Identity by content: renaming and moving the file change nothing.
+    /// Identifies the content: stays the same when the file is renamed or moved.
     media_id: String,
     media_path: String,
     media_type: String,
     title: String,
     position_seconds: f64,
-    /// 0 when unknown.
+    /// 0 if unknown.
     duration_seconds: f64,
     progress_percentage: f64,
     completed: bool,
@@ -26,7 +26,7 @@ pub struct WatchProgress {
     device_id: Option<String>,
     audio_stream_index: Option<u32>,
     subtitle_stream_index: Option<u32>,
-    /// Where to begin again: 0 when done, hardly begun, or at the end titles.
+    /// Where to resume: 0 if the file is completed, was barely started, or is in the end credits.
     resume_position_seconds: f64,
     play_count: u32,
     ever_completed: bool,
@@ -38,13 +38,13 @@ pub struct WatchProgress {
     last_watched_at: String,
     #[schema(format = DateTime)]
     updated_at: String,
-    /// Counts the changes.
+    /// Increases with every change.
     version: u64,
-    /// Positions that a stray return to the start threw away, newest first.
+    /// Positions that were replaced by an accidental return to the start, newest first.
     position_history: Vec<PastPosition>,
-    /// Whether the save that is answered here is in it.
+    /// Whether the save of this request was applied.
     applied: bool,
-    /// In lists: whether the file is there now.
+    /// In lists: whether the file exists now.
     #[serde(skip_serializing_if = "Option::is_none")]
     available: Option<bool>,
 }
@@ -89,7 +89,7 @@ impl WatchProgress {
         }
     }
 
-    /// The same in a list.
+    /// The record as an entry of a list.
     pub fn listed(self, available: bool) -> Self {
         Self { available: Some(available), ..self }
     }
@@ -101,7 +101,7 @@ impl From<Past> for PastPosition {
     }
 }
 
-/// A name for a record that is the same whenever it is asked for.
+/// A stable id for a record.
 pub fn id(prefix: &str, user_id: &str, media_id: &str) -> String {
     let hash = blake3::hash(format!("{user_id}/{media_id}").as_bytes()).to_hex();
     format!("{prefix}_{}", &hash[..16])

@@ -1,4 +1,4 @@
-//! Bodies of saves, checked.
+//! Request bodies that save progress.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -13,47 +13,47 @@ use crate::service::progress::Wish;
 /// Longest title, bytes.
 const MAX_TITLE_BYTES: usize = 512;
 
-/// Longest name of a player or of a type of media, characters.
+/// Longest player name and media type, characters.
 const MAX_WORD: usize = 64;
 
-/// No item is longer: a thousand years of it.
+/// Longest duration accepted: a thousand years.
 const MAX_SECONDS: f64 = 3.2e10;
 
-/// How far one is.
+/// Progress to save.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct SaveRequest {
     media_path: String,
     position_seconds: f64,
-    /// `video` when absent; or `audio`, `audiobook`, `recording`, `channel`, or another word, which is kept as it is: 1 to
-    /// 64 characters, none of them a control character.
+    /// `video` (default), `audio`, `audiobook`, `recording`, `channel`, or any other word of 1 to 64 characters without
+    /// control characters.
     #[schema(max_length = 64)]
     media_type: Option<String>,
-    /// The file's name when absent.
+    /// Default: the file name.
     title: Option<String>,
-    /// The known one when absent.
+    /// Default: the known duration.
     duration_seconds: Option<f64>,
-    /// False when absent.
+    /// Whether the file is watched to its end; default false.
     completed: Option<bool>,
-    /// Any word, kept as it is: 1 to 64 characters, none of them a control character; `unknown` when absent.
+    /// Name of the player: 1 to 64 characters without control characters; default `unknown`.
     #[schema(max_length = 64, example = "web")]
     player: Option<String>,
     device_id: Option<String>,
-    /// Null or -1 = none; absent = the one remembered.
+    /// Null or -1: none; absent: the stored one.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = -1)]
     audio_stream_index: StreamIndex,
-    /// Null or -1 = none; absent = the one remembered.
+    /// Null or -1: none; absent: the stored one.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = -1)]
     subtitle_stream_index: StreamIndex,
-    /// When the device saw this: an older save than what stands changes nothing.
+    /// When the device was at this position. A save that is older than the stored record is not applied.
     client_updated_at: Option<String>,
-    /// The version this changes: any other than what stands changes nothing.
+    /// The version that this save replaces. It is not applied if the stored record has another version.
     version: Option<u64>,
 }
 
-/// A file somebody knows.
+/// A file to mark as watched.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct WatchedRequest {
@@ -101,31 +101,31 @@ impl WatchedRequest {
     }
 }
 
-/// Seconds as they are kept.
+/// Validates a number of seconds and rounds it to milliseconds.
 pub(in crate::http) fn seconds(field: &str, value: f64) -> Result<f64> {
     if value.is_finite() && (0.0..=MAX_SECONDS).contains(&value) {
         Ok(round_ms(value))
     } else {
-        Err(Error::field(field, "must be a number of seconds from 0"))
+        Err(Error::field(field, "must be a number of seconds from 0 to 3.2e10"))
     }
 }
 
 pub(in crate::http) fn title(title: Option<String>) -> Result<Option<String>> {
     match title {
         Some(title) if title.len() > MAX_TITLE_BYTES => {
-            Err(Error::field("title", format!("is longer than {MAX_TITLE_BYTES} bytes")))
+            Err(Error::field("title", format!("must be at most {MAX_TITLE_BYTES} bytes")))
         }
         title => Ok(title.filter(|title| !title.is_empty())),
     }
 }
 
-/// A player's name as it came; None when it is empty.
+/// Validates a player name; None if it is empty.
 pub(in crate::http) fn player(name: Option<String>) -> Result<Option<String>> {
     let name = name.as_deref().map(str::trim).filter(|name| !name.is_empty());
     name.map(|name| word("player", name).map(str::to_owned)).transpose()
 }
 
-/// What is played; the empty word is none.
+/// Validates a media type; an empty one is the default, `video`.
 pub(in crate::http) fn media_type(name: &str) -> Result<MediaType> {
     match name.trim() {
         "" => Ok(MediaType::default()),
@@ -133,12 +133,12 @@ pub(in crate::http) fn media_type(name: &str) -> Result<MediaType> {
     }
 }
 
-/// A word out of an open set.
+/// Validates a word of an open set.
 fn word<'a>(field: &str, word: &'a str) -> Result<&'a str> {
     if word.chars().count() <= MAX_WORD && !word.chars().any(char::is_control) {
         Ok(word)
     } else {
-        Err(Error::field(field, format!("must be 1 to {MAX_WORD} characters, none of them a control character")))
+        Err(Error::field(field, format!("must be 1 to {MAX_WORD} characters without control characters")))
     }
 }
 
@@ -150,10 +150,10 @@ pub(in crate::http) fn device(id: String) -> Result<String> {
     }
 }
 
-/// An instant; what is finer than the wire is cut.
+/// Parses an instant and truncates it to milliseconds, the precision of the API.
 pub(in crate::http) fn time(text: &str) -> Result<Timestamp> {
     let at: Timestamp = text
         .parse()
-        .map_err(|_| Error::field("clientUpdatedAt", "must be an instant like 2026-01-01T00:00:00.000Z"))?;
+        .map_err(|_| Error::field("clientUpdatedAt", "must be an instant, e.g. 2026-01-01T00:00:00.000Z"))?;
     Ok(Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at))
 }

@@ -1,4 +1,4 @@
-//! Bodies of recordings to be made, checked.
+//! Request bodies that schedule recordings.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -11,18 +11,18 @@ use crate::service::recordings::{Asked, Wish};
 /// Longest title, bytes.
 const MAX_TITLE: usize = 512;
 
-/// Most of a series, and most days, that can be kept.
+/// Largest `keep.count` and `keep.days`.
 const MOST_KEPT: u32 = 1000;
 const MOST_DAYS: u32 = 3650;
 
-/// What is to be recorded: an entry of the guide or a span, a series, or both.
+/// A recording request: a guide entry or a range of time, a series, or both.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordingRequest {
     channel_id: Option<u32>,
-    /// `id` of an entry of the guide.
+    /// `id` of a guide entry.
     entry_id: Option<String>,
-    /// Together with `end`, instead of `entryId`.
+    /// With `end`, an alternative to `entryId`.
     #[schema(format = DateTime)]
     start: Option<String>,
     #[schema(format = DateTime)]
@@ -32,48 +32,48 @@ pub struct RecordingRequest {
     keep: Option<KeepRequest>,
 }
 
-/// What is recorded beside the programme.
+/// Extra recording time around the programme, seconds.
 #[derive(Deserialize, ToSchema)]
 pub struct PaddingRequest {
-    /// 0 (when absent) to 3600.
+    /// 0 (default) to 3600.
     before: Option<f64>,
-    /// 0 (when absent) to 3600.
+    /// 0 (default) to 3600.
     after: Option<f64>,
 }
 
-/// Every programme of a title.
+/// A rule that records every programme with a title.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SeriesRequest {
-    /// As in the guide; small and capital letters are the same.
+    /// Title as in the guide, case-insensitive.
     title: Option<String>,
-    /// Only what was not on before, and each only once.
+    /// Record only programmes that have not aired before, and each only once. Default false.
     new_only: Option<bool>,
 }
 
-/// How long recordings are kept; for ever when absent.
+/// How long recordings are kept; without limits, forever.
 #[derive(Deserialize, ToSchema)]
 pub struct KeepRequest {
-    /// The newest so many of the series, 1 to 1000.
+    /// Keep this many of the newest recordings of the series, 1 to 1000.
     count: Option<u32>,
-    /// Days behind the end of each, 1 to 3650.
+    /// Keep each recording for this many days after its end, 1 to 3650.
     days: Option<u32>,
 }
 
 impl RecordingRequest {
     /// # Errors
-    /// `VALIDATION_ERROR` naming the first field that cannot stand.
+    /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn checked(self, user_id: String) -> Result<Asked> {
         let channel_id = self.channel_id.ok_or_else(|| Error::field("channelId", "is missing"))?;
         let series = self.series.map(SeriesRequest::checked).transpose()?;
         let wish = match (self.entry_id, self.start, self.end) {
             (Some(entry), None, None) => Some(Wish::Entry(entry)),
-            (Some(_), ..) => return Err(Error::field("entryId", "and start with end exclude each other")),
+            (Some(_), ..) => return Err(Error::field("entryId", "must be absent when start or end is given")),
             (None, Some(start), Some(end)) => Some(Wish::Span(instant("start", &start)?, instant("end", &end)?)),
             (None, Some(_), None) => return Err(Error::field("end", "is missing")),
             (None, None, Some(_)) => return Err(Error::field("start", "is missing")),
             (None, None, None) if series.is_some() => None,
-            (None, None, None) => return Err(Error::field("entryId", "is missing: or start with end, or series")),
+            (None, None, None) => return Err(Error::field("entryId", "is required, or start and end, or series")),
         };
         let keep = self.keep.map_or_else(|| Ok(Keep::default()), |keep| keep.checked(series.is_some()))?;
         let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::checked)?;
@@ -99,7 +99,9 @@ impl SeriesRequest {
     fn checked(self) -> Result<(String, bool)> {
         let title = self.title.unwrap_or_default().trim().to_owned();
         match title.is_empty() || title.len() > MAX_TITLE || title.chars().any(char::is_control) {
-            true => Err(Error::field("series.title", format!("must have 1 to {MAX_TITLE} bytes of plain text"))),
+            true => {
+                Err(Error::field("series.title", format!("must be 1 to {MAX_TITLE} bytes without control characters")))
+            }
             false => Ok((title, self.new_only.unwrap_or(false))),
         }
     }
@@ -108,7 +110,7 @@ impl SeriesRequest {
 impl KeepRequest {
     fn checked(self, series: bool) -> Result<Keep> {
         if self.count.is_some() && !series {
-            return Err(Error::field("keep.count", "belongs to a series"));
+            return Err(Error::field("keep.count", "is only valid with series"));
         }
         if self.count.is_some_and(|count| !(1..=MOST_KEPT).contains(&count)) {
             return Err(Error::field("keep.count", format!("must be an integer from 1 to {MOST_KEPT}")));

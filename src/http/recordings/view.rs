@@ -1,4 +1,4 @@
-//! Recordings and series as they are sent.
+//! The JSON form of recordings and series rules.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -16,9 +16,9 @@ use crate::service::Service;
 pub struct RecordingView {
     id: String,
     channel_id: u32,
-    /// Null when the channel is gone.
+    /// Null if the channel was deleted.
     channel_name: Option<String>,
-    /// Who asked for it.
+    /// The user who scheduled it.
     user_id: String,
     title: String,
     subtitle: Option<String>,
@@ -34,18 +34,18 @@ pub struct RecordingView {
     /// `scheduled`, `recording`, `complete`, `failed` or `cancelled`.
     state: &'static str,
     failure: Option<FailureView>,
-    /// Recordings that stand in its way: there are fewer places to encode than channels to be recorded at once.
+    /// Ids of recordings it conflicts with: there are fewer encode slots than channels to record at the same time.
     conflicts: Vec<String>,
     series_id: Option<String>,
     keep: KeepView,
-    /// Its file; it can be played while it grows.
+    /// Path of the file; it can be played during the recording.
     path: Option<String>,
     direct_url: Option<String>,
-    /// What is known to be on the disk.
+    /// Bytes that are safely on disk.
     size_bytes: u64,
-    /// From the first picture to the last.
+    /// Duration from the first to the last video frame.
     recorded_seconds: f64,
-    /// What lies before the end of the file and is not in it, or only as a slate: the channel or the server was away.
+    /// Time missing from the file, or recorded as a slate, because the channel or the server was down.
     missing_seconds: f64,
     #[schema(format = DateTime)]
     created_at: String,
@@ -53,7 +53,7 @@ pub struct RecordingView {
     ended_at: Option<String>,
 }
 
-/// What is recorded beside a programme.
+/// Extra recording time around the programme, seconds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Padding)]
 pub struct PaddingView {
@@ -71,7 +71,7 @@ pub struct FailureView {
     at: String,
 }
 
-/// How long recordings are kept; null for ever.
+/// How long recordings are kept; null for no limit.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Keep)]
 pub struct KeepView {
@@ -79,7 +79,7 @@ pub struct KeepView {
     days: Option<u32>,
 }
 
-/// What is recorded whenever it is on.
+/// A rule that records every programme with a title.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RecordingSeries)]

@@ -1,4 +1,4 @@
-//! The sessions of everybody, as an admin sees them.
+//! `GET /api/stream/transcode/sessions`: the sessions of all users, for admins.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::http::reply;
 use crate::service::Service;
 use crate::service::sessions::Session;
 
-/// Sessions that serve.
+/// Active sessions.
 #[derive(Serialize, ToSchema)]
 pub struct SessionsAnswer {
-    /// The oldest first.
+    /// Oldest first.
     sessions: Vec<SessionView>,
 }
 
-/// Who plays what, and how it stands.
+/// A session, its user and its status.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Session)]
 pub struct SessionView {
     user_id: String,
-    /// Null when the user is gone.
+    /// Null if the user was deleted.
     username: Option<String>,
     media_path: String,
     start_position_seconds: f64,
@@ -35,9 +35,9 @@ pub struct SessionView {
     status: StatusBody,
 }
 
-/// Everybody's sessions
+/// Sessions of all users
 #[utoipa::path(get, path = "/api/stream/transcode/sessions",
-    responses((status = 200, description = "Those that serve; any of them is stopped by its `DELETE`", body = SessionsAnswer)))]
+    responses((status = 200, description = "Active sessions; an admin can `DELETE` any of them", body = SessionsAnswer)))]
 pub async fn sessions(service: Arc<Service>, _: Call) -> Result<Response> {
     let names: HashMap<String, String> =
         service.accounts.users().into_iter().map(|user| (user.id, user.username)).collect();

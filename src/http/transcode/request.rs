@@ -1,4 +1,4 @@
-//! The body of a start, read and checked.
+//! The request body of `POST /api/stream/transcode/start`.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -9,38 +9,38 @@ use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
 use crate::service::planner::{StartMode, StartRequest, SubtitleRequest};
 
-/// Body of a start. Only `mediaPath` is required. Unknown fields are ignored.
+/// A start request. Only `mediaPath` is required. Unknown fields are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StartBody {
     #[schema(value_type = String, required = true, example = "/library/movies/Example (2020).mkv")]
     media_path: Option<String>,
-    /// Index of an audio stream; absent, null or -1 = the default track.
+    /// Index of an audio stream; absent, null or -1: the default stream.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = -1)]
     audio_stream_index: StreamIndex,
-    /// At or past the end = the start of the last segment.
+    /// A position at or after the end means the start of the last segment.
     #[schema(minimum = 0, default = 0)]
     start_position_seconds: Option<f64>,
     profile: Option<ProfileBody>,
-    /// `none`, `embedded`, `external` or `burn`; default `embedded` with a `subtitleStreamIndex`, else `none`.
+    /// `none`, `embedded`, `external` or `burn`; default `embedded` with a `subtitleStreamIndex`, otherwise `none`.
     subtitle_mode: Option<String>,
-    /// Index of a subtitle stream; absent, null or -1 = none.
+    /// Index of a subtitle stream; absent, null or -1: none.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = -1)]
     subtitle_stream_index: StreamIndex,
-    /// A text subtitle file of the library, for `external` and `burn`; absent with `external` = the default one of those
-    /// beside the item, else the first that is neither forced nor for the hearing impaired.
+    /// Path of a text subtitle file in the library, for `external` and `burn`. Absent with `external`: the default sidecar
+    /// of the item, or the first that is neither forced nor for the hearing impaired.
     subtitle_path: Option<String>,
     force_transcode: Option<bool>,
-    /// `tag` = the playlists list the whole item and name the start by `EXT-X-START`. `list` = they begin with the segment
-    /// of the start position, for players that ignore the tag: a player's 0 is then `timelineStartSeconds` of the item.
+    /// `tag`: the playlists list the whole item and mark the start with `EXT-X-START`. `list`: they begin with the segment
+    /// at the start position, for players that ignore the tag; the player's 0 is then `timelineStartSeconds` of the item.
     #[schema(default = "tag")]
     start_mode: Option<String>,
-    /// Name of the player, by which its `deviceProfile` is looked up where there is none: `kodi`, `vlc`, `exoplayer` …
-    /// Absent or unknown = the User-Agent is looked up.
+    /// Name of the player: `kodi`, `vlc`, `exoplayer` … Selects a built-in profile if there is no `deviceProfile`. Absent or
+    /// unknown: the profile is selected by the User-Agent.
     player: Option<String>,
-    /// What the device plays directly. Whoever sends one is taken to know `subtitleUrl`.
+    /// The formats the device plays directly. A client that sends one is assumed to support `subtitleUrl`.
     #[schema(value_type = Option<Object>)]
     device_profile: Option<DeviceProfile>,
 }
@@ -48,20 +48,20 @@ pub(super) struct StartBody {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ProfileBody {
-    /// `original`, `2160p`, `1440p`, `1080p`, `720p`, `480p`, `360p` or `240p`. Other spellings are understood: `auto`,
-    /// `4k`, `1080`, `720P`, `1920x1080`; a height between two of these means the lower one.
+    /// `original`, `2160p`, `1440p`, `1080p`, `720p`, `480p`, `360p` or `240p`. Other spellings are accepted: `auto`, `4k`,
+    /// `1080`, `720P`, `1920x1080`. A height between two of these selects the lower one.
     #[schema(default = "original")]
     resolution: Option<String>,
     max_bitrate_kbps: Option<u32>,
     max_audio_channels: Option<u32>,
-    /// List every rung up to the resolution asked for, for a player that changes between them.
+    /// Adaptive bitrate: list every rung up to the requested resolution, so that the player can switch between them.
     #[schema(default = false)]
     abr: Option<bool>,
 }
 
 impl StartBody {
     /// # Errors
-    /// `VALIDATION_ERROR` with the first field that cannot be meant.
+    /// `VALIDATION_ERROR` naming the first invalid field.
     pub(super) fn into_request(self, user_agent: Option<&str>) -> Result<StartRequest> {
         let media_path = self.media_path.ok_or_else(|| Error::field("mediaPath", "is required"))?;
         let start_seconds = self.start_position_seconds.unwrap_or(0.0);
@@ -72,7 +72,9 @@ impl StartBody {
         let max_height = match profile.resolution.as_deref() {
             None => None,
             Some(label) => {
-                let unknown = || Error::field("profile.resolution", format!("{:?} is no known label", clipped(label)));
+                let unknown = || {
+                    Error::field("profile.resolution", format!("{:?} must be a label such as 1080p", clipped(label)))
+                };
                 max_height(label).ok_or_else(unknown)?
             }
         };
@@ -86,8 +88,8 @@ impl StartBody {
         let off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
         let mode = self.subtitle_mode.map(|mode| mode.to_ascii_lowercase());
         let subtitle = match mode.as_deref() {
-            // A player that switched subtitles off keeps its mode. Null is not off here: with `embedded` it leaves the
-            // choice of the stream to the server, as it always did.
+            // -1 switches subtitles off, whatever the mode. Null does not: with `embedded`, the server then chooses the
+            // stream.
             Some("embedded" | "burn") if off => SubtitleRequest::None,
             None if subtitle_stream.is_some() => SubtitleRequest::Embedded,
             None | Some("none") => SubtitleRequest::None,
@@ -95,14 +97,17 @@ impl StartBody {
             Some("external") => SubtitleRequest::External,
             Some("burn") => SubtitleRequest::Burn,
             Some(other) => {
-                return Err(Error::field("subtitleMode", format!("{:?} is no known mode", clipped(other))));
+                return Err(Error::field(
+                    "subtitleMode",
+                    format!("{:?} must be none, embedded, external or burn", clipped(other)),
+                ));
             }
         };
         let start_mode = match self.start_mode.as_deref() {
             None | Some("tag") => StartMode::Tag,
             Some("list") => StartMode::List,
             Some(other) => {
-                return Err(Error::field("startMode", format!("{:?} is neither tag nor list", clipped(other))));
+                return Err(Error::field("startMode", format!("{:?} must be tag or list", clipped(other))));
             }
         };
         Ok(StartRequest {
@@ -123,7 +128,7 @@ impl StartBody {
     }
 }
 
-/// The most lines a label allows; `Some(None)` for as many as there are, None for a label that is none.
+/// The maximum height that a label allows: `Some(None)` for the original one, None for an unknown label.
 fn max_height(label: &str) -> Option<Option<u32>> {
     let label = label.trim().to_ascii_lowercase();
     let lines = match label.as_str() {
@@ -139,12 +144,12 @@ fn max_height(label: &str) -> Option<Option<u32>> {
             lines.strip_suffix(['p', 'i']).unwrap_or(lines).parse::<u32>().ok().filter(|lines| *lines >= 100)?
         }
     };
-    // Few rungs, so that viewers share segments: never more lines than allowed, unless there is nothing as small.
+    // Heights are rounded down to a rung, so that viewers share segments; below the lowest rung, the lowest is used.
     let rung = RUNGS.iter().find(|(_, height, _)| *height <= lines).or(RUNGS.last());
     rung.map(|(_, height, _)| Some(*height))
 }
 
-/// What came in, short enough to send back.
+/// The value shortened for an error message.
 fn clipped(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,4 +1,4 @@
-//! The answer to a start: a session, or the address of the file itself.
+//! The response of `POST /api/stream/transcode/start`: a session, or the URL of the file itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::service::Service;
 use crate::service::sessions::Session;
 use crate::service::sidecars;
 
-/// A started session, or the address of the file itself.
+/// A started session, or the URL of the file itself.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Started {
@@ -33,18 +33,18 @@ pub(super) struct Started {
     signed_playlist_url: Option<String>,
     direct_url: Option<String>,
     signed_direct_url: Option<String>,
-    /// The text subtitle that was requested, as WebVTT, where the file is played directly.
+    /// The requested text subtitle as WebVTT, if the file is played directly.
     subtitle_url: Option<String>,
     signed_subtitle_url: Option<String>,
-    /// Time of the item.
+    /// Start position on the timeline of the item.
     start_position_seconds: f64,
-    /// Time of the item at which the session's playlists begin, a player's 0: that of the first segment listed with
-    /// `startMode` `list`, else 0. A position to save is this plus the player's.
+    /// Position in the item at which the session's playlists begin, the player's 0: with `startMode` `list` the start of the
+    /// first listed segment, otherwise 0. Add it to the player's position to get the position to save.
     timeline_start_seconds: f64,
     duration_seconds: Option<f64>,
     segment_seconds: Option<f64>,
     decision: DecisionBody,
-    /// When the signed addresses stop working.
+    /// When the signed URLs expire.
     expires_at: String,
     idle_timeout_seconds: Option<u64>,
 }
@@ -62,20 +62,20 @@ struct DecisionBody {
     device: DeviceBody,
 }
 
-/// A file that is played as it is.
+/// A file that is played directly.
 pub(super) struct Played {
     pub source: Arc<Source>,
     pub start_seconds: f64,
     pub duration_seconds: Option<f64>,
     pub reasons: Vec<Reason>,
-    /// Address of the subtitle, without a grant.
+    /// URL of the subtitle, without a grant.
     pub subtitle: Option<String>,
 }
 
-/// The address of a text subtitle as WebVTT; None where none was requested.
+/// The URL of the requested text subtitle as WebVTT; None if none was requested.
 ///
 /// # Errors
-/// Those of looking for the files beside the item.
+/// As [`sidecars::beside`].
 pub(super) async fn direct_subtitle(
     service: &Service,
     source: &Arc<Source>,
@@ -94,7 +94,7 @@ pub(super) async fn direct_subtitle(
 }
 
 impl Started {
-    /// The file plays as it is.
+    /// The response for a file that is played directly.
     pub(super) fn direct(service: &Service, principal: &Principal, played: &Played, device: &Device) -> Self {
         let source = &played.source;
         let subtitle = played.subtitle.as_ref();
@@ -127,7 +127,7 @@ impl Started {
         }
     }
 
-    /// A session makes it playable.
+    /// The response for a file that is played in a session.
     pub(super) fn transcoded(service: &Service, principal: &Principal, session: &Session) -> Self {
         let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
         let url = Addresses::of(&service.config).session(&session.id);
@@ -170,7 +170,7 @@ fn words(reasons: &[Reason]) -> Vec<&'static str> {
     reasons.iter().map(|reason| reason.as_str()).collect()
 }
 
-/// What is done to the sound.
+/// `copy` or `encode`.
 pub(super) fn audio_action(plan: &AudioPlan) -> &'static str {
     if matches!(plan, AudioPlan::Copy { .. }) { "copy" } else { "encode" }
 }

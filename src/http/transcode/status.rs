@@ -1,4 +1,4 @@
-//! How a session stands, on the wire.
+//! The JSON form of the status of a session.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,13 +14,13 @@ use crate::engine::RunError;
 use crate::service::planner::Rung;
 use crate::service::sessions::{Ended, Failure, Session, Status, told};
 
-/// The answer while the first segment is being made.
+/// The response while the first segment is not ready yet.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Preparing {
     status: &'static str,
     ready: bool,
-    /// Percent of the way to a playable session.
+    /// Progress towards the first segment, percent.
     progress: u8,
     retry_after_ms: u32,
 }
@@ -29,9 +29,9 @@ pub(super) struct Preparing {
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatusBody {
     session_id: String,
-    /// The segment at the start position exists and the session serves.
+    /// The segment at the start position is ready and the session has not ended.
     ready: bool,
-    /// Percent of the way to `ready`.
+    /// Progress towards `ready`, percent.
     progress: u8,
     error: Option<FailureBody>,
     mode: &'static str,
@@ -45,7 +45,7 @@ struct FailureBody {
     /// `DECODE_FAILED`, `ENCODER_FAILED`, `SOURCE_READ_FAILED`, `SOURCE_CHANGED`, `TIMEOUT` or `INTERNAL`.
     code: &'static str,
     message: &'static str,
-    /// Whether starting again may help.
+    /// Whether starting a new session may help.
     retryable: bool,
     at: String,
 }
@@ -53,27 +53,28 @@ struct FailureBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Diagnostics {
-    /// Name of the encoder at work, as its backend calls it: of the video, else of the audio (`aac`, `avenc_aac`);
-    /// `copy` when nothing is encoded.
+    /// The encoder in use, by its name in the backend: of the video, or of the audio (`aac`, `avenc_aac`) if the video is
+    /// not encoded; `copy` if nothing is encoded.
     encoder: String,
-    /// Codec of the source's picture, or of its sound.
+    /// Codec of the source video, or of its audio if there is no video.
     decoder: Option<String>,
-    /// Who makes the segments: `packager`, `gstreamer` or `ffmpeg`.
+    /// What makes the segments: `packager`, `gstreamer` or `ffmpeg`.
     pipeline: &'static str,
-    /// Why this one.
+    /// Why this one was chosen.
     pipeline_reason: &'static str,
-    /// Whether another one was chosen first, and failed.
+    /// Whether another one was chosen first and failed.
     fallback: bool,
     video: Option<VideoBody>,
     audio: Option<AudioBody>,
-    /// The rungs of an adaptive session, the best one first; everything else here is said of the one pulled last.
+    /// The rungs of an adaptive session, best first. The other diagnostics are about the rung requested last.
     rungs: Option<Vec<RungBody>>,
-    /// Why an adaptive session encodes what could be copied.
+    /// Why an adaptive session encodes video that could be copied.
     copy_left_out: Option<&'static str>,
-    /// Seconds of media made per second of work.
+    /// Seconds of media produced per second of encoding.
     speed: Option<f64>,
-    /// Producers started for this rendition so far, and the segment the last of them began at.
+    /// Runs started for this rendition so far.
     runs_started: usize,
+    /// The segment at which the last run started.
     run_from_segment: Option<usize>,
     segments_ready: usize,
     produced_seconds: f64,
@@ -99,7 +100,8 @@ struct RungBody {
     width: Option<u32>,
     height: Option<u32>,
     bandwidth: u64,
-    /// Whether somebody pulled it lately.
+    /// Whether the player requested it recently.
+    #[serde(rename = "held")]
     held: bool,
 }
 
@@ -121,7 +123,7 @@ impl StatusBody {
         Self::with(session.id.clone(), &status, Diagnostics::new(session, &status))
     }
 
-    /// Of an ended session: its figures without what was read from its file.
+    /// The status of an ended session, without the details of its streams.
     pub(super) fn ended(ended: &Ended) -> Self {
         let diagnostics = Diagnostics::figures(&ended.rendition, &ended.status, ended.started_at);
         Self::with(ended.id.clone(), &ended.status, diagnostics)
@@ -182,7 +184,7 @@ impl Diagnostics {
         }
     }
 
-    /// What is known without the plan and the probe of the file; the rest is null.
+    /// Diagnostics that do not need the plan or the probe; the other fields are null.
     fn figures(rendition: &Rendition, status: &Status, started_at: Timestamp) -> Self {
         let progress = &status.progress;
         let fallen = progress.fallen.as_ref();
@@ -229,7 +231,7 @@ impl RungBody {
     }
 }
 
-/// Percent of the way to a playable session.
+/// Progress towards a playable session, percent.
 fn readiness(status: &Status) -> u8 {
     match status.state {
         State::Starting if status.progress.segments_ready > 0 => 50,

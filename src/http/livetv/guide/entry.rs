@@ -1,4 +1,4 @@
-//! One programme of a guide, as it is sent.
+//! The JSON form of a guide entry.
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -12,11 +12,11 @@ use crate::domain::time::instant_text;
 use crate::http::address::{Addresses, Picture};
 use crate::http::livetv::asked::Unix;
 
-/// One programme. Nothing in it is copied: a guide holds many.
+/// One programme of the guide.
 #[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuideEntry<'a> {
-    /// Stays the same in every guide.
+    /// The same in every response.
     #[schema(value_type = String)]
     id: Id,
     channel_id: u32,
@@ -38,9 +38,9 @@ pub struct GuideEntry<'a> {
     duration_seconds: f64,
     media_path: &'a str,
     is_filler: bool,
-    /// On air now.
+    /// Whether the programme is on air now.
     is_live: bool,
-    /// Where it can be watched from its beginning; null for what is to come, and for what is longer ago than is kept.
+    /// Playlist of the programme from its start; null if it is in the future or older than the catch-up window.
     #[schema(value_type = Option<String>)]
     catchup_url: Option<Catchup<'a>>,
 }
@@ -80,26 +80,26 @@ impl<'a> GuideEntry<'a> {
     }
 }
 
-/// Of a channel, and of its programme.
+/// Channel id and ordinal of the programme.
 #[derive(Clone, Copy)]
 struct Id(u32, u64);
 
-/// Unix milliseconds, as an instant.
+/// Unix milliseconds, serialized as ISO 8601.
 #[derive(Clone, Copy)]
 struct At(i64);
 
-/// The address of a channel's picture.
+/// URL of a channel's logo.
 #[derive(Clone, Copy)]
 struct Icon<'a>(Picture<'a>);
 
-/// What a listing says, or what its channel is, where that is anything.
+/// Categories of the guide listing, or of the channel (empty if it has none).
 #[derive(Clone, Copy)]
 enum Categories<'a> {
     Listed(&'a [String]),
     Own(&'a str),
 }
 
-/// A channel, and the seconds its programme begins and ends at.
+/// Catch-up URL: channel id, start and end of the programme in unix milliseconds.
 #[derive(Clone, Copy)]
 struct Catchup<'a>(Addresses<'a>, u32, i64, i64);
 

@@ -1,4 +1,4 @@
-//! Bodies of sources to make or to change: JSON, or a form with a file.
+//! Request bodies that create or change sources: JSON, or a multipart form with a file.
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
@@ -10,24 +10,24 @@ use utoipa::ToSchema;
 use crate::domain::source::{Kind, Select};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::livetv::rights::{self, ClaimRequest, told};
+use crate::http::livetv::rights::{self, ClaimRequest, deserialize_nullable};
 use crate::service::sources::SourceChange;
 
 /// Largest upload, bytes.
 const MAX_UPLOAD: usize = 16 << 20;
 
-/// Largest other part of a form, bytes.
+/// Largest part of a form other than the upload, bytes.
 const MAX_PART: usize = 64 << 10;
 
-/// Parts of a form at most, and names in each list of a selection.
+/// Most parts of a form, and most names in each list of `select`.
 const MAX_PARTS: usize = 32;
 const MAX_NAMES: usize = 20_000;
 
-/// Longest time between two readings: a month.
+/// Longest refresh interval, hours: 31 days.
 const MAX_HOURS: u32 = 744;
 
-/// A list or a guide; what is absent stays as it is. A new one needs `kind`, `name`, `provenance` and one of `url` and
-/// `upload`; a list `rights` and `attestation` too.
+/// A playlist or a guide. Absent fields keep their value. A new source needs `kind`, `name`, `provenance` and either `url`
+/// or `upload`; a playlist also needs `rights` and `attestation`.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceRequest {
@@ -35,45 +35,46 @@ pub struct SourceRequest {
     kind: Option<String>,
     /// 1 to 100 characters.
     name: Option<String>,
-    /// http or https.
+    /// http or https URL.
     url: Option<String>,
-    /// Its text; a file in a form.
+    /// The text of the file; in a form, the file itself. At most 16 MiB.
     upload: Option<String>,
-    /// 1 to 744; null (when absent) for never.
-    #[serde(default, deserialize_with = "told")]
+    /// Refresh interval in hours, 1 to 744; null (default) for no automatic refresh.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<u32>)]
     refresh_hours: Option<Option<u32>>,
     #[serde(flatten)]
     claim: ClaimRequest,
-    /// Which entries become channels; null (when absent) for all.
-    #[serde(default, deserialize_with = "told")]
+    /// Which entries become channels; null (default) for all.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<SelectRequest>)]
     select: Option<Option<SelectRequest>>,
-    /// The number of the first new channel; null (when absent) for the list's own numbers.
-    #[serde(default, deserialize_with = "told")]
+    /// Number of the first new channel; null (default) for the numbers in the playlist.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<u32>)]
     number_from: Option<Option<u32>>,
 }
 
-/// Which entries become channels: those that one of the lists names.
+/// Which entries become channels: those that match one of the lists.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct SelectRequest {
     groups: Vec<String>,
     names: Vec<String>,
-    /// As the list's `tvg-id`.
+    /// Values of `tvg-id`.
     ids: Vec<String>,
 }
 
-/// The change a body asks for.
+/// Reads and validates the body of a request.
 ///
 /// # Errors
-/// Those of [`Call::json`]; `VALIDATION_ERROR`, `PAYLOAD_TOO_LARGE`.
+/// As [`Call::json`]; `VALIDATION_ERROR`, `PAYLOAD_TOO_LARGE`.
 pub async fn read(call: &mut Call) -> Result<SourceChange> {
     let by = call.user()?.username.clone();
     let form = call.header(CONTENT_TYPE).filter(|kind| kind.trim_start().starts_with("multipart/form-data"));
     let boundary = form.map(multer::parse_boundary).transpose();
-    let boundary = boundary.map_err(|_| Error::new(Code::BadRequest, "the form has no boundary"))?;
+    let boundary =
+        boundary.map_err(|_| Error::new(Code::BadRequest, "the Content-Type of the form has no boundary"))?;
     let (asked, file): (SourceRequest, _) = match boundary {
         None => (call.json().await?, None),
         Some(boundary) => {
@@ -86,11 +87,11 @@ pub async fn read(call: &mut Call) -> Result<SourceChange> {
     asked.change(file, by)
 }
 
-/// The parts of a form: its fields as if they had come as JSON, and the file.
+/// Reads a form: its fields as a JSON object, and the file.
 async fn parts(body: Bytes, boundary: String) -> Result<(Map<String, Value>, Option<Bytes>)> {
     let whole = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
     let mut form = Multipart::new(whole, boundary);
-    let broken = |_| Error::new(Code::BadRequest, "the form cannot be read");
+    let broken = |_| Error::new(Code::BadRequest, "the body is not a valid multipart form");
     let (mut fields, mut file, mut count) = (Map::new(), None, 0);
     while let Some(mut part) = form.next_field().await.map_err(broken)? {
         count += 1;
@@ -114,7 +115,7 @@ async fn parts(body: Bytes, boundary: String) -> Result<(Map<String, Value>, Opt
         let plain = ["kind", "name", "url"].contains(&name.as_str());
         let value = if plain { None } else { serde_json::from_str(text).ok() };
         match value.unwrap_or_else(|| Value::String(text.to_owned())) {
-            // All fields together in one part.
+            // The part `source` holds all fields as one JSON object.
             Value::Object(all) if name == "source" => fields.extend(all),
             value => {
                 fields.insert(name, value);
@@ -144,7 +145,7 @@ impl SourceRequest {
         if let Some(SelectRequest { groups, names, ids }) = &select
             && [groups, names, ids].iter().any(|list| list.len() > MAX_NAMES)
         {
-            return Err(Error::field("select", format!("must not name more than {MAX_NAMES} of each")));
+            return Err(Error::field("select", format!("each list must have at most {MAX_NAMES} entries")));
         }
         let upload = file.or(self.upload.map(Bytes::from));
         if upload.as_ref().is_some_and(|upload| upload.len() > MAX_UPLOAD) {

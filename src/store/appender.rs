@@ -1,4 +1,4 @@
-//! A file of lines as it is appended to: the journal, and its tail.
+//! A file that lines are appended to: the journal or its tail.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,31 +7,31 @@ use std::path::Path;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// Disk space allocated ahead of the end, bytes, so that a write does not run out of space halfway.
+/// Disk space allocated past the end of the file, bytes, so that a write does not run out of space halfway.
 const AHEAD: u64 = 1 << 20;
 
 /// A file of lines open for appending.
 pub struct Appender {
     file: File,
-    /// Bytes that count; a failed append may have left more.
+    /// Valid bytes; a failed append may have left more in the file.
     pub len: u64,
     allocated: u64,
-    /// The file was truncated, and the disk does not know it yet.
+    /// The file was truncated, but not synced yet.
     unsynced: bool,
 }
 
 impl Appender {
-    /// Opens a file whose first `end` bytes are good, and truncates it there.
+    /// Opens a file whose first `end` bytes are valid, and truncates it there.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path, end: u64) -> io::Result<Self> {
         let mut appender = Self::new(OpenOptions::new().read(true).append(true).open(path)?, end);
         appender.take_back(end)?;
         Ok(appender)
     }
 
-    /// A file of `len` bytes, opened for appending and synced.
+    /// Wraps a synced file of `len` bytes, opened for appending.
     pub fn new(file: File, len: u64) -> Self {
         Self { file, len, allocated: len, unsynced: false }
     }
@@ -39,7 +39,8 @@ impl Appender {
     /// Appends lines and waits until they are on the disk.
     ///
     /// # Errors
-    /// What the system says. Then the file may hold the lines, whole or in part: the caller takes them back.
+    /// The system's error. The file may then contain the lines in whole or in part: the caller must call
+    /// [`Self::take_back`].
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         self.allocate(lines.len() as u64)?;
         self.file.write_all(lines)?;
@@ -51,10 +52,10 @@ impl Appender {
     /// Truncates to `len` bytes, durably. After an error it must be called again before anything is appended.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn take_back(&mut self, len: u64) -> io::Result<()> {
         if self.unsynced {
-            // The system reports a failed sync once: a change makes the next one write again.
+            // The system reports a failed sync only once. Changing the length forces the next sync to write again.
             self.file.set_len(len + 1)?;
         }
         if self.file.metadata()?.len() != len {
@@ -70,7 +71,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Allocates disk space before it is needed.
+    /// Allocates disk space before a write needs it.
     fn allocate(&mut self, bytes: u64) -> io::Result<()> {
         if self.len + bytes <= self.allocated {
             return Ok(());
@@ -83,7 +84,7 @@ impl Appender {
                 self.allocated = self.len + more;
                 Ok(())
             }
-            // A file system that cannot: the write itself reports a full disk.
+            // The file system cannot allocate ahead: the write itself reports a full disk.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => Ok(()),
             Err(cause) => Err(cause.into()),
         }

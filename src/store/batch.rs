@@ -1,4 +1,4 @@
-//! Several changes that are made together or not at all: one line of the journal, with one checksum.
+//! Batches: several changes made together or not at all. A batch is one line of the journal, with one checksum.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use super::record;
 use super::tree::Tree;
 use crate::error::{Code, Error, Result};
 
-/// Changes in one batch at most: all channels of a source, or all that a user can have.
+/// Maximum changes in one batch: enough for all channels of a source, and for all records of a user.
 pub const MAX_CHANGES: usize = 16_384;
 
-/// A change of one record.
+/// One record to write or to remove.
 pub struct Edit {
     pub tree: Tree,
     pub key: String,
-    /// None to remove.
+    /// `None` removes the record.
     pub json: Option<Vec<u8>>,
 }
 
-/// Changes of several records, in order. [`super::Store::write`] makes them.
+/// Changes of several records, in order. [`super::Store::write`] applies them.
 #[derive(Default)]
 pub struct Batch {
     pub(super) edits: Vec<Edit>,
@@ -26,20 +26,20 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a record to be written.
+    /// Adds a record to write.
     ///
     /// # Errors
-    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of keys and JSON or [`MAX_CHANGES`] changes in all;
+    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of keys and JSON, or [`MAX_CHANGES`] changes, in the batch;
     /// `INTERNAL` for a tree that is not journaled.
     pub fn put<T: Serialize>(&mut self, tree: Tree, key: &str, value: &T) -> Result<()> {
         let json = record::json(value).map_err(Error::internal)?;
         self.add(Edit { tree, key: key.to_owned(), json: Some(json) })
     }
 
-    /// Adds a record to be removed; one that is not there is passed over.
+    /// Adds a record to remove; if it does not exist, nothing happens.
     ///
     /// # Errors
-    /// As of [`Self::put`].
+    /// As for [`Self::put`].
     pub fn delete(&mut self, tree: Tree, key: &str) -> Result<()> {
         self.add(Edit { tree, key: key.to_owned(), json: None })
     }
@@ -51,7 +51,7 @@ impl Batch {
         self.bytes += edit.key.len() + edit.json.as_ref().map_or(0, Vec::len);
         if self.bytes > MAX_RECORD || self.edits.len() >= MAX_CHANGES {
             let message = format!(
-                "this would change {} records of {} bytes at once, at most {MAX_CHANGES} and {MAX_RECORD} bytes can be",
+                "the batch changes {} records of {} bytes, the limits are {MAX_CHANGES} records and {MAX_RECORD} bytes",
                 self.edits.len() + 1,
                 self.bytes
             );

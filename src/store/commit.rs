@@ -1,12 +1,12 @@
-//! Group commit: one thread writes every change, and makes all that wait durable with one sync.
+//! Group commit: one thread writes all changes, and makes every waiting change durable with one sync.
 //!
-//! A change is appended to the journal and synced there with `fdatasync`; then to its tail, the same way; then it is
-//! written to the index, which is not waited for (sled's own `flush` ends in `sync_file_range`, which a power cut may
-//! undo: 200 flushes made 3 fsyncs, measured with 0.34.7); then it is acknowledged.
+//! A change is first appended to the journal and synced with `fdatasync`, then to the tail in the same way, then written to
+//! the index, then acknowledged. The index is not synced: sled's `flush` ends in `sync_file_range`, which a power cut may
+//! undo (200 flushes made 3 fsyncs, measured with 0.34.7).
 //!
-//! Once both files have a change it is durable, whatever happens to the index: it is acknowledged, readers get it from
-//! [`View::ahead`], and the state is opened again from its files. A change that one of the files did not take is taken
-//! back from both before it is refused.
+//! Once both files have a change, it is durable, whatever happens to the index. If the index fails, the change is
+//! acknowledged all the same: readers get it from [`View::ahead`] until the state is reopened from its files. If one of the
+//! files fails, both are truncated before the change is refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,62 +26,62 @@ use super::recover::{self, Opened};
 use super::tail::Tail;
 use super::tree::Tree;
 
-/// Callers that may wait at once; further ones wait for a slot.
+/// Capacity of the queue of changes; further callers wait for room in it.
 const WAITING: usize = 1024;
 
-/// Callers whose changes are made durable with one sync at most, and the bytes of those.
+/// Most callers whose changes share one sync, and the bytes of JSON from which no further caller joins.
 const GROUP: usize = 512;
 const GROUP_BYTES: usize = 16 << 20;
 
-/// A journal is compacted when it is this many times as long as what it says.
+/// A journal is compacted when it is this many times as long as its current records.
 const COMPACT_FACTOR: u64 = 4;
 
-/// Between two attempts to open the state again: at first, and at most.
+/// First and longest pause between two attempts to reopen the state.
 const HEAL_FIRST: Duration = Duration::from_millis(250);
 const HEAL_LAST: Duration = Duration::from_secs(30);
 
-/// How often the committer looks for changes while the state is not open.
+/// Interval at which the committer polls its queue while the state is not open.
 const FAILED_POLL: Duration = Duration::from_millis(20);
 
-/// How long lines are tried to be taken back before their waiters are answered that the outcome is unknown.
+/// How long truncation is retried after a failed append, and the pause between two attempts. After that the outcome
+/// is reported as unknown.
 const TAKE_BACK: Duration = Duration::from_secs(10);
 const TAKE_BACK_EVERY: Duration = Duration::from_millis(20);
 
-/// Sizes that tests set otherwise.
+/// Sizes that tests change.
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Disk space left free, bytes.
+    /// Free disk space below which writes are refused, bytes.
     pub reserve: u64,
-    /// Shortest journal that is compacted, bytes.
+    /// Length below which the journal is not compacted, bytes.
     pub compact_from: u64,
 }
 
 /// Why a change is not acknowledged.
 #[derive(Debug)]
 pub enum NotStored {
-    /// It is in none of the files, and will not be there after a restart.
+    /// It is in no file, so it does not appear after a restart.
     Refused(String),
-    /// The disk failed while it was written, and while it was taken back: it may be there after a restart.
+    /// The disk failed during the write and again during the truncation: the change may appear after a restart.
     Unknown(String),
 }
 
-/// What a waiter gets: durable, and whether there was a record before.
+/// Reply to a caller: the change is durable, and whether a record existed before.
 pub type Outcome = Result<bool, NotStored>;
 
-/// What readers see.
+/// The state that readers see.
 pub struct View {
-    /// None while it is opened again.
+    /// `None` while the state is being reopened.
     pub index: Option<Index>,
-    /// Acknowledged changes that the index did not take, until it is opened again; None for a removal.
+    /// Acknowledged changes that are missing from the index until it is reopened; `None` is a removal.
     pub ahead: BTreeMap<(Tree, String), Option<Vec<u8>>>,
 }
 
-/// The view as readers share it.
 pub type Shared = Arc<RwLock<View>>;
 
 /// Changes of one caller, made together or not at all.
 pub struct Change {
-    /// One at least.
+    /// Never empty.
     pub edits: Vec<Edit>,
     pub done: oneshot::Sender<Outcome>,
 }
@@ -92,14 +92,14 @@ impl Change {
     }
 }
 
-/// A change with the number of its first edit and the length of its line.
+/// A change with the number of its first edit and the length of its line in bytes.
 struct Numbered {
     change: Change,
     number: u64,
     len: u64,
 }
 
-/// The files that changes are appended to.
+/// The two files that changes are appended to.
 struct Files {
     journal: Appender,
     tail: Tail,
@@ -108,19 +108,19 @@ struct Files {
 struct Committer {
     dir: PathBuf,
     view: Shared,
-    /// None after a failure, until the state is opened again: what they refer to may not be in place any more.
+    /// `None` from a failure until the state is reopened: the open files may no longer be those in the folder.
     files: Option<Files>,
     last: u64,
     live: u64,
     live_bytes: u64,
     sizes: Sizes,
-    /// No compaction below this length, bytes; greater after one that failed.
+    /// Length below which the journal is not compacted, bytes; raised after a failed compaction.
     compact_from: u64,
     heal_at: Instant,
     heal_pause: Duration,
 }
 
-/// Starts the committer. It ends when the sender is dropped.
+/// Starts the committer thread. It ends when the sender is dropped.
 pub fn start(
     dir: PathBuf,
     opened: Opened,
@@ -165,7 +165,7 @@ pub fn start(
 }
 
 impl Committer {
-    /// Waits for a change; opens the state again meanwhile where that is needed.
+    /// Waits for a change; after a failure, tries to reopen the state meanwhile.
     fn next(&mut self, queue: &mut mpsc::Receiver<Change>) -> Option<Change> {
         loop {
             if self.files.is_some() {
@@ -180,19 +180,19 @@ impl Committer {
         }
     }
 
-    /// Makes a group of changes durable, and answers each waiter.
+    /// Makes a group of changes durable and replies to each caller.
     fn commit(&mut self, group: Vec<Change>) {
-        let failed = self.files.is_none().then(|| "the state is being opened again after a failure".to_owned());
+        let failed = self.files.is_none().then(|| "the state is being reopened after a failure".to_owned());
         let free = free_bytes(&self.dir);
         let mut lines = Vec::new();
         let (mut accepted, mut last) = (Vec::with_capacity(group.len()), self.last);
         for change in group {
-            // A removal frees space, so it may use a part of the reserve.
+            // A removal will free space, so it may use part of the reserve.
             let grows = change.edits.iter().any(|edit| edit.json.is_some());
             let floor = if grows { self.sizes.reserve } else { self.sizes.reserve / 4 };
-            let full = (free < floor).then(|| format!("{free} bytes are free, {floor} are held back"));
+            let full = (free < floor).then(|| format!("{free} bytes of disk are free, {floor} are required"));
             if let Some(cause) = failed.clone().or(full) {
-                // A waiter that gave up needs no answer.
+                // The caller may have gone: then nothing needs the reply.
                 let _ = change.done.send(Err(NotStored::Refused(cause)));
                 continue;
             }
@@ -220,29 +220,29 @@ impl Committer {
         self.apply(accepted);
     }
 
-    /// Appends to journal and tail: to both, or to none.
+    /// Appends to both journal and tail, or to neither.
     fn append(&mut self, lines: &[u8]) -> Result<(), NotStored> {
         let files = self.files.as_mut().expect("changes are accepted only while the files are open");
         let (journal, tail) = (files.journal.len, files.tail.len());
         let Err(cause) = files.journal.append(lines).and_then(|()| files.tail.append(lines)) else { return Ok(()) };
         tracing::error!(%cause, "the journal could not be written");
-        // Until neither file has the lines, a restart would take the changes over: no waiter is answered before.
+        // While a file still has the lines, a restart would apply the changes, so no caller gets a reply yet.
         let deadline = Instant::now() + TAKE_BACK;
         loop {
             let (one, other) = (files.tail.take_back(tail), files.journal.take_back(journal));
             match one.and(other) {
                 Ok(()) => return Err(NotStored::Refused(format!("journal: {cause}"))),
                 Err(fault) if Instant::now() > deadline => {
-                    tracing::error!(%fault, "what was written in part could not be taken back");
+                    tracing::error!(%fault, "a partial write could not be truncated");
                     self.fail();
-                    return Err(NotStored::Unknown(format!("journal: {cause}; taking it back: {fault}")));
+                    return Err(NotStored::Unknown(format!("journal: {cause}; truncating it: {fault}")));
                 }
                 Err(_) => thread::sleep(TAKE_BACK_EVERY),
             }
         }
     }
 
-    /// Writes durable changes to the index, and answers their waiters.
+    /// Writes durable changes to the index and replies to their callers.
     fn apply(&mut self, accepted: Vec<Numbered>) {
         let view = self.view.clone();
         let view = read(&view);
@@ -263,7 +263,7 @@ impl Committer {
                     outcome => {
                         fault = fault.or_else(|| outcome.err().map(|cause| cause.to_string()));
                         missed.push(((tree, key), json));
-                        // Only a removal needs it, and its record was seen before it was sent here.
+                        // Only removals use this, and their record was found before they were queued.
                         existed = true;
                     }
                 }
@@ -275,7 +275,7 @@ impl Committer {
         }
         drop(view);
         if let Some(fault) = fault {
-            tracing::error!(fault, "the index failed; the journal has everything");
+            tracing::error!(fault, "the index failed; the journal is complete");
             self.view.write().unwrap_or_else(PoisonError::into_inner).ahead.extend(missed);
             self.fail();
         }
@@ -284,25 +284,27 @@ impl Committer {
         }
     }
 
-    /// Nothing more is accepted before the state was opened again.
+    /// Refuses all changes until the state is reopened.
     fn fail(&mut self) {
         self.files = None;
         (self.heal_at, self.heal_pause) = (Instant::now(), HEAL_FIRST);
     }
 
+    /// Empties the tail once it is long, or at once with `always`.
     fn restart_tail(&mut self, always: bool) {
         let (view, Some(files)) = (self.view.clone(), self.files.as_mut()) else { return };
         let view = read(&view);
         if let Some(Err(cause)) = view.index.as_ref().map(|index| files.tail.restart(index, always)) {
-            tracing::error!(%cause, "the journal's tail could not be begun anew");
+            tracing::error!(%cause, "the journal's tail could not be restarted");
             self.fail();
         }
     }
 
+    /// Updates the number and the bytes of the current records after a change.
     fn count(&mut self, before: Option<usize>, json: Option<&[u8]>, len: u64) {
         if json.is_some() {
             self.live += u64::from(before.is_none());
-            // A line is some bytes longer than the record it makes: near enough.
+            // An estimate: a line is a few bytes longer than its record in the index.
             self.live_bytes = self.live_bytes.saturating_sub(before.unwrap_or(0) as u64) + len;
         } else if let Some(before) = before {
             self.live = self.live.saturating_sub(1);
@@ -310,13 +312,13 @@ impl Committer {
         }
     }
 
-    /// After a failure: opens the state again from its files, as a start does.
+    /// After a failure, reopens the state from its files, as at a start.
     fn heal_if_due(&mut self) {
         if self.files.is_some() || Instant::now() < self.heal_at || free_bytes(&self.dir) < self.sizes.reserve {
             return;
         }
         let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
-        // The old one first: there is one claim on its files.
+        // The old index is closed first, because sled locks its files.
         view.index = None;
         match recover::open(&self.dir) {
             Ok(opened) => {
@@ -324,10 +326,10 @@ impl Committer {
                 view.ahead.clear();
                 self.files = Some(Files { journal: opened.journal, tail: opened.tail });
                 (self.last, self.live, self.live_bytes) = (opened.last, opened.live, opened.live_bytes);
-                tracing::info!("the state was opened again");
+                tracing::info!("the state was reopened");
             }
             Err(cause) => {
-                tracing::error!(%cause, "the state could not be opened again");
+                tracing::error!(%cause, "the state could not be reopened");
                 self.heal_at = Instant::now() + self.heal_pause;
                 self.heal_pause = (self.heal_pause * 2).min(HEAL_LAST);
             }
@@ -343,7 +345,7 @@ impl Committer {
             Ok(after) => {
                 tracing::info!(before = len, after, "the journal was compacted");
                 self.compact_from = self.sizes.compact_from;
-                // Its removals are in no other file any more, and the index is on the disk.
+                // The journal no longer contains removals, so the tail must not either; the index is synced.
                 self.restart_tail(true);
             }
             Err(cause) => {
@@ -353,11 +355,11 @@ impl Committer {
         }
     }
 
-    /// Replaces the journal by one of the records there are now; gives its length. What the index cannot give is not
-    /// dropped from the journal: then nothing happens.
+    /// Replaces the journal with one of the current records only; returns its length. If the index lacks a record or cannot
+    /// read it, nothing is replaced.
     fn compact(&mut self) -> Result<u64, String> {
         if free_bytes(&self.dir) < self.sizes.reserve.saturating_add(2 * self.live_bytes) {
-            return Err("there is no space for it".to_owned());
+            return Err("there is not enough disk space".to_owned());
         }
         let text = |cause: std::io::Error| cause.to_string();
         let view = self.view.clone();
@@ -368,11 +370,11 @@ impl Committer {
             return Err(fault.clone());
         }
         if held.numbers.len() as u64 != self.live {
-            return Err(format!("the index holds {} records of {}", held.numbers.len(), self.live));
+            return Err(format!("the index has {} records instead of {}", held.numbers.len(), self.live));
         }
-        // Removals are dropped from the journal, so the disk must have an index that knows them.
+        // The new journal has no removals, so the index that knows them must be on disk first.
         index.sync()?;
-        // By number, so that an index made from it is made in order.
+        // Ordered by number, so that an index rebuilt from the journal is written in order.
         let mut ids: Vec<_> = held.numbers.into_iter().collect();
         ids.sort_unstable_by_key(|(_, number)| *number);
         let mut draft = Draft::begin(&self.dir).map_err(text)?;
@@ -390,7 +392,7 @@ impl Committer {
                 Ok(bytes)
             }
             (replaced, _) => {
-                // Which journal is in place is not known: opening the state again finds out.
+                // Which journal is in place is unknown until the state is reopened.
                 self.fail();
                 Err(replaced.err().map_or_else(|| "the journal is not open".to_owned(), text))
             }
@@ -402,8 +404,7 @@ fn read(view: &Shared) -> RwLockReadGuard<'_, View> {
     view.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Space a program without privileges may still use on the disk of `dir`, bytes; the most there can be when the system
-/// does not tell.
+/// Disk space available to an unprivileged program in `dir`, bytes; `u64::MAX` if the system does not report it.
 pub fn free_bytes(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

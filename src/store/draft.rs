@@ -1,4 +1,4 @@
-//! A journal being written, whole, beside the one in use.
+//! A new journal, written beside the one in use and then put in its place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,10 +9,10 @@ use super::appender::Appender;
 use super::journal;
 use super::tree::Tree;
 
-/// Its name until it replaces the journal.
+/// File name of a draft until it replaces the journal.
 pub const NAME: &str = "journal.new";
 
-/// A journal being written.
+/// A new journal that is being written.
 pub struct Draft {
     file: BufWriter<File>,
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct Draft {
     pub bytes: u64,
 }
 
-/// A journal that is complete and on the disk, and replaces nothing yet.
+/// A new journal that is complete and synced, but not yet in place.
 pub struct Complete {
     file: File,
     path: PathBuf,
@@ -34,8 +34,7 @@ impl Draft {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
             _ => {}
         }
-        // Open for appending already: the committer goes on with this very file, so that no open can fail once it has
-        // replaced the old journal.
+        // Opened for appending, because the committer continues with this same file: after the rename no open can fail.
         let file = OpenOptions::new().create_new(true).read(true).append(true).mode(0o600).open(&path)?;
         let mut file = BufWriter::with_capacity(256 * 1024, file);
         let head = journal::header(journal::LAYOUT);
@@ -50,25 +49,24 @@ impl Draft {
         self.file.write_all(&self.line)
     }
 
-    /// Brings it to the disk.
+    /// Syncs the draft to disk.
     pub fn complete(self) -> io::Result<Complete> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         Ok(Complete { file, path: self.path, bytes: self.bytes })
     }
 
-    /// As [`Self::complete`] and [`Complete::replace`].
+    /// Calls [`Self::complete`], then [`Complete::replace`].
     pub fn finish(self, dir: &Path) -> io::Result<()> {
         self.complete()?.replace(dir).map(drop)
     }
 }
 
 impl Complete {
-    /// Replaces the journal, durably, and gives it for appending.
+    /// Replaces the journal, durably, and returns the new one for appending.
     ///
     /// # Errors
-    /// What the system says. Either journal may be in place then: the caller appends to none before it has opened the
-    /// state again.
+    /// The system's error. Either journal may be in place then: the caller must reopen the state before it appends.
     pub fn replace(self, dir: &Path) -> io::Result<Appender> {
         fs::rename(&self.path, dir.join("journal"))?;
         File::open(dir)?.sync_all()?;

@@ -1,7 +1,6 @@
-//! The whole state as JSON lines: out, and into a state folder again.
+//! Export and import of the whole state as JSON lines.
 //!
-//! The first line says what it is, the last one how many records came before it, so that a truncated text is not taken
-//! for a whole one.
+//! The first line names the format; the last one has the number of records, so that a truncated export is detected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufWriter, Write};
@@ -19,13 +18,13 @@ use super::tree::Tree;
 use super::{Store, journal, private, quarantine, secret, tail, unusable};
 use crate::error::{Code, Error, Result};
 
-/// Layout of the lines.
+/// Version of the export format.
 const LAYOUT: u32 = 1;
 
-/// Longest line read, bytes: more than the longest line of a journal makes.
+/// Longest line that is read, bytes: longer than the export of any journal line.
 const MAX_LINE: u64 = journal::MAX_LINE + 4096;
 
-/// Files of the state folder that belong to the state.
+/// Files of the state folder that are exported with the records.
 const FILES: [&str; 1] = ["signing-keys"];
 
 #[derive(Serialize, Deserialize)]
@@ -37,15 +36,15 @@ enum Line {
     End { records: u64 },
 }
 
-/// Writes everything in `dir` that cannot be found again; gives how many records that is. They include password hashes,
-/// and the signing keys come with them.
+/// Writes all journaled records of the state in `dir`, and the signing keys; returns the number of records. They include
+/// password hashes.
 ///
-/// A state that no server has open is opened (and repaired) as a server would. That of a running server is read as it was
-/// at one moment: every change acknowledged before is in it.
+/// If no server has the state open, it is opened and repaired as at a start. The state of a running server is read at one
+/// moment, with every change acknowledged before it.
 ///
 /// # Errors
-/// `NOT_FOUND` when there is no state; `INTERNAL` naming what cannot be read or written, and what was lost. Then `to` has
-/// not got its last line.
+/// `NOT_FOUND` when there is no state; `INTERNAL` naming what cannot be read or written, and what was lost. The output then
+/// lacks its last line.
 pub fn export(dir: &Path, mut to: impl Write) -> Result<u64> {
     if !dir.join("journal").exists() && !dir.join("db").exists() {
         return Err(Error::new(Code::NotFound, format!("there is no state in {}", dir.display())));
@@ -53,7 +52,7 @@ pub fn export(dir: &Path, mut to: impl Write) -> Result<u64> {
     let _open = match Store::open(dir) {
         Ok(store) if !store.inner.lost.is_empty() => {
             let lost = store.inner.lost.join(" ");
-            return Err(unusable(dir, format!("records are lost: {lost} (export again to get what is left)")));
+            return Err(unusable(dir, format!("records are lost: {lost} (export again to get the others)")));
         }
         Ok(store) => Some(store),
         Err(error) if error.code == Code::Conflict => None,
@@ -83,11 +82,11 @@ pub fn export(dir: &Path, mut to: impl Write) -> Result<u64> {
     Ok(records)
 }
 
-/// As [`export`], into a file of mode 0600 that is complete and on the disk, or not there at all; a file of that name is
-/// replaced.
+/// Exports the state as [`export`] does, to a file of mode 0600. The file is complete and synced, or not created; an
+/// existing file is replaced.
 ///
 /// # Errors
-/// As of [`export`].
+/// As for [`export`].
 pub fn backup(dir: &Path, file: &Path) -> Result<u64> {
     let failed = |cause: std::io::Error| Error::internal(format!("{}: {cause}", file.display()));
     let name = file.file_name().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
@@ -110,11 +109,11 @@ pub fn backup(dir: &Path, file: &Path) -> Result<u64> {
     written().inspect_err(|_| drop(secret::remove(&partial)))
 }
 
-/// Makes a state of exported lines; gives how many records it has. Nothing is changed unless all of them are good.
+/// Creates a state from an export; returns its number of records. Unless all lines are valid, nothing changes.
 ///
 /// # Errors
-/// `CONFLICT` when a server runs on `dir`, or when there is a state already and `replace` is not said; `BAD_REQUEST`
-/// naming the line that is wrong.
+/// `CONFLICT` when a server is running on `dir`, or when `dir` already contains a state and `replace` is false;
+/// `BAD_REQUEST` naming the first invalid line.
 pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     private::folder(dir)?;
     let _lock = Lock::take(dir, Duration::ZERO)?;
@@ -124,7 +123,7 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
         Err(_) => true,
     };
     if (known || dir.join("db").exists() && !dir.join("journal").exists()) && !replace {
-        let message = format!("{} holds a state already: say --replace to put this one in its place", dir.display());
+        let message = format!("{} already contains a state: use --replace to replace it", dir.display());
         return Err(Error::new(Code::Conflict, message));
     }
     let mut draft = Draft::begin(dir).map_err(failed)?;
@@ -132,27 +131,27 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     let wrong = |at: usize, why: String| Error::new(Code::BadRequest, format!("line {}: {why}", at + 1));
     for (at, line) in Lines(from).enumerate() {
         let line = line.map_err(|cause| wrong(at, cause.to_string()))?;
-        let read: Line = serde_json::from_str(&line).map_err(|_| wrong(at, "is no line of an export".to_owned()))?;
+        let read: Line = serde_json::from_str(&line).map_err(|_| wrong(at, "is not a line of an export".to_owned()))?;
         match read {
-            _ if ended => return Err(wrong(at, "stands behind the end".to_owned())),
+            _ if ended => return Err(wrong(at, "comes after the end of the export".to_owned())),
             Line::Begin { layout, .. } if at == 0 && layout == LAYOUT => {}
-            _ if at == 0 => return Err(wrong(at, "is not the beginning of an export this version reads".to_owned())),
+            _ if at == 0 => return Err(wrong(at, "is not the start of an export this version can read".to_owned())),
             Line::Begin { .. } => return Err(wrong(at, "begins a second export".to_owned())),
             Line::Record { tree, key, value } => {
                 let tree = Tree::named(&tree).filter(|tree| tree.journaled());
-                let tree = tree.ok_or_else(|| wrong(at, "names a tree this version does not know".to_owned()))?;
+                let tree = tree.ok_or_else(|| wrong(at, "names a tree that this version does not know".to_owned()))?;
                 let json = serde_json::to_vec(&value).map_err(Error::internal)?;
                 records += 1;
                 draft.add(tree, &key, records, Some(&json)).map_err(failed)?;
             }
             Line::File { file, text } if FILES.contains(&file.as_str()) => files.push((file, text)),
-            Line::File { .. } => return Err(wrong(at, "names a file that belongs to no state".to_owned())),
+            Line::File { .. } => return Err(wrong(at, "names a file that is not part of a state".to_owned())),
             Line::End { records: said } if said == records => ended = true,
-            Line::End { records: said } => return Err(wrong(at, format!("{said} records were said, {records} came"))),
+            Line::End { records: said } => return Err(wrong(at, format!("{said} records expected, {records} found"))),
         }
     }
     if !ended {
-        return Err(Error::new(Code::BadRequest, "the export has no end: it was cut"));
+        return Err(Error::new(Code::BadRequest, "the export has no last line: it is truncated"));
     }
     if dir.join("journal").exists() {
         quarantine::keep(dir, "journal").map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The index: sled, one tree each. Quick to ask, and made again from the journal when it is damaged.
+//! The index: a sled database with one sled tree per [`Tree`]. It serves reads; when damaged, it is rebuilt from the journal.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,19 +11,19 @@ use super::tree::Tree;
 /// Memory sled may use for pages, bytes. Its own default is 1 GiB.
 const CACHE_BYTES: u64 = 32 << 20;
 
-/// How long the index may be behind its files, ms. Only the journal is waited for; a second copy of what it says soon
-/// after is what mends a damaged journal.
+/// Interval at which sled writes its files, ms. Acknowledgements wait for the journal only, but a damaged journal is
+/// repaired from this second copy, so it must follow soon.
 const FLUSH_EVERY_MS: u64 = 500;
 
-/// Where in `Meta` stands how far the index has come.
+/// Key in [`Tree::Meta`] of the number of the last change written to the index.
 const LAST: &str = "last";
 
-/// The tree sled makes itself.
+/// The tree sled creates by itself.
 const SLED_DEFAULT: &str = "__sled__default";
 
 /// An open index.
 pub struct Index {
-    /// None only while it is dropped.
+    /// `None` only during drop.
     db: Option<sled::Db>,
     folder: PathBuf,
     trees: Vec<sled::Tree>,
@@ -32,11 +32,11 @@ pub struct Index {
 /// Why the index cannot be opened or read.
 #[derive(Debug)]
 pub enum Fault {
-    /// What it holds is damaged: it is made again from the journal.
+    /// Its content is damaged: it is rebuilt from the journal.
     Damage(String),
-    /// The disk failed: it is made again, where the journal is whole.
+    /// The disk failed: the index is rebuilt if the journal is intact.
     Io(String),
-    /// The system has no file descriptor, memory, space or right to give: the index may be whole.
+    /// The system refused a file descriptor, memory, space or permission: the index may be intact.
     System(String),
 }
 
@@ -68,25 +68,25 @@ fn is_scarcity(cause: &std::io::Error) -> bool {
     Errno::from_io_error(cause).is_some_and(|errno| SCARCITY.contains(&errno))
 }
 
-/// What the index holds of the journaled trees.
+/// Content of the journaled trees in the index.
 #[derive(Default)]
 pub struct Held {
-    /// Key to the number of the change that wrote it.
+    /// Number of the change that wrote each record.
     pub numbers: HashMap<(Tree, String), u64>,
-    /// The last change it knows of.
+    /// Number of the last change in the index.
     pub last: u64,
-    /// What cannot be read.
+    /// Descriptions of everything that cannot be read.
     pub faults: Vec<String>,
-    /// The records among it.
+    /// Records that cannot be read.
     pub unreadable: Vec<(Tree, String)>,
 }
 
 impl Index {
-    /// Opens what lies in `folder`, or makes it. sled checks little and may panic over damage: that is an error like
-    /// any other here.
+    /// Opens the index in `folder`, or creates it. sled checks little and may panic on damaged files; such a panic is
+    /// returned as an error.
     ///
     /// # Errors
-    /// What sled says.
+    /// The error of sled.
     pub fn open(folder: &Path) -> Result<Self, Fault> {
         remove_drafts(folder).map_err(sled::Error::Io)?;
         let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
@@ -97,17 +97,17 @@ impl Index {
     }
 
     fn db(&self) -> &sled::Db {
-        self.db.as_ref().expect("it is there until the index is dropped")
+        self.db.as_ref().expect("the database is open until the index is dropped")
     }
 
     pub fn tree(&self, tree: Tree) -> &sled::Tree {
         &self.trees[tree as usize]
     }
 
-    /// Writes or removes; tells how many bytes of JSON were there before.
+    /// Writes a record, or removes it without JSON; returns the stored length of the previous record in bytes.
     ///
     /// # Errors
-    /// What sled says.
+    /// The error of sled.
     pub fn set(&self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> Result<Option<usize>, Fault> {
         guarded(|| {
             let before = match json {
@@ -118,18 +118,18 @@ impl Index {
         })
     }
 
-    /// Notes how far the index has come; a removal leaves nothing else that tells.
+    /// Stores the number of the last change. A removal leaves no other trace of its number in the index.
     ///
     /// # Errors
-    /// What sled says.
+    /// The error of sled.
     pub fn note(&self, number: u64) -> Result<(), Fault> {
         self.set(Tree::Meta, LAST, number, Some(b"0")).map(drop)
     }
 
-    /// Number and JSON of a record; None when there is none, or none that can be read.
+    /// Reads number and JSON of a record; `None` when it is missing or damaged.
     ///
     /// # Errors
-    /// What the system says; damage is taken for missing.
+    /// The system's error; damage is not an error here.
     pub fn get(&self, tree: Tree, key: &str) -> Result<Option<(u64, Vec<u8>)>, Fault> {
         let sealed = match guarded(|| self.tree(tree).get(key)) {
             Ok(sealed) => sealed,
@@ -140,7 +140,7 @@ impl Index {
         Ok(verified.map(|(number, json)| (number, json.to_vec())))
     }
 
-    /// Names of trees that hold something and that this version does not know.
+    /// Names of non-empty trees that this version does not know.
     pub fn unknown_trees(&self) -> Vec<String> {
         let names = self.db().tree_names().into_iter().filter_map(|name| String::from_utf8(name.to_vec()).ok());
         let unknown = names.filter(|name| name != SLED_DEFAULT && Tree::named(name).is_none());
@@ -150,7 +150,7 @@ impl Index {
     /// Reads every journaled record and verifies its checksum.
     ///
     /// # Errors
-    /// What the system says; damage is listed in the result.
+    /// The system's error; damage is listed in the result.
     pub fn check(&self) -> Result<Held, Fault> {
         let last = self.get(Tree::Meta, LAST)?.map_or(0, |(number, _)| number);
         let mut held = Held { last, ..Held::default() };
@@ -181,7 +181,7 @@ impl Index {
         Ok(held)
     }
 
-    /// Waits until its files hold everything, and the disk holds its files: sled's own flush is no data sync.
+    /// Flushes sled and syncs its files to disk: sled's own flush does not sync the data.
     pub fn sync(&self) -> Result<(), String> {
         let synced = guarded(|| {
             self.db().flush()?;
@@ -194,21 +194,21 @@ impl Index {
 
 impl Drop for Index {
     fn drop(&mut self) {
-        // sled panics when the last sync of its file fails; the thread that drops it must go on.
+        // sled panics when the last sync of its file fails; the dropping thread must continue.
         let (db, trees) = (self.db.take(), std::mem::take(&mut self.trees));
         if let Err(fault) = guarded(|| {
             drop(trees);
             drop(db);
             Ok(())
         }) {
-            tracing::error!(%fault, "the index could not be closed in good order");
+            tracing::error!(%fault, "the index could not be closed cleanly");
         }
     }
 }
 
-/// Removes the snapshots that sled did not complete, because it was killed or the disk was full. It takes such a draft for
-/// its newest snapshot at the next start, and refuses to open over its checksum (0.34.7: `get_snapshot_files` passes over
-/// `.in___motion`, and drafts end in `.generating`). The snapshot before is there until the rename.
+/// Removes snapshots that sled did not finish because it was killed or the disk was full. At the next start sled would take
+/// such a file for its newest snapshot and refuse to open because its checksum is wrong (0.34.7: `get_snapshot_files` skips
+/// `.in___motion`, but unfinished ones end in `.generating`). The previous snapshot exists until the rename.
 fn remove_drafts(folder: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -228,7 +228,7 @@ fn synced(folder: &Path) -> std::io::Result<()> {
         let entry = entry?;
         match entry.file_type()?.is_dir() {
             true => synced(&entry.path())?,
-            // One that sled took away meanwhile needs no sync.
+            // sled may have removed the file meanwhile: then it needs no sync.
             false => match File::open(entry.path()) {
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
                 file => file?.sync_data()?,
@@ -244,7 +244,7 @@ fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, Fault> {
         Err(panic) => {
             let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Fault::Damage(format!("it panicked: {}", message.unwrap_or_default())))
+            Err(Fault::Damage(format!("sled panicked: {}", message.unwrap_or_default())))
         }
     }
 }

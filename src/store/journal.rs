@@ -1,12 +1,12 @@
-//! The journal, a write-ahead log: every change, one line each, in the order they were made. It is the truth; sled is an index
-//! that can be rebuilt from it.
+//! The journal, a write-ahead log: one line per change, in the order the changes were made. It is the source of truth; sled
+//! is an index that can be rebuilt from it.
 //!
-//! A line is `checksum TAB number TAB tree TAB key TAB value LF`: checksum in hex, key and value as JSON (which holds no
-//! raw tab and no raw line end), the value empty for a removal. The first line names the layout. Text, so that a person
-//! can read what happened, and so that a line behind a damaged one is found by the next line end.
+//! A line is `checksum TAB number TAB tree TAB key TAB value LF`. The checksum is hex; key and value are JSON, which
+//! contains no raw tab and no raw line feed; a removal has an empty value. The first line names the layout. The journal is
+//! text, so that a person can read what happened, and so that the line after a damaged one is found by its line feed.
 //!
-//! A batch is one line too, so that a crash leaves all of it or nothing: its tree is `batch`, its key empty, and its value
-//! the lines of its changes with a tab in the place of each line end. Its number is that of the first change.
+//! A batch is also one line, so that a crash leaves all of it or nothing. Its tree is `batch`, its key is empty, and its
+//! value is the lines of its changes with a tab instead of each line feed. Its number is that of the first change.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -22,66 +22,66 @@ use super::batch::{Edit, MAX_CHANGES};
 use super::record;
 use super::tree::Tree;
 
-/// Layout of what is kept; raised when an older program could not read it.
+/// Version of the file layout; raised when older programs cannot read the new one.
 pub const LAYOUT: u32 = 2;
 
-/// The first word of a journal.
+/// First word of a journal file.
 const NAME: &str = "hearthcast-journal";
 
-/// Longest record that is written, bytes of key and JSON together.
+/// Longest record that may be written, bytes of key and JSON together.
 pub const MAX_RECORD: usize = 8 << 20;
 
-/// Longest line that is read, bytes; anything longer is damage. It is far above [`MAX_RECORD`] (a key may grow sixfold
-/// in JSON), because versions before 2026-11-22 wrote records of any length.
+/// Longest line that is read, bytes; a longer one is damaged. It is far above [`MAX_RECORD`], because a key may grow
+/// sixfold in JSON and versions before 2026-11-22 wrote records of any length.
 pub const MAX_LINE: u64 = 64 << 20;
 
-/// Bytes of a line beside key and JSON at most: the checksum, two numbers of 20 digits' length, the tree, quotes, tabs.
+/// Most bytes of a line without its key and JSON: checksum, two numbers of 20 digits, tree, quotes and tabs.
 const LINE_OVERHEAD: u64 = 128;
 
 const _: () = assert!(MAX_LINE > 6 * MAX_RECORD as u64 + (MAX_CHANGES as u64 + 1) * LINE_OVERHEAD);
 
-/// Bytes of the shortest line of a change: the checksum alone has 32.
+/// Shortest possible line of a change, bytes: the checksum alone has 32.
 const SHORTEST_LINE: u64 = 40;
 
-/// Stands in the place of a tree in the line of a batch. Versions that know no batches take it for a tree of a newer
-/// version and refuse the journal.
+/// Tree name in the line of a batch. Versions without batches take it for a tree of a newer version and refuse the
+/// journal.
 const BATCH: &str = "batch";
 
-/// One change.
+/// One change, parsed from its line.
 #[derive(Debug, PartialEq)]
 pub struct Entry<'a> {
     pub number: u64,
     pub tree: Tree,
     pub key: Cow<'a, str>,
-    /// None for a removal.
+    /// `None` for a removal.
     pub json: Option<&'a [u8]>,
 }
 
-/// Where the last change of a key stands in the file.
+/// Position in the file of the last change of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     pub number: u64,
     pub offset: u64,
     pub len: u32,
-    /// A removal.
+    /// Whether the change is a removal.
     pub gone: bool,
 }
 
-/// What a journal says.
+/// Content of a journal: the position of each record's last change, and the damage found.
 #[derive(Debug, Default)]
 pub struct Reading {
     pub slots: HashMap<(Tree, String), Slot>,
-    /// The number of the last change.
+    /// Number of the last change.
     pub last: u64,
-    /// Bytes that are good: behind them stands the beginning of a line that was never finished.
+    /// Length of the valid part, bytes; after it comes at most an unfinished line.
     pub end: u64,
-    /// Where lines are damaged.
+    /// Byte offsets of damaged lines.
     pub faults: Vec<u64>,
-    /// Changes that damaged lines before the last intact one can hide.
+    /// Most changes that damaged lines before the last intact line can hide.
     hidden: u64,
-    /// Damaged lines after the last intact one, and their bytes.
+    /// Number of damaged lines after the last intact one, and their bytes.
     damaged: (u64, u64),
-    /// Trees of intact lines that this version does not know.
+    /// Trees in intact lines that this version does not know.
     unknown: BTreeSet<String>,
 }
 
@@ -95,7 +95,7 @@ impl Reading {
             }
         };
         let (lines, bytes) = std::mem::take(&mut self.damaged);
-        // As many as numbers are missing and fit into the bytes, where they are those of batches.
+        // A damaged batch can hide as many changes as numbers are missing and as lines fit into its bytes.
         let skipped = entry.number.saturating_sub(self.last + 1).min(bytes / SHORTEST_LINE);
         self.hidden += skipped.max(2 * lines);
         self.last = self.last.max(entry.number);
@@ -111,8 +111,8 @@ impl Reading {
         self.damaged = (self.damaged.0 + 1, self.damaged.1 + len);
     }
 
-    /// Changes that the damaged lines can hide, without those numbered after [`Self::last`]. A damaged line can hide its
-    /// own change and the one of the next line, whose line end it swallowed; those of a batch are more.
+    /// Most changes that damaged lines can hide, not counting those numbered after [`Self::last`]. A damaged line can hide
+    /// its own change and that of the next line, if the line feed between them is damaged; a batch can hide more.
     pub fn hidden(&self) -> u64 {
         self.hidden + 2 * self.damaged.0
     }
@@ -122,10 +122,10 @@ impl Reading {
 #[derive(Debug)]
 pub enum Unreadable {
     System(io::Error),
-    /// Written by a newer program.
+    /// A newer program wrote it, with this layout.
     Newer(u32),
-    /// Written by a newer program of the same layout: it holds records of these trees. Without them a rewrite would drop
-    /// records, and a rule they express (who may see what) would not be applied.
+    /// A newer program wrote it with the same layout, and it contains records of these trees. A rewrite would drop those
+    /// records, and rules stored in them (who may see what) would not be applied.
     UnknownTrees(Vec<String>),
 }
 
@@ -135,23 +135,24 @@ impl From<io::Error> for Unreadable {
     }
 }
 
+/// First line of a journal.
 pub fn header(layout: u32) -> String {
     let sum = record::checksum(NAME, "", layout.into(), &[]);
     format!("{NAME}\t{layout}\t{}\n", HEXLOWER.encode(&sum))
 }
 
-/// Appends one change to a text.
+/// Appends the line of one change to a text.
 pub fn write(into: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) {
     let value = json.unwrap_or_default();
     let sum = record::checksum(tree.name(), key, number, value);
-    let key = serde_json::to_string(key).expect("a text is JSON");
+    let key = serde_json::to_string(key).expect("a string serializes to JSON");
     into.extend_from_slice(HEXLOWER.encode(&sum).as_bytes());
     into.extend_from_slice(format!("\t{number}\t{}\t{key}\t", tree.name()).as_bytes());
     into.extend_from_slice(value);
     into.push(b'\n');
 }
 
-/// Appends several changes to a text as one line; the first has this number.
+/// Appends several changes to a text as one line; the first change has the given number.
 pub fn write_batch(into: &mut Vec<u8>, number: u64, edits: &[Edit]) {
     let mut value = Vec::new();
     for (edit, number) in edits.iter().zip(number..) {
@@ -167,15 +168,15 @@ pub fn write_batch(into: &mut Vec<u8>, number: u64, edits: &[Edit]) {
     into.push(b'\n');
 }
 
-/// Where the changes of a batch stand in its line: each range is a line of a change, without its end.
+/// Byte ranges of the changes within the line of a batch: each is the line of one change, without its end.
 fn parts(line: &[u8]) -> Vec<Range<usize>> {
     let tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at);
-    // The fourth is before the value, and every fifth from there between two changes.
+    // The fourth tab precedes the value; after it, every fifth tab separates two changes.
     let bounds: Vec<usize> = tabs.skip(3).step_by(5).chain([line.len()]).collect();
     bounds.windows(2).map(|pair| pair[0] + 1..pair[1]).collect()
 }
 
-/// Reads one line, without its end; None for one that is damaged. For a tree this program does not know: its name.
+/// Parses one line, without its end; `None` if it is damaged, the tree's name if this version does not know the tree.
 pub fn entry(line: &[u8]) -> Option<Result<Entry<'_>, &str>> {
     let mut parts = line.splitn(5, |byte| *byte == b'\t');
     let sum = HEXLOWER.decode(parts.next()?).ok()?;
@@ -193,10 +194,10 @@ pub fn entry(line: &[u8]) -> Option<Result<Entry<'_>, &str>> {
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Reads a journal; None when there is none.
+/// Reads a journal; `None` when the file does not exist.
 ///
 /// # Errors
-/// A newer layout, a tree this version does not know, or what the system says.
+/// A newer layout, a tree this version does not know, or the system's error.
 pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
     match File::open(path) {
         Ok(file) => read_from(&file).map(Some),
@@ -205,10 +206,10 @@ pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
     }
 }
 
-/// Reads an open journal as long as it is now; a server may append meanwhile.
+/// Reads an open journal up to its present length; a server may append meanwhile.
 ///
 /// # Errors
-/// As of [`read`].
+/// As for [`read`].
 pub fn read_from(file: &File) -> Result<Reading, Unreadable> {
     let mut lines = BufReader::with_capacity(256 * 1024, file.take(file.metadata()?.len()));
     let mut reading = Reading::default();
@@ -224,7 +225,7 @@ pub fn read_from(file: &File) -> Result<Reading, Unreadable> {
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let torn = !whole && len < MAX_LINE || text.iter().all(|byte| *byte == 0);
         if torn {
-            // Never finished, so never acknowledged; unless more follows.
+            // An unfinished last line was never acknowledged. If more follows, the line is damaged.
             if lines.fill_buf()?.is_empty() {
                 break;
             }
@@ -257,7 +258,7 @@ pub fn read_from(file: &File) -> Result<Reading, Unreadable> {
 
 fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
     let layout = std::str::from_utf8(text).ok().and_then(|text| text.split('\t').nth(1)?.parse().ok());
-    // A layout is believed only when the whole line is as it was written.
+    // The layout counts only if the whole line is intact.
     let layout = layout.filter(|layout| header(*layout).trim_end().as_bytes() == text);
     match layout {
         Some(layout) if layout > LAYOUT => Err(Unreadable::Newer(layout)),
@@ -269,17 +270,17 @@ fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
     }
 }
 
-/// The JSON of a change read again where it is; None when it is not there any more.
+/// Reads the JSON of a change again from its position; `None` when it is no longer there.
 ///
 /// # Errors
-/// What the system says. That is not taken for missing: a copy of the record elsewhere may be older.
+/// The system's error. It must not be treated as missing: the other copies of the record may be older.
 pub fn reread(file: &File, slot: Slot) -> io::Result<Option<Vec<u8>>> {
     let mut line = vec![0; slot.len as usize];
     match file.read_exact_at(&mut line, slot.offset) {
         Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         read => read?,
     }
-    // Within a batch a tab ends it.
+    // Within a batch, a tab ends the line of a change.
     let text = line.strip_suffix(b"\n").or_else(|| line.strip_suffix(b"\t"));
     let entry = text.and_then(entry).and_then(Result::ok);
     let json = entry.filter(|entry| entry.number == slot.number).and_then(|entry| entry.json);

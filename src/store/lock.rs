@@ -1,4 +1,4 @@
-//! One process per state folder.
+//! The lock that lets only one process use a state folder.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -12,20 +12,20 @@ use rustix::io::Errno;
 use super::unusable;
 use crate::error::{Code, Error, Result};
 
-/// Time between two attempts while another process holds a lock.
+/// Pause between two attempts while another process has the lock.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
-/// The claim on a state folder; the system lets go of it when the process ends, however it ends.
+/// An exclusive `flock` on a state folder. The system releases it when the process ends, however it ends.
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Claims `dir`, and notes our process id in `dir/lock` for the message of other processes. Waits at most `patience`
-    /// for another process to release it.
+    /// Locks `dir` and writes our process id to `dir/lock`, for the error message of other processes. Waits at most
+    /// `patience` for another process to release the lock.
     ///
     /// # Errors
-    /// `CONFLICT` when another process holds it; `INTERNAL` naming what the system says.
+    /// `CONFLICT` when another process has the lock; `INTERNAL` with the system's error.
     pub fn take(dir: &Path, patience: Duration) -> Result<Self> {
         let path = dir.join("lock");
         let deadline = Instant::now() + patience;
@@ -47,7 +47,7 @@ impl Lock {
                 Err(cause) => return Err(unusable(&path, cause)),
             }
         }
-        // Only for people to read: the lock itself is what counts.
+        // The process id is for people only; the lock does not depend on it.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _file: file })
     }
@@ -74,7 +74,7 @@ mod tests {
         assert!(refused.message.contains(&format!("(process {})", std::process::id())), "{}", refused.message);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| Lock::take(dir.path(), Duration::from_secs(600)));
-            // Most likely it waits by now; it succeeds in any case.
+            // The other thread probably waits by now; the test succeeds in any case.
             thread::sleep(Duration::from_millis(50));
             drop(held);
             waiting.join().unwrap().unwrap();

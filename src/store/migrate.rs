@@ -1,7 +1,7 @@
-//! From older layouts to this one, one step each.
+//! Migration from older layouts, one step per layout.
 //!
-//! A step makes the new files beside the old ones and puts them in place at its end, so that one that was cut off begins
-//! anew at the next start.
+//! A step writes the new files beside the old ones and puts them in place at its end. If it is interrupted, the next start
+//! repeats it.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::tree::Tree;
 use super::{quarantine, unusable};
 use crate::error::Result;
 
-/// Layout 1 (until November 2026): sled alone, a record being 16 bytes of checksum over tree, key and value, and JSON.
-/// Gives false when there is no state of that layout.
+/// Migrates from layout 1 (until November 2026): sled alone, each record being 16 bytes of checksum over tree, key and
+/// value, followed by JSON. Returns false when the state does not have that layout.
 pub fn from_layout_1(dir: &Path, folder: &Path) -> Result<bool> {
-    // Without a journal it holds the only copy, so that a failure to open it must not end in an empty state.
+    // Without a journal the index is the only copy, so a failure to open it must not lead to an empty state.
     let index = Index::open(folder).map_err(|fault| {
         let way = "import a backup with --replace, or move the folder away to start with an empty state";
-        unusable(folder, format!("there is no journal, and the index cannot be opened: {fault} ({way})"))
+        unusable(folder, format!("the journal is missing, and the index cannot be opened: {fault} ({way})"))
     })?;
     let layout = index.tree(Tree::Meta).get("format").ok().flatten();
     if layout.and_then(|sealed| v1(Tree::Meta, "format", &sealed).map(<[u8]>::to_vec)).as_deref() != Some(b"1") {
@@ -47,22 +47,22 @@ pub fn from_layout_1(dir: &Path, folder: &Path) -> Result<bool> {
     } else {
         let kept = quarantine::away(dir, "db").map_err(failed)?;
         let records = damaged.join(" ");
-        tracing::error!(records, kept = %kept.display(), "records of the old layout are damaged and left out");
+        tracing::error!(records, kept = %kept.display(), "damaged records of the old layout were not migrated");
     }
-    tracing::info!(records = number, "the state was brought to layout 2");
+    tracing::info!(records = number, "the state was migrated to layout 2");
     Ok(true)
 }
 
-/// Tells a program that only knows layout 1 that this is not it.
+/// Marks the index, so that a program that only knows layout 1 refuses it.
 pub fn mark(index: &Index) {
     let layout = super::journal::LAYOUT.to_string();
     let mut sealed = v1_checksum(Tree::Meta, "format", layout.as_bytes()).to_vec();
     sealed.extend_from_slice(layout.as_bytes());
-    // Only a courtesy: such a program could not read the records anyway.
+    // Errors do not matter: such a program could not read the records anyway.
     let _ = index.tree(Tree::Meta).insert("format", sealed);
 }
 
-/// The JSON of a record of layout 1.
+/// Verifies a record of layout 1 and returns its JSON.
 fn v1<'a>(tree: Tree, key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
     let (sum, json) = sealed.split_at_checked(16)?;
     (*sum == v1_checksum(tree, key, json)).then_some(json)
@@ -74,7 +74,7 @@ fn v1_checksum(tree: Tree, key: &str, json: &[u8]) -> [u8; 16] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hasher.finalize().as_bytes()[..16].try_into().expect("BLAKE3 gives 32 bytes")
+    hasher.finalize().as_bytes()[..16].try_into().expect("a BLAKE3 hash has 32 bytes")
 }
 
 #[cfg(test)]

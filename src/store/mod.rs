@@ -40,16 +40,16 @@ pub use journal::MAX_RECORD;
 use lock::Lock;
 pub use tree::Tree;
 
-/// Disk space left alone unless configured, bytes: for sled, for other programs, and for what frees space.
+/// Free disk space below which writes are refused, bytes. It is left to sled, to other programs and to removals.
 pub const RESERVE_BYTES: u64 = 32 << 20;
 
-/// How long a server that starts waits for the lock of another one.
+/// How long a starting server waits for another one to release the lock.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Shortest journal that is compacted, bytes.
+/// Length below which a journal is never compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
 
-/// The state of one server. Cheap to clone; the last clone closes it.
+/// The persistent state of one server. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -59,27 +59,28 @@ struct Inner {
     dir: PathBuf,
     reserve: u64,
     view: commit::Shared,
-    /// Records that opening it found lost, by name.
+    /// Records that were found lost while opening, as `tree/key`.
     lost: Vec<String>,
-    /// Taken on drop, which ends the committer.
+    /// Taken on drop, so that the committer ends.
     waiting: Option<mpsc::Sender<commit::Change>>,
     committer: Option<JoinHandle<()>>,
-    /// Held as long as the database is open.
+    /// Locked as long as the state is open.
     _lock: Lock,
 }
 
 impl Store {
-    /// Opens the state in `dir`, making the folder when it is absent. No other user of the machine can enter it
-    /// afterwards.
+    /// Opens the state in `dir`, and creates the folder if it does not exist. Afterwards no other user of the machine
+    /// can enter it.
     ///
     /// # Errors
-    /// `FORBIDDEN` when that cannot be; `CONFLICT` when another process has it open; `INTERNAL` naming what cannot be opened.
+    /// `FORBIDDEN` when the folder cannot be closed to other users; `CONFLICT` when another process has the state open;
+    /// `INTERNAL` naming what cannot be opened.
     pub fn open(dir: &Path) -> Result<Self> {
         Self::open_with(dir, RESERVE_BYTES)
     }
 
-    /// The same; waits at most 2 s for another process to close it. A supervisor may start a server again before the system
-    /// has released what the killed one held.
+    /// Opens the state like [`Self::open`], but waits at most 2 s for another process to close it: a supervisor may
+    /// restart a server before the system has released the lock of the killed one.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -88,7 +89,7 @@ impl Store {
         Self::open_patiently(dir, sizes, LOCK_WAIT)
     }
 
-    /// As [`Self::open`]; writes are refused while fewer than `reserve` bytes are free on the disk.
+    /// Opens the state like [`Self::open`]; writes are refused while fewer than `reserve` bytes are free on the disk.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -112,10 +113,10 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// One record.
+    /// Reads one record; `None` when it does not exist.
     ///
     /// # Errors
-    /// `INTERNAL` for a record that is damaged or cannot be read: it is never passed over as missing.
+    /// `INTERNAL` for a record that is damaged or cannot be read: it is never reported as missing.
     pub fn get<T: DeserializeOwned>(&self, tree: Tree, key: &str) -> Result<Option<T>> {
         let sled = {
             let view = self.view();
@@ -132,26 +133,27 @@ impl Store {
             .map_err(|cause| damaged(tree, key, cause))
     }
 
-    /// Writes one record; it is on disk when this returns. One that can be found again is only written.
+    /// Writes one record; it is on disk when this returns. A record of a tree that is not journaled is written, but not
+    /// synced.
     ///
     /// # Errors
-    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of key and JSON. `STORAGE_FULL` when it could not be made
-    /// durable: then what was there before is there still, also after a restart. `INTERNAL` when a failing disk leaves
-    /// that unknown.
+    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of key and JSON. `STORAGE_FULL` when the record could not be
+    /// made durable: the previous value is unchanged, also after a restart. `INTERNAL` when the disk fails and the outcome
+    /// is unknown.
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
         let json = record::json(value).map_err(Error::internal)?;
         let bytes = key.len() + json.len();
         if bytes > MAX_RECORD {
-            let message = format!("this would be a record of {bytes} bytes, at most {MAX_RECORD} are stored");
+            let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD}");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
         self.change(tree, key, Some(json)).await.map(drop)
     }
 
-    /// Removes one record, durably; tells whether it was there.
+    /// Removes one record, durably; returns whether it existed.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when that could not be made durable: then it is there still. `INTERNAL` as of [`Self::put`].
+    /// `STORAGE_FULL` when the removal could not be made durable: the record still exists. `INTERNAL` as for [`Self::put`].
     pub async fn delete(&self, tree: Tree, key: &str) -> Result<bool> {
         if !self.contains(tree, key)? {
             return Ok(false);
@@ -159,11 +161,11 @@ impl Store {
         self.change(tree, key, None).await
     }
 
-    /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them before.
+    /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them earlier.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when they could not be made durable: then what was there before is there still, also after a
-    /// restart. `INTERNAL` when a failing disk leaves that unknown: then all or none are there after a restart.
+    /// `STORAGE_FULL` when they could not be made durable: the previous records are unchanged, also after a restart.
+    /// `INTERNAL` when the disk fails and the outcome is unknown: after a restart either all changes exist or none.
     pub async fn write(&self, batch: Batch) -> Result<()> {
         let mut edits = Vec::with_capacity(batch.edits.len());
         for edit in batch.edits {
@@ -177,7 +179,7 @@ impl Store {
         }
     }
 
-    /// All records of a tree, by key.
+    /// Reads all records of a tree, ordered by key.
     ///
     /// # Errors
     /// As [`Self::get`], for the first record that cannot be read.
@@ -187,7 +189,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Shows every record of a tree, by key, without holding them all.
+    /// Calls a function with every record of a tree, ordered by key, without keeping them all in memory.
     ///
     /// # Errors
     /// As [`Self::get`], for the first record that cannot be read.
@@ -199,7 +201,7 @@ impl Store {
             (opened(&view, tree)?, ahead)
         };
         let value = |key: &str, json: &[u8]| serde_json::from_slice(json).map_err(|cause| damaged(tree, key, cause));
-        // Both are in order of keys; a change that is ahead replaces what the index has.
+        // Both are ordered by key; an unindexed change replaces the record in the index.
         for entry in sled.iter() {
             let (key, stored) = entry.map_err(|cause| damaged(tree, "?", cause))?;
             let key = String::from_utf8_lossy(&key);
@@ -221,7 +223,7 @@ impl Store {
         Ok(())
     }
 
-    /// The keys of a tree that begin with `prefix`, in order.
+    /// Lists the keys of a tree that begin with `prefix`, in order.
     ///
     /// # Errors
     /// `INTERNAL` when the tree cannot be read.
@@ -260,7 +262,7 @@ impl Store {
         self.commit(vec![Edit { tree, key: key.to_owned(), json }]).await
     }
 
-    /// Hands changes to the committer, and waits until they are durable; tells whether one of their records was there.
+    /// Sends changes to the committer and waits until they are durable; returns whether one of the records existed.
     async fn commit(&self, edits: Vec<Edit>) -> Result<bool> {
         let (done, outcome) = oneshot::channel();
         let waiting = self.inner.waiting.as_ref().expect("the committer runs as long as the store is open");
@@ -273,13 +275,13 @@ impl Store {
         }
     }
 
-    /// What can be found again goes straight into the index.
+    /// Writes directly to the index: records of trees that are not journaled can be computed again.
     fn change_unjournaled(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
         if commit::free_bytes(&self.inner.dir) < self.inner.reserve {
             return Err(not_durable("the disk is nearly full"));
         }
         let view = self.view();
-        let index = view.index.as_ref().ok_or_else(|| not_durable("the index is being opened again"))?;
+        let index = view.index.as_ref().ok_or_else(|| not_durable("the index is being reopened"))?;
         index.set(tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_durable)
     }
 }
@@ -299,7 +301,7 @@ fn unusable(path: &Path, cause: impl std::fmt::Display) -> Error {
 
 fn opened(view: &commit::View, tree: Tree) -> Result<sled::Tree> {
     let failed = || {
-        let message = "the state is being opened again after a disk failure";
+        let message = "the state is being reopened after a disk failure";
         Error::new(Code::ServerBusy, message).with_retry_after(1)
     };
     let index = view.index.as_ref().ok_or_else(failed)?;
@@ -315,7 +317,7 @@ fn not_durable(cause: impl std::fmt::Display) -> Error {
 }
 
 fn unknown(cause: impl std::fmt::Display) -> Error {
-    let message = "the disk failed, and whether the change was stored is unknown: look before you repeat it";
+    let message = "the disk failed, and whether the change was stored is unknown: check before you repeat it";
     Error::new(Code::Internal, message).with_cause(cause)
 }
 

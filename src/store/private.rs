@@ -1,4 +1,5 @@
-//! The state folder is for the server's own user: it holds password hashes, keys and the addresses of sources.
+//! Permissions of the state folder: only the server's own user may enter it, because it contains password hashes, keys and
+//! the addresses of sources.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -8,16 +9,17 @@ use std::path::Path;
 use super::unusable;
 use crate::error::{Code, Error, Result};
 
-/// Rights of others.
+/// Permission bits of all other users.
 const OTHERS: u32 = 0o077;
 
-/// The folder of segments, where it is inside: it may hold many files, and nobody gets past its own mode.
+/// The segment cache, which may be inside the state folder. Its content is skipped: the mode of the cache folder protects
+/// it, and there may be many files.
 const CACHE: &str = "cache";
 
-/// Makes the folder (mode 0700) when it is absent, and takes rights away from others where it is there.
+/// Creates the folder with mode 0700; if it exists, removes the permissions of other users from it and its content.
 ///
 /// # Errors
-/// `FORBIDDEN` naming what to run when others could still enter; `INTERNAL` when it cannot be made.
+/// `FORBIDDEN` naming the command to run, when other users could still enter; `INTERNAL` when the folder cannot be created.
 pub fn folder(dir: &Path) -> Result<()> {
     let failed = |cause: io::Error| unusable(dir, cause);
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
@@ -38,13 +40,13 @@ pub fn folder(dir: &Path) -> Result<()> {
             ));
         }
         tracing::warn!(state = %dir.display(), mode = format!("{:04o}", before.mode() & 0o7777),
-            "the state folder was open to other users: its mode is 0700 now");
+            "the state folder was open to other users: its mode is now 0700");
     }
     within(dir).map_err(failed)
 }
 
-/// Takes rights away from others below a folder; links are left alone, and so is what cannot be changed: the folder is
-/// closed.
+/// Removes the permissions of other users from everything in a folder. Symbolic links are skipped. A mode that cannot be
+/// changed is only logged, because no other user can enter the state folder.
 fn within(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -56,7 +58,7 @@ fn within(dir: &Path) -> io::Result<()> {
             && let Err(cause) = fs::set_permissions(entry.path(), Permissions::from_mode(found.mode() & 0o700))
             && cause.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(file = %entry.path().display(), %cause, "its mode could not be changed");
+            tracing::warn!(file = %entry.path().display(), %cause, "the mode of a file in the state folder could not be changed");
         }
         if found.is_dir() && entry.file_name() != CACHE {
             within(&entry.path())?;

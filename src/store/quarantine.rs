@@ -1,21 +1,21 @@
-//! Where damaged files go: nothing that cannot be read is thrown away before somebody has seen it.
+//! Quarantine: damaged files are moved to `damaged/`, so that people can examine them, and not deleted at once.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Damaged things kept; the oldest goes first.
+/// Most files or folders in quarantine; the oldest is deleted first.
 const KEPT: usize = 4;
 
-/// Moves a file or folder of the state to `damaged/`; gives its new place.
+/// Moves a file or folder of the state to `damaged/`; returns its new path.
 pub fn away(dir: &Path, name: &str) -> io::Result<PathBuf> {
     let to = place(dir, name)?;
     fs::rename(dir.join(name), &to)?;
     Ok(to)
 }
 
-/// Keeps a file as it is now in `damaged/`, while another is put in its place.
+/// Keeps a copy of a file in `damaged/` (a hard link if possible), because a new file is about to replace it.
 pub fn keep(dir: &Path, name: &str) -> io::Result<PathBuf> {
     let to = place(dir, name)?;
     fs::hard_link(dir.join(name), &to).or_else(|_| fs::copy(dir.join(name), &to).map(drop))?;

@@ -1,35 +1,35 @@
-//! One record on disk: a checksum, the number of the change that wrote it, then JSON.
+//! A record in the index: a checksum, the number of the change that wrote it, then JSON.
 //!
-//! The checksum (16 bytes of BLAKE3) covers tree, key, number and value, so that neither a flipped bit nor a value that
-//! ended up under another key is taken for data. sled's own checksums cover pages, and it skips pages that fail them.
+//! The checksum (16 bytes of BLAKE3) covers tree, key, number and value. It detects flipped bits, and values stored under
+//! the wrong key. sled's own checksums cover pages, and sled skips pages that fail them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of a checksum.
+/// Length of a checksum, bytes.
 pub const CHECKSUM: usize = 16;
 
-/// Bytes before the JSON.
+/// Length of checksum and number, bytes.
 const HEAD: usize = CHECKSUM + 8;
 
 pub type Checksum = [u8; CHECKSUM];
 
-/// Over all that a record is. A removal has no JSON, which no value has.
+/// Checksum of all parts of a record. A removal has empty JSON, which no value has.
 pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
     for part in [tree.as_bytes(), key.as_bytes(), &number.to_le_bytes(), json] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hasher.finalize().as_bytes()[..CHECKSUM].try_into().expect("BLAKE3 gives 32 bytes")
+    hasher.finalize().as_bytes()[..CHECKSUM].try_into().expect("a BLAKE3 hash has 32 bytes")
 }
 
-/// A value as text.
+/// Serializes a value to JSON.
 pub fn json<T: Serialize>(value: &T) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(value)
 }
 
-/// A value as it is stored.
+/// Encodes a record for the index.
 pub fn seal(tree: &str, key: &str, number: u64, json: &[u8]) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(HEAD + json.len());
     sealed.extend_from_slice(&checksum(tree, key, number, json));
@@ -38,17 +38,17 @@ pub fn seal(tree: &str, key: &str, number: u64, json: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// Number and JSON of a stored record, or what is wrong with it.
+/// Checks a stored record; returns its number and JSON, or what is wrong with it.
 pub fn verify<'a>(tree: &str, key: &str, sealed: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
-    let (head, json) = sealed.split_at_checked(HEAD).ok_or("it is cut short")?;
+    let (head, json) = sealed.split_at_checked(HEAD).ok_or("it is too short")?;
     let number = u64::from_le_bytes(head[CHECKSUM..].try_into().expect("8 bytes"));
     if head[..CHECKSUM] != checksum(tree, key, number, json) {
-        return Err("its checksum does not fit".to_owned());
+        return Err("its checksum does not match".to_owned());
     }
     Ok((number, json))
 }
 
-/// The value of a stored record, or what is wrong with it.
+/// Decodes a stored record; returns its value, or what is wrong with it.
 pub fn open<T: DeserializeOwned>(tree: &str, key: &str, sealed: &[u8]) -> Result<T, String> {
     let (_, json) = verify(tree, key, sealed)?;
     serde_json::from_slice(json).map_err(|cause| cause.to_string())

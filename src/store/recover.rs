@@ -1,5 +1,5 @@
-//! Crash recovery at start: journal, tail and index are read whole and compared. Each repairs the others; a record that none of
-//! them has is named in the log, never passed over.
+//! Crash recovery at start: journal, tail and index are read completely and compared. Each repairs the others; a record
+//! that none of them has is named in the log.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,45 +16,45 @@ use super::tree::Tree;
 use super::{draft, migrate, quarantine, rewrite, unusable};
 use crate::error::{Error, Result};
 
-/// Disk space without which nothing is opened, bytes: sled writes when it opens, and an index that cannot be opened for
-/// want of space is not a damaged one.
+/// Free disk space required to open a state, bytes: sled writes when it opens, and an index that cannot be opened for lack
+/// of space must not be mistaken for a damaged one.
 const NEEDED: u64 = 4 << 20;
 
-/// A journal that is no longer is read by the thread that opens it, bytes: that takes some 40 ms at most, and glibc keeps
-/// what another thread's own memory grew to (half a kilobyte for each of a thousand channels, measured).
+/// Up to this length the journal is read by the opening thread, bytes. That takes at most about 40 ms, and glibc would keep
+/// the memory that another thread allocated (half a kilobyte for each of a thousand channels, measured).
 const SHORT_BYTES: u64 = 4 << 20;
 
-/// A state that was opened and found whole, or made whole.
+/// An open state, intact or repaired.
 pub struct Opened {
     pub index: Index,
     pub journal: Appender,
     pub tail: Tail,
-    /// The number of the last change.
+    /// Number of the last change.
     pub last: u64,
-    /// Records there are, and the bytes of their lines.
+    /// Number of current records, and the bytes of their lines.
     pub live: u64,
     pub live_bytes: u64,
-    /// Records of which no copy could be read, by name: they are gone with this opening.
+    /// Records without a readable copy, as `tree/key`: they no longer exist.
     pub lost: Vec<String>,
 }
 
-/// Opens the state in `dir`. The caller holds its lock.
+/// Opens the state in `dir` and repairs it. The caller must have its lock.
 ///
 /// # Errors
-/// `INTERNAL` naming what cannot be opened, read or mended.
+/// `INTERNAL` naming what cannot be opened, read or repaired.
 pub fn open(dir: &Path) -> Result<Opened> {
     let failed = |cause: io::Error| unusable(dir, cause);
     let folder = dir.join("db");
     let free = free_bytes(dir);
     if free < NEEDED {
-        return Err(unusable(dir, format!("the disk is full: {free} bytes are free, {NEEDED} are needed")));
+        return Err(unusable(dir, format!("the disk is full: {free} bytes are free, {NEEDED} are required")));
     }
     if !dir.join("journal").try_exists().map_err(failed)? && folder.try_exists().map_err(failed)? {
         migrate::from_layout_1(dir, &folder)?;
     }
-    // A draft that never replaced the journal.
+    // Removes a draft that never replaced the journal.
     let _ = fs::remove_file(dir.join(draft::NAME));
-    // A rename that an earlier run could not bring to the disk.
+    // Syncs a rename that an earlier process could not sync.
     File::open(dir).and_then(|folder| folder.sync_all()).map_err(failed)?;
 
     let began = Instant::now();
@@ -65,7 +65,7 @@ pub fn open(dir: &Path) -> Result<Opened> {
     let short = fs::metadata(dir.join("journal")).is_ok_and(|found| found.len() <= SHORT_BYTES);
     let (both, index, index_took) = match short {
         true => (Ok(read_both()), open_index(&folder), began.elapsed()),
-        // All at once: each is read whole, and none needs the others for that.
+        // The files are read in parallel, because they do not depend on each other.
         false => thread::scope(|scope| {
             let both = scope.spawn(read_both);
             let index = open_index(&folder);
@@ -79,12 +79,12 @@ pub fn open(dir: &Path) -> Result<Opened> {
     let (mut index, mut held) = match index {
         Ok(opened) => opened,
         Err(Fault::System(cause)) => return Err(unusable(&folder, cause)),
-        // Where the journal is not whole, the index may have the only copy of a record: a disk that fails to read it
-        // now may do so later.
+        // If the journal is not intact, the index may have the only copy of a record, and the disk may be able to read
+        // it later.
         Err(Fault::Io(cause)) if !had_journal || !reading.faults.is_empty() => return Err(unusable(&folder, cause)),
         Err(Fault::Io(fault) | Fault::Damage(fault)) => {
             let place = quarantine::away(dir, "db").map_err(failed)?;
-            tracing::error!(fault, kept = %place.display(), "the index cannot be opened: it is made again from the journal");
+            tracing::error!(fault, kept = %place.display(), "the index cannot be opened: rebuilding it from the journal");
             (Index::open(&folder).map_err(|cause| unusable(&folder, cause))?, Held::default())
         }
     };
@@ -93,7 +93,7 @@ pub fn open(dir: &Path) -> Result<Opened> {
         if had_journal || held.last.max(tail.last) > 0 {
             say_damaged(dir, &reading, &tail, &held, had_journal);
         }
-        // The index may be all that is left of records whose lines are damaged.
+        // The index may have the only copy of records whose lines are damaged.
         let unknown = index.unknown_trees();
         if !unknown.is_empty() {
             return Err(unreadable(dir, "db", Unreadable::UnknownTrees(unknown)));
@@ -102,12 +102,12 @@ pub fn open(dir: &Path) -> Result<Opened> {
             quarantine::keep(dir, "journal").map_err(failed)?;
         }
         lost = rewrite::journal(dir, &reading, &tail, &index, &held).map_err(failed)?;
-        reading = read(dir)?.ok_or_else(|| unusable(dir, "its journal is gone"))?;
+        reading = read(dir)?.ok_or_else(|| unusable(dir, "the journal has disappeared"))?;
     }
     if let Some(fault) = index_fault(&reading, &held) {
         drop(index);
         let place = quarantine::away(dir, "db").map_err(failed)?;
-        tracing::error!(fault, kept = %place.display(), "the index was damaged: it is made again from the journal");
+        tracing::error!(fault, kept = %place.display(), "the index is damaged: rebuilding it from the journal");
         index = Index::open(&folder).map_err(|cause| unusable(&folder, cause))?;
         held = Held::default();
     }
@@ -117,7 +117,7 @@ pub fn open(dir: &Path) -> Result<Opened> {
     let (live, live_bytes) = live.fold((0, 0), |(count, bytes), slot| (count + 1, bytes + u64::from(slot.len)));
     let journal = Appender::open(&dir.join("journal"), reading.end).map_err(failed)?;
     let last = reading.last.max(held.last).max(tail.last);
-    // What it holds is in the journal by now, and in the index.
+    // Journal and index now contain everything that is in the tail.
     let tail = Tail::open(dir, &tail, &index).map_err(failed)?;
     let ms = |took: Duration| took.as_millis() as u64;
     let (journal_ms, index_ms, all_ms) = (ms(journal_took), ms(index_took), ms(began.elapsed()));
@@ -125,12 +125,12 @@ pub fn open(dir: &Path) -> Result<Opened> {
     Ok(Opened { index, journal, tail, last, live, live_bytes, lost })
 }
 
-/// The journal as it is on the disk; None when there is none.
+/// Reads the journal; `None` when it does not exist.
 fn read(dir: &Path) -> Result<Option<Reading>> {
     journal::read(&dir.join("journal")).map_err(|cause| unreadable(dir, "journal", cause))
 }
 
-/// Why a journal or its tail cannot be read, for the person who started the program.
+/// The error of a journal or tail that cannot be read, worded for the person who started the program.
 pub fn unreadable(dir: &Path, name: &str, cause: Unreadable) -> Error {
     match cause {
         Unreadable::System(cause) => unusable(&dir.join(name), cause),
@@ -143,8 +143,8 @@ pub fn unreadable(dir: &Path, name: &str, cause: Unreadable) -> Error {
             unusable(
                 dir,
                 format!(
-                    "it was written by a newer version: {name} holds records of {trees}, which this version does not \
-                     know and would lose; start the newer version, or import a backup made before it"
+                    "it was written by a newer version: {name} contains records of {trees}, which this version does \
+                     not know and would lose; start the newer version, or import a backup made before it"
                 ),
             )
         }
@@ -159,11 +159,9 @@ fn open_index(folder: &Path) -> Result<(Index, Held), Fault> {
 
 fn say_damaged(dir: &Path, reading: &Reading, tail: &Reading, held: &Held, had_journal: bool) {
     let what = match had_journal {
-        false => "the journal is gone: it is written again from its tail and the index",
-        true if reading.faults.is_empty() => {
-            "the journal has lost its end: it is written again with what its tail and the index hold"
-        }
-        true => "the journal is damaged: it is written again with what its tail and the index hold",
+        false => "the journal is missing: writing a new one from its tail and the index",
+        true if reading.faults.is_empty() => "the journal has lost its end: adding changes from its tail and the index",
+        true => "the journal is damaged: repairing it from its tail and the index",
     };
     let (state, first) = (dir.display(), reading.faults.first());
     tracing::error!(
@@ -178,8 +176,7 @@ fn say_damaged(dir: &Path, reading: &Reading, tail: &Reading, held: &Held, had_j
     );
 }
 
-/// What is wrong with an index, beside being behind the journal: that is how every crash leaves it, and then it is
-/// behind with the last changes only.
+/// Describes damage of the index. Lacking only the last changes of the journal is not damage: every crash leaves it so.
 fn index_fault(reading: &Reading, held: &Held) -> Option<String> {
     if let Some(fault) = held.faults.first() {
         return Some(fault.clone());
@@ -190,7 +187,7 @@ fn index_fault(reading: &Reading, held: &Held) -> Option<String> {
     });
     if let Some((id, slot)) = missing {
         return Some(format!(
-            "record {}: change {} is missing, though change {} is there",
+            "record {}: change {} is missing, although change {} exists",
             name(id),
             slot.number,
             held.last
@@ -200,10 +197,10 @@ fn index_fault(reading: &Reading, held: &Held) -> Option<String> {
         None => **number < held.last,
         Some(slot) => slot.gone && slot.number < held.last,
     });
-    stray.map(|(id, _)| format!("record {}: it was removed, and is there", name(id)))
+    stray.map(|(id, _)| format!("record {}: it was removed, but exists", name(id)))
 }
 
-/// Brings the index to what the journal says.
+/// Applies to the index the changes that only the journal has.
 fn bring_up(dir: &Path, reading: &Reading, index: &Index, held: &Held) -> Result<()> {
     let mut behind: Vec<(&(Tree, String), &Slot)> = reading
         .slots
@@ -221,7 +218,7 @@ fn bring_up(dir: &Path, reading: &Reading, index: &Index, held: &Held) -> Result
     if behind.is_empty() && held.last >= reading.last {
         return Ok(());
     }
-    // In the order of the changes, as the committer writes them: only so is a gap a sign of damage.
+    // In the order of the changes, as the committer writes them: otherwise a gap would not prove damage.
     behind.sort_unstable_by_key(|(_, slot)| slot.number);
     let file = File::open(dir.join("journal")).map_err(|cause| unusable(dir, cause))?;
     for ((tree, key), slot) in &behind {
@@ -235,6 +232,6 @@ fn bring_up(dir: &Path, reading: &Reading, index: &Index, held: &Held) -> Result
         index.set(*tree, key, slot.number, json.as_deref()).map_err(failed)?;
     }
     index.note(reading.last).map_err(failed)?;
-    tracing::info!(changes = behind.len(), "changes were taken over from the journal");
+    tracing::info!(changes = behind.len(), "changes from the journal were applied to the index");
     Ok(())
 }

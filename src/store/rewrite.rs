@@ -1,4 +1,4 @@
-//! A journal written again: of every record the newest good copy among journal, tail and index.
+//! Rewrites a damaged journal: each record from its newest good copy in journal, tail or index.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::tree::Tree;
 
 type Id = (Tree, String);
 
-/// Where the newest copy of a record stands.
+/// The file with the newest copy of a record.
 #[derive(Clone, Copy)]
 enum Place {
     Journal(Slot),
@@ -30,15 +30,15 @@ impl Place {
     }
 }
 
-/// Whether the tail knows of a change that the journal should hold and does not.
+/// Whether the tail contains a change that is missing from the journal.
 pub fn tail_knows_more(reading: &Reading, tail: &Reading) -> bool {
     tail.slots.iter().any(|(id, slot)| reading.slots.get(id).is_none_or(|known| known.number < slot.number))
 }
 
-/// Writes a journal of the newest good copy of every record; names the records of which there is none.
+/// Rewrites the journal from the newest good copy of every record; returns the names of records without a good copy.
 ///
 /// # Errors
-/// What the system says: a copy that cannot be read just now is not taken for missing.
+/// The system's error: a copy that cannot be read at the moment is not treated as missing.
 pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, held: &Held) -> io::Result<Vec<String>> {
     let (old, copy) = (opened(&dir.join("journal"))?, opened(&dir.join(tail::NAME))?);
     let again = |file: &Option<File>, slot: Slot| match file {
@@ -49,13 +49,13 @@ pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, hel
     let mut lost = Vec::new();
     let removed = removed(reading, tail, held);
     let mut newest: Vec<_> = newest(reading, tail, held).into_iter().collect();
-    // In order: missing numbers tell how much a damaged line can hide.
+    // Ordered by number: gaps in the numbers show how much a damaged line can hide.
     newest.sort_unstable_by_key(|(_, place)| place.number());
     for (id, place) in newest {
         let (tree, key) = id;
         let copied = match place {
             Place::Journal(slot) | Place::Tail(slot) if slot.gone => {
-                // An index that has this removal needs no line for it; an older one does.
+                // An older index, without this removal, needs a line for it.
                 if slot.number > held.last {
                     draft.add(*tree, key, slot.number, None)?;
                 }
@@ -75,18 +75,18 @@ pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, hel
             None => lost.push(format!("{}/{key}", tree.name())),
         }
     }
-    // Nor are those in it whose line is damaged, and their copy in the index too.
+    // Records whose line and copy in the index are both damaged are lost, too.
     let known = |id: &&Id| reading.slots.contains_key(*id) || tail.slots.contains_key(*id);
     let unreadable = held.unreadable.iter().filter(|id| !known(id));
     lost.extend(unreadable.map(|(tree, key)| format!("{}/{key}", tree.name())));
     if !lost.is_empty() {
-        tracing::error!(records = %lost.join(" "), "records are lost: nothing holds a copy that can be read");
+        tracing::error!(records = %lost.join(" "), "records are lost: no copy of them can be read");
     }
     draft.finish(dir)?;
     Ok(lost)
 }
 
-/// None when there is no such file; every other failure to open it is an error.
+/// Opens a file; `None` when it does not exist.
 fn opened(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
         Ok(file) => Ok(Some(file)),
@@ -109,9 +109,9 @@ fn newest<'a>(reading: &'a Reading, tail: &'a Reading, held: &'a Held) -> HashMa
     newest
 }
 
-/// Records of the journal that an index without a fault does not have, though it has later changes: their removal stood
-/// in a damaged line, or in an end that is gone. When more records are missing than these can hide, the index lost them,
-/// and they are kept.
+/// Records of the journal whose removal was in a damaged line or in a lost end of the file: an intact index lacks them,
+/// although it has later changes. If more records are missing than such lines can hide, the index has lost them, and they
+/// are kept.
 fn removed<'a>(reading: &'a Reading, tail: &Reading, held: &Held) -> HashSet<&'a Id> {
     let absent = |(id, slot): &(&Id, &Slot)| {
         !slot.gone && slot.number <= held.last && !held.numbers.contains_key(*id) && !tail.slots.contains_key(*id)
@@ -122,7 +122,7 @@ fn removed<'a>(reading: &'a Reading, tail: &Reading, held: &Held) -> HashSet<&'a
         return HashSet::new();
     }
     for (tree, key) in &missing {
-        tracing::warn!("record {}/{key} is taken as removed: a damaged line hides the change", tree.name());
+        tracing::warn!("record {}/{key} is treated as removed: its removal was in a damaged line", tree.name());
     }
     missing
 }

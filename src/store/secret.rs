@@ -1,14 +1,14 @@
-//! Small files for the owner's eyes only: signing keys, the set-up code.
+//! Small secret files of mode 0600: signing keys, the set-up code.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes `text` to a file of mode 0600, whole or not at all, durably.
+/// Writes `text` to a file of mode 0600, atomically and durably.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let beside = path.with_extension("new");
@@ -23,10 +23,10 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The file's text; None when there is none.
+/// Reads the file's text; `None` when the file does not exist.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -35,10 +35,10 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Removes the file if it is there.
+/// Removes the file if it exists.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),

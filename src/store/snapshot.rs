@@ -1,8 +1,8 @@
-//! The records of a state at one moment, read from its journal; a server may run on it meanwhile.
+//! A snapshot of the records of a state at one moment, read from its journal while a server may be running.
 //!
-//! The journal is read through one descriptor and only as long as it was at first, so neither changes that come later nor
-//! a compaction, which puts another file in its place, are seen. A server truncates its journal when an append failed:
-//! then the snapshot is taken again.
+//! The journal is read through one descriptor and only up to its first length. So later changes are not seen, nor a
+//! compaction, which replaces the file. A server truncates its journal after a failed append: then the snapshot is
+//! repeated.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,11 +16,11 @@ use super::tree::Tree;
 use super::unusable;
 use crate::error::{Error, Result};
 
-/// Attempts, and the pause between them: a failed append is taken back in less.
+/// Most attempts, and the pause between two: a server truncates a failed append in less time.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A record: its tree, key and JSON.
+/// Tree, key and JSON of a record.
 pub type Record = (Tree, String, Vec<u8>);
 
 /// The journal at one moment.
@@ -31,10 +31,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Takes one of the state in `dir`.
+    /// Takes a snapshot of the state in `dir`.
     ///
     /// # Errors
-    /// `INTERNAL` naming what cannot be read, and for a journal that is damaged or lacks changes: a start repairs it.
+    /// `INTERNAL` naming what cannot be read, or if the journal is damaged or lacks changes: a restart repairs that.
     pub fn take(dir: &Path) -> Result<Self> {
         let mut attempt = 1;
         loop {
@@ -42,7 +42,7 @@ impl Snapshot {
                 Ok(snapshot) => return Ok(snapshot),
                 Err(_) if attempt < ATTEMPTS => thread::sleep(PAUSE),
                 Err(fault) => {
-                    let way = "restart the server, which repairs it from its copies, and try again";
+                    let way = "restart the server, which repairs the journal from its copies, then try again";
                     return Err(unusable(dir, format!("{fault}: {way}")));
                 }
             }
@@ -51,7 +51,7 @@ impl Snapshot {
     }
 
     fn attempt(dir: &Path) -> Result<Result<Self, String>> {
-        // The tail first: what it has by now, the journal has later.
+        // The tail is read first: the journal, read later, has everything that is in it.
         let tail = tail::read(dir).map_err(|cause| unreadable(dir, tail::NAME, cause))?;
         let path = dir.join("journal");
         let file = File::open(&path).map_err(|cause| unusable(&path, cause))?;
@@ -59,7 +59,7 @@ impl Snapshot {
         if let Some(at) = reading.faults.first() {
             return Ok(Err(format!("the journal is damaged at byte {at}")));
         }
-        // A compaction drops removals, so one that only the tail has is nothing missing.
+        // A compaction drops removals, so a removal that is only in the tail is not missing.
         let missing = tail.slots.iter().find(|(id, slot)| match reading.slots.get(*id) {
             Some(known) => known.number < slot.number,
             None => !slot.gone,
@@ -68,7 +68,7 @@ impl Snapshot {
             return Ok(Err(format!("the journal lacks the newest change of record {}/{key}", tree.name())));
         }
         let snapshot = Self { file, reading, name: path.display().to_string() };
-        // Read once before the first one is handed out: bytes may change under it while an append is taken back.
+        // Every record is read once before the first is returned: the server may be truncating a failed append.
         let fault = snapshot.records().find_map(Result::err);
         match fault {
             Some(error) => Ok(Err(error.cause.unwrap_or(error.message))),

@@ -1,5 +1,5 @@
-//! The newest changes a second time, in a file of its own. A change is in the journal and here until the index that holds
-//! it is on the disk as well: damaged bytes in any one of the three lose nothing.
+//! The tail: a second copy of the newest changes, in its own file. A change stays in journal and tail until the index that
+//! contains it is on disk, so damage in any one of the three files loses nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,31 +10,34 @@ use super::appender::Appender;
 use super::index::Index;
 use super::journal::{self, Reading, Unreadable};
 
-/// The file, in the journal's own layout.
+/// File name; the layout is that of the journal.
 pub const NAME: &str = "journal.tail";
 
-/// Length at which it is begun anew, bytes.
+/// Length from which the tail is restarted, bytes.
 const FULL: u64 = 16 << 20;
 
-/// The tail as it is appended to.
+/// The tail, open for appending.
 pub struct Tail {
     file: Appender,
     head: u64,
-    /// Length at which it is begun anew: greater after an attempt that failed.
+    /// Length from which the tail is restarted, bytes; raised after a failed attempt.
     full: u64,
 }
 
-/// Reads the tail; empty when there is none.
+/// Reads the tail; empty when the file does not exist.
 ///
 /// # Errors
-/// As of a journal.
+/// As for a journal.
 pub fn read(dir: &Path) -> Result<Reading, Unreadable> {
     Ok(journal::read(&dir.join(NAME))?.unwrap_or_default())
 }
 
 impl Tail {
-    /// Opens what was read, and begins it anew: journal and index hold what it says. When the index cannot be brought
-    /// to the disk, as on one that is full, lines are appended to those that are there.
+    /// Opens the tail and restarts it, because journal and index now contain its changes. If the index cannot be synced,
+    /// as on a full disk, new lines are appended to the old ones.
+    ///
+    /// # Errors
+    /// The system's error.
     pub fn open(dir: &Path, found: &Reading, index: &Index) -> io::Result<Self> {
         let text = journal::header(journal::LAYOUT);
         let head = text.len() as u64;
@@ -55,7 +58,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Bytes that count.
+    /// Length in valid bytes.
     pub fn len(&self) -> u64 {
         self.file.len
     }
@@ -63,24 +66,24 @@ impl Tail {
     /// Appends lines and waits until they are on the disk.
     ///
     /// # Errors
-    /// As of [`Appender::append`].
+    /// As for [`Appender::append`].
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         self.file.append(lines)
     }
 
-    /// As of [`Appender::take_back`].
+    /// Truncates the tail, as [`Appender::take_back`] does.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn take_back(&mut self, len: u64) -> io::Result<()> {
         self.file.take_back(len)
     }
 
-    /// Begins anew once it is long, or at once with `always`. What it held is in the journal and, on the disk, in the
-    /// index. An index that cannot be brought to the disk is no error: the tail grows.
+    /// Empties the tail once it is long, or at once with `always`. The index is synced first, so its changes are still in
+    /// two files. A failed sync of the index is not an error: the tail continues to grow.
     ///
     /// # Errors
-    /// When it cannot be truncated: then nothing may be appended.
+    /// The tail cannot be truncated: then nothing may be appended.
     pub fn restart(&mut self, index: &Index, always: bool) -> io::Result<()> {
         if self.file.len <= self.head || !always && self.file.len < self.full {
             return Ok(());
@@ -91,7 +94,7 @@ impl Tail {
                 self.file.take_back(self.head)
             }
             Err(cause) => {
-                tracing::warn!(cause, "the index could not be written out; the journal has everything, and its tail");
+                tracing::warn!(cause, "the index could not be synced; journal and tail have all its changes");
                 self.full = self.file.len + FULL;
                 Ok(())
             }

@@ -30,7 +30,7 @@ fn damaged_files(dir: &Path) -> usize {
     fs::read_dir(dir.join("damaged")).map_or(0, Iterator::count)
 }
 
-/// Opens a state that was just closed. A process that another test forks has its lock too, until it executes a program.
+/// Opens a state that was just closed. A process forked by another test shares its lock until it executes a program.
 fn reopen(dir: &Path, sizes: commit::Sizes) -> Store {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -48,7 +48,7 @@ fn all(dir: &Path) -> Vec<(String, u64)> {
     reopen(dir, sizes).scan(Tree::Progress).unwrap()
 }
 
-/// A state of 300 records, some changed, some removed, closed in good order.
+/// Writes a state of 300 records, changes and removes some, and closes it cleanly.
 async fn filled(dir: &Path) -> Vec<(String, u64)> {
     let store = Store::open_waiting(dir).unwrap();
     let put = |n: u64, value: u64| {
@@ -122,7 +122,7 @@ async fn a_damaged_record_is_an_error_never_missing() {
     drop((tree, store));
 
     let store = Store::open_waiting(dir.path()).unwrap();
-    assert_eq!(store.scan::<String>(Tree::Users).unwrap(), [("u_1".to_owned(), "first".to_owned())], "mended");
+    assert_eq!(store.scan::<String>(Tree::Users).unwrap(), [("u_1".to_owned(), "first".to_owned())], "repaired");
     assert_eq!(damaged_files(dir.path()), 1);
 }
 
@@ -185,7 +185,7 @@ async fn an_index_that_is_lost_or_old_is_made_again() {
     assert_eq!(all(dir.path()), wanted, "lost");
     fs::remove_dir_all(dir.path().join("db")).unwrap();
     copy(&early.path().join("db"), &dir.path().join("db"));
-    assert_eq!(all(dir.path()), wanted, "as a crash leaves it: without the last changes");
+    assert_eq!(all(dir.path()), wanted, "as after a crash: without the last changes");
     assert_eq!(damaged_files(dir.path()), 0);
 }
 
@@ -227,7 +227,7 @@ async fn flipped_bytes_in_the_index_are_mended() {
         for (n, file) in files.iter().enumerate() {
             let size = fs::metadata(file).unwrap().len();
             for k in 0..8 {
-                // Spread over what is written, which is at the beginning.
+                // Only in the written part, which is at the beginning.
                 let within = size.min(96 * 1024);
                 if within > 0 {
                     flip(file, (round * 7919 + k * 104_729 + n as u64 * 31) % within);
@@ -237,7 +237,7 @@ async fn flipped_bytes_in_the_index_are_mended() {
         assert_eq!(all(dir.path()), wanted, "round {round}");
         noticed += damaged_files(dir.path());
     }
-    assert!(noticed > 0, "some of them hit");
+    assert!(noticed > 0, "some of the flipped bits were noticed");
 }
 
 #[tokio::test]
@@ -282,7 +282,7 @@ async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
         changed.push((name, fs::read(dir.path().join(name)).unwrap()));
     }
     drop(store);
-    // An index that knows of none of them: what a crash within its half second leaves.
+    // An index without any of the changes, as a crash within sled's half second leaves it.
     for round in 0..60_u64 {
         let (hit, crashed) = (round as usize % 2, state());
         copy(early.path(), &crashed.path().join("db"));
@@ -301,7 +301,7 @@ async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
             fs::write(crashed.path().join(name), text).unwrap();
         }
         assert_eq!(all(crashed.path()), wanted, "round {round}");
-        assert_eq!(all(crashed.path()), wanted, "round {round}, once more");
+        assert_eq!(all(crashed.path()), wanted, "round {round}, second start");
     }
 }
 
@@ -313,7 +313,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     let refusal = store.put(Tree::Progress, "u_1/000", &9).await.unwrap_err();
     assert_eq!((refusal.code, refusal.code.status()), (Code::StorageFull, 507));
     assert_eq!(store.put(Tree::Probes, "p", &9).await.unwrap_err().code, Code::StorageFull);
-    assert_eq!(store.scan::<u64>(Tree::Progress).unwrap(), wanted, "reading goes on");
+    assert_eq!(store.scan::<u64>(Tree::Progress).unwrap(), wanted, "reads still work");
     drop(store);
     assert_eq!(all(dir.path()), wanted);
 }
@@ -367,11 +367,11 @@ async fn the_state_goes_out_and_in_again() {
     ] {
         assert_eq!(import(other.path(), wrong.as_bytes(), false).unwrap_err().code, Code::BadRequest, "{wrong:.60}");
     }
-    assert_eq!(all(other.path()), [], "nothing came of those");
+    assert_eq!(all(other.path()), [], "a refused import leaves nothing");
     assert_eq!(import(other.path(), &*text, false).unwrap(), records);
     assert_eq!(secret::read(&other.path().join("signing-keys")).unwrap().as_deref(), Some("secret\n"));
     assert_eq!(all(other.path()), wanted);
-    assert_eq!(import(other.path(), &*text, false).unwrap_err().code, Code::Conflict, "there is a state");
+    assert_eq!(import(other.path(), &*text, false).unwrap_err().code, Code::Conflict, "a state exists");
     assert_eq!(import(other.path(), &*text, true).unwrap(), records);
     assert_eq!(all(other.path()), wanted);
 }

@@ -1,20 +1,20 @@
-//! What is kept, one tree each.
+//! The trees of the store: one kind of record each.
 
 macro_rules! trees {
     ($($name:ident $text:literal $journaled:literal),+ $(,)?) => {
-        /// What is kept, one tree each.
+        /// A kind of record, stored in a tree of its own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Tree { $($name),+ }
 
         impl Tree {
             pub(super) const ALL: &[Tree] = &[$(Tree::$name),+];
 
-            /// The name on disk.
+            /// Name on disk.
             pub(super) const fn name(self) -> &'static str {
                 match self { $(Tree::$name => $text),+ }
             }
 
-            /// Whether it is in the journal. What is not can be found again, and is.
+            /// Whether changes go to the journal. Records of the other trees can be computed again.
             pub(super) const fn journaled(self) -> bool {
                 match self { $(Tree::$name => $journaled),+ }
             }
@@ -48,11 +48,12 @@ trees! {
 }
 
 impl Tree {
+    /// Finds a tree by its name on disk.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|tree| tree.name() == name)
     }
 
-    /// Those in the journal.
+    /// The journaled trees.
     pub(super) fn kept() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|tree| tree.journaled())
     }

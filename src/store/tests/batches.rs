@@ -1,8 +1,8 @@
-//! Changes of several records at once: all or none of them, after every cut and with damaged lines.
+//! Batches: all changes or none, wherever the journal ends and with damaged lines.
 
 use super::*;
 
-/// A journal of one early record, and a batch that changes it, writes two more and removes another.
+/// Writes two records, and a batch that changes one, removes the other and adds two.
 async fn with_batch(dir: &Path) {
     let store = Store::open_waiting(dir).unwrap();
     store.put(Tree::Progress, "early", &1).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
         assert_eq!(books.len(), usize::from(whole));
         assert_eq!(damaged_files(case.path()), 0);
     }
-    // A damaged bit, with no other file: nothing of the batch, and the records before it.
+    // One flipped bit, and no other file: the batch is lost, the records before it are read.
     for at in (begin..journal.len() - 1).step_by(5) {
         let mut damaged = journal.clone();
         damaged[at] ^= 1;
@@ -50,7 +50,7 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
         let read = journal::read(&path).unwrap().unwrap();
         assert_eq!((read.faults.len(), read.slots.len(), read.last), (1, 2, 2), "byte {at}");
     }
-    // Taken out again, and in: an import writes one line for each record.
+    // Export and import: an import writes one line per record.
     let (mut exported, fresh) = (Vec::new(), state());
     assert_eq!(export(dir.path(), &mut exported).unwrap(), 3);
     assert_eq!(import(fresh.path(), &*exported, false).unwrap(), 3);
@@ -69,7 +69,7 @@ async fn a_damaged_batch_of_removals_does_not_bring_the_records_back() {
     store.write(batch).await.unwrap();
     store.put(Tree::Progress, "kept", &1).await.unwrap();
     drop(store);
-    // The index is on the disk, so the tail holds the batch no more.
+    // The index is on disk, so the tail no longer contains the batch.
     let journal = dir.path().join("journal");
     let text = fs::read(&journal).unwrap();
     let at = text.windows(7).position(|part| part == b"\tbatch\t").unwrap();

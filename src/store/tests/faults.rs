@@ -1,6 +1,6 @@
-//! A fault at the first system call of an operation, then at the second, and so on until the operation ends before its
-//! fault comes. Afterwards what was acknowledged is there and what was refused is not: for readers, in the files as
-//! `kill -9` would leave them, and after a restart.
+//! A fault at the first system call of an operation, then at the second, and so on until the operation makes fewer calls.
+//! Afterwards every acknowledged change exists and no refused one does: for readers, in the files as `kill -9` would leave
+//! them, and after a restart.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,17 +10,17 @@ use super::*;
 
 const TREE: Tree = Tree::Progress;
 
-/// Kinds of faults, and at how many calls in succession.
+/// Kinds of faults, and the number of successive calls that fail.
 const FAULTS: [(Mode, usize); 5] =
     [(Mode::Io, 1), (Mode::Io, 4), (Mode::Scarce, 1), (Mode::Short, 2), (Mode::Renamed, 1)];
 
 /// Far more than any operation makes.
 const CALLS: usize = 2000;
 
-/// A test takes every seventh call, and other ones for each kind of fault; all with `HEARTHCAST_FAULTS=all`.
+/// A test runs for every seventh call, with another offset for each kind of fault; `HEARTHCAST_FAULTS=all` takes all calls.
 const STRIDE: usize = 7;
 
-/// Calls after a rename that are always taken: the folder is opened and synced.
+/// Calls after a rename that are always tested, because the folder is opened and synced there.
 const AFTER_RENAME: usize = 4;
 
 fn calls(kind: usize) -> impl Iterator<Item = usize> {
@@ -33,41 +33,42 @@ fn calls(kind: usize) -> impl Iterator<Item = usize> {
     (first..end).step_by(step)
 }
 
-/// A state folder in memory where the system has such a place: thousands of starts and syncs.
+/// A state folder in memory if the system has `/dev/shm`, because the tests make thousands of starts and syncs.
 pub fn memory_state() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { state() }
 }
 
-/// What is known of the records: two values where the outcome of a change is unknown.
+/// Possible values of each record: more than one if the outcome of a change is unknown.
 pub type Known = BTreeMap<String, Vec<Option<u64>>>;
 
 pub fn sizes(compact_from: u64) -> commit::Sizes {
     commit::Sizes { reserve: 0, compact_from }
 }
 
+/// Compares stored records with the possible values.
 pub fn fits(known: &Known, found: &[(String, u64)]) -> Result<(), String> {
     let found: BTreeMap<_, _> = found.iter().cloned().collect();
     if let Some(key) = found.keys().find(|key| !known.contains_key(*key)) {
-        return Err(format!("{key} was refused, and is there: {:?}", found[key]));
+        return Err(format!("{key} was refused, but exists: {:?}", found[key]));
     }
     let [x, y, z] = BATCH.map(|key| found.get(key).copied());
     if x != z || y != x.filter(|round| round % 2 == 1) {
-        return Err(format!("a part of a batch is there: {x:?} {y:?} {z:?}"));
+        return Err(format!("only a part of a batch exists: {x:?} {y:?} {z:?}"));
     }
     for (key, values) in known {
         let value = found.get(key).copied();
         if !values.contains(&value) {
-            return Err(format!("{key} is {value:?}, it was left as {values:?}"));
+            return Err(format!("{key} is {value:?}, expected {values:?}"));
         }
     }
     Ok(())
 }
 
-/// Answers: success, refused, unknown.
+/// Number of changes by outcome: acknowledged, refused, unknown.
 pub static COUNTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
-/// Notes how a change was answered.
+/// Records the outcome of a change.
 fn answered(known: &mut Known, key: &str, value: Option<u64>, answer: &Result<()>) {
     let entry = known.entry(key.to_owned()).or_insert_with(|| vec![None]);
     match answer {
@@ -111,15 +112,15 @@ pub async fn change(store: &Store, known: &mut Known, round: u64) {
     }
 }
 
-/// Records of one batch. The middle one is removed in every second.
+/// Keys of one batch. Every second batch removes the middle one.
 const BATCH: [&str; 3] = ["x", "y", "z"];
 
-/// A record to be removed could not be looked up.
+/// Whether a change failed before it began: the record to remove could not be read.
 fn not_begun(error: &Error) -> bool {
     error.code == Code::ServerBusy || error.code == Code::Internal && !error.message.contains("is unknown")
 }
 
-/// Changes records while faults come, with a journal that is compacted from a length on.
+/// Changes records under faults, with a journal that is compacted from a given length.
 async fn changes(compact_from: u64, prepare: impl AsyncFn(&Path)) {
     let dir = memory_state();
     let (mut known, mut round) = (Known::new(), 1);
@@ -140,7 +141,7 @@ async fn changes(compact_from: u64, prepare: impl AsyncFn(&Path)) {
             let image = memory_state();
             copy(dir.path(), image.path());
             if round % 2 == 0 {
-                // The journal alone has everything: nobody appends to one that was replaced.
+                // The journal alone is complete: the store never appends to a replaced file.
                 let _ = fs::remove_dir_all(image.path().join("db"));
                 let _ = fs::remove_file(image.path().join(tail::NAME));
             }
@@ -159,7 +160,7 @@ async fn changes(compact_from: u64, prepare: impl AsyncFn(&Path)) {
     }
 }
 
-/// What readers get, once they get something.
+/// Reads all records, as soon as the store can read again.
 async fn readable(store: &Store) -> Vec<(String, u64)> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -178,7 +179,7 @@ async fn a_change_is_there_after_a_restart_exactly_when_it_was_acknowledged() {
 
 #[tokio::test]
 async fn a_compaction_that_fails_anywhere_loses_nothing() {
-    // So much that the first change is followed by a compaction.
+    // Enough lines that a compaction follows the first change.
     let grow = async |dir: &Path| {
         let store = reopen(dir, sizes(u64::MAX));
         for n in 0..40_u64 {
@@ -206,7 +207,7 @@ async fn a_start_that_fails_anywhere_leaves_everything_for_the_next_one() {
     let killed = memory_state();
     copy(dir.path(), killed.path());
     drop(store);
-    // An index that lacks the changes, as a crash leaves it; with a damaged journal, or with none.
+    // An index without the changes, as after a crash: with an intact, a damaged, and no journal.
     let _ = fs::remove_dir_all(killed.path().join("db"));
     copy(early.path(), &killed.path().join("db"));
     let journal = fs::read(killed.path().join("journal")).unwrap();
@@ -215,8 +216,8 @@ async fn a_start_that_fails_anywhere_leaves_everything_for_the_next_one() {
     damaged[at] ^= 1;
     for (text, name) in [(Some(&journal), "stale index"), (Some(&damaged), "damaged journal"), (None, "no journal")] {
         for (kind, (mode, burst)) in [FAULTS[0], FAULTS[2], FAULTS[3]].into_iter().enumerate() {
-            // sled takes what it cannot read for the end of its log. Beside a journal that is noticed; without one it is
-            // the second failure, and the record that only the index has is lost.
+            // sled takes an unreadable page for the end of its log. With a journal that is noticed. Without one it is the
+            // second failure, and a record that only the index has is lost.
             if text.is_none() && mode == Mode::Io {
                 continue;
             }
@@ -253,7 +254,7 @@ async fn an_export_or_import_that_fails_anywhere_is_whole_or_an_error() {
     }
     secret::write(&place.join("signing-keys"), "secret\n").unwrap();
     let mut wanted = Vec::new();
-    assert_eq!(export(&place, &mut wanted).unwrap(), 5, "while it is open");
+    assert_eq!(export(&place, &mut wanted).unwrap(), 5, "while the state is open");
     for running in [true, false] {
         let store = running.then(|| store.clone());
         for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {

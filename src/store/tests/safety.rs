@@ -1,4 +1,4 @@
-//! The bound of a record, states of newer versions, the mode of the folder, and backups.
+//! The size limit of records, states of newer versions, the mode of the folder, and backups.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use super::*;
 async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
     let dir = state();
     let store = Store::open_waiting(dir.path()).unwrap();
-    // A text of JSON has two quotes.
+    // A JSON string has two quotes.
     let most = "x".repeat(MAX_RECORD - "u_1".len() - 2);
     store.put(Tree::Users, "u_1", &most).await.unwrap();
     store.put(Tree::Users, "u_2", &"before").await.unwrap();
@@ -39,7 +39,7 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
     let mut text = fs::read_to_string(&journal).unwrap();
     let sum = record::checksum("parental-rules", "u_1", 999, b"{}");
     text += &format!("{}\t999\tparental-rules\t\"u_1\"\t{{}}\n", data_encoding::HEXLOWER.encode(&sum));
-    // Damage elsewhere must not be repaired by leaving it out.
+    // A repair of another damaged line must not drop that record.
     let damaged = text.replacen("\t2\tprogress", "\t2\tprogresz", 1);
     for text in [text, damaged] {
         fs::write(&journal, &text).unwrap();
@@ -50,7 +50,7 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
         assert!(backup(dir.path(), &dir.path().join("backup")).is_err() && !dir.path().join("backup").exists());
         assert_eq!(fs::read_to_string(&journal).unwrap(), text);
     }
-    // The index alone has such records, and the journal is gone.
+    // Only the index has such records, and the journal is missing.
     fs::remove_file(&journal).unwrap();
     sled::open(dir.path().join("db")).unwrap().open_tree("parental-rules").unwrap().insert("u_1", "{}").unwrap();
     assert!(Store::open(dir.path()).err().unwrap().cause.unwrap().contains("parental-rules"));
@@ -71,7 +71,7 @@ async fn an_export_that_leaves_something_out_fails_and_names_it() {
     fs::write(&journal, text).unwrap();
     let error = export(dir.path(), Vec::new()).unwrap_err();
     assert!(error.cause.as_deref().unwrap().contains("records are lost: users/u_1"), "{error}");
-    assert_eq!(export(dir.path(), Vec::new()).unwrap(), 1, "what is left");
+    assert_eq!(export(dir.path(), Vec::new()).unwrap(), 1, "the intact record");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_state_folder_that_was_open_to_others_is_closed() {
         set(&path, if path.is_dir() { 0o755 } else { 0o644 });
     }
     let were = all();
-    // What sled makes later gets its mode from the umask of the command.
+    // Files that sled creates later get their mode from the umask of the process.
     let _open = Store::open_waiting(&place).unwrap();
     for path in were.iter().filter(|path| path.exists()) {
         assert_eq!(mode(path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
@@ -130,7 +130,7 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
             let (store, done) = (store.clone(), done.clone());
             tokio::spawn(async move {
                 for n in 0.. {
-                    // Some are removed and made again, and all together are enough for compactions.
+                    // Records are also removed and written again, often enough for compactions.
                     let key = format!("u_1/{writer}");
                     store.put(Tree::Progress, &key, &(n, "x".repeat(200))).await.unwrap();
                     done.lock().unwrap().insert(key.clone(), n);
@@ -158,7 +158,7 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
         }
     }
     writers.iter().for_each(|writer| writer.abort());
-    assert!(fs::metadata(dir.path().join("journal")).unwrap().len() < 1 << 20, "it was compacted meanwhile");
+    assert!(fs::metadata(dir.path().join("journal")).unwrap().len() < 1 << 20, "the journal was compacted meanwhile");
 }
 
 #[tokio::test]
@@ -170,5 +170,5 @@ async fn a_snapshot_that_sled_did_not_complete_is_no_damage() {
     assert_eq!(damaged_files(dir.path()), 0);
     fs::write(dir.path().join("db/snap.7FFFFFFFFFFFFFFF.generating"), "half of it").unwrap();
     fs::remove_file(dir.path().join("journal")).unwrap();
-    assert_eq!(all(dir.path()), wanted, "out of the index, where the journal is gone");
+    assert_eq!(all(dir.path()), wanted, "from the index, without a journal");
 }

@@ -1,6 +1,6 @@
-//! Faults injected at system calls. This test program defines the file functions of the C library itself, and the linker
-//! prefers them: so every call std and sled make comes through here, without ptrace or `LD_PRELOAD`. Calls that rustix
-//! makes itself (`fallocate`, `flock`) have a hook.
+//! Fault injection at system calls. This test program defines the file functions of the C library, and the linker prefers
+//! its definitions. So every call of std and sled comes through here, without ptrace or `LD_PRELOAD`. rustix makes system
+//! calls directly; `fallocate` and `flock` have hooks.
 //!
 //! The functions may run in a forked child, so they allocate nothing and take no lock.
 
@@ -13,25 +13,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{off_t, size_t, ssize_t};
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
 pub enum Mode {
-    /// `EIO`, at any call.
+    /// `EIO` at any call.
     Io = 1,
-    /// `EMFILE` where a file is opened, `ENOSPC` where one grows.
+    /// `EMFILE` when a file is opened, `ENOSPC` when one grows.
     Scarce,
-    /// Half of a write is done, and the next one fails with `ENOSPC`.
+    /// Half of a write is done, then the next write fails with `ENOSPC`.
     Short,
-    /// `EIO`, at any call after the first rename.
+    /// `EIO` at any call after the first rename.
     Renamed,
-    /// `EPERM` where a mode is changed.
+    /// `EPERM` when a mode is changed.
     Denied,
-    /// A mode is not changed, though the call succeeds: a file system without modes.
+    /// A change of mode succeeds without effect, as on a file system without modes.
     Ignored,
 }
 
-/// What a call does.
+/// The effect of a system call.
 #[derive(Clone, Copy, PartialEq)]
 enum Call {
     Open,
@@ -50,7 +50,7 @@ enum Injected {
     Nothing,
 }
 
-/// 0: no faults.
+/// A [`Mode`], or 0 for no faults.
 static MODE: AtomicU8 = AtomicU8::new(0);
 static PREFIX: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static PREFIX_LEN: AtomicUsize = AtomicUsize::new(0);
@@ -61,7 +61,7 @@ static INJECTED: AtomicUsize = AtomicUsize::new(0);
 static IS_RENAMED: AtomicBool = AtomicBool::new(false);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Faults at calls `first` to `first + burst - 1` that concern files below `folder`, as long as this lives.
+/// Injects faults at calls `first` to `first + burst - 1` on files below a folder, until it is dropped.
 pub struct Faults {
     _turn: MutexGuard<'static, ()>,
 }
@@ -69,7 +69,7 @@ pub struct Faults {
 impl Faults {
     pub fn arm(folder: &Path, mode: Mode, first: usize, burst: usize) -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        // Leaked: another thread may be looking at it.
+        // Leaked, because another thread may be reading it.
         let prefix: &'static mut [u8] = folder.as_os_str().as_encoded_bytes().to_vec().leak();
         PREFIX_LEN.store(0, SeqCst);
         PREFIX.store(prefix.as_mut_ptr(), SeqCst);
@@ -83,7 +83,7 @@ impl Faults {
         Self { _turn: turn }
     }
 
-    /// Ends them; gives how many there were.
+    /// Stops the injection; returns the number of injected faults.
     pub fn disarm(self) -> usize {
         MODE.store(0, SeqCst);
         INJECTED.load(SeqCst)
@@ -96,7 +96,7 @@ impl Drop for Faults {
     }
 }
 
-/// Stands in for a `fallocate` of the product, which no C function makes.
+/// Called before `fallocate`, which rustix calls without the C library.
 pub fn before_fallocate(file: &std::fs::File) -> io::Result<()> {
     match on_file(Call::Grow, file.as_raw_fd()) {
         Some(Injected::Fail(errno)) => Err(io::Error::from_raw_os_error(errno)),
@@ -104,7 +104,7 @@ pub fn before_fallocate(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
-/// Stands in for a `flock` of the product, which no C function makes.
+/// Called before `flock`, which rustix calls without the C library.
 pub fn before_flock(file: &std::fs::File) -> io::Result<()> {
     match on_file(Call::Open, file.as_raw_fd()) {
         Some(Injected::Fail(errno)) if errno == libc::EIO => Err(io::Error::from_raw_os_error(errno)),
@@ -117,7 +117,7 @@ fn inject(call: Call, path: &[u8]) -> Option<Injected> {
     if mode == 0 || PREFIX_LEN.load(SeqCst) == 0 {
         return None;
     }
-    // SAFETY: what was leaked in `arm` with this length stays.
+    // SAFETY: `arm` leaked a buffer of this length, so it is never freed.
     let prefix = unsafe { std::slice::from_raw_parts(PREFIX.load(SeqCst), PREFIX_LEN.load(SeqCst)) };
     if !path.starts_with(prefix) {
         return None;
@@ -165,7 +165,7 @@ fn on_file(call: Call, fd: c_int) -> Option<Injected> {
         link[text.len() + at] = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    // SAFETY: both buffers live and are as long as said; `link` ends in zeros.
+    // SAFETY: both buffers are alive and have the given lengths; `link` ends in zeros.
     let len =
         unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), path.as_mut_ptr(), path.len()) };
     inject(call, path.get(..usize::try_from(len).ok()?)?)
@@ -175,17 +175,17 @@ fn on_path(call: Call, path: *const c_char) -> Option<Injected> {
     if MODE.load(SeqCst) == 0 || path.is_null() {
         return None;
     }
-    // SAFETY: a C string, as the function that was called requires.
+    // SAFETY: the called function requires a C string.
     inject(call, unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes())
 }
 
 fn fail(errno: c_int) -> isize {
-    // SAFETY: the address of this thread's own errno.
+    // SAFETY: the address of this thread's errno.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
 
-/// Defines C functions that ask for a fault first and then make the system call.
+/// Defines C functions that check for a fault first and then make the system call.
 macro_rules! interpose {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $call:expr, $ask:expr => $number:ident($($pass:expr),*);)*) => {$(
         /// As the C library's.
@@ -194,7 +194,7 @@ macro_rules! interpose {
             match $ask($call) {
                 Some(Injected::Fail(errno)) => fail(errno) as $ret,
                 Some(Injected::Nothing) => 0,
-                // SAFETY: what the caller passed, passed on.
+                // SAFETY: the caller's arguments are passed unchanged.
                 _ => unsafe { libc::syscall(libc::$number, $($pass),*) as $ret },
             }
         }
@@ -239,7 +239,7 @@ interpose! {
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
     match on_file(Call::Write, fd) {
         Some(Injected::Fail(errno)) => fail(errno),
-        // SAFETY: what the caller passed, passed on, or its first half.
+        // SAFETY: the caller's buffer, or its first half.
         Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_write, fd, from, len.div_ceil(2)) as ssize_t },
         _ => unsafe { libc::syscall(libc::SYS_write, fd, from, len) as ssize_t },
     }
@@ -272,8 +272,8 @@ fn faults_reach_std_in_the_folder_alone_and_nowhere_once_disarmed() {
     let faults = Faults::arm(dir.path(), Mode::Short, 1, 2);
     assert_eq!(write(&file, "longer").unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     drop(faults);
-    assert_eq!(read(&file).unwrap(), b"lon", "half of it");
-    // SAFETY: a descriptor that is open.
+    assert_eq!(read(&file).unwrap(), b"lon", "half of the text");
+    // SAFETY: descriptor 0 is open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(0) };
     assert!(on_file(Call::Open, borrowed.as_raw_fd()).is_none());
 }

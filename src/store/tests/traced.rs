@@ -1,28 +1,28 @@
-//! Faults at real system calls, whoever makes them (std, sled, rustix): `strace` lets the first call of a kind on a file of
-//! the state fail in a process of its own, then the second, and so on until none is left. Takes minutes and needs
-//! `strace`, so it runs on request alone:
+//! Faults at real system calls of std, sled and rustix. In a child process, `strace` makes the first call of a kind on a
+//! file of the state fail, then the second, and so on until none is left. It takes minutes and needs `strace`, so it runs
+//! only on request:
 //!
 //! `cargo test --lib store::tests::traced -- --ignored --nocapture`
 //!
-//! `HEARTHCAST_TRACED_CALLS="fsync flock"` chooses calls. `close` is left out: std panics when a folder that was read cannot
-//! be closed, which the file systems of Linux do not report.
+//! `HEARTHCAST_TRACED_CALLS="fsync flock"` selects calls. `close` is not tested: std panics when a folder cannot be closed
+//! after reading, an error that Linux file systems do not report.
 
 use std::process::{Command, Stdio};
 
 use super::faults::{COUNTS, Known, change, fits, memory_state, sizes};
 use super::*;
 
-/// What the store, std and sled call on files and folders.
+/// System calls of the store, std and sled on files and folders.
 const CALLS: &str = "openat read pread64 write pwrite64 fsync fdatasync sync_file_range ftruncate fallocate renameat2 \
     unlinkat linkat mkdirat fchmodat flock statx newfstatat fstat statfs fstatfs getdents64 lseek fcntl mmap";
 
-/// Errors, and at how many calls in succession.
+/// Errors, and the number of successive calls that fail.
 const ERRORS: [(&str, usize); 4] = [("EIO", 1), ("EIO", 4), ("ENOSPC", 1), ("EMFILE", 1)];
 
 const FILES: [&str; 9] =
     ["", "lock", "journal", "journal.new", "journal.tail", "db", "db/db", "db/conf", "db/snap.0000000000000000"];
 
-/// More calls of a kind than a child makes.
+/// More calls of one kind than the child makes.
 const MOST: usize = 500;
 
 const STATE: &str = "HEARTHCAST_TRACED_STATE";
@@ -30,7 +30,7 @@ const KNOWN: &str = "HEARTHCAST_TRACED_KNOWN";
 
 /// The process that strace runs: start, changes with compactions, export, close, start, changes, `kill -9`.
 #[tokio::test]
-#[ignore = "the other half of `every_system_call_fails_once`"]
+#[ignore = "the child process of `every_system_call_fails_once`"]
 async fn child() {
     let (Ok(dir), Ok(known)) = (std::env::var(STATE), std::env::var(KNOWN)) else { return };
     let (dir, mut known) = (Path::new(&dir), serde_json::from_str::<Known>(&known).unwrap());
@@ -59,7 +59,7 @@ async fn child() {
 }
 
 #[tokio::test]
-#[ignore = "takes minutes, and needs strace"]
+#[ignore = "takes minutes and needs strace"]
 async fn every_system_call_fails_once() {
     let (live, killed) = (memory_state(), memory_state());
     let store = Store::open_sized(live.path(), sizes(u64::MAX)).unwrap();
@@ -93,7 +93,7 @@ async fn every_system_call_fails_once() {
                 let injected = fs::read_to_string(&log).unwrap().matches("(INJECTED)").count();
                 fs::remove_file(log).unwrap();
                 let failed = text.contains("\nSTART ");
-                assert!(failed || !output.status.success(), "{what}: it was killed");
+                assert!(failed || !output.status.success(), "{what}: the child must be killed");
                 let errors = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert!(!text.contains("FAILED"), "{what}: {text} {errors}");
                 let last = text.lines().rev().find_map(|line| line.strip_prefix("KNOWN "));

@@ -1,103 +1,103 @@
-// Which screen is shown. The address is the state: `#/`, `#/library?path=…`, `#/play?path=…`, `#/book?path=…`, `#/guide`,
-// `#/watch?channel=…`, `#/settings`, `#/setup?code=…`. A screen is a function `(stage, params) => { leave?, key? }`.
+// Navigation. The URL's fragment is the state: `#/`, `#/library?path=…`, `#/play?path=…`, `#/book?path=…`, `#/guide`,
+// `#/watch?channel=…`, `#/settings`, `#/setup?code=…`. A screen is a function `(stage, params) => { leave?, handleKey? }`.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { belongsTo, first, focus, keyName, move } from "./keys.js";
-import { TEXT, explain } from "./strings.js";
+import { findFirst, focus, handlesKey, keyName, moveFocus } from "./keys.js";
+import { TEXT, errorText } from "./strings.js";
 
-const view = document.getElementById("view");
+const main = document.getElementById("view");
 const menu = document.getElementById("menu");
 const account = document.getElementById("account");
 
-/** Screens by address; each comes with its modules when it is first shown. */
+/** Screens by address; the modules of a screen are loaded when it is first shown. */
 const SCREENS = {
-  "/": async () => (await import("./home.js")).home,
-  "/library": async () => (await import("./library.js")).library,
-  "/file": async () => (await import("./item.js")).item,
-  "/play": async () => (await import("./player.js")).play,
-  "/book": async () => (await import("./book.js")).book,
-  "/guide": async () => (await import("./guide.js")).guide,
-  "/watch": async () => (await import("./watch.js")).watch,
-  "/settings": async () => (await import("./settings.js")).settings,
-  "/welcome": async () => (await import("./welcome.js")).welcome,
+  "/": async () => (await import("./home.js")).showHome,
+  "/library": async () => (await import("./library.js")).showLibrary,
+  "/file": async () => (await import("./item.js")).showItem,
+  "/play": async () => (await import("./player.js")).showPlayer,
+  "/book": async () => (await import("./book.js")).showBook,
+  "/guide": async () => (await import("./guide.js")).showGuide,
+  "/watch": async () => (await import("./watch.js")).showChannel,
+  "/settings": async () => (await import("./settings.js")).showSettings,
+  "/welcome": async () => (await import("./welcome.js")).showWelcome,
 };
 
-/** What fills the whole window. */
-const WHOLE = new Set(["/play", "/book", "/watch"]);
+/** Screens that fill the whole window. */
+const FULL_WINDOW = new Set(["/play", "/book", "/watch"]);
 
-let screen = {}; // What the one shown gave back.
-let turn = 0; // Counts screens, so that a slow answer never lands in the next one.
+let screen = {}; // The value that the current screen returned.
+let navigations = 0; // Counts navigations, so that a slow response is not drawn into a later screen.
 let message = null;
-let byKey = !matchMedia("(pointer: fine)").matches; // Whether keys are pressed here: only then the focus moves by itself.
-const focused = new Map(); // What was focused where, for the way back.
-let at = "";
+let usesKeyboard = !matchMedia("(pointer: fine)").matches; // Focus moves by itself only for keyboard users.
+const lastFocus = new Map(); // By address: the key of the element that had the focus, for the way back.
+let currentHash = "";
 
-function address() {
+function parseHash() {
   const [path, query] = location.hash.replace(/^#/, "").split("?");
   return { name: path || "/", params: new URLSearchParams(query) };
 }
 
-const nameOf = (element) => element?.getAttribute?.("href") ?? element?.dataset?.key ?? null;
+const focusKey = (element) => element?.getAttribute?.("href") ?? element?.dataset?.key ?? null;
 
-async function show() {
-  const mine = ++turn;
-  if (view.contains(document.activeElement)) focused.set(at, nameOf(document.activeElement));
+async function showScreen() {
+  const navigation = ++navigations;
+  if (main.contains(document.activeElement)) lastFocus.set(currentHash, focusKey(document.activeElement));
   screen.leave?.();
   screen = {};
-  const { name, params } = address();
-  at = location.hash;
-  document.body.classList.toggle("whole", WHOLE.has(name) && api.signedIn());
-  const stage = h("div", { class: "stage" }, h("p", { class: "quiet loading" }, TEXT.loading));
-  view.replaceChildren(stage);
+  const { name, params } = parseHash();
+  currentHash = location.hash;
+  document.body.classList.toggle("full-window", FULL_WINDOW.has(name) && api.isSignedIn());
+  const stage = h("div", { class: "stage" }, h("p", { class: "muted loading" }, TEXT.loading));
+  main.replaceChildren(stage);
   window.scrollTo(0, 0);
   try {
-    if (!api.signedIn()) {
+    if (!api.isSignedIn()) {
       menu.hidden = true;
       account.replaceChildren();
-      const { signIn } = await import("./signin.js");
-      const done = (fresh) => {
+      const { showSignIn } = await import("./signin.js");
+      const done = (isNewServer) => {
         message = null;
-        if (fresh) location.replace("#/welcome");
+        if (isNewServer) location.replace("#/welcome");
         else if (name === "/setup") location.replace("#/");
-        else show();
+        else showScreen();
       };
-      if (mine === turn) await signIn(stage, { code: params.get("code"), message, done });
+      if (navigation === navigations) await showSignIn(stage, { code: params.get("code"), message, done });
       return;
     }
     if (name === "/setup" || !SCREENS[name]) {
       location.replace("#/");
       return;
     }
-    bar(name);
-    const open = await SCREENS[name]();
-    if (mine !== turn) return;
-    const given = (await open(stage, params)) ?? {};
-    if (mine !== turn) given.leave?.();
-    else screen = given;
-    if (mine === turn) settle(stage);
+    updateMenu(name);
+    const openScreen = await SCREENS[name]();
+    if (navigation !== navigations) return;
+    const opened = (await openScreen(stage, params)) ?? {};
+    if (navigation !== navigations) opened.leave?.();
+    else screen = opened;
+    if (navigation === navigations) restoreFocus(stage);
   } catch (error) {
-    if (mine !== turn || error.name === "AbortError") return;
+    if (navigation !== navigations || error.name === "AbortError") return;
     stage.replaceChildren(h("div", { class: "card" },
-      h("p", { class: "notice", role: "alert" }, error.code === "OFFLINE" ? TEXT.offline : explain(error)),
-      h("button", { onclick: show, "data-first": true }, TEXT.again)));
-    settle(stage);
+      h("p", { class: "notice", role: "alert" }, error.code === "OFFLINE" ? TEXT.offline : errorText(error)),
+      h("button", { onclick: showScreen, "data-first": true }, TEXT.tryAgain)));
+    restoreFocus(stage);
   }
 }
 
-/** Puts the focus where it was here before, or on what comes first. */
-function settle(stage) {
-  if (!byKey || stage.contains(document.activeElement)) return;
-  const before = focused.get(at);
-  const known = before && [...stage.querySelectorAll("a, button, [data-key]")].find((element) => nameOf(element) === before);
-  focus(known ?? first(stage));
+/** Focuses the element that had the focus here before, or the first one. */
+function restoreFocus(stage) {
+  if (!usesKeyboard || stage.contains(document.activeElement)) return;
+  const key = lastFocus.get(currentHash);
+  const element = key && [...stage.querySelectorAll("a, button, [data-key]")].find((element) => focusKey(element) === key);
+  focus(element ?? findFirst(stage));
 }
 
-function bar(name) {
+function updateMenu(name) {
   menu.hidden = false;
   for (const link of menu.querySelectorAll("a")) {
-    const here = link.getAttribute("href") === `#${name}` || (name === "/file" && link.getAttribute("href") === "#/library");
-    if (here) link.setAttribute("aria-current", "page");
+    const isCurrent = link.getAttribute("href") === `#${name}` || (name === "/file" && link.getAttribute("href") === "#/library");
+    if (isCurrent) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (account.firstChild) return;
@@ -107,25 +107,25 @@ function bar(name) {
       await api.signOut();
       message = null;
       location.hash = "#/";
-      show();
+      showScreen();
     },
   }, TEXT.signOut));
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
-  byKey = true;
+  usesKeyboard = true;
   const name = keyName(event);
-  if (belongsTo(document.activeElement, name)) return;
-  if (screen.key?.(name, event) || general(name)) event.preventDefault();
+  if (handlesKey(document.activeElement, name)) return;
+  if (screen.handleKey?.(name, event) || handleGlobalKey(name)) event.preventDefault();
 });
-document.addEventListener("pointerdown", () => { byKey = false; }, true);
+document.addEventListener("pointerdown", () => { usesKeyboard = false; }, true);
 
-/** What a key does on every screen. */
-function general(name) {
-  if (name.startsWith("Arrow")) return move(name);
+/** Keys that work on every screen. */
+function handleGlobalKey(name) {
+  if (name.startsWith("Arrow")) return moveFocus(name);
   if (name === "Back") {
-    if (address().name === "/") return false; // A television leaves the page with it.
+    if (parseHash().name === "/") return false; // On a television, this key then leaves the page.
     history.back();
     return true;
   }
@@ -136,14 +136,14 @@ function general(name) {
   return false;
 }
 
-for (const [address, label] of [["#/", TEXT.home], ["#/library", TEXT.library], ["#/guide", TEXT.guide], ["#/settings", TEXT.settings]]) {
-  menu.append(h("a", { href: address }, label));
+for (const [href, label] of [["#/", TEXT.home], ["#/library", TEXT.library], ["#/guide", TEXT.guide], ["#/settings", TEXT.settings]]) {
+  menu.append(h("a", { href }, label));
 }
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", showScreen);
 window.addEventListener("signed-out", () => {
-  message = TEXT.expired;
-  show();
+  message = TEXT.signedOut;
+  showScreen();
 });
-window.addEventListener("pagehide", () => screen.leave?.({ leaving: true }));
-window.addEventListener("pageshow", (event) => event.persisted && show());
-show();
+window.addEventListener("pagehide", () => screen.leave?.({ unloading: true }));
+window.addEventListener("pageshow", (event) => event.persisted && showScreen());
+showScreen();

@@ -1,45 +1,45 @@
-// ASS subtitles with all their styling: drawn over the picture by libass, in a worker, loaded when one is chosen.
+// Styled ASS subtitles, rendered over the video by libass in a worker. Loaded when such a subtitle is chosen.
 
-import { at } from "./api.js";
+import { resolvePath } from "./api.js";
 
-const WORKER = at("/web/vendor/ass.worker.js"); // It looks for its program beside it: /web/vendor/subtitles-octopus-worker.wasm
-const FONT = at("/web/vendor/ass.woff2");
+const WORKER_URL = resolvePath("/web/vendor/ass.worker.js"); // It loads /web/vendor/subtitles-octopus-worker.wasm from the same folder.
+const FALLBACK_FONT_URL = resolvePath("/web/vendor/ass.woff2");
 
 let loading = null;
 
-/** The library's one script, which is no module. */
-function library() {
+/** Loads the classic script (not a module) that defines `SubtitlesOctopus`. */
+function loadLibrary() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = at("/web/vendor/ass.js");
+    script.src = resolvePath("/web/vendor/ass.js");
     script.onload = () => resolve(window.SubtitlesOctopus);
-    script.onerror = () => reject(new Error("what draws subtitles cannot be loaded"));
+    script.onerror = () => reject(new Error("the subtitle renderer could not be loaded"));
     document.head.append(script);
   });
   return loading;
 }
 
 /**
- * Draws `words` over `media`, with the fonts at these addresses, until the function it gives is called. `ready()` is called
- * when it draws; where this browser cannot do it, it never is.
+ * Renders the ASS `text` over `media` with the fonts at `fonts`. Calls `onReady()` when rendering starts; never in a browser
+ * that cannot render. Returns a function that stops it.
  */
-export async function drawStyled(media, words, fonts, ready) {
-  const Drawing = await library();
-  let ended = false;
-  // It tries whether a program may be compiled in the page, which the page's policy forbids: only in the worker it may.
-  const { WebAssembly: hidden } = globalThis;
+export async function renderStyledSubtitles(media, text, fonts, onReady) {
+  const Renderer = await loadLibrary();
+  let isStopped = false;
+  // The script tests whether it may compile WebAssembly in the page. The page's CSP forbids that; only the worker may.
+  const { WebAssembly: pageWebAssembly } = globalThis;
   globalThis.WebAssembly = undefined;
   try {
-    const drawing = new Drawing({
-      video: media, subContent: words, workerUrl: WORKER, legacyWorkerUrl: WORKER, fallbackFont: FONT, fonts,
-      onReady: () => !ended && ready(),
-      onError: () => { ended = true; },
+    const renderer = new Renderer({
+      video: media, subContent: text, workerUrl: WORKER_URL, legacyWorkerUrl: WORKER_URL, fallbackFont: FALLBACK_FONT_URL, fonts,
+      onReady: () => !isStopped && onReady(),
+      onError: () => { isStopped = true; },
     });
     return () => {
-      if (!ended) drawing.dispose();
-      ended = true;
+      if (!isStopped) renderer.dispose();
+      isStopped = true;
     };
   } finally {
-    globalThis.WebAssembly = hidden;
+    globalThis.WebAssembly = pageWebAssembly;
   }
 }

@@ -1,225 +1,225 @@
-// What lies over a picture that plays: it comes with any press and goes again while nothing is pressed.
+// The overlay of the player: shown on any input, hidden after a while without.
 
-import { at } from "./api.js";
+import { resolvePath } from "./api.js";
 import { h, icon, iconButton } from "./dom.js";
-import { focus, focusable, move } from "./keys.js";
-import { TEXT, clock } from "./strings.js";
+import { findFocusable, focus, moveFocus } from "./keys.js";
+import { TEXT, formatClock } from "./strings.js";
 import { timeline } from "./timeline.js";
 
 const HIDE_AFTER_MS = 4000;
 
-/** A sheet of names and values. */
-export const figures = (lines) => lines.filter(([, value]) => value)
+/** Definition list entries for `[name, value]` pairs; pairs without a value are left out. */
+export const statsEntries = (pairs) => pairs.filter(([, value]) => value)
   .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
 
 export class Controls {
-  /** `seek(position)` moves; `stats()` gives lines of `[name, value]`, or a promise of them. */
-  constructor({ title, up, upLabel, seek, stats }) {
-    this.seekTo = seek;
-    this.statsOf = stats;
+  /** `onSeek(position)` moves playback; `getStats()` returns `[name, value]` pairs, or a promise of them. */
+  constructor({ title, backUrl, backLabel, onSeek, getStats }) {
+    this.onSeek = onSeek;
+    this.getStats = getStats;
     this.title = h("h1", {}, title);
-    this.reason = h("p", { class: "quiet why", role: "status" });
+    this.statusLine = h("p", { class: "muted status-line", role: "status" });
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.frame = h("div", { class: "frame waiting" });
-    this.line = timeline(seek);
-    this.button = iconButton("play", TEXT.play, () => this.toggle(), { "data-first": true, "data-key": "play" });
+    this.timeline = timeline(onSeek);
+    this.playButton = iconButton("play", TEXT.play, () => this.togglePlayback(), { "data-first": true, "data-key": "play" });
     this.menus = h("div", { class: "menus" });
-    this.offered = h("div", { class: "offer" });
-    this.chapters = h("ol", { class: "chapters panel", "aria-label": TEXT.chapters, hidden: true });
-    this.lines = h("dl", { class: "stats panel", hidden: true });
-    this.chapterButton = iconButton("list", TEXT.chapters, () => this.panel(this.chapters), { hidden: true });
-    const full = () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.());
-    this.extra = h("div", { class: "buttons extra" });
+    this.suggestionBox = h("div", { class: "suggestion" });
+    this.chapterPanel = h("ol", { class: "chapters panel", "aria-label": TEXT.chapters, hidden: true });
+    this.statsPanel = h("dl", { class: "stats panel", hidden: true });
+    this.chapterButton = iconButton("list", TEXT.chapters, () => this.togglePanel(this.chapterPanel), { hidden: true });
+    const toggleFullScreen = () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.());
+    this.extraButtons = h("div", { class: "buttons extra" });
     this.element = h("div", { class: "player" },
       this.frame,
-      h("div", { class: "over top" },
-        h("div", { class: "heading" }, h("a", { class: "back", href: up, "aria-label": upLabel }, icon("back")), this.title),
-        this.reason),
-      this.notice, this.offered, this.chapters, this.lines,
-      h("div", { class: "over bottom" },
-        this.line.element,
-        h("div", { class: "desk" },
+      h("div", { class: "overlay top" },
+        h("div", { class: "heading" }, h("a", { class: "back", href: backUrl, "aria-label": backLabel }, icon("back")), this.title),
+        this.statusLine),
+      this.notice, this.suggestionBox, this.chapterPanel, this.statsPanel,
+      h("div", { class: "overlay bottom" },
+        this.timeline.element,
+        h("div", { class: "control-bar" },
           h("div", { class: "buttons" },
-            this.before = iconButton("previous", TEXT.previousChapter, () => this.chapter(-1), { hidden: true }),
-            iconButton("rewind", TEXT.rewind, () => this.jump(-10)),
-            this.button,
-            iconButton("forward", TEXT.forward, () => this.jump(30)),
-            this.after = iconButton("next", TEXT.nextChapter, () => this.chapter(1), { hidden: true })),
-          this.extra,
+            this.previousButton = iconButton("previous", TEXT.previousChapter, () => this.stepChapter(-1), { hidden: true }),
+            iconButton("rewind", TEXT.rewind, () => this.seekBy(-10)),
+            this.playButton,
+            iconButton("forward", TEXT.forward, () => this.seekBy(30)),
+            this.nextButton = iconButton("next", TEXT.nextChapter, () => this.stepChapter(1), { hidden: true })),
+          this.extraButtons,
           this.menus,
           h("div", { class: "buttons" }, this.chapterButton,
-            iconButton("gauge", TEXT.stats, () => this.panel(this.lines)), iconButton("full", TEXT.full, full)))));
-    for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, () => this.wake());
-    this.frame.addEventListener("click", () => this.toggle());
-    this.list = [];
-    this.wake();
+            iconButton("gauge", TEXT.playbackInfo, () => this.togglePanel(this.statsPanel)), iconButton("full", TEXT.fullScreen, toggleFullScreen)))));
+    for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, () => this.showOverlay());
+    this.frame.addEventListener("click", () => this.togglePlayback());
+    this.chapters = [];
+    this.showOverlay();
   }
 
-  /** Shows what plays and what can be chosen. */
-  fit({ media, title, chapters, duration, menus }) {
+  /** Shows a media element with its chapters and menus. */
+  setMedia({ media, title, chapters, duration, menus }) {
     this.media = media;
     if (title) this.title.textContent = title;
-    const picture = media.tagName === "VIDEO";
-    this.element.classList.toggle("sound", !picture);
-    this.frame.replaceChildren(...(picture ? [media] : [h("img", { src: at("/web/logo.svg"), alt: "" }), media]));
-    media.addEventListener("waiting", () => this.wait(true));
-    for (const name of ["playing", "pause", "error", "seeked", "canplay"]) media.addEventListener(name, () => this.wait(false));
-    for (const name of ["play", "pause", "ended"]) media.addEventListener(name, () => this.state());
-    media.addEventListener("timeupdate", () => this.show());
-    media.textTracks.addEventListener("change", () => this.wake());
-    media.addEventListener("durationchange", () => this.show());
-    this.list = chapters;
-    this.line.mark(chapters.map(({ startSeconds }) => startSeconds), duration ?? 0);
-    for (const part of [this.chapterButton, this.before, this.after]) part.hidden = chapters.length < 2;
-    this.chapters.replaceChildren(...chapters.map(({ title: name, startSeconds, index }) => h("li", {},
-      h("button", { type: "button", class: "chapter", onclick: () => this.seekTo(startSeconds) },
-        h("span", {}, name ?? TEXT.chapter(index + 1)), h("span", { class: "quiet" }, clock(startSeconds))))));
-    if (!picture && chapters.length > 1) this.chapters.hidden = false;
+    const isVideo = media.tagName === "VIDEO";
+    this.element.classList.toggle("audio-only", !isVideo);
+    this.frame.replaceChildren(...(isVideo ? [media] : [h("img", { src: resolvePath("/web/logo.svg"), alt: "" }), media]));
+    media.addEventListener("waiting", () => this.setWaiting(true));
+    for (const name of ["playing", "pause", "error", "seeked", "canplay"]) media.addEventListener(name, () => this.setWaiting(false));
+    for (const name of ["play", "pause", "ended"]) media.addEventListener(name, () => this.updatePlayButton());
+    media.addEventListener("timeupdate", () => this.updateTimeline());
+    media.textTracks.addEventListener("change", () => this.showOverlay());
+    media.addEventListener("durationchange", () => this.updateTimeline());
+    this.chapters = chapters;
+    this.timeline.setMarks(chapters.map(({ startSeconds }) => startSeconds), duration ?? 0);
+    for (const button of [this.chapterButton, this.previousButton, this.nextButton]) button.hidden = chapters.length < 2;
+    this.chapterPanel.replaceChildren(...chapters.map(({ title: name, startSeconds, index }) => h("li", {},
+      h("button", { type: "button", class: "chapter", onclick: () => this.onSeek(startSeconds) },
+        h("span", {}, name ?? TEXT.chapter(index + 1)), h("span", { class: "muted" }, formatClock(startSeconds))))));
+    if (!isVideo && chapters.length > 1) this.chapterPanel.hidden = false;
     this.menus.replaceChildren(...menus.filter(Boolean));
-    this.state();
+    this.updatePlayButton();
   }
 
-  show() {
+  updateTimeline() {
     const { currentTime, duration } = this.media;
-    this.line.update(currentTime, Number.isFinite(duration) ? duration : 0);
+    this.timeline.update(currentTime, Number.isFinite(duration) ? duration : 0);
   }
 
-  state() {
-    const plays = this.media && !this.media.paused;
-    this.button.replaceChildren(icon(plays ? "pause" : "play"));
-    this.button.setAttribute("aria-label", plays ? TEXT.pause : TEXT.play);
-    this.button.title = plays ? TEXT.pause : TEXT.play;
-    this.wake();
+  updatePlayButton() {
+    const isPlaying = this.media && !this.media.paused;
+    this.playButton.replaceChildren(icon(isPlaying ? "pause" : "play"));
+    this.playButton.setAttribute("aria-label", isPlaying ? TEXT.pause : TEXT.play);
+    this.playButton.title = isPlaying ? TEXT.pause : TEXT.play;
+    this.showOverlay();
   }
 
-  why(text) {
-    this.reason.textContent = text;
+  showStatus(text) {
+    this.statusLine.textContent = text;
   }
 
-  /** Says what is wrong; null when nothing is. */
-  say(text) {
+  /** Shows an error; null hides it. */
+  showNotice(text) {
     this.notice.textContent = text ?? "";
     this.notice.hidden = !text;
-    if (text) this.wake();
+    if (text) this.showOverlay();
   }
 
-  wait(waiting) {
-    this.frame.classList.toggle("waiting", waiting);
+  setWaiting(isWaiting) {
+    this.frame.classList.toggle("waiting", isWaiting);
   }
 
-  /** Offers one thing to do; null takes it away. */
-  offer(text, act, kind) {
-    const there = this.offered.firstChild;
+  /** Shows a button over the video, e.g. to skip the intro; null removes it. `key` tells one suggestion from another. */
+  showSuggestion(text, action, key) {
+    const current = this.suggestionBox.firstChild;
     if (!text) {
-      if (there) this.offered.replaceChildren();
+      if (current) this.suggestionBox.replaceChildren();
       return;
     }
-    if (there?.dataset.key === kind) {
-      if (there.textContent !== text) there.textContent = text;
+    if (current?.dataset.key === key) {
+      if (current.textContent !== text) current.textContent = text;
       return;
     }
-    this.offered.replaceChildren(h("button", { type: "button", class: "primary", "data-key": kind, onclick: act }, text));
-    if (this.element.classList.contains("idle")) focus(this.offered.firstChild);
+    this.suggestionBox.replaceChildren(h("button", { type: "button", class: "primary", "data-key": key, onclick: action }, text));
+    if (this.element.classList.contains("idle")) focus(this.suggestionBox.firstChild);
   }
 
-  toggle() {
+  togglePlayback() {
     if (!this.media) return;
     if (this.media.paused) this.media.play().catch(() => {});
     else this.media.pause();
   }
 
-  jump(seconds) {
-    if (this.media) this.seekTo(this.media.currentTime + seconds);
+  seekBy(seconds) {
+    if (this.media) this.onSeek(this.media.currentTime + seconds);
   }
 
-  /** To another chapter; back goes to the beginning of this one first. */
-  chapter(step) {
-    const at = this.media.currentTime;
-    const here = this.list.findLastIndex(({ startSeconds }) => startSeconds <= at + 0.01);
-    const begun = here >= 0 && at - this.list[here].startSeconds > 3;
-    const wanted = this.list[step < 0 && begun ? here : here + step];
-    if (wanted) this.seekTo(wanted.startSeconds);
+  /** Goes to the next or previous chapter; back first goes to the start of the current one. */
+  stepChapter(step) {
+    const position = this.media.currentTime;
+    const current = this.chapters.findLastIndex(({ startSeconds }) => startSeconds <= position + 0.01);
+    const hasStarted = current >= 0 && position - this.chapters[current].startSeconds > 3;
+    const target = this.chapters[step < 0 && hasStarted ? current : current + step];
+    if (target) this.onSeek(target.startSeconds);
   }
 
-  /** Opens one panel, or closes it. */
-  panel(panel) {
-    const open = panel.hidden;
-    for (const other of [this.chapters, this.lines]) other.hidden = true;
-    panel.hidden = !open;
-    clearInterval(this.counting);
-    if (open && panel === this.lines) {
-      const count = async () => {
-        this.lines.replaceChildren(...figures(await this.statsOf()));
+  /** Opens a panel and closes the other, or closes it if it is open. */
+  togglePanel(panel) {
+    const isOpening = panel.hidden;
+    for (const other of [this.chapterPanel, this.statsPanel]) other.hidden = true;
+    panel.hidden = !isOpening;
+    clearInterval(this.statsTimer);
+    if (isOpening && panel === this.statsPanel) {
+      const updateStats = async () => {
+        this.statsPanel.replaceChildren(...statsEntries(await this.getStats()));
       };
-      count();
-      this.counting = setInterval(count, 1000);
-    } else if (open) focus(focusable(panel)[0]);
+      updateStats();
+      this.statsTimer = setInterval(updateStats, 1000);
+    } else if (isOpening) focus(findFocusable(panel)[0]);
   }
 
-  /** Shows everything, and hides it again after a while. */
-  wake() {
+  /** Shows the overlay, and hides it after a while. */
+  showOverlay() {
     this.element.classList.remove("idle");
-    this.lift(true);
-    clearTimeout(this.hiding);
-    this.hiding = setTimeout(() => this.hide(), HIDE_AFTER_MS);
+    this.liftSubtitles(true);
+    clearTimeout(this.hideTimer);
+    this.hideTimer = setTimeout(() => this.hideOverlay(), HIDE_AFTER_MS);
   }
 
-  hide() {
-    const busy = !this.media || this.media.paused || this.element.classList.contains("sound")
-      || !this.notice.hidden || !this.chapters.hidden || document.activeElement?.tagName === "SELECT";
-    if (busy) return;
+  hideOverlay() {
+    const mustStay = !this.media || this.media.paused || this.element.classList.contains("audio-only")
+      || !this.notice.hidden || !this.chapterPanel.hidden || document.activeElement?.tagName === "SELECT";
+    if (mustStay) return;
     this.element.classList.add("idle");
-    this.lift(false);
+    this.liftSubtitles(false);
     if (this.element.contains(document.activeElement)) document.activeElement.blur();
   }
 
-  /** Keeps subtitles that say nothing of their place clear of what lies over the picture. */
-  lift(high) {
+  /** Moves subtitles without a position of their own above the overlay, or back. */
+  liftSubtitles(isLifted) {
     for (const track of this.media?.textTracks ?? []) {
       for (const cue of track.cues ?? []) {
-        if (cue.line === "auto" || cue.lifted) [cue.line, cue.lifted] = high ? [-6, true] : ["auto", false];
+        if (cue.line === "auto" || cue.lifted) [cue.line, cue.lifted] = isLifted ? [-6, true] : ["auto", false];
       }
     }
   }
 
-  key(name) {
-    const away = this.element.classList.contains("idle");
-    const onButton = document.activeElement?.matches("button, a, select") && this.element.contains(document.activeElement);
+  handleKey(name) {
+    const isHidden = this.element.classList.contains("idle");
+    const isOnButton = document.activeElement?.matches("button, a, select") && this.element.contains(document.activeElement);
     if (name === "Back") {
-      const panel = [this.chapters, this.lines].find(({ hidden }) => !hidden);
-      if (!panel || this.element.classList.contains("sound")) return false;
-      this.panel(panel);
+      const panel = [this.chapterPanel, this.statsPanel].find(({ hidden }) => !hidden);
+      if (!panel || this.element.classList.contains("audio-only")) return false;
+      this.togglePanel(panel);
       return true;
     }
-    const act = {
-      Space: () => this.toggle(), k: () => this.toggle(), MediaPlayPause: () => this.toggle(),
+    const action = {
+      Space: () => this.togglePlayback(), k: () => this.togglePlayback(), MediaPlayPause: () => this.togglePlayback(),
       MediaPlay: () => this.media?.play().catch(() => {}), MediaPause: () => this.media?.pause(),
-      MediaStop: () => history.back(), MediaRewind: () => this.jump(-10), MediaFastForward: () => this.jump(30),
-      PageUp: () => this.chapter(-1), PageDown: () => this.chapter(1),
+      MediaStop: () => history.back(), MediaRewind: () => this.seekBy(-10), MediaFastForward: () => this.seekBy(30),
+      PageUp: () => this.stepChapter(-1), PageDown: () => this.stepChapter(1),
       f: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()),
       m: () => { if (this.media) this.media.muted = !this.media.muted; },
-      i: () => this.panel(this.lines),
+      i: () => this.togglePanel(this.statsPanel),
     }[name];
-    if (act && !(name === "Space" && onButton)) {
-      this.wake();
-      act();
+    if (action && !(name === "Space" && isOnButton)) {
+      this.showOverlay();
+      action();
       return true;
     }
-    if (away && (name === "ArrowLeft" || name === "ArrowRight")) {
-      this.jump(name === "ArrowLeft" ? -10 : 30);
-      this.wake();
+    if (isHidden && (name === "ArrowLeft" || name === "ArrowRight")) {
+      this.seekBy(name === "ArrowLeft" ? -10 : 30);
+      this.showOverlay();
       return true;
     }
     if (name.startsWith("Arrow") || name === "Enter") {
-      this.wake();
-      if (away || !onButton && document.activeElement !== this.line.slider) return focus(this.button);
-      return name === "Enter" ? false : move(name, this.element) || true;
+      this.showOverlay();
+      if (isHidden || !isOnButton && document.activeElement !== this.timeline.slider) return focus(this.playButton);
+      return name === "Enter" ? false : moveFocus(name, this.element) || true;
     }
     return false;
   }
 
   close() {
-    clearTimeout(this.hiding);
-    clearInterval(this.counting);
+    clearTimeout(this.hideTimer);
+    clearInterval(this.statsTimer);
   }
 }

@@ -1,41 +1,41 @@
-// Elements without markup in strings: nothing from the server is ever read as HTML.
+// DOM elements without markup strings: text from the server is never parsed as HTML.
 
 /**
- * An element. `attributes` may hold listeners (`onclick`) and `style`, an object of properties (the page's policy allows
- * no style attribute); children are nodes or texts, empty ones are left out.
+ * Creates an element. `attributes` may contain listeners (`onclick`) and `style`, an object of CSS properties (the page's CSP
+ * forbids style attributes). Children are nodes or strings; null, undefined and false are left out.
  */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key === "onclick" || key === "onsubmit") element.addEventListener(key.slice(2), answered(value));
+    if (key === "onclick" || key === "onsubmit") element.addEventListener(key.slice(2), withBusyState(value));
     else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key === "style") for (const [property, set] of Object.entries(value)) element.style.setProperty(property, set);
+    else if (key === "style") for (const [property, propertyValue] of Object.entries(value)) element.style.setProperty(property, propertyValue);
     else element.setAttribute(key, value === true ? "" : String(value));
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
-/** Shows on what was pressed that something is done, as long as it is; a press meanwhile does nothing. */
-const answered = (work) => (event) => {
-  const pressed = event.submitter ?? event.currentTarget;
-  if (pressed.ariaBusy) {
+/** Sets `aria-busy` on the pressed control while the handler's promise is pending, and ignores presses meanwhile. */
+const withBusyState = (work) => (event) => {
+  const control = event.submitter ?? event.currentTarget;
+  if (control.ariaBusy) {
     event.preventDefault();
     return;
   }
-  const going = work(event);
-  if (typeof going?.then !== "function") return;
-  pressed.ariaBusy = "true";
-  const rest = () => { pressed.ariaBusy = null; };
-  going.then(rest, rest);
+  const pending = work(event);
+  if (typeof pending?.then !== "function") return;
+  control.ariaBusy = "true";
+  const clearBusy = () => { control.ariaBusy = null; };
+  pending.then(clearBusy, clearBusy);
 };
 
-/** A button with an icon; its label is read out and shown on hover. */
+/** A button with an icon; its label is read aloud and shown as tooltip. */
 export const iconButton = (name, label, onclick, attributes = {}) =>
   h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick, ...attributes }, icon(name));
 
-/** An element of a drawing. */
+/** Creates an SVG element. */
 export function svg(name, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
@@ -43,7 +43,7 @@ export function svg(name, attributes = {}, ...children) {
   return element;
 }
 
-/** An icon of a few strokes, drawn in the colour of the text around it. */
+/** An icon of a few strokes in the colour of the surrounding text. */
 export const icon = (name) =>
   svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 
@@ -69,7 +69,7 @@ const ICONS = {
   down: "M5 9l7 7 7-7",
 };
 
-/** A calm colour pair of its own for whatever has no picture, the same for the same name. */
+/** The hue for an item without artwork, derived from its name. */
 export function tint(name) {
   let sum = 7;
   for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)) % 3600;

@@ -1,25 +1,25 @@
-// What happens elsewhere, as the server tells it. EventSource cannot send who one is, so the stream is read by hand.
+// Server-sent events. EventSource cannot send an Authorization header, so the stream is parsed here.
 
 import * as api from "./api.js";
 
-/** Calls `heard(name, data)` for every event until the signal ends it; comes back by itself when the line breaks. */
-export async function listen(heard, signal) {
-  let last = null;
+/** Calls `onEvent(name, data)` for every event until the signal is aborted; reconnects when the connection drops. */
+export async function listenToEvents(onEvent, signal) {
+  let lastId = null;
   while (!signal.aborted) {
     try {
-      const answer = await api.events(last, signal);
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let text = "";
+      const response = await api.openEventStream(lastId, signal);
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let buffer = "";
       for (;;) {
         const { value, done } = await reader.read();
         if (done) break;
-        text += value;
-        const parts = text.split("\n\n");
-        text = parts.pop();
-        for (const part of parts) {
-          const field = (name) => part.split("\n").find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
-          last = field("id") ?? last;
-          if (field("event")) heard(field("event"), JSON.parse(field("data") ?? "{}"));
+        buffer += value;
+        const messages = buffer.split("\n\n");
+        buffer = messages.pop();
+        for (const message of messages) {
+          const field = (name) => message.split("\n").find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+          lastId = field("id") ?? lastId;
+          if (field("event")) onEvent(field("event"), JSON.parse(field("data") ?? "{}"));
         }
       }
     } catch (error) {

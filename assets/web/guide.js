@@ -1,4 +1,4 @@
-// The guide: channels down, hours across. Only what is on screen is in the page, whatever there is.
+// The programme guide (EPG): channels down, hours across. Only what is visible is in the DOM, however large the guide is.
 
 import * as api from "./api.js";
 import { h, iconButton } from "./dom.js";
@@ -6,311 +6,311 @@ import { focus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { Programmes } from "./programmes.js";
 import { recordButton } from "./recordings.js";
-import { TEXT, day, lasting, time } from "./strings.js";
+import { TEXT, formatDay, formatLength, formatTime } from "./strings.js";
 
 const HOUR = 3_600_000;
-const HALF = HOUR / 2;
+const HALF_HOUR = HOUR / 2;
 const DAYS = 7;
-const BACK = 2 * HOUR;
+const PAST_MS = 2 * HOUR;
 
-/** Sizes in CSS pixels; the style sheet knows the first three by the same names. */
-const ROW = 68;
-const SIDE = 168;
-const HEAD = 40;
+/** Sizes in CSS pixels; style.css repeats the first three. */
+const ROW_HEIGHT = 68;
+const SIDE_WIDTH = 168;
+const HEAD_HEIGHT = 40;
 const PX_PER_HOUR = 360;
-const MARGIN = 300;
+const RENDER_MARGIN = 300;
 
-/** What every cell is a copy of: title, time, and for who hears the page its channel. */
-const CELL = h("button", { type: "button", class: "cell" },
-  h("span", { class: "title" }), h("span", { class: "quiet" }), h("span", { class: "unseen" }));
+/** Cloned for every cell: title, time, and the channel's name for screen readers. */
+const CELL_TEMPLATE = h("button", { type: "button", class: "cell" },
+  h("span", { class: "title" }), h("span", { class: "muted" }), h("span", { class: "visually-hidden" }));
 
-export async function guide(stage) {
+export async function showGuide(stage) {
   document.title = `${TEXT.guide} – Hearthcast`;
-  const [{ channels }, { user }] = await Promise.all([api.channels({}), api.me()]);
+  const [{ channels }, { user }] = await Promise.all([api.getChannels({}), api.getCurrentUser()]);
   if (!channels.length) {
     stage.replaceChildren(h("div", { class: "card" }, h("p", {}, TEXT.noChannels),
-      h("a", { class: "button primary", href: "#/settings?tab=channels", "data-first": true }, TEXT.makeChannel)));
+      h("a", { class: "button primary", href: "#/settings?tab=channels", "data-first": true }, TEXT.newChannel)));
     return {};
   }
-  const grid = new Grid(stage, channels, user.role === "admin");
-  return { leave: () => grid.close(), key: (name) => grid.key(name) };
+  const grid = new GuideGrid(stage, channels, user.role === "admin");
+  return { leave: () => grid.close(), handleKey: (name) => grid.handleKey(name) };
 }
 
-class Grid {
-  constructor(stage, channels, records) {
+class GuideGrid {
+  constructor(stage, channels, canRecord) {
     this.channels = channels;
-    this.records = records;
-    this.from = Math.floor((Date.now() - BACK) / HALF) * HALF;
+    this.canRecord = canRecord;
+    this.from = Math.floor((Date.now() - PAST_MS) / HALF_HOUR) * HALF_HOUR;
     this.to = this.from + DAYS * 24 * HOUR;
-    this.at = { row: 0, instant: Date.now() }; // What is chosen: a channel and a time.
-    this.programmes = new Programmes(channels, this.from, () => this.arrived());
+    this.selection = { row: 0, instant: Date.now() }; // The selected channel and time.
+    this.programmes = new Programmes(channels, this.from, () => this.onProgrammes());
     this.cells = new Map();
-    this.rows = new Map();
-    this.hours = new Map();
-    this.shown = new WeakMap(); // What a cell shows: { row, entry }.
-    this.window = ""; // What is drawn, so that it is not drawn again.
-    this.place = h("div", { class: "grid-space" });
+    this.channelLinks = new Map();
+    this.hourLabels = new Map();
+    this.cellContents = new WeakMap(); // The row and entry of each cell.
+    this.renderedWindow = ""; // What is rendered, as a key; the same is not rendered again.
+    this.canvas = h("div", { class: "grid-space" });
     this.nowLine = h("div", { class: "now-line", "aria-hidden": "true" });
-    this.scroller = h("div", { class: "grid", tabindex: -1, onscroll: () => this.scrolled() }, this.place);
-    this.day = h("span", { class: "day" });
+    this.scroller = h("div", { class: "grid", tabindex: -1, onscroll: () => this.onScroll() }, this.canvas);
+    this.dayLabel = h("span", { class: "day" });
     this.details = h("section", { class: "details", "aria-live": "polite" });
-    this.place.style.setProperty("width", `${SIDE + this.x(this.to)}px`);
-    this.place.style.setProperty("height", `${HEAD + channels.length * ROW}px`);
-    this.side = h("div", { class: "grid-side" });
-    this.head = h("div", { class: "grid-head" });
-    this.body = h("div", { class: "grid-body", onfocusin: (event) => this.chosen(event), onclick: (event) => this.pressed(event) }, this.nowLine);
-    this.place.append(this.head, this.side, this.body);
+    this.canvas.style.setProperty("width", `${SIDE_WIDTH + this.xOf(this.to)}px`);
+    this.canvas.style.setProperty("height", `${HEAD_HEIGHT + channels.length * ROW_HEIGHT}px`);
+    this.channelColumn = h("div", { class: "grid-side" });
+    this.hourRow = h("div", { class: "grid-head" });
+    this.gridBody = h("div", { class: "grid-body", onfocusin: (event) => this.onCellFocus(event), onclick: (event) => this.onCellClick(event) }, this.nowLine);
+    this.canvas.append(this.hourRow, this.channelColumn, this.gridBody);
     stage.replaceChildren(h("div", { class: "guide" },
-      h("div", { class: "heading" }, h("h1", {}, TEXT.guide), this.day,
+      h("div", { class: "heading" }, h("h1", {}, TEXT.guide), this.dayLabel,
         h("div", { class: "buttons" },
-          iconButton("previous", TEXT.dayBefore, () => this.jump(-24 * HOUR)),
-          h("button", { type: "button", onclick: () => this.goNow() }, TEXT.now),
-          iconButton("next", TEXT.dayAfter, () => this.jump(24 * HOUR)))),
+          iconButton("previous", TEXT.previousDay, () => this.shiftTime(-24 * HOUR)),
+          h("button", { type: "button", onclick: () => this.scrollToNow() }, TEXT.now),
+          iconButton("next", TEXT.nextDay, () => this.shiftTime(24 * HOUR)))),
       this.scroller, this.details));
-    // Sizes are asked for when they change, never while something is drawn: the page would be laid out for every answer.
-    this.box = { top: 0, left: 0, width: this.scroller.clientWidth, height: this.scroller.clientHeight };
-    this.sized = new ResizeObserver(() => {
-      [this.box.width, this.box.height] = [this.scroller.clientWidth, this.scroller.clientHeight];
-      this.draw();
+    // Sizes are read when they change, never while rendering: each read would force a layout.
+    this.viewport = { top: 0, left: 0, width: this.scroller.clientWidth, height: this.scroller.clientHeight };
+    this.resizeObserver = new ResizeObserver(() => {
+      [this.viewport.width, this.viewport.height] = [this.scroller.clientWidth, this.scroller.clientHeight];
+      this.render();
     });
-    this.sized.observe(this.scroller);
-    this.ticking = setInterval(() => this.tick(), 30_000);
-    this.goNow(false);
-    this.draw(); // Asks for what is to be seen.
+    this.resizeObserver.observe(this.scroller);
+    this.tickTimer = setInterval(() => this.tick(), 30_000);
+    this.scrollToNow(false);
+    this.render(); // Also requests the visible programmes.
     this.tick();
   }
 
-  x(instant) {
+  xOf(instant) {
     return ((instant - this.from) / HOUR) * PX_PER_HOUR;
   }
 
-  goNow(focus = true) {
-    this.scrollTo(this.box.top, this.x(Date.now()) - PX_PER_HOUR / 2);
-    this.at = { row: this.at.row, instant: Date.now() };
-    if (focus) this.choose();
+  scrollToNow(moveFocus = true) {
+    this.scrollTo(this.viewport.top, this.xOf(Date.now()) - PX_PER_HOUR / 2);
+    this.selection = { row: this.selection.row, instant: Date.now() };
+    if (moveFocus) this.focusSelection();
   }
 
-  /** The same time another day. */
-  jump(by) {
-    const instant = Math.min(Math.max(this.at.instant + by, this.from), this.to - HALF);
-    this.scrollTo(this.box.top, this.box.left + this.x(this.from + instant - this.at.instant));
-    this.at.instant = instant;
+  /** Goes to the same time on another day. */
+  shiftTime(offset) {
+    const instant = Math.min(Math.max(this.selection.instant + offset, this.from), this.to - HALF_HOUR);
+    this.scrollTo(this.viewport.top, this.viewport.left + this.xOf(this.from + instant - this.selection.instant));
+    this.selection.instant = instant;
   }
 
-  /** Moves the window there. */
+  /** Scrolls to a position. */
   scrollTo(top, left) {
-    const { box, scroller } = this;
-    top = Math.round(Math.max(0, Math.min(top, HEAD + this.channels.length * ROW - box.height)));
-    left = Math.round(Math.max(0, Math.min(left, SIDE + this.x(this.to) - box.width)));
-    if (top !== box.top) scroller.scrollTop = top;
-    if (left !== box.left) scroller.scrollLeft = left;
-    [box.top, box.left] = [top, left];
-    this.soon();
+    const { viewport, scroller } = this;
+    top = Math.round(Math.max(0, Math.min(top, HEAD_HEIGHT + this.channels.length * ROW_HEIGHT - viewport.height)));
+    left = Math.round(Math.max(0, Math.min(left, SIDE_WIDTH + this.xOf(this.to) - viewport.width)));
+    if (top !== viewport.top) scroller.scrollTop = top;
+    if (left !== viewport.left) scroller.scrollLeft = left;
+    [viewport.top, viewport.left] = [top, left];
+    this.scheduleRender();
   }
 
-  scrolled() {
-    [this.box.top, this.box.left] = [this.scroller.scrollTop, this.scroller.scrollLeft];
-    this.draw();
+  onScroll() {
+    [this.viewport.top, this.viewport.left] = [this.scroller.scrollTop, this.scroller.scrollLeft];
+    this.render();
   }
 
-  /** Programmes have come. */
-  arrived() {
-    this.window = "";
-    if (this.cells.size === 0) this.draw(0);
-    this.soon();
-    const entry = this.details.firstChild ? null : this.programmes.at(this.at.row, this.at.instant);
-    if (entry) this.tell(this.at.row, entry); // What one begins with.
+  /** Called when programmes have been loaded. */
+  onProgrammes() {
+    this.renderedWindow = "";
+    if (this.cells.size === 0) this.render(0);
+    this.scheduleRender();
+    const entry = this.details.firstChild ? null : this.programmes.entryAt(this.selection.row, this.selection.instant);
+    if (entry) this.showDetails(this.selection.row, entry); // The initial selection.
   }
 
-  /** Draws with the next picture; what is new first where it is seen, then what lies beside it. */
-  soon() {
-    this.coming ??= requestAnimationFrame(() => {
-      this.coming = null;
-      const anew = this.window === "";
-      this.draw(anew ? 0 : MARGIN);
-      if (anew) this.soon();
+  /** Renders with the next frame: new data first where it is visible, then the margin around it. */
+  scheduleRender() {
+    this.renderFrame ??= requestAnimationFrame(() => {
+      this.renderFrame = null;
+      const isStale = this.renderedWindow === "";
+      this.render(isStale ? 0 : RENDER_MARGIN);
+      if (isStale) this.scheduleRender();
     });
   }
 
-  /** Puts on screen what lies in the window and `margin` beside it, and takes away what does not. */
-  draw(margin = MARGIN) {
-    const { top, left, width, height } = this.box;
-    const rows = [Math.max(0, Math.floor(top / ROW) - 1),
-      Math.min(this.channels.length, Math.ceil((top + height - HEAD) / ROW) + 1)];
-    const step = (x, round) => round(x / PX_PER_HOUR * HOUR / HALF) * HALF;
-    const begin = this.from + step(Math.max(0, left - margin), Math.floor);
-    const end = Math.min(this.to, this.from + step(left + width - SIDE + margin, Math.ceil));
-    const today = day(Math.max(this.from, this.from + ((left + 60) / PX_PER_HOUR) * HOUR));
-    if (this.day.textContent !== today) this.day.textContent = today;
-    const window = `${rows} ${begin} ${end}`;
-    if (window === this.window) return;
-    this.window = window;
+  /** Adds the elements in the viewport and `margin` around it, and removes the others. */
+  render(margin = RENDER_MARGIN) {
+    const { top, left, width, height } = this.viewport;
+    const rows = [Math.max(0, Math.floor(top / ROW_HEIGHT) - 1),
+      Math.min(this.channels.length, Math.ceil((top + height - HEAD_HEIGHT) / ROW_HEIGHT) + 1)];
+    const toOffset = (x, round) => round(x / PX_PER_HOUR * HOUR / HALF_HOUR) * HALF_HOUR;
+    const begin = this.from + toOffset(Math.max(0, left - margin), Math.floor);
+    const end = Math.min(this.to, this.from + toOffset(left + width - SIDE_WIDTH + margin, Math.ceil));
+    const dayText = formatDay(Math.max(this.from, this.from + ((left + 60) / PX_PER_HOUR) * HOUR));
+    if (this.dayLabel.textContent !== dayText) this.dayLabel.textContent = dayText;
+    const renderWindow = `${rows} ${begin} ${end}`;
+    if (renderWindow === this.renderedWindow) return;
+    this.renderedWindow = renderWindow;
     const [cells, sides, hours] = [new Map(), new Map(), new Map()];
     for (let row = rows[0]; row < rows[1]; row += 1) {
-      sides.set(row, this.rows.get(row) ?? this.channel(row));
-      for (const entry of this.programmes.between(row, begin, end)) {
+      sides.set(row, this.channelLinks.get(row) ?? this.createChannelLink(row));
+      for (const entry of this.programmes.groupedBetween(row, begin, end)) {
         const key = `${row} ${entry.id}`;
-        cells.set(key, this.cells.get(key) ?? this.cell(row, entry));
+        cells.set(key, this.cells.get(key) ?? this.createCell(row, entry));
       }
     }
-    for (let hour = Math.ceil(begin / HALF) * HALF; hour < end; hour += HALF) {
-      hours.set(hour, this.hours.get(hour) ?? h("span", { style: { left: `${this.x(hour)}px` } }, time(hour)));
+    for (let hour = Math.ceil(begin / HALF_HOUR) * HALF_HOUR; hour < end; hour += HALF_HOUR) {
+      hours.set(hour, this.hourLabels.get(hour) ?? h("span", { style: { left: `${this.xOf(hour)}px` } }, formatTime(hour)));
     }
-    const held = document.activeElement;
-    swap(this.body, this.cells, cells);
-    swap(this.side, this.rows, sides);
-    swap(this.head, this.hours, hours);
-    [this.cells, this.rows, this.hours] = [cells, sides, hours];
-    if (held?.isConnected === false) this.scroller.focus({ preventScroll: true });
+    const focused = document.activeElement;
+    replaceChildMap(this.gridBody, this.cells, cells);
+    replaceChildMap(this.channelColumn, this.channelLinks, sides);
+    replaceChildMap(this.hourRow, this.hourLabels, hours);
+    [this.cells, this.channelLinks, this.hourLabels] = [cells, sides, hours];
+    if (focused?.isConnected === false) this.scroller.focus({ preventScroll: true });
   }
 
-  /** Time goes on: the line moves, what begins is on air. */
+  /** Moves the line of the current time and marks the programmes on air. */
   tick() {
     const now = Date.now();
-    this.nowLine.style.setProperty("left", `${this.x(now)}px`);
-    for (const cell of this.cells.values()) mark(cell, this.shown.get(cell).entry, now);
+    this.nowLine.style.setProperty("left", `${this.xOf(now)}px`);
+    for (const cell of this.cells.values()) markAirState(cell, this.cellContents.get(cell).entry, now);
   }
 
-  channel(row) {
+  createChannelLink(row) {
     const { id, number, name } = this.channels[row];
-    return h("a", { class: "grid-channel", href: watchLink(id), style: { top: `${row * ROW}px` } },
-      h("span", { class: "quiet" }, number), h("span", { class: "name" }, name));
+    return h("a", { class: "grid-channel", href: watchLink(id), style: { top: `${row * ROW_HEIGHT}px` } },
+      h("span", { class: "muted" }, number), h("span", { class: "name" }, name));
   }
 
-  cell(row, entry) {
-    const left = Math.max(0, this.x(entry.startMs));
-    const width = Math.max(8, Math.min(this.x(entry.endMs), this.x(this.to)) - left - 4);
+  createCell(row, entry) {
+    const left = Math.max(0, this.xOf(entry.startMs));
+    const width = Math.max(8, Math.min(this.xOf(entry.endMs), this.xOf(this.to)) - left - 4);
     const channel = this.channels[row];
-    const cell = CELL.cloneNode(true);
-    const [title, begins, where] = cell.children;
+    const cell = CELL_TEMPLATE.cloneNode(true);
+    const [title, start, channelName] = cell.children;
     title.textContent = entry.title;
-    begins.textContent = time(entry.startMs);
-    where.textContent = channel.name;
+    start.textContent = formatTime(entry.startMs);
+    channelName.textContent = channel.name;
     cell.dataset.key = `${channel.id} ${entry.id}`;
-    for (const [property, px] of [["left", left], ["top", row * ROW], ["width", width]]) cell.style.setProperty(property, `${px}px`);
-    mark(cell, entry, Date.now());
-    this.shown.set(cell, { row, entry });
+    for (const [property, px] of [["left", left], ["top", row * ROW_HEIGHT], ["width", width]]) cell.style.setProperty(property, `${px}px`);
+    markAirState(cell, entry, Date.now());
+    this.cellContents.set(cell, { row, entry });
     return cell;
   }
 
-  /** A cell has the focus: it is what is chosen from now on. */
-  chosen({ target }) {
-    const { row, entry } = this.shown.get(target);
-    if (!this.going) this.at = { row, instant: Math.max(entry.startMs, this.from) };
-    // Told after the focus is seen: nobody reads as fast as one presses.
-    cancelAnimationFrame(this.telling);
-    this.telling = requestAnimationFrame(() => this.tell(row, entry));
+  /** Selects the focused cell. */
+  onCellFocus({ target }) {
+    const { row, entry } = this.cellContents.get(target);
+    if (!this.isMovingFocus) this.selection = { row, instant: Math.max(entry.startMs, this.from) };
+    // The details follow in the next frame, so that they do not delay the focus.
+    cancelAnimationFrame(this.detailsFrame);
+    this.detailsFrame = requestAnimationFrame(() => this.showDetails(row, entry));
   }
 
-  pressed({ target }) {
-    const shown = this.shown.get(target.closest(".cell"));
-    if (!shown) return;
-    const { row, entry } = shown;
-    this.at = { row, instant: Math.max(entry.startMs, this.from) };
-    this.tell(row, entry);
+  onCellClick({ target }) {
+    const contents = this.cellContents.get(target.closest(".cell"));
+    if (!contents) return;
+    const { row, entry } = contents;
+    this.selection = { row, instant: Math.max(entry.startMs, this.from) };
+    this.showDetails(row, entry);
     if (entry.startMs <= Date.now() && Date.now() < entry.endMs) location.hash = watchLink(this.channels[row].id);
-    else focus(this.details.querySelector("a, button")); // What can be done with it.
+    else focus(this.details.querySelector("a, button")); // Its actions.
   }
 
-  /** What is known of the programme that is chosen. */
-  tell(row, entry) {
+  /** Shows the details of the selected programme. */
+  showDetails(row, entry) {
     const channel = this.channels[row];
     const episode = entry.season && entry.episode ? `S${entry.season} E${entry.episode}` : null;
-    const live = entry.startMs <= Date.now() && Date.now() < entry.endMs;
+    const isOnAir = entry.startMs <= Date.now() && Date.now() < entry.endMs;
     this.details.replaceChildren(h("div", {},
       h("h2", {}, entry.title),
-      h("p", { class: "quiet" }, [`${channel.number} ${channel.name}`, `${day(entry.startMs)}, ${time(entry.startMs)}–${time(entry.endMs)}`,
-        lasting((entry.endMs - entry.startMs) / 1000), episode, entry.subtitle].filter(Boolean).join(" · ")),
+      h("p", { class: "muted" }, [`${channel.number} ${channel.name}`, `${formatDay(entry.startMs)}, ${formatTime(entry.startMs)}–${formatTime(entry.endMs)}`,
+        formatLength((entry.endMs - entry.startMs) / 1000), episode, entry.subtitle].filter(Boolean).join(" · ")),
       entry.parts?.length > 1
-        ? h("p", {}, entry.parts.map(({ title, startMs }) => `${time(startMs)} ${title}`).join(" · "))
+        ? h("p", {}, entry.parts.map(({ title, startMs }) => `${formatTime(startMs)} ${title}`).join(" · "))
         : entry.description ? h("p", {}, entry.description) : ""),
     h("div", { class: "actions" },
-      live ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
-      this.records && !channel.onDemand && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
+      isOnAir ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
+      this.canRecord && !channel.onDemand && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
   }
 
-  /** Puts the focus on what is chosen; on its channel at once when the programme has still to come. */
-  async choose() {
-    const { row, instant } = this.at;
-    if (this.settle(row, instant)) return;
-    await this.programmes.known(row, instant);
-    if (this.at.row === row && this.at.instant === instant) this.settle(row, instant, TEXT.nothingOn);
+  /** Focuses the selected programme, or its channel while the programme is still loading. */
+  async focusSelection() {
+    const { row, instant } = this.selection;
+    if (this.focusAt(row, instant)) return;
+    await this.programmes.whenLoaded(row, instant);
+    if (this.selection.row === row && this.selection.instant === instant) this.focusAt(row, instant, TEXT.nothingScheduled);
   }
 
   /**
-   * Brings a place into the window; true when its programme has the focus. That is all that is laid out for a press: what
-   * comes into the window with it is drawn with the next picture.
+   * Scrolls a channel and time into view and focuses the programme there; returns whether it is loaded. Only this one cell is
+   * laid out here; the rest of the viewport follows with the next frame.
    */
-  settle(row, instant, none = TEXT.loading) {
-    const entry = this.programmes.at(row, instant);
-    const { box } = this;
-    let { top, left } = box;
-    if (row * ROW < top) top = row * ROW;
-    if ((row + 1) * ROW + HEAD > top + box.height) top = (row + 1) * ROW + HEAD - box.height;
-    const begin = this.x(entry ? Math.max(entry.startMs, this.from) : instant);
+  focusAt(row, instant, placeholder = TEXT.loading) {
+    const entry = this.programmes.entryAt(row, instant);
+    const { viewport } = this;
+    let { top, left } = viewport;
+    if (row * ROW_HEIGHT < top) top = row * ROW_HEIGHT;
+    if ((row + 1) * ROW_HEIGHT + HEAD_HEIGHT > top + viewport.height) top = (row + 1) * ROW_HEIGHT + HEAD_HEIGHT - viewport.height;
+    const begin = this.xOf(entry ? Math.max(entry.startMs, this.from) : instant);
     if (begin < left) left = begin - 40;
-    if (begin + 120 > left + box.width - SIDE) left = begin - (box.width - SIDE) / 2;
-    const kept = entry
-      ? there(this.cells, `${row} ${entry.id}`, this.body, () => this.cell(row, entry))
-      : there(this.rows, row, this.side, () => this.channel(row));
-    this.going = true; // Going down and up again comes back to the same time.
-    kept.focus({ preventScroll: true });
-    this.going = false;
+    if (begin + 120 > left + viewport.width - SIDE_WIDTH) left = begin - (viewport.width - SIDE_WIDTH) / 2;
+    const element = entry
+      ? ensureElement(this.cells, `${row} ${entry.id}`, this.gridBody, () => this.createCell(row, entry))
+      : ensureElement(this.channelLinks, row, this.channelColumn, () => this.createChannelLink(row));
+    this.isMovingFocus = true; // Moving down and up again must return to the same time.
+    element.focus({ preventScroll: true });
+    this.isMovingFocus = false;
     this.scrollTo(top, left);
-    if (entry) this.programmes.around(row, instant);
-    else this.details.replaceChildren(h("div", {}, h("h2", {}, this.channels[row].name), h("p", { class: "quiet" }, none)));
+    if (entry) this.programmes.prefetchAround(row, instant);
+    else this.details.replaceChildren(h("div", {}, h("h2", {}, this.channels[row].name), h("p", { class: "muted" }, placeholder)));
     return entry !== undefined;
   }
 
-  key(name) {
-    const inside = this.scroller.contains(document.activeElement);
-    const here = this.programmes.at(this.at.row, this.at.instant);
-    const last = this.channels.length - 1;
-    const page = Math.max(1, Math.floor(this.box.height / ROW) - 1);
-    const to = (row, instant = this.at.instant) => {
-      this.at = { row: Math.min(last, Math.max(0, row)), instant: Math.min(this.to - 1, Math.max(this.from, instant)) };
-      this.choose();
+  handleKey(name) {
+    const isInGrid = this.scroller.contains(document.activeElement);
+    const entry = this.programmes.entryAt(this.selection.row, this.selection.instant);
+    const lastRow = this.channels.length - 1;
+    const page = Math.max(1, Math.floor(this.viewport.height / ROW_HEIGHT) - 1);
+    const select = (row, instant = this.selection.instant) => {
+      this.selection = { row: Math.min(lastRow, Math.max(0, row)), instant: Math.min(this.to - 1, Math.max(this.from, instant)) };
+      this.focusSelection();
       return true;
     };
-    if (name === "PageDown" || name === "ChannelDown") return to(this.at.row + page);
-    if (name === "PageUp" || name === "ChannelUp") return to(this.at.row - page);
+    if (name === "PageDown" || name === "ChannelDown") return select(this.selection.row + page);
+    if (name === "PageUp" || name === "ChannelUp") return select(this.selection.row - page);
     if (name === "Home") {
-      this.goNow();
+      this.scrollToNow();
       return true;
     }
-    if (!inside) return name === "ArrowDown" && !this.details.contains(document.activeElement) ? to(this.at.row) : false;
-    if (name === "ArrowDown") return this.at.row < last ? to(this.at.row + 1) : false;
-    if (name === "ArrowUp") return this.at.row > 0 ? to(this.at.row - 1) : false;
-    if (name === "ArrowRight") return to(this.at.row, here ? here.endMs : this.at.instant + HALF);
-    if (name === "ArrowLeft") return to(this.at.row, here ? Math.max(this.from, here.startMs) - 1 : this.at.instant - HALF);
+    if (!isInGrid) return name === "ArrowDown" && !this.details.contains(document.activeElement) ? select(this.selection.row) : false;
+    if (name === "ArrowDown") return this.selection.row < lastRow ? select(this.selection.row + 1) : false;
+    if (name === "ArrowUp") return this.selection.row > 0 ? select(this.selection.row - 1) : false;
+    if (name === "ArrowRight") return select(this.selection.row, entry ? entry.endMs : this.selection.instant + HALF_HOUR);
+    if (name === "ArrowLeft") return select(this.selection.row, entry ? Math.max(this.from, entry.startMs) - 1 : this.selection.instant - HALF_HOUR);
     return false;
   }
 
   close() {
-    clearInterval(this.ticking);
-    this.sized.disconnect();
-    for (const frame of [this.coming, this.telling]) cancelAnimationFrame(frame);
+    clearInterval(this.tickTimer);
+    this.resizeObserver.disconnect();
+    for (const frame of [this.renderFrame, this.detailsFrame]) cancelAnimationFrame(frame);
     this.programmes.close();
   }
 }
 
-/** Brings a box from one set of children to another without touching what stays. */
-function swap(box, before, after) {
+/** Replaces one map of children by another without touching the elements in both. */
+function replaceChildMap(parent, before, after) {
   for (const [key, element] of before) if (after.get(key) !== element) element.remove();
-  box.append(...[...after].filter(([key, element]) => before.get(key) !== element).map(([, element]) => element));
+  parent.append(...[...after].filter(([key, element]) => before.get(key) !== element).map(([, element]) => element));
 }
 
-/** One of what is drawn, drawn now when it is not. */
-function there(drawn, key, box, make) {
-  if (!drawn.has(key)) {
-    drawn.set(key, make());
-    box.append(drawn.get(key));
+/** Returns the element for `key`; creates it if it is missing. */
+function ensureElement(elements, key, parent, create) {
+  if (!elements.has(key)) {
+    elements.set(key, create());
+    parent.append(elements.get(key));
   }
-  return drawn.get(key);
+  return elements.get(key);
 }
 
-/** What is on is told from what is over. */
-function mark(cell, { startMs, endMs }, now) {
+/** Marks a cell as on air or over. */
+function markAirState(cell, { startMs, endMs }, now) {
   cell.classList.toggle("on-air", startMs <= now && now < endMs);
-  cell.classList.toggle("over", endMs <= now);
+  cell.classList.toggle("past", endMs <= now);
 }

@@ -1,110 +1,110 @@
-// Where one begins: what was begun, what is on, what comes next.
+// Home: what to continue, what comes next and what is on.
 
 import * as api from "./api.js";
 import { h, icon, tint } from "./dom.js";
-import { listen } from "./events.js";
+import { listenToEvents } from "./events.js";
 import { bookLink, libraryLink, playLink, watchLink } from "./links.js";
-import { TEXT, lasting, time } from "./strings.js";
+import { TEXT, formatLength, formatTime } from "./strings.js";
 
-const ROW = 20;
+const ROW_LIMIT = 20;
 
-/** Shows the rows that have something in them; what another device plays moves here by itself. */
-export async function home(stage) {
+/** Shows the rows that are not empty; playback on other devices updates them. */
+export async function showHome(stage) {
   document.title = "Hearthcast";
   const abort = new AbortController();
-  const draw = async () => {
-    const [begun, next, channels, books, done] = await Promise.all([
-      api.history({ limit: ROW, status: "in_progress" }),
-      api.nextUp(ROW),
-      api.channels({}).catch(() => ({ channels: [] })),
-      api.books({ limit: ROW }),
-      api.history({ limit: ROW, status: "completed" }),
+  const render = async () => {
+    const [inProgress, next, channels, books, completed] = await Promise.all([
+      api.getHistory({ limit: ROW_LIMIT, status: "in_progress" }),
+      api.getNextUp(ROW_LIMIT),
+      api.getChannels({}).catch(() => ({ channels: [] })),
+      api.getAudiobookHistory({ limit: ROW_LIMIT }),
+      api.getHistory({ limit: ROW_LIMIT, status: "completed" }),
     ]);
-    const known = new Set(begun.history.map(({ mediaPath }) => mediaPath));
+    const inProgressPaths = new Set(inProgress.history.map(({ mediaPath }) => mediaPath));
     const rows = [
-      row("go-on", TEXT.goOn, begun.history.map(watched)),
-      row("next-up", TEXT.nextUp, next.nextUp.filter(({ mediaPath }) => !known.has(mediaPath)).map(upcoming)),
-      row("on-now", TEXT.onNow, channels.channels.map(channel)),
-      row("books", TEXT.books, books.history.map(book)),
-      row("watched", TEXT.watched, done.history.map(watched)),
+      row("continue-watching", TEXT.continueWatching, inProgress.history.map(historyTile)),
+      row("next-up", TEXT.nextUp, next.nextUp.filter(({ mediaPath }) => !inProgressPaths.has(mediaPath)).map(nextUpTile)),
+      row("on-now", TEXT.onNow, channels.channels.map(channelTile)),
+      row("books", TEXT.books, books.history.map(bookTile)),
+      row("watch-again", TEXT.watchAgain, completed.history.map(historyTile)),
     ].filter(Boolean);
-    const places = new Map([...stage.querySelectorAll("[data-row]")].map((row) => [row.dataset.row, row.querySelector(".cards").scrollLeft]));
-    const key = stage.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    stage.replaceChildren(h("h1", { class: "unseen" }, TEXT.home), ...(rows.length ? rows : [empty()]));
-    for (const [name, place] of places) {
+    const scrollPositions = new Map([...stage.querySelectorAll("[data-row]")].map((row) => [row.dataset.row, row.querySelector(".cards").scrollLeft]));
+    const focusedHref = stage.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    stage.replaceChildren(h("h1", { class: "visually-hidden" }, TEXT.home), ...(rows.length ? rows : [emptyCard()]));
+    for (const [name, scrollLeft] of scrollPositions) {
       const cards = stage.querySelector(`[data-row="${name}"] .cards`);
-      if (cards) cards.scrollLeft = place;
+      if (cards) cards.scrollLeft = scrollLeft;
     }
-    if (key) stage.querySelector(`a[href="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+    if (focusedHref) stage.querySelector(`a[href="${CSS.escape(focusedHref)}"]`)?.focus({ preventScroll: true });
   };
-  await draw();
-  let waiting = null;
-  listen(() => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => draw().catch(() => {}), 300);
+  await render();
+  let redrawTimer = null;
+  listenToEvents(() => {
+    clearTimeout(redrawTimer);
+    redrawTimer = setTimeout(() => render().catch(() => {}), 300);
   }, abort.signal);
   return {
     leave() {
-      clearTimeout(waiting);
+      clearTimeout(redrawTimer);
       abort.abort();
     },
   };
 }
 
-const empty = () => h("div", { class: "card" },
-  h("img", { src: api.at("/web/logo.svg"), alt: "", width: 56, height: 56 }), h("p", {}, TEXT.fresh),
-  h("a", { class: "button primary", href: libraryLink(), "data-first": true }, TEXT.toLibrary));
+const emptyCard = () => h("div", { class: "card" },
+  h("img", { src: api.resolvePath("/web/logo.svg"), alt: "", width: 56, height: 56 }), h("p", {}, TEXT.emptyHome),
+  h("a", { class: "button primary", href: libraryLink(), "data-first": true }, TEXT.openLibrary));
 
 function row(key, title, cards) {
   if (!cards.length) return null;
   return h("section", { class: "row", "data-row": key }, h("h2", {}, title), h("div", { class: "cards" }, ...cards));
 }
 
-/** A tile: a face, how far it is, and two lines. */
-export function tile({ href, kind, name, title, line, share, art, faded }) {
-  return h("a", { class: faded ? "tile faded" : "tile", href },
-    h("div", { class: "face", style: tint(name ?? title) },
-      art ? h("img", { src: art, alt: "", loading: "lazy" }) : icon(kind),
-      share > 0 && h("div", { class: "share" }, h("div", { style: { width: `${Math.min(100, share)}%` } }))),
+/** A tile: artwork, progress and two lines. */
+export function tile({ href, kind, name, title, line, percent, artwork, isUnavailable }) {
+  return h("a", { class: isUnavailable ? "tile unavailable" : "tile", href },
+    h("div", { class: "artwork", style: tint(name ?? title) },
+      artwork ? h("img", { src: artwork, alt: "", loading: "lazy" }) : icon(kind),
+      percent > 0 && h("div", { class: "progress" }, h("div", { style: { width: `${Math.min(100, percent)}%` } }))),
     h("span", { class: "title" }, title),
-    line && h("span", { class: "quiet" }, line));
+    line && h("span", { class: "muted" }, line));
 }
 
-function watched(record) {
-  const left = record.durationSeconds - record.positionSeconds;
+function historyTile(record) {
+  const remaining = record.durationSeconds - record.positionSeconds;
   return tile({
     href: playLink(record.mediaPath),
     kind: record.mediaType === "audio" ? "audio" : "video",
     title: record.title,
-    line: record.available === false ? TEXT.gone : !record.completed && left > 0 ? TEXT.left(lasting(left)) : null,
-    share: record.completed ? 0 : record.progressPercentage,
-    faded: record.available === false,
+    line: record.available === false ? TEXT.unavailable : !record.completed && remaining > 0 ? TEXT.left(formatLength(remaining)) : null,
+    percent: record.completed ? 0 : record.progressPercentage,
+    isUnavailable: record.available === false,
   });
 }
 
-const upcoming = ({ mediaPath, title, after }) => tile({ href: playLink(mediaPath), kind: "video", title, line: `after ${after.title}` });
+const nextUpTile = ({ mediaPath, title }) => tile({ href: playLink(mediaPath), kind: "video", title, line: TEXT.nextEpisode });
 
-function book(record) {
+function bookTile(record) {
   return tile({
     href: bookLink(record.audiobookPath),
     kind: "book",
     title: record.title,
-    line: record.available === false ? TEXT.gone
-      : record.completed ? null : TEXT.left(lasting(record.durationSeconds - record.positionSeconds)),
-    share: record.completed ? 0 : record.progressPercentage,
-    faded: record.available === false,
+    line: record.available === false ? TEXT.unavailable
+      : record.completed ? null : TEXT.left(formatLength(record.durationSeconds - record.positionSeconds)),
+    percent: record.completed ? 0 : record.progressPercentage,
+    isUnavailable: record.available === false,
   });
 }
 
-function channel({ id, name, number, logoUrl, now }) {
-  const begun = now && (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start));
+function channelTile({ id, name, number, logoUrl, now }) {
+  const elapsed = now && (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start));
   return tile({
     href: watchLink(id),
     kind: "tv",
     name,
     title: now?.title ?? name,
-    line: `${number} ${name}${now ? ` · ${TEXT.until(time(now.end))}` : ""}`,
-    share: now ? begun * 100 : 0,
-    art: logoUrl?.startsWith("/") ? api.at(logoUrl) : null,
+    line: `${number} ${name}${now ? ` · ${TEXT.until(formatTime(now.end))}` : ""}`,
+    percent: now ? elapsed * 100 : 0,
+    artwork: logoUrl?.startsWith("/") ? api.resolvePath(logoUrl) : null,
   });
 }

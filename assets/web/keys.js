@@ -1,24 +1,24 @@
-// The page by keyboard and by a television's remote: arrows move what is focused to what lies in that direction.
+// Keyboard and remote control: arrow keys move the focus in their direction.
 
 const FOCUSABLE = "a[href], summary, button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex='0']";
 
-/** Keys that televisions send by number only (Tizen, webOS), by the name browsers give them elsewhere. */
-const CODES = {
+/** Key codes that televisions send without a name (Tizen, webOS), with the names other browsers use. */
+const KEY_CODES = {
   10009: "Back", 461: "Back", 427: "ChannelUp", 428: "ChannelDown", 33: "PageUp", 34: "PageDown", 412: "MediaRewind",
   413: "MediaStop", 415: "MediaPlay", 417: "MediaFastForward", 19: "MediaPause", 10252: "MediaPlayPause", 10190: "LastChannel",
 };
 
-const SAME = { Escape: "Back", GoBack: "Back", BrowserBack: "Back", XF86Back: "Back", " ": "Space" };
+const ALIASES = { Escape: "Back", GoBack: "Back", BrowserBack: "Back", XF86Back: "Back", " ": "Space" };
 
-/** One name for a key, whatever device it came from. */
+/** The name of a key, the same for every device. */
 export function keyName(event) {
-  const known = event.key && event.key !== "Unidentified" ? event.key : CODES[event.keyCode] ?? "";
-  const named = CODES[event.keyCode] === "Back" ? "Back" : known;
-  return SAME[named] ?? named;
+  const code = event.key && event.key !== "Unidentified" ? event.key : KEY_CODES[event.keyCode] ?? "";
+  const canonical = KEY_CODES[event.keyCode] === "Back" ? "Back" : code;
+  return ALIASES[canonical] ?? canonical;
 }
 
-/** Whether the key means something to what is focused: text is typed, lists and sliders are set. */
-export function belongsTo(element, name) {
+/** Whether the focused element handles the key itself: text fields, lists and sliders do. */
+export function handlesKey(element, name) {
   const tag = element?.tagName;
   if (tag === "SELECT") return name === "ArrowUp" || name === "ArrowDown" || name === "Space" || name === "Enter";
   if (tag !== "INPUT" && tag !== "TEXTAREA") return false;
@@ -27,14 +27,14 @@ export function belongsTo(element, name) {
   return name !== "ArrowUp" && name !== "ArrowDown" && name !== "Back";
 }
 
-const shown = (element) => {
+const isVisible = (element) => {
   const { width, height } = element.getBoundingClientRect();
   return width > 0 && height > 0 && element.checkVisibility?.({ visibilityProperty: true }) !== false;
 };
 
-export const focusable = (scope) => [...scope.querySelectorAll(FOCUSABLE)].filter(shown);
+export const findFocusable = (scope) => [...scope.querySelectorAll(FOCUSABLE)].filter(isVisible);
 
-/** Puts the focus on an element, and the element on screen. */
+/** Focuses an element and scrolls it into view. */
 export function focus(element) {
   if (!element) return false;
   element.focus({ preventScroll: true });
@@ -42,26 +42,26 @@ export function focus(element) {
   return true;
 }
 
-/** Moves the focus; false when nothing lies there. */
-export function move(name, scope = document.body) {
-  const from = document.activeElement;
-  const candidates = focusable(scope).filter((element) => element !== from);
-  if (!from || from === document.body || !scope.contains(from) || from.id === "view") return focus(first(scope));
-  const here = from.getBoundingClientRect();
-  let best = null;
-  let least = Infinity;
+/** Moves the focus; returns false when nothing lies in that direction. */
+export function moveFocus(name, scope = document.body) {
+  const current = document.activeElement;
+  const candidates = findFocusable(scope).filter((element) => element !== current);
+  if (!current || current === document.body || !scope.contains(current) || current.id === "view") return focus(findFirst(scope));
+  const currentRect = current.getBoundingClientRect();
+  let nearest = null;
+  let shortest = Infinity;
   for (const element of candidates) {
-    const far = distance(name, here, element.getBoundingClientRect());
-    if (far < least) [best, least] = [element, far];
+    const length = distance(name, currentRect, element.getBoundingClientRect());
+    if (length < shortest) [nearest, shortest] = [element, length];
   }
-  return focus(best);
+  return focus(nearest);
 }
 
-/** What is focused first: what asks for it, else the first thing in the main part. */
-export const first = (scope) =>
-  [...scope.querySelectorAll("[data-first]")].find(shown) ?? focusable(scope.querySelector("main") ?? scope)[0];
+/** The element to focus first: one with `data-first`, otherwise the first in `main`. */
+export const findFirst = (scope) =>
+  [...scope.querySelectorAll("[data-first]")].find(isVisible) ?? findFocusable(scope.querySelector("main") ?? scope)[0];
 
-/** How far `to` lies from `from` in a direction; what lies straight ahead is nearer than what lies aside. */
+/** The distance between two rectangles in a direction; a sideways offset counts three times. */
 function distance(name, from, to) {
   const ahead = {
     ArrowRight: to.left - from.right, ArrowLeft: from.left - to.right,

@@ -1,4 +1,4 @@
-// Addresses of the page's own screens, and what is read from a path.
+// Addresses of the page's screens, and names from paths.
 
 const link = (screen, query) => `#/${screen}?${new URLSearchParams(query)}`;
 
@@ -11,5 +11,5 @@ export const watchLink = (channel) => link("watch", { channel });
 export const nameOf = (path) => path.split("/").filter(Boolean).at(-1) ?? path;
 export const folderOf = (path) => path.split("/").slice(0, -1).join("/");
 
-/** A file name as a title. */
+/** A file name without its extension, as a title. */
 export const stem = (name) => name.replace(/\.[A-Za-z0-9]{1,5}$/, "");

@@ -1,26 +1,26 @@
-// The GStreamer pipelines of the server as they are now, drawn: elements as boxes, links as lines.
+// The server's current GStreamer pipelines as drawings: elements as boxes, links as lines.
 
 import * as api from "./api.js";
 import { h, svg } from "./dom.js";
-import { every } from "./sheet.js";
-import { TEXT, clock, size, stateOf } from "./strings.js";
+import { poll } from "./widgets.js";
+import { TEXT, formatClock, formatSize, stateLabel } from "./strings.js";
 
-const EVERY_MS = 2000;
+const POLL_MS = 2000;
 
-/** Sizes of the drawing, CSS pixels. */
+/** Sizes of the drawing in CSS pixels. */
 const BOX = { width: 172, height: 54, gapX: 34, gapY: 18, pad: 12 };
 
-export async function pipelineTab(place, { signal, wrong }) {
-  const list = h("div", { class: "choices pipes" });
+export async function pipelineTab(container, { signal, showError }) {
+  const list = h("div", { class: "choices pipeline-list" });
   const drawing = h("div", { class: "drawing", tabindex: 0, "aria-label": TEXT.pipelines });
-  const words = h("pre", { class: "words" });
-  const none = h("p", { class: "quiet" }, TEXT.noPipelines);
-  place.replaceChildren(none, list, drawing, h("details", {}, h("summary", {}, TEXT.asText), words));
+  const textForm = h("pre", { class: "text-form" });
+  const emptyNote = h("p", { class: "muted" }, TEXT.noPipelines);
+  container.replaceChildren(emptyNote, list, drawing, h("details", {}, h("summary", {}, TEXT.asText), textForm));
   const buttons = new Map();
-  let chosen = null;
-  let shown = "";
+  let selectedId = null;
+  let shownKey = "";
   const show = async () => {
-    const { pipelines, failed } = await api.pipelines(signal);
+    const { pipelines, failed } = await api.getPipelines(signal);
     const all = [...pipelines, ...failed];
     for (const [id, button] of buttons) {
       if (all.some((pipeline) => pipeline.id === id)) continue;
@@ -30,93 +30,93 @@ export async function pipelineTab(place, { signal, wrong }) {
     for (const { id, name } of all) {
       if (buttons.has(id)) continue;
       const button = h("button", { type: "button", class: "entry", onclick: () => {
-        chosen = id;
-        show().catch(wrong);
-      } }, h("span", { class: "name" }, name), h("span", { class: "quiet" }));
+        selectedId = id;
+        show().catch(showError);
+      } }, h("span", { class: "name" }, name), h("span", { class: "muted" }));
       buttons.set(id, button);
       list.append(button);
     }
-    if (!buttons.has(chosen)) chosen = all[0]?.id ?? null;
+    if (!buttons.has(selectedId)) selectedId = all[0]?.id ?? null;
     for (const { id, state, error, positionSeconds } of all) {
       const button = buttons.get(id);
-      button.lastChild.textContent = error ?? [stateOf(state), positionSeconds !== null && clock(positionSeconds)].filter(Boolean).join(" · ");
-      button.setAttribute("aria-pressed", String(id === chosen));
+      button.lastChild.textContent = error ?? [stateLabel(state), positionSeconds !== null && formatClock(positionSeconds)].filter(Boolean).join(" · ");
+      button.setAttribute("aria-pressed", String(id === selectedId));
     }
-    none.hidden = all.length > 0;
-    const text = chosen === null ? "" : await api.text(`/api/debug/pipelines/${encodeURIComponent(chosen)}.txt`, signal).catch(gone);
-    const queues = pipelines.find(({ id }) => id === chosen)?.queues ?? [];
+    emptyNote.hidden = all.length > 0;
+    const text = selectedId === null ? "" : await api.getText(`/api/debug/pipelines/${encodeURIComponent(selectedId)}.txt`, signal).catch(emptyIfNotFound);
+    const queues = pipelines.find(({ id }) => id === selectedId)?.queues ?? [];
     const key = text + JSON.stringify(queues);
-    if (signal.aborted || key === shown) return;
-    shown = key;
-    words.textContent = text;
-    drawing.replaceChildren(...(text ? [draw(read(text), queues)] : []));
+    if (signal.aborted || key === shownKey) return;
+    shownKey = key;
+    textForm.textContent = text;
+    drawing.replaceChildren(...(text ? [drawGraph(parseGraph(text), queues)] : []));
   };
   await show();
-  every(EVERY_MS, signal, wrong, show);
+  poll(POLL_MS, signal, showError, show);
 }
 
-/** It may have ended between the list and the question. */
-function gone(error) {
+/** The pipeline may have ended since the list was loaded. */
+function emptyIfNotFound(error) {
   if (error.status === 404) return "";
   throw error;
 }
 
-/** Elements and links out of the text form: `name (factory) property=value` and `from.pad -> to.pad`. */
-function read(text) {
+/** Parses the text form: `name (factory) property=value` and `from.pad -> to.pad`. */
+function parseGraph(text) {
   const [nodes, edges] = [new Map(), []];
   for (const line of text.split("\n").filter(Boolean)) {
     const link = line.match(/^(\S+)\.\S+ -> (\S+)\.\S+$/);
     if (link) edges.push([link[1], link[2]]);
     else {
-      const [, name, factory, set] = line.match(/^(\S+)(?: \((\S+)\))?(?: (.*))?$/) ?? [];
-      if (name) nodes.set(name, { name, factory: factory ?? name, set: set ?? "" });
+      const [, name, factory, properties] = line.match(/^(\S+)(?: \((\S+)\))?(?: (.*))?$/) ?? [];
+      if (name) nodes.set(name, { name, factory: factory ?? name, properties: properties ?? "" });
     }
   }
   return { nodes, edges: edges.filter(([from, to]) => nodes.has(from) && nodes.has(to)) };
 }
 
-/** Each element stands to the right of all that feed it. */
-function columns({ nodes, edges }) {
-  const column = new Map([...nodes.keys()].map((name) => [name, 0]));
-  // No longer way than there are elements; a circle ends there.
+/** The column of each element: to the right of every element that feeds it. */
+function assignColumns({ nodes, edges }) {
+  const columns = new Map([...nodes.keys()].map((name) => [name, 0]));
+  // The longest path has as many elements as the graph, so a cycle ends there.
   for (let round = 0; round < nodes.size; round += 1) {
-    let moved = false;
+    let hasMoved = false;
     for (const [from, to] of edges) {
-      if (column.get(to) > column.get(from) || column.get(from) + 1 >= nodes.size) continue;
-      column.set(to, column.get(from) + 1);
-      moved = true;
+      if (columns.get(to) > columns.get(from) || columns.get(from) + 1 >= nodes.size) continue;
+      columns.set(to, columns.get(from) + 1);
+      hasMoved = true;
     }
-    if (!moved) break;
+    if (!hasMoved) break;
   }
-  return column;
+  return columns;
 }
 
-function draw(graph, queues) {
-  const column = columns(graph);
-  const filled = [];
-  const place = new Map();
-  for (const [name, x] of [...column].sort((a, b) => a[1] - b[1])) {
-    const row = filled[x] ?? 0;
-    filled[x] = row + 1;
-    place.set(name, [BOX.pad + x * (BOX.width + BOX.gapX), BOX.pad + row * (BOX.height + BOX.gapY)]);
+function drawGraph(graph, queues) {
+  const columns = assignColumns(graph);
+  const rowCounts = [];
+  const positions = new Map();
+  for (const [name, x] of [...columns].sort((a, b) => a[1] - b[1])) {
+    const row = rowCounts[x] ?? 0;
+    rowCounts[x] = row + 1;
+    positions.set(name, [BOX.pad + x * (BOX.width + BOX.gapX), BOX.pad + row * (BOX.height + BOX.gapY)]);
   }
-  const width = BOX.pad + filled.length * (BOX.width + BOX.gapX);
-  const height = BOX.pad + Math.max(...filled.map((rows) => rows ?? 0)) * (BOX.height + BOX.gapY);
+  const width = BOX.pad + rowCounts.length * (BOX.width + BOX.gapX);
+  const height = BOX.pad + Math.max(...rowCounts.map((rows) => rows ?? 0)) * (BOX.height + BOX.gapY);
   const middle = BOX.height / 2;
   const lines = graph.edges.map(([from, to]) => {
-    const [[x1, y1], [x2, y2]] = [place.get(from), place.get(to)];
+    const [[x1, y1], [x2, y2]] = [positions.get(from), positions.get(to)];
     const [begin, bend] = [x1 + BOX.width, BOX.gapX / 2];
     return svg("path", { class: "link", d: `M${begin} ${y1 + middle}C${begin + bend} ${y1 + middle} ${x2 - bend} ${y2 + middle} ${x2} ${y2 + middle}` });
   });
-  const boxes = [...graph.nodes.values()].map(({ name, factory, set }) => {
-    const [x, y] = place.get(name);
+  const boxes = [...graph.nodes.values()].map(({ name, factory, properties }) => {
+    const [x, y] = positions.get(name);
     const queue = queues.find(({ element }) => element === name);
-    const below = queue ? `${queue.buffers} · ${size(queue.bytes)}` : name === factory ? "" : name;
-    return svg("g", { transform: `translate(${x} ${y})` }, svg("title", {}, [name, set].filter(Boolean).join(" ")),
+    const caption = queue ? `${queue.buffers} · ${formatSize(queue.bytes)}` : name === factory ? "" : name;
+    return svg("g", { transform: `translate(${x} ${y})` }, svg("title", {}, [name, properties].filter(Boolean).join(" ")),
       svg("rect", { width: BOX.width, height: BOX.height, rx: 8 }),
-      svg("text", { x: 10, y: below ? 22 : 32 }, cut(factory)), below ? svg("text", { class: "below", x: 10, y: 42 }, cut(below)) : "");
+      svg("text", { x: 10, y: caption ? 22 : 32 }, truncate(factory)), caption ? svg("text", { class: "caption", x: 10, y: 42 }, truncate(caption)) : "");
   });
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": TEXT.pipelines }, ...lines, ...boxes);
 }
 
-const cut = (text) => (text.length > 20 ? `${text.slice(0, 19)}…` : text);
+const truncate = (text) => (text.length > 20 ? `${text.slice(0, 19)}…` : text);

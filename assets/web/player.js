@@ -1,47 +1,47 @@
-// One file on screen: asks how it can be played, plays it, and starts over at the same moment when a choice changes.
+// The player of one file. A change of audio, quality or burned-in subtitles restarts it at the same position.
 
 import * as api from "./api.js";
 import { Controls } from "./controls.js";
 import { h } from "./dom.js";
 import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
-import { attach } from "./source.js";
-import { TEXT, describe, explain, since, waiting } from "./strings.js";
-import { audioChoices, menu, rateChoices, showSubtitle, sizeChoices, subtitleChoices } from "./tracks.js";
+import { attach } from "./media-source.js";
+import { TEXT, describeDecision, errorText, reportDelay, waitText } from "./strings.js";
+import { audioChoices, qualityChoices, rateChoices, selectMenu, showSubtitle, subtitleChoices } from "./tracks.js";
 
-/** What follows is offered so long before the end, seconds. */
-const OFFER = 20;
-const NOTED_EVERY_MS = 10_000;
+/** The next file is suggested this long before the end, seconds. */
+const SUGGEST_NEXT_SECONDS = 20;
+const SAVE_INTERVAL_MS = 10_000;
 
-/** Chapters one may want to skip, by their names. */
-const SKIPPED = /^(intro|opening|recap|credits|ending|outro|vorspann|abspann|rückblick)\b/i;
+/** Titles of chapters that viewers may want to skip. */
+const SKIPPABLE = /^(intro|opening|recap|credits|ending|outro|vorspann|abspann|rückblick)\b/i;
 
 /** Plays the file at `path` in `stage`. */
-export function play(stage, params) {
-  const at = params.get("at");
-  const player = new Player(stage, params.get("path") ?? "", at === null ? null : Number(at));
+export function showPlayer(stage, params) {
+  const from = params.get("at");
+  const player = new Player(stage, params.get("path") ?? "", from === null ? null : Number(from));
   player.open();
-  return { leave: (how) => player.close(how), key: (name) => player.key(name) };
+  return { leave: (options) => player.close(options), handleKey: (name) => player.handleKey(name) };
 }
 
 class Player {
-  constructor(stage, path, at) {
+  constructor(stage, path, startPosition) {
     this.path = path;
-    this.at = at;
+    this.startPosition = startPosition;
     this.abort = new AbortController();
-    this.wish = { audio: null, burn: null, resolution: "original", force: false };
-    this.turn = 0;
-    this.revived = 0;
-    this.noted = -Infinity;
-    this.told = -Infinity;
+    this.options = { audio: null, burn: null, resolution: "original", forceTranscode: false };
+    this.generation = 0;
+    this.lastRestartAt = 0;
+    this.lastSavedAt = -Infinity;
+    this.lastSavedPosition = -Infinity;
     this.session = null;
-    this.letGo = () => {};
+    this.detach = () => {};
     this.controls = new Controls({
       title: stem(nameOf(path)),
-      up: libraryLink(folderOf(path)),
-      upLabel: TEXT.backToFolder,
-      seek: (position) => this.seek(position),
-      stats: () => this.stats(),
+      backUrl: libraryLink(folderOf(path)),
+      backLabel: TEXT.backToFolder,
+      onSeek: (position) => this.seek(position),
+      getStats: () => this.collectStats(),
     });
     stage.replaceChildren(this.controls.element);
     document.title = `${stem(nameOf(path))} – Hearthcast`;
@@ -49,146 +49,143 @@ class Player {
 
   async open() {
     try {
-      const info = await api.info(this.path, deviceProfile(), this.abort.signal);
-      this.show(info);
-      await this.begin(this.at ?? info.watchProgress?.resumePositionSeconds ?? 0);
-      this.follow();
+      const info = await api.getMediaInfo(this.path, deviceProfile(), this.abort.signal);
+      this.setUpMedia(info);
+      await this.startAt(this.startPosition ?? info.watchProgress?.resumePositionSeconds ?? 0);
+      this.findNext();
     } catch (error) {
-      this.fail(error);
+      this.showError(error);
     }
   }
 
-  /** The element and the choices that fit the item. */
-  show(info) {
-    const picture = info.tracks.video.length > 0;
+  /** Creates the media element and the menus for the item. */
+  setUpMedia(info) {
+    const hasVideo = info.tracks.video.length > 0;
     this.info = info;
-    this.kind = picture ? "video" : "audio";
+    this.kind = hasVideo ? "video" : "audio";
     this.media = h(this.kind, { playsinline: true, preload: "auto" });
-    this.media.addEventListener("timeupdate", () => this.tick());
-    this.media.addEventListener("pause", () => this.note({ now: true }));
+    this.media.addEventListener("timeupdate", () => this.onTimeUpdate());
+    this.media.addEventListener("pause", () => this.saveProgress({ immediately: true }));
     this.media.addEventListener("ended", () => {
-      this.note({ now: true, completed: true });
+      this.saveProgress({ immediately: true, completed: true });
       if (this.next) location.replace(playLink(this.next.path));
     });
     const subtitles = subtitleChoices(info);
     const off = { value: "", label: TEXT.off, subtitle: null };
-    this.controls.fit({
+    this.controls.setMedia({
       media: this.media,
       title: info.tags?.title,
       chapters: info.chapters ?? [],
       duration: info.probe.durationSeconds,
       menus: [
-        menu(TEXT.sound, audioChoices(info), ({ value }) => this.change({ audio: value })),
-        picture && menu(TEXT.subtitles, [off, ...subtitles], ({ subtitle }) => this.subtitle(subtitle)),
-        picture && menu(TEXT.size, sizeChoices(info), ({ value }) => this.change({ resolution: value })),
-        menu(TEXT.speed, rateChoices(), ({ value }) => {
+        selectMenu(TEXT.audio, audioChoices(info), ({ value }) => this.changeOptions({ audio: value })),
+        hasVideo && selectMenu(TEXT.subtitles, [off, ...subtitles], ({ subtitle }) => this.selectSubtitle(subtitle)),
+        hasVideo && selectMenu(TEXT.quality, qualityChoices(info), ({ value }) => this.changeOptions({ resolution: value })),
+        selectMenu(TEXT.speed, rateChoices(), ({ value }) => {
           this.media.defaultPlaybackRate = value;
           this.media.playbackRate = value;
         }),
       ],
     });
     const forced = subtitles.find(({ chosen }) => chosen);
-    if (picture && forced) this.subtitle(forced.subtitle);
+    if (hasVideo && forced) this.selectSubtitle(forced.subtitle);
   }
 
-  /** Starts playing at `position`, in place of what plays now. */
-  async begin(position) {
-    const mine = ++this.turn;
-    this.letGo();
-    this.letGo = () => {};
-    this.controls.say(null);
-    this.controls.wait(true);
-    this.controls.why(TEXT.preparing);
-    await this.end(); // Its work must be free before more is asked for.
-    if (mine !== this.turn) return;
-    const { audio, burn, resolution, force } = this.wish;
+  /** Starts playback at `position` and replaces the current session. */
+  async startAt(position) {
+    const generation = ++this.generation;
+    this.detach();
+    this.detach = () => {};
+    this.controls.showNotice(null);
+    this.controls.setWaiting(true);
+    this.controls.showStatus(TEXT.preparing);
+    await this.endSession(); // Frees its encode slot first.
+    if (generation !== this.generation) return;
+    const { audio, burn, resolution, forceTranscode } = this.options;
     try {
-      const answer = await api.start({
+      const playback = await api.startPlayback({
         mediaPath: this.path,
         startPositionSeconds: position,
-        profile: { resolution, abr: this.changes() },
+        profile: { resolution, abr: this.canAdapt() },
         deviceProfile: deviceProfile(),
-        forceTranscode: force,
+        forceTranscode,
         ...(audio !== null && { audioStreamIndex: audio }),
         ...(burn !== null && { subtitleStreamIndex: burn, subtitleMode: "burn" }),
-      }, (error) => this.controls.why(error ? waiting(error) : TEXT.preparing), this.abort.signal);
-      if (mine !== this.turn) {
-        if (answer.sessionId) api.stop(answer);
+      }, (error) => this.controls.showStatus(error ? waitText(error) : TEXT.preparing), this.abort.signal);
+      if (generation !== this.generation) {
+        if (playback.sessionId) api.endSession(playback);
         return;
       }
-      this.session = answer.sessionId ? answer : null;
-      this.answer = answer;
-      const why = answer.playbackMode === "direct" ? TEXT.direct : describe(answer.decision);
-      this.controls.why(why);
-      const so = (seconds) => this.controls.why(`${why} ${TEXT.preparingSince(seconds)}`);
-      if (answer.sessionId) await since(so, api.playable(answer.signedPlaylistUrl, this.abort.signal));
-      this.controls.why(why);
-      if (mine !== this.turn) return;
-      const letGo = await attach(this.media, answer, position, (failure) => this.recover(failure));
-      if (mine !== this.turn) letGo();
-      else this.letGo = letGo;
-      await this.media.play().catch(() => {}); // A browser may want a press on the button first.
+      this.session = playback.sessionId ? playback : null;
+      this.playback = playback;
+      const description = playback.playbackMode === "direct" ? TEXT.directPlay : describeDecision(playback.decision);
+      this.controls.showStatus(description);
+      const onDelay = (seconds) => this.controls.showStatus([description, TEXT.preparingSince(seconds)].filter(Boolean).join(" · "));
+      if (playback.sessionId) await reportDelay(onDelay, api.waitForPlaylist(playback.signedPlaylistUrl, this.abort.signal));
+      this.controls.showStatus(description);
+      if (generation !== this.generation) return;
+      const detach = await attach(this.media, playback, position, (failure) => this.recover(failure));
+      if (generation !== this.generation) detach();
+      else this.detach = detach;
+      await this.media.play().catch(() => {}); // The browser may require a click first.
     } catch (error) {
-      if (mine === this.turn) this.fail(error);
+      if (generation === this.generation) this.showError(error);
     }
   }
 
-  /**
-   * Whether the size may change with the line: where the picture must be made anyway and nobody chose one. What plays as
-   * it is, or is kept, stays as it is.
-   */
-  changes() {
-    const { burn, resolution } = this.wish;
+  /** Whether the quality may adapt to the bandwidth: only where the video is encoded anyway and no quality was chosen. */
+  canAdapt() {
+    const { burn, resolution } = this.options;
     const { directPlay, canCopyVideo } = this.info.playback;
     return this.kind === "video" && resolution === "original" && (burn !== null || !directPlay && !canCopyVideo);
   }
 
-  /** What follows in the folder: of the same kind, in its order. */
-  async follow() {
-    const page = await api.browse(folderOf(this.path)).catch(() => null);
+  /** Finds the next file of the same kind in the folder. */
+  async findNext() {
+    const page = await api.listFolder(folderOf(this.path)).catch(() => null);
     const files = page?.entries.filter(({ mediaKind }) => mediaKind === this.kind) ?? [];
-    const here = files.findIndex(({ path }) => path === this.path);
-    this.next = here >= 0 ? files[here + 1] : null;
+    const index = files.findIndex(({ path }) => path === this.path);
+    this.next = index >= 0 ? files[index + 1] : null;
     if (this.next) {
       const { path, name } = this.next;
-      this.controls.extra.replaceChildren(h("button", { type: "button", title: TEXT.next(stem(name)), onclick: () => location.replace(playLink(path)) }, TEXT.following));
+      this.controls.extraButtons.replaceChildren(h("button", { type: "button", title: TEXT.nextTitle(stem(name)), onclick: () => location.replace(playLink(path)) }, TEXT.next));
     }
   }
 
-  tick() {
-    this.note();
+  onTimeUpdate() {
+    this.saveProgress();
     const { currentTime, duration } = this.media;
     const chapter = this.info.chapters?.find(({ startSeconds, endSeconds }) => startSeconds <= currentTime && currentTime < endSeconds - 1);
-    const skip = chapter?.title && SKIPPED.test(chapter.title) ? chapter : null;
-    const offer = this.next && duration > 2 * OFFER && duration - currentTime < OFFER ? this.next : null;
-    if (offer) {
-      const left = Math.ceil(duration - currentTime);
-      this.controls.offer(`${TEXT.next(stem(offer.name))}, ${TEXT.inSeconds(left)}`, () => location.replace(playLink(offer.path)), "next");
-    } else if (skip) this.controls.offer(TEXT.skip(skip.title), () => this.seek(skip.endSeconds), "skip");
-    else this.controls.offer(null);
+    const skippable = chapter?.title && SKIPPABLE.test(chapter.title) ? chapter : null;
+    const suggested = this.next && duration > 2 * SUGGEST_NEXT_SECONDS && duration - currentTime < SUGGEST_NEXT_SECONDS ? this.next : null;
+    if (suggested) {
+      const remaining = Math.ceil(duration - currentTime);
+      this.controls.showSuggestion(TEXT.nextIn(remaining, stem(suggested.name)), () => location.replace(playLink(suggested.path)), "next");
+    } else if (skippable) this.controls.showSuggestion(TEXT.skip(skippable.title), () => this.seek(skippable.endSeconds), "skip");
+    else this.controls.showSuggestion(null);
   }
 
-  /** Tells the server how far this is: every ten seconds, and at once where it may be the last word. */
-  note({ now = false, completed = false, leaving = false } = {}) {
+  /** Saves the position: every ten seconds, or immediately. */
+  saveProgress({ immediately = false, completed = false, unloading = false } = {}) {
     const { currentTime, duration, seeking, readyState } = this.media;
-    const at = performance.now();
-    if (!api.signedIn() || seeking || readyState < 2 || currentTime <= 0 || !(duration > 0)) return;
-    if (!now && at - this.noted < NOTED_EVERY_MS) return;
-    // Nothing new: what another device has noted since must not be put back.
-    if (!completed && Math.abs(currentTime - this.told) < 0.5) return;
-    [this.noted, this.told] = [at, currentTime];
-    const known = Number.isFinite(duration) ? { durationSeconds: duration } : {};
-    const how = { mediaPath: this.path, mediaType: this.kind, positionSeconds: currentTime, completed, player: "web", ...known };
-    api.saveProgress(how, leaving).catch(() => {}); // Nobody watches to hear that it was not noted.
+    const now = performance.now();
+    if (!api.isSignedIn() || seeking || readyState < 2 || currentTime <= 0 || !(duration > 0)) return;
+    if (!immediately && now - this.lastSavedAt < SAVE_INTERVAL_MS) return;
+    // Nothing changed: do not overwrite what another device has saved since.
+    if (!completed && Math.abs(currentTime - this.lastSavedPosition) < 0.5) return;
+    [this.lastSavedAt, this.lastSavedPosition] = [now, currentTime];
+    const length = Number.isFinite(duration) ? { durationSeconds: duration } : {};
+    const progress = { mediaPath: this.path, mediaType: this.kind, positionSeconds: currentTime, completed, player: "web", ...length };
+    api.saveProgress(progress, unloading).catch(() => {}); // A failed save is not shown; the next one repeats it.
   }
 
-  change(wish) {
-    Object.assign(this.wish, wish);
-    this.begin(this.place());
+  changeOptions(changes) {
+    Object.assign(this.options, changes);
+    this.startAt(this.restartPosition());
   }
 
-  /** Where to begin again: nothing begins at the very end. */
-  place() {
+  /** The position to restart at, at least 1 s before the end. */
+  restartPosition() {
     const end = this.info.probe.durationSeconds ?? Infinity;
     return Math.max(0, Math.min(this.media.currentTime, end - 1));
   }
@@ -199,69 +196,69 @@ class Player {
     this.media.play().catch(() => {});
   }
 
-  /** Text is shown by the page at once; pictures are drawn in by the server, so playback starts over. */
-  subtitle(subtitle) {
+  /** Shows text subtitles at once. Bitmap subtitles are burned in by the server, so playback restarts. */
+  selectSubtitle(subtitle) {
     const burn = subtitle && subtitle.kind !== "text" ? subtitle.streamIndex : null;
-    showSubtitle(this.media, burn === null ? subtitle : null, this.info.attachments, this.abort.signal).catch((error) => this.fail(error));
-    if (burn !== this.wish.burn) this.change({ burn });
+    showSubtitle(this.media, burn === null ? subtitle : null, this.info.attachments, this.abort.signal).catch((error) => this.showError(error));
+    if (burn !== this.options.burn) this.changeOptions({ burn });
   }
 
-  /** What plays has failed: tries the next best thing, then says what is wrong. */
+  /** After a failure: tries conversion or a new session, otherwise shows the error. */
   async recover({ kind, detail }) {
-    const position = this.place();
-    if (kind === "unsupported" && !this.session && !this.wish.force) {
-      this.wish.force = true;
-      this.begin(position);
-    } else if (kind === "ended" && performance.now() - this.revived > 10_000) {
-      this.revived = performance.now();
-      this.begin(position);
+    const position = this.restartPosition();
+    if (kind === "unsupported" && !this.session && !this.options.forceTranscode) {
+      this.options.forceTranscode = true;
+      this.startAt(position);
+    } else if (kind === "ended" && performance.now() - this.lastRestartAt > 10_000) {
+      this.lastRestartAt = performance.now();
+      this.startAt(position);
     } else {
-      const status = this.session && (await api.status(this.session).catch((error) => ({ error })));
-      this.fail(status?.error ?? new Error(`Playback failed (${detail ?? kind}).`));
+      const status = this.session && (await api.getSessionStatus(this.session).catch((error) => ({ error })));
+      this.showError(status?.error ?? new Error(`Playback failed (${detail ?? kind}).`));
     }
   }
 
-  /** What plays, in figures. */
-  async stats() {
-    const { media, session, answer, info } = this;
+  /** The playback info. */
+  async collectStats() {
+    const { media, session, playback, info } = this;
     if (!media) return [];
     const frames = media.getVideoPlaybackQuality?.();
-    const ahead = [...Array(media.buffered.length).keys()].map((n) => media.buffered.end(n)).find((end) => end >= media.currentTime);
-    const status = session && (await api.status(session).catch(() => null));
-    const work = status?.diagnostics;
+    const bufferedEnd = [...Array(media.buffered.length).keys()].map((n) => media.buffered.end(n)).find((end) => end >= media.currentTime);
+    const status = session && (await api.getSessionStatus(session).catch(() => null));
+    const diagnostics = status?.diagnostics;
     return [
-      ["Mode", answer?.playbackMode],
-      ["Picture", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
+      ["Play method", playback?.playbackMode],
+      ["Resolution", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
       ["File", [info.probe.container, ...info.streams.map(({ codec }) => codec)].join(", ")],
-      ["Buffered", ahead !== undefined && `${Math.round(ahead - media.currentTime)} s`],
-      ["Frames dropped", frames && `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
-      ["Encoder", work?.encoder],
-      ["Speed of converting", work?.speed && `${work.speed.toFixed(1)}×`],
+      ["Buffered", bufferedEnd !== undefined && `${Math.round(bufferedEnd - media.currentTime)} s`],
+      ["Dropped frames", frames && `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
+      ["Encoder", diagnostics?.encoder],
+      ["Conversion speed", diagnostics?.speed && `${diagnostics.speed.toFixed(1)}×`],
     ];
   }
 
-  fail(error) {
+  showError(error) {
     if (error.name === "AbortError") return;
-    this.controls.wait(false);
-    this.controls.say(explain(error));
+    this.controls.setWaiting(false);
+    this.controls.showNotice(errorText(error));
   }
 
-  key(name) {
-    return this.controls.key(name);
+  handleKey(name) {
+    return this.controls.handleKey(name);
   }
 
-  end(how) {
+  endSession(options) {
     const session = this.session;
     this.session = null;
-    return session && api.stop(session, how);
+    return session && api.endSession(session, options);
   }
 
-  close(how) {
-    this.turn += 1;
+  close(options) {
+    this.generation += 1;
     this.abort.abort();
     this.controls.close();
-    if (this.media) this.note({ now: true, completed: this.media.ended, leaving: how?.leaving });
-    this.letGo(); // First, so that nothing is asked of a session that has ended.
-    this.end(how);
+    if (this.media) this.saveProgress({ immediately: true, completed: this.media.ended, unloading: options?.unloading });
+    this.detach(); // First, so that nothing more is requested of the ended session.
+    this.endSession(options);
   }
 }

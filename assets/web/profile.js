@@ -1,13 +1,13 @@
-// What this browser plays, asked of the browser itself, as the server's play decision wants to know it.
+// The device profile: what this browser can play, as the server's play decision expects it.
 
-const plays = (type) => document.createElement("video").canPlayType(type) !== "";
+const canPlay = (type) => document.createElement("video").canPlayType(type) !== "";
 
 const VIDEO = [
   { codec: "h264", type: 'video/mp4; codecs="avc1.640033"', profiles: ["constrained-baseline", "baseline", "main", "high"] },
-  { codec: "hevc", type: 'video/mp4; codecs="hvc1.1.6.L153.B0"', ten: 'video/mp4; codecs="hvc1.2.4.L153.B0"' },
+  { codec: "hevc", type: 'video/mp4; codecs="hvc1.1.6.L153.B0"', tenBit: 'video/mp4; codecs="hvc1.2.4.L153.B0"' },
   { codec: "vp8", type: 'video/webm; codecs="vp8"' },
-  { codec: "vp9", type: 'video/webm; codecs="vp09.00.50.08"', ten: 'video/webm; codecs="vp09.02.50.10"' },
-  { codec: "av1", type: 'video/mp4; codecs="av01.0.12M.08"', ten: 'video/mp4; codecs="av01.0.12M.10"' },
+  { codec: "vp9", type: 'video/webm; codecs="vp09.00.50.08"', tenBit: 'video/webm; codecs="vp09.02.50.10"' },
+  { codec: "av1", type: 'video/mp4; codecs="av01.0.12M.08"', tenBit: 'video/mp4; codecs="av01.0.12M.10"' },
 ];
 
 const AUDIO = [
@@ -34,16 +34,16 @@ const CONTAINERS = [
 
 /** The `deviceProfile` of a start request. */
 export function deviceProfile() {
-  const bright = matchMedia("(dynamic-range: high)").matches;
+  const isHdrDisplay = matchMedia("(dynamic-range: high)").matches;
   return {
-    containers: CONTAINERS.filter(({ type }) => plays(type)).map(({ name }) => name),
-    video: VIDEO.filter(({ type }) => plays(type)).map(({ codec, profiles, ten }) => ({
+    containers: CONTAINERS.filter(({ type }) => canPlay(type)).map(({ name }) => name),
+    video: VIDEO.filter(({ type }) => canPlay(type)).map(({ codec, profiles, tenBit }) => ({
       codec,
       profiles,
-      bitDepths: ten && plays(ten) ? [8, 10] : [8],
-      hdr: bright && ten && plays(ten) ? ["sdr", "hdr10", "hlg"] : ["sdr"],
+      bitDepths: tenBit && canPlay(tenBit) ? [8, 10] : [8],
+      hdr: isHdrDisplay && tenBit && canPlay(tenBit) ? ["sdr", "hdr10", "hlg"] : ["sdr"],
     })),
-    audio: AUDIO.filter(({ type }) => plays(type)).map(({ codec }) => ({ codec, maxChannels: 6 })),
+    audio: AUDIO.filter(({ type }) => canPlay(type)).map(({ codec }) => ({ codec, maxChannels: 6 })),
     subtitles: ["vtt"],
   };
 }

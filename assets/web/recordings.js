@@ -1,56 +1,56 @@
-// What is put into files: what is to come, under way and done, and what is recorded whenever it is on.
+// Recordings: scheduled, running and finished ones, and series rules.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { playLink } from "./links.js";
-import { every, liveTable, remover, table } from "./sheet.js";
-import { TEXT, clock, day, size, time } from "./strings.js";
+import { confirmButton, liveTable, poll, table } from "./widgets.js";
+import { TEXT, formatClock, formatDay, formatSize, formatTime } from "./strings.js";
 
-const EVERY_MS = 5000;
+const POLL_MS = 5000;
 
-/** Those that are to come or under way can still be called off. */
-const OPEN = new Set(["scheduled", "recording"]);
+/** States in which a recording can be cancelled. */
+const CANCELLABLE = new Set(["scheduled", "recording"]);
 
-export async function recordingTab(place, { act, user, signal, wrong }) {
-  const admin = user.role === "admin";
-  const call = (work) => work().then(show).catch(wrong);
-  const list = liveTable([TEXT.what, TEXT.channel, TEXT.when, TEXT.how, "", ""], TEXT.noRecordings, ({ id, state }) => `${id} ${state}`,
-    ({ id, title, subtitle, channelName, start, end, state, path, ...more }, known) => [
-      known ? null : path && !OPEN.has(state) || state === "recording" && path
+export async function recordingTab(container, { act, user, signal, showError }) {
+  const isAdmin = user.role === "admin";
+  const runAndRefresh = (work) => work().then(refresh).catch(showError);
+  const list = liveTable([TEXT.title, TEXT.channel, TEXT.when, TEXT.status, "", ""], TEXT.noRecordings, ({ id, state }) => `${id} ${state}`,
+    ({ id, title, subtitle, channelName, start, end, state, path, ...details }, isUpdate) => [
+      isUpdate ? null : path && !CANCELLABLE.has(state) || state === "recording" && path
         ? h("a", { href: playLink(path) }, [title, subtitle].filter(Boolean).join(" · ")) : [title, subtitle].filter(Boolean).join(" · "),
-      channelName ?? "", `${day(start)}, ${time(start)}–${time(end)}`, standing(state, more),
-      known || !admin ? null : OPEN.has(state) ? remover(call, () => api.removeRecording(id), TEXT.cancel, TEXT.sureCancel)
-        : remover(call, () => api.removeRecording(id), TEXT.forgetIt),
-      known || !admin || !path || OPEN.has(state) ? null : remover(call, () => api.removeRecording(id, "delete"), TEXT.deleteFile, TEXT.sure)]);
-  const rules = h("div", {});
-  place.replaceChildren(h("p", { class: "quiet" }, TEXT.recordingsWhy), list.element, rules);
-  const show = async () => {
-    const { recordings, series } = await api.recordings(signal);
+      channelName ?? "", `${formatDay(start)}, ${formatTime(start)}–${formatTime(end)}`, statusText(state, details),
+      isUpdate || !isAdmin ? null : CANCELLABLE.has(state) ? confirmButton(runAndRefresh, () => api.deleteRecording(id), TEXT.cancel, TEXT.confirmCancel)
+        : confirmButton(runAndRefresh, () => api.deleteRecording(id), TEXT.removeFromList),
+      isUpdate || !isAdmin || !path || CANCELLABLE.has(state) ? null : confirmButton(runAndRefresh, () => api.deleteRecording(id, "delete"), TEXT.deleteFile, TEXT.confirmRemove)]);
+  const seriesRules = h("div", {});
+  container.replaceChildren(h("p", { class: "muted" }, TEXT.recordingsWhy), list.element, seriesRules);
+  const refresh = async () => {
+    const { recordings, series } = await api.getRecordings(signal);
     if (signal.aborted) return;
     list.show(recordings);
-    if (rules.dataset.shown === JSON.stringify(series)) return;
-    rules.dataset.shown = JSON.stringify(series);
-    rules.replaceChildren(...(series.length ? [h("h2", {}, TEXT.series), table([TEXT.what, "", ""], series.map(({ id, title, newOnly }) =>
-      [title, newOnly ? TEXT.newOnly : "", admin && remover(act, () => api.removeSeries(id))]))] : []));
+    if (seriesRules.dataset.shown === JSON.stringify(series)) return;
+    seriesRules.dataset.shown = JSON.stringify(series);
+    seriesRules.replaceChildren(...(series.length ? [h("h2", {}, TEXT.series), table([TEXT.title, "", ""], series.map(({ id, title, newOnly }) =>
+      [title, newOnly ? TEXT.newEpisodesOnly : "", isAdmin && confirmButton(act, () => api.deleteSeries(id))]))] : []));
   };
-  await show();
-  every(EVERY_MS, signal, wrong, show);
+  await refresh();
+  poll(POLL_MS, signal, showError, refresh);
 }
 
-/** How a recording stands, in few words. */
-function standing(state, { failure, conflicts, sizeBytes, recordedSeconds, missingSeconds }) {
+/** A recording's status in a few words. */
+function statusText(state, { failure, conflicts, sizeBytes, recordedSeconds, missingSeconds }) {
   return [TEXT.recordingStates[state] ?? state, failure?.message, conflicts?.length && TEXT.conflicts(conflicts.length),
-    recordedSeconds > 0 && clock(recordedSeconds), sizeBytes > 0 && size(sizeBytes),
-    missingSeconds > 0 && TEXT.missing(clock(missingSeconds))].filter(Boolean).join(" · ");
+    recordedSeconds > 0 && formatClock(recordedSeconds), sizeBytes > 0 && formatSize(sizeBytes),
+    missingSeconds > 0 && TEXT.missing(formatClock(missingSeconds))].filter(Boolean).join(" · ");
 }
 
-/** A button that records an entry of the guide, and says what came of it. */
+/** A button that records a guide entry and shows the result. */
 export function recordButton(channelId, entry) {
   const button = h("button", { type: "button", "data-key": "record", onclick: async () => {
     button.disabled = true;
     try {
-      const { recording } = await api.record({ channelId, entryId: entry.id });
-      button.textContent = recording?.conflicts?.length ? TEXT.conflicts(recording.conflicts.length) : TEXT.recorded;
+      const { recording } = await api.scheduleRecording({ channelId, entryId: entry.id });
+      button.textContent = recording?.conflicts?.length ? TEXT.conflicts(recording.conflicts.length) : TEXT.recordingStates[recording?.state] ?? TEXT.recordingStates.recording;
     } catch (error) {
       button.disabled = false;
       button.textContent = error.message;

@@ -1,17 +1,17 @@
-// Signing in, and making the first account of a new server.
+// The sign-in form, and the form for the first account of a new server.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { TEXT, explain } from "./strings.js";
+import { TEXT, errorText } from "./strings.js";
 
 /**
- * Shows the form that fits: set-up while the server has no admin, else sign-in. `code` comes from a one-time link;
- * `done(fresh)` is called once signed in, `fresh` on a server that was just set up.
+ * Shows the set-up form while the server has no admin, otherwise the sign-in form. `code` comes from a one-time link.
+ * `done(isNewServer)` is called once signed in.
  */
-export async function signIn(view, { code, message, done }) {
-  const { setupRequired } = await api.authStatus();
-  view.replaceChildren(setupRequired ? setUpForm(code, done) : signInForm(message, done));
-  const first = [...view.querySelectorAll("input")].find((input) => !input.value);
+export async function showSignIn(stage, { code, message, done }) {
+  const { setupRequired } = await api.getAuthStatus();
+  stage.replaceChildren(setupRequired ? setUpForm(code, done) : signInForm(message, done));
+  const first = [...stage.querySelectorAll("input")].find((input) => !input.value);
   first?.focus();
 }
 
@@ -32,17 +32,17 @@ function setUpForm(code, done) {
     step: TEXT.step(1, 3),
     title: "Set up Hearthcast",
     intro: code
-      ? "Choose a name and a password. This account will look after the server."
-      : "Choose a name and a password. The set-up code is in the server’s console.",
+      ? "Choose a name and a password. This will be the administrator account."
+      : "Choose a name and a password. You’ll find the set-up code in the server’s log.",
     fields: [
       field("Set-up code", "code", { autocomplete: "off", spellcheck: "false", value: code ?? "" }),
       field("Name", "username", { autocomplete: "username", autocapitalize: "none", spellcheck: "false" }),
       field("Password", "password", { type: "password", autocomplete: "new-password", minlength: 8 }),
     ],
     button: "Create account",
-    submit: async ({ code: given, username, password }) => {
-      const made = await api.setUp(given.trim(), username, password);
-      return made.token ? made : api.signIn(username, password);
+    submit: async ({ code: setUpCode, username, password }) => {
+      const account = await api.setUp(setUpCode.trim(), username, password);
+      return account.token ? account : api.signIn(username, password);
     },
     done: () => done(true),
   });
@@ -54,22 +54,22 @@ function field(label, name, attributes) {
 
 function form({ step, title, intro, fields, button, submit, done }) {
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
-  const send = h("button", { class: "primary" }, button);
+  const submitButton = h("button", { class: "primary" }, button);
   const onsubmit = async (event) => {
     event.preventDefault();
-    send.disabled = true;
+    submitButton.disabled = true;
     notice.hidden = true;
     try {
       const { token } = await submit(Object.fromEntries(new FormData(event.target)));
-      api.remember(token);
+      api.setToken(token);
       done();
     } catch (error) {
-      notice.textContent = error.code === "OFFLINE" ? TEXT.offline : explain(error);
+      notice.textContent = error.code === "OFFLINE" ? TEXT.offline : errorText(error);
       notice.hidden = false;
-      send.disabled = false;
+      submitButton.disabled = false;
     }
   };
   return h("form", { class: "card", onsubmit },
-    h("img", { src: api.at("/web/logo.svg"), alt: "", width: 56, height: 56 }),
-    step && h("p", { class: "quiet" }, step), h("h1", {}, title), h("p", { class: "quiet" }, intro), ...fields, notice, send);
+    h("img", { src: api.resolvePath("/web/logo.svg"), alt: "", width: 56, height: 56 }),
+    step && h("p", { class: "muted" }, step), h("h1", {}, title), h("p", { class: "muted" }, intro), ...fields, notice, submitButton);
 }

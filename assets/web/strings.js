@@ -1,4 +1,4 @@
-// Every sentence of the page, and the plain words for what the server names by code.
+// The texts of the page, the messages for the server's error codes, and formatters.
 
 export const TEXT = {
   home: "Home",
@@ -7,106 +7,106 @@ export const TEXT = {
   settings: "Settings",
   loading: "Loading…",
   more: "Show more",
-  again: "Try again",
-  empty: "There is nothing to play in this folder.",
-  noRoots: "The library has no folders yet. Start the server with --root, or name them in its configuration.",
+  tryAgain: "Try again",
+  emptyFolder: "This folder is empty.",
+  noRoots: "No media folders yet. Add one in the server’s configuration (or --root).",
   signOut: "Sign out",
-  expired: "Your sign-in has ended. Sign in again to go on.",
-  offline: "The server does not answer. Is it still running?",
+  signedOut: "You’ve been signed out. Sign in to continue.",
+  offline: "Can’t reach the server. Check that it is running.",
   preparing: "Preparing…",
-  preparingSince: (seconds) => `Preparing, for ${seconds} s so far…`,
-  busy: "The server is busy; waiting for it…",
-  busyWith: (active, most) => `The server converts ${active} of ${most} at once already; this begins as soon as one of them ends…`,
-  channelComes: "The channel is not ready yet; asking again…",
-  direct: "Playing the file as it is.",
+  preparingSince: (seconds) => `Still preparing (${seconds} s)…`,
+  busy: "The server is busy. Waiting for a free slot…",
+  slotsInUse: "Someone else is watching something that needs converting. Yours starts when they finish.",
+  tuningIn: "Tuning in…",
+  directPlay: "Direct play",
   off: "Off",
   original: "Original",
   automatic: "Automatic",
   // Home
-  goOn: "Continue watching",
+  continueWatching: "Continue watching",
   nextUp: "Next up",
   onNow: "On now",
   books: "Audiobooks",
-  watched: "Watched before",
-  fresh: "Nothing has been watched yet. The library is the place to begin.",
-  toLibrary: "Open the library",
-  gone: "no longer there",
+  watchAgain: "Watch again",
+  emptyHome: "Nothing here yet. Pick something from your library.",
+  openLibrary: "Open the library",
+  unavailable: "Not available",
   left: (time) => `${time} left`,
   until: (time) => `until ${time}`,
-  then: (title) => `then ${title}`,
+  nextEpisode: "Next episode",
+  nextAt: (time, title) => `Next, ${time}: ${title}`,
   // Library and file page
-  up: "Up one folder",
+  backTo: (folder) => `Back to ${folder}`,
   search: "Search",
-  searchHere: "Search in this folder and below",
-  searching: (folders) => `Searching… ${folders} folders so far`,
-  found: (count) => `${count} found`,
-  foundNone: "Nothing has this in its name.",
+  searchHere: "Search this folder and its subfolders",
+  searching: "Searching…",
+  found: (count) => `${count} ${count === 1 ? "result" : "results"}`,
+  foundNone: (words) => `No results for “${words}”.`,
   play: "Play",
   resume: (time) => `Resume at ${time}`,
-  fromStart: "From the beginning",
+  playFromStart: "Play from start",
   listen: "Listen",
-  listenFolder: "Listen to this folder as one book",
+  playAsAudiobook: "Play as audiobook",
   details: "Details",
   markWatched: "Mark as watched",
-  forget: "Forget where I am",
+  clearProgress: "Clear progress",
   file: "File",
   tracks: "Tracks",
-  // Playing
-  backToFolder: "Back to the folder",
+  // Player
+  backToFolder: "Back to folder",
   back: "Back",
   position: "Position",
   pause: "Pause",
-  rewind: "10 seconds back",
-  forward: "30 seconds on",
-  previousChapter: "Chapter before",
+  rewind: "Back 10 s",
+  forward: "Forward 30 s",
+  previousChapter: "Previous chapter",
   nextChapter: "Next chapter",
-  sound: "Sound",
+  audio: "Audio",
   subtitles: "Subtitles",
-  size: "Size",
+  quality: "Quality",
   speed: "Speed",
   chapters: "Chapters",
   chapter: (n) => `Chapter ${n}`,
-  stats: "What plays",
-  full: "Full screen",
+  playbackInfo: "Playback info",
+  fullScreen: "Full screen",
   skip: (title) => `Skip ${title}`,
-  next: (title) => `Next: ${title}`,
-  following: "Next",
-  wasAt: "You were also at",
-  playNow: "Play now",
-  stay: "Not now",
-  inSeconds: (n) => `in ${n} s`,
-  sleep: "Sleep timer",
+  next: "Next",
+  nextTitle: (title) => `Next: ${title}`,
+  nextIn: (seconds, title) => `Next in ${seconds} s: ${title}`,
+  earlierPositions: "Earlier positions",
+  sleepTimer: "Sleep timer",
   minutes: (n) => `${n} minutes`,
   chapterEnd: "End of chapter",
-  whereIWas: "Where I was",
-  undo: (time) => `Back to ${time}`,
+  history: "History",
+  undoJump: (time) => `Undo jump (${time})`,
   // Guide and channels
-  noChannels: "There are no channels yet.",
-  makeChannel: "Make a channel",
+  noChannels: "No channels yet",
+  newChannel: "New channel",
   now: "Now",
-  dayBefore: "Day before",
-  dayAfter: "Day after",
-  nothingOn: "No programme",
+  previousDay: "Previous day",
+  nextDay: "Next day",
+  nothingScheduled: "Nothing scheduled",
   watch: "Watch",
-  startOver: "Start over",
-  live: "Live",
+  watchFromStart: "Watch from start",
+  goToLive: "Go to live",
   channelUp: "Channel up",
   channelDown: "Channel down",
   lastChannel: "Last channel",
   skipProgramme: "Skip",
-  skippedTo: (title) => `${title} comes in a few seconds.`,
-  starting: (name) => `Starting ${name}…`,
-  startingSince: (name, seconds) => `Starting ${name}, for ${seconds} s so far…`,
-  noSuchChannel: (number) => `There is no channel ${number}.`,
+  skippingTo: (title) => `Skipping to ${title}…`,
+  tuning: (name) => `Tuning ${name}…`,
+  tuningSince: (name, seconds) => `Still tuning ${name} (${seconds} s)…`,
+  reconnecting: "Lost the channel. Reconnecting…",
+  noSuchChannel: (number) => `No channel ${number}`,
   // Set-up
   step: (n, of) => `Step ${n} of ${of}`,
-  chooseFolder: "Choose what your first channel shows",
-  chooseFolderWhy: "A channel plays a folder of your library, day and night. More can be made later.",
+  firstChannel: "Create your first channel",
+  firstChannelWhy: "It plays a folder around the clock, like a TV channel. You can add more later.",
   channelName: "Name",
-  skipThis: "Skip this",
-  channelMade: (name) => `${name} is on air.`,
+  skipForNow: "Skip for now",
+  channelOnAir: (name) => `“${name}” is now on air.`,
   // Settings
-  playing: "Playing now",
+  playing: "Now playing",
   server: "Server",
   pipelines: "Pipelines",
   log: "Log",
@@ -116,213 +116,213 @@ export const TEXT = {
   tokens: "Players and TVs",
   account: "Password",
   remove: "Remove",
-  sure: "Really remove?",
+  confirmRemove: "Tap again to remove",
   save: "Save",
   saved: "Saved.",
   add: "Add",
-  preview: "Preview 24 hours",
+  preview: "Preview",
   name: "Name",
   since: "Since",
   password: "Password",
-  passwordNow: "Password now",
-  passwordNew: "New password",
-  keepPlayers: "Keep players and TVs watching",
-  playersOf: (name) => `Players and TVs of ${name}`,
-  may: "May",
-  mayAll: "everything",
-  mayWatch: "watch",
+  currentPassword: "Current password",
+  wrongCurrentPassword: "Your current password isn’t right.",
+  newPassword: "New password",
+  keepTokens: "Keep players and TVs connected",
+  tokensOf: (name) => `Players and TVs of ${name}`,
+  role: "Role",
+  roleAdmin: "Administrator",
+  roleViewer: "Viewer",
   device: "Device",
   address: "Address",
-  lastSeen: "Last seen",
-  thisOne: (name) => `${name} (this one)`,
-  // Who plays what
-  sessions: "Files",
-  who: "Who",
-  what: "What",
-  how: "How",
+  lastActive: "Last active",
+  thisDevice: (name) => `${name} (this device)`,
+  // Now playing
+  sessions: "Streams",
+  user: "User",
+  title: "Title",
+  status: "Status",
   channel: "Channel",
-  watchedBy: "Watched by",
+  viewers: "Viewers",
   stop: "Stop",
-  sureStop: "Really stop?",
-  copied: "kept as it is",
-  nobodyPlays: "No file is being converted for anybody.",
-  noneOnAir: "Nobody watches a channel.",
-  converting: (now, most) => `Converting now: ${now} of ${most} at once`,
-  // The server
-  answers: "Answers",
-  converter: "State",
-  works: "Works",
+  confirmStop: "Tap again to stop",
+  copied: "original",
+  noSessions: "Nobody is streaming right now.",
+  noWatchedChannels: "No channel is being watched.",
+  conversions: (now, max) => `Conversions: ${now} of ${max}`,
+  // Server
+  responseTime: "Response time",
+  ready: "Ready",
   load: "Load",
-  waitingRequests: "Requests that wait",
-  program: "Converter",
-  reader: "Reads files with",
-  madeBy: "Segments are made by",
+  queue: "Queue",
+  converter: "Converter",
+  mediaReader: "Media reader",
+  backend: "Backend",
   encoders: "Encoders",
   none: "none",
-  rejected: "Cannot be used",
+  rejectedEncoders: "Not available on this machine",
   lastFailure: "Last failure",
-  noPipelines: "No pipeline is at work. They come with a film or a channel that this process converts itself.",
+  noPipelines: "No active pipelines.",
   asText: "As text",
-  logEmpty: "Nothing has been said yet.",
-  showFrom: "Show",
-  levels: { INFO: "everything", WARN: "warnings and errors", ERROR: "errors only" },
+  logEmpty: "No log entries yet.",
+  logLevel: "Level",
+  levels: { INFO: "All", WARN: "Warnings and errors", ERROR: "Errors only" },
   // Players that cannot sign in
-  playersWhy: "Players such as Kodi or VLC, and television sets, watch the channels with a link of their own.",
-  noPlayers: "No player has a link yet.",
+  tokensWhy: "Connect Kodi, VLC or a TV with a personal link.",
+  noTokens: "No devices connected yet.",
   lastUsed: "Last used",
-  deviceName: "Name of the device",
-  giveThese: (name) => `Give these to ${name}. They are shown only now, and let it watch live television, nothing else.`,
+  deviceName: "Device name",
+  copyTheseLinks: (name) => `Copy these into ${name} now; they won’t be shown again. They give access to live TV only.`,
   m3u: "Playlist (M3U)",
   xmltv: "Guide (XMLTV)",
   qr: (label) => `${label} as a QR code`,
   copy: "Copy",
-  copiedNow: "Copied",
-  // What comes from elsewhere
+  copiedToClipboard: "Copied",
+  // External channels
   sources: "Sources",
-  sourcesWhy: "Channels from elsewhere are shown only when it is written down where they come from and by what right, and when somebody vouches for that. Whoever withdraws it stops them at once.",
-  addStream: "Add a channel from elsewhere",
+  sourcesWhy: "Before adding external channels, note where they come from and that you may use them. Withdrawing that permission stops them immediately.",
+  addStream: "Add a stream",
   stream: "Stream",
-  streamUrl: "Address of the stream",
-  origin: "Comes from",
-  lookUp: "look it up",
-  right: "By what right",
-  vouches: "Who vouches",
-  vouched: (by, at) => `${by}, ${at}`,
+  streamUrl: "Stream address",
+  provider: "Provider",
+  terms: "terms",
+  permission: "Permission",
+  confirmedBy: "Confirmed by",
+  confirmed: (by, at) => `${by}, ${at}`,
   withdrawn: (by, at) => `withdrawn by ${by}, ${at}`,
   withdraw: "Withdraw",
-  sureWithdraw: "Really withdraw?",
-  vouchAgain: "Vouch for it",
-  sureVouch: "I am authorised to show it",
-  sourceName: "Who offers it",
-  sourceUrl: "Where its origin and terms can be looked up",
-  basis: "Basis",
+  confirmWithdraw: "Tap again to withdraw",
+  confirmPermission: "Confirm permission",
+  confirmAuthorised: "I am authorised to show this",
+  termsUrl: "Link to terms",
   bases: {
     "own-content": "own content", "public-domain": "public domain", licensed: "licensed",
     "provider-subscription": "subscription with a provider", other: "other",
   },
-  statement: "The right in words (20 characters or more)",
-  recordingBasis: "Why it may be recorded (empty: it may not)",
-  attest: "I am authorised to show this, and what is written here is true.",
-  audit: "What was said, and by whom",
-  auditEmpty: "Nobody has vouched for anything yet.",
+  statement: "Describe your permission (at least 20 characters)",
+  recordingBasis: "Recording permission (leave empty to disallow)",
+  attest: "I am authorised to show this, and these details are true.",
+  permissionLog: "Permission log",
+  permissionLogEmpty: "No entries yet.",
   when: "When",
-  about: "About",
-  acts: { attested: "vouched for", changed: "changed", withdrawn: "withdrew", removed: "removed" },
-  // Lists and guides elsewhere
-  addImport: "Bring in a list of channels or a guide",
-  kinds: { m3u: "Channels (M3U)", xmltv: "Guide (XMLTV)" },
-  uploaded: "a file",
-  importStates: { ready: "read", refreshing: "being read", failed: "failed", withdrawn: "withdrawn" },
-  counts: ({ entries, channels, programmes, skipped }) =>
-    `${entries} entries, ${channels} channels, ${programmes} programmes, ${skipped} left out`,
-  holds: "Holds",
-  readAt: "Read",
-  refresh: "Read again",
-  importKind: "What it is",
-  importName: "What to call it",
-  importUrl: "Address of the list",
-  orFile: "or a file",
-  onlyGroups: "Only these groups (with commas between)",
-  allOfThem: "all of them",
-  numberFrom: "Numbers from",
-  ownNumbers: "the list’s own",
-  refreshHours: "Read again every so many hours",
+  action: "Action",
+  actions: {
+    attested: "permission confirmed", changed: "changed", withdrawn: "permission withdrawn", removed: "removed",
+  },
+  // Imported playlists and guides
+  addImport: "Import a playlist or guide",
+  importKinds: { m3u: "Channels (M3U)", xmltv: "Guide (XMLTV)" },
+  uploadedFile: "uploaded file",
+  importStates: { ready: "ready", refreshing: "refreshing", failed: "failed", withdrawn: "withdrawn" },
+  importCounts: ({ entries, channels, programmes, skipped }) =>
+    `${entries} entries, ${channels} channels, ${programmes} programmes, ${skipped} skipped`,
+  contents: "Contents",
+  lastRefresh: "Last refresh",
+  refresh: "Refresh",
+  importKind: "Type",
+  importUrl: "Playlist or guide address",
+  orUpload: "or upload a file",
+  groupFilter: "Groups (comma-separated)",
+  allGroups: "all",
+  numberFrom: "First channel number",
+  listNumbers: "from the list",
+  refreshHours: "Refresh every (hours)",
   never: "never",
-  bringIn: "Bring in",
-  look: "Look first",
+  import: "Import",
   groups: "Groups",
   line: "Line",
-  leftOut: "Left out",
-  why: "Why",
+  skipped: "Skipped",
+  reason: "Reason",
   // Recordings
   recordings: "Recordings",
-  recordingsWhy: "What the guide offers can be recorded: choose a programme there, or press record while you watch.",
-  noRecordings: "Nothing is recorded, and nothing is to be.",
-  recordingStates: { scheduled: "to come", recording: "being recorded", complete: "done", failed: "failed", cancelled: "called off" },
-  conflicts: (count) => `${count} in its way`,
+  recordingsWhy: "Record programmes from the guide or while watching live.",
+  noRecordings: "No recordings yet.",
+  recordingStates: { scheduled: "Scheduled", recording: "Recording", complete: "Completed", failed: "Failed", cancelled: "Cancelled" },
+  conflicts: (count) => `${count} ${count === 1 ? "conflict" : "conflicts"}`,
   missing: (time) => `${time} missing`,
-  series: "Recorded whenever they are on",
-  newOnly: "new ones only",
-  cancel: "Call off",
-  sureCancel: "Really call off?",
-  forgetIt: "Forget",
-  deleteFile: "Delete the file",
+  series: "Series recordings",
+  newEpisodesOnly: "new episodes only",
+  cancel: "Cancel",
+  confirmCancel: "Tap again to cancel",
+  removeFromList: "Remove from list",
+  deleteFile: "Delete file",
   record: "Record",
-  recorded: "Is recorded",
-  // The channel editor
-  modes: { shuffle: "Shuffled", sequential: "In order", shuffleInOrder: "Shuffled, series in order", random: "At random", weighted: "By weight" },
-  isOff: (name) => `${name} (off)`,
-  change: "Change",
+  // Channel editor
+  modes: {
+    shuffle: "Shuffle", sequential: "In order", shuffleInOrder: "Shuffle shows, episodes in order",
+    random: "Random (repeats possible)", weighted: "Weighted",
+  },
+  disabled: (name) => `${name} (disabled)`,
+  edit: "Edit",
   number: "Number",
-  nextFree: "next free",
+  automaticNumber: "automatic",
   category: "Category",
   order: "Order",
-  onTheAir: "On the air",
-  alwaysOn: "Ready at all times",
-  onDemand: "Only while somebody watches",
-  byTheClock: "What it shows follows a day by the clock, which is set through the interface (scheduleMode \"blocks\") and stays as it is.",
-  whatItShows: "What it shows",
+  enabled: "Enabled",
+  alwaysOn: "Always running (instant start)",
+  onDemand: "Plays only while someone watches",
+  dailySchedule: "This channel follows a daily schedule set through the API.",
+  content: "Content",
   open: "Open",
   openNamed: (name) => `Open ${name}`,
 };
 
 const STATES = {
-  starting: "starting", running: "playing", paused: "far enough ahead", complete: "all made", failed: "failed", stopped: "stopped",
-  live: "live", warm: "kept ready", idle: "idle", playing: "works", ready: "ready", null: "ends",
+  starting: "starting", running: "playing", paused: "buffered ahead", complete: "finished", failed: "failed", stopped: "stopped",
+  live: "live", warm: "on standby", idle: "idle", playing: "running", ready: "ready", null: "stopping",
 };
 
-/** How something stands, in a word. */
-export const stateOf = (state) => STATES[state] ?? state;
+/** The label of a session's, channel's or pipeline's state. */
+export const stateLabel = (state) => STATES[state] ?? state;
 
 const ERRORS = {
-  UNAUTHORIZED: TEXT.expired,
-  TOKEN_EXPIRED: TEXT.expired,
-  INVALID_CREDENTIALS: "That name and password do not match.",
-  RATE_LIMITED: "Too many tries. Wait a minute, then try again.",
-  FORBIDDEN: "This is outside the library.",
-  NOT_FOUND: "This file is no longer there.",
+  UNAUTHORIZED: TEXT.signedOut,
+  TOKEN_EXPIRED: TEXT.signedOut,
+  INVALID_CREDENTIALS: "Wrong name or password.",
+  RATE_LIMITED: "Too many attempts. Wait a minute, then try again.",
+  FORBIDDEN: "Not part of the library.",
+  NOT_FOUND: "This is no longer available.",
   UNSUPPORTED_MEDIA_TYPE: "This is not a media file.",
-  UNPLAYABLE_MEDIA: "Nothing in this file can be played.",
-  TOO_MANY_SESSIONS: "You are playing on too many screens. Stop one of them first.",
-  TRANSCODER_BUSY: "The server is converting as much as it can. Try again in a moment.",
-  PROBE_TIMED_OUT: "The disk is still waking up. Try again in a moment.",
-  TRANSCODER_UNAVAILABLE: "This file must be converted, but the server has no converter (ffmpeg is missing).",
-  STORAGE_TIMEOUT: "The disk with this file does not answer.",
-  SEGMENT_TIMEOUT: "The server is too slow for this file at this size. Choose a smaller size.",
-  DECODE_FAILED: "The file is damaged here: it cannot be decoded.",
-  ENCODER_FAILED: "The server’s converter failed.",
-  SOURCE_READ_FAILED: "The file can no longer be read.",
-  SOURCE_CHANGED: "The file was changed while it played.",
-  SESSION_ENDED: "Playback had paused too long and was ended.",
-  SESSION_NOT_FOUND: "Playback had paused too long and was ended.",
-  CHANNEL_NOT_FOUND: "There is no such channel.",
-  RIGHTS_BASIS_REQUIRED: "It is not written down by what right this is shown, or recorded.",
-  RIGHTS_WITHDRAWN: "Whoever vouched for this has withdrawn it.",
-  CHANNEL_UNAVAILABLE: "The channel cannot start at the moment.",
-  STORAGE_FULL: "The server’s disk is full: nothing can be saved.",
-  INTERNAL: "Something went wrong in the server. Its log says what.",
+  UNPLAYABLE_MEDIA: "This file can’t be played.",
+  TOO_MANY_SESSIONS: "You’re playing on too many screens. Stop one of them first.",
+  TRANSCODER_BUSY: "All conversion slots are in use. Try again in a moment.",
+  PROBE_TIMED_OUT: "Reading the file took too long. Try again in a moment.",
+  TRANSCODER_UNAVAILABLE: "This file needs converting, but ffmpeg is missing on the server.",
+  STORAGE_TIMEOUT: "The drive isn’t responding.",
+  SEGMENT_TIMEOUT: "The server is too slow for this quality. Choose a lower one.",
+  DECODE_FAILED: "The file is damaged here and can’t be decoded.",
+  ENCODER_FAILED: "The conversion failed on the server.",
+  SOURCE_READ_FAILED: "This file can’t be read any more.",
+  SOURCE_CHANGED: "The file changed during playback.",
+  SESSION_ENDED: "Playback stopped after a long pause. Press play to continue.",
+  SESSION_NOT_FOUND: "Playback stopped after a long pause. Press play to continue.",
+  CHANNEL_NOT_FOUND: "This channel no longer exists.",
+  RIGHTS_BASIS_REQUIRED: "Permission details are missing.",
+  RIGHTS_WITHDRAWN: "Permission was withdrawn.",
+  CHANNEL_UNAVAILABLE: "The channel can’t start right now.",
+  STORAGE_FULL: "The server’s disk is full. Nothing can be saved.",
+  INTERNAL: "Something went wrong on the server. Its log has the details.",
 };
 
-/** What to tell a person about a failure. */
-export function explain(error) {
+/** The message for an error. */
+export function errorText(error) {
   return ERRORS[error.code] ?? error.message ?? String(error);
 }
 
-/** What one waits for, while the server has no place. */
-export function waiting({ code, details }) {
-  if (code === "CHANNEL_UNAVAILABLE") return TEXT.channelComes;
-  return details?.max ? TEXT.busyWith(details.active ?? details.max, details.max) : TEXT.busy;
+/** The message while a request is retried because of a temporary error. */
+export function waitText({ code, details }) {
+  if (code === "CHANNEL_UNAVAILABLE") return TEXT.tuningIn;
+  return details?.max ? TEXT.slotsInUse : TEXT.busy;
 }
 
-/** From when on it is said how long something takes, seconds. */
-const LONG = 3;
+/** Shorter waits are not reported, seconds. */
+const REPORT_AFTER_SECONDS = 3;
 
-/** Tells `so(seconds)` every second how long something takes, from when it is long; gives what it gives. */
-export async function since(so, work) {
+/** Awaits `work` and returns its result; calls `onDelay(seconds)` every second once it takes long. */
+export async function reportDelay(onDelay, work) {
   const began = performance.now();
   const timer = setInterval(() => {
     const seconds = Math.round((performance.now() - began) / 1000);
-    if (seconds >= LONG) so(seconds);
+    if (seconds >= REPORT_AFTER_SECONDS) onDelay(seconds);
   }, 1000);
   try {
     return await work;
@@ -331,56 +331,56 @@ export async function since(so, work) {
   }
 }
 
-const SUBJECTS = {
-  CONTAINER: "its container",
-  VIDEO_CODEC: "its video format",
-  VIDEO_PROFILE: "its video profile",
-  VIDEO_LEVEL: "its video level",
-  VIDEO_BIT_DEPTH: "its colour depth",
-  VIDEO_RANGE: "HDR pictures",
-  VIDEO_RESOLUTION: "its picture size",
-  VIDEO_FRAMERATE: "its frame rate",
-  AUDIO_CODEC: "its sound format",
-  AUDIO_CHANNELS: "so many sound channels",
-  SUBTITLE_CODEC: "its subtitles",
+/** What a browser may not support; completes "unsupported …". */
+const UNSUPPORTED = {
+  CONTAINER: "file format",
+  VIDEO_CODEC: "video format",
+  VIDEO_PROFILE: "video profile",
+  VIDEO_LEVEL: "video level",
+  VIDEO_BIT_DEPTH: "colour depth",
+  VIDEO_RANGE: "HDR video",
+  VIDEO_RESOLUTION: "resolution",
+  VIDEO_FRAMERATE: "frame rate",
+  AUDIO_CODEC: "audio format",
+  AUDIO_CHANNELS: "surround sound",
+  SUBTITLE_CODEC: "subtitle format",
 };
 
 const REASONS = {
-  INTERLACED: "its picture is interlaced",
-  ANAMORPHIC: "its pixels are not square",
-  BITRATE_EXCEEDS_LIMIT: "it needs more bandwidth than was asked for",
-  SECONDARY_AUDIO_SELECTED: "another sound track was chosen",
-  START_FORCED: "conversion was asked for",
+  INTERLACED: "interlaced video",
+  ANAMORPHIC: "non-square pixels",
+  BITRATE_EXCEEDS_LIMIT: "over your quality limit",
+  SECONDARY_AUDIO_SELECTED: "you chose another audio track",
+  START_FORCED: "you asked for conversion",
 };
 
-/** What the server does for this playback, and why, as one sentence. */
-export function describe(decision) {
+/** What the server does for this playback, and why, e.g. "Converting audio (unsupported audio format)". */
+export function describeDecision(decision) {
   if (!decision) return "";
-  const parts = { copy: "kept", encode: "converted" };
+  const converted = ["video", "audio"].filter((part) => decision[part] === "encode");
   const work = [
-    decision.video && parts[decision.video] && `picture ${parts[decision.video]}`,
-    decision.audio && parts[decision.audio] && `sound ${parts[decision.audio]}`,
-    decision.subtitle === "burn" && "subtitles drawn into the picture",
+    converted.length > 0 && `converting ${joinWords(converted)}`,
+    decision.subtitle === "burn" && "burning in subtitles",
   ].filter(Boolean);
-  const why = reasons(decision.reasons ?? []);
-  const head = work.length ? `Streaming: ${work.join(", ")}` : "Streaming";
-  return why.length ? `${head}, because ${list(why)}.` : `${head}.`;
+  const head = work.length > 0 ? joinWords(work) : "streaming without conversion";
+  const reasonList = reasonTexts(decision.reasons ?? []);
+  return `${head[0].toUpperCase()}${head.slice(1)}${reasonList.length > 0 ? ` (${reasonList.join(", ")})` : ""}`;
 }
 
-/** The reasons of a play decision in plain words: what this browser does not play is named together. */
-export function reasons(codes = []) {
+/** The reasons of a play decision in plain words; everything the browser does not support is one reason. */
+export function reasonTexts(codes = []) {
   const names = codes.map((code) => code.replace(/_NOT_SUPPORTED$/, ""));
-  const subjects = [...new Set(names.map((name) => SUBJECTS[name]).filter(Boolean))];
-  const others = names.filter((name) => !SUBJECTS[name]).map((name) => REASONS[name] ?? name.toLowerCase().replaceAll("_", " "));
-  return [...new Set([...(subjects.length ? [`this browser does not play ${list(subjects)}`] : []), ...others])];
+  const subjects = [...new Set(names.map((name) => UNSUPPORTED[name]).filter(Boolean))];
+  const others = names.filter((name) => !UNSUPPORTED[name]).map((name) => REASONS[name] ?? name.toLowerCase().replaceAll("_", " "));
+  return [...new Set([...(subjects.length ? [`unsupported ${joinWords(subjects)}`] : []), ...others])];
 }
 
-function list(parts) {
+function joinWords(parts) {
   return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
 }
 
-/** Language by its name in English; the tag itself where it has none. */
-export function language(tag) {
+/** The English name of a language, or the tag itself if it has none. */
+export function languageName(tag) {
   if (!tag || tag === "und") return null;
   try {
     return new Intl.DisplayNames(["en"], { type: "language" }).of(tag) ?? tag;
@@ -390,37 +390,37 @@ export function language(tag) {
 }
 
 /** 75 -> "1:15", 3675 -> "1:01:15". */
-export function clock(seconds) {
-  const whole = Math.max(0, Math.round(seconds));
-  const two = (n) => String(n).padStart(2, "0");
-  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
-  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+export function formatClock(seconds) {
+  const totalSeconds = Math.max(0, Math.round(seconds));
+  const padded = (n) => String(n).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(totalSeconds / 3600), Math.floor((totalSeconds % 3600) / 60)];
+  return hours ? `${hours}:${padded(minutes)}:${padded(totalSeconds % 60)}` : `${minutes}:${padded(totalSeconds % 60)}`;
 }
 
-/** What is left of something, in words: 5400 -> "1 h 30 min". */
-export function lasting(seconds) {
+/** 5400 -> "1 h 30 min", at least 1 min. */
+export function formatLength(seconds) {
   const minutes = Math.max(1, Math.round(seconds / 60));
   const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
   return [hours && `${hours} h`, (rest || !hours) && `${rest} min`].filter(Boolean).join(" ");
 }
 
-/** What writes instants: made when first needed, and once, for making it is most of the work of a guide. */
-function writer(options) {
-  let made = null;
-  return (instant) => (made ??= new Intl.DateTimeFormat([], options)).format(new Date(instant));
+/** A formatter of instants, created on first use and kept: creating it is most of the work of a guide. */
+function dateFormatter(options) {
+  let format = null;
+  return (instant) => (format ??= new Intl.DateTimeFormat([], options)).format(new Date(instant));
 }
 
-/** The time of day of an instant, as people here write it. */
-export const time = writer({ hour: "numeric", minute: "2-digit" });
+/** The time of day of an instant in the browser's locale. */
+export const formatTime = dateFormatter({ hour: "numeric", minute: "2-digit" });
 
-/** The day of an instant. */
-export const day = writer({ weekday: "short", day: "numeric", month: "short" });
+/** The weekday and date of an instant. */
+export const formatDay = dateFormatter({ weekday: "short", day: "numeric", month: "short" });
 
-/** Day and time of an instant; nothing when there is none. */
-export const moment = (instant) => (instant ? `${day(instant)}, ${time(instant)}` : "");
+/** The day and time of an instant; empty for null. */
+export const formatMoment = (instant) => (instant ? `${formatDay(instant)}, ${formatTime(instant)}` : "");
 
 /** 1536000 -> "1.5 MB". */
-export function size(bytes) {
+export function formatSize(bytes) {
   const units = ["B", "KB", "MB", "GB", "TB"];
   let unit = 0;
   for (; bytes >= 1000 && unit < units.length - 1; unit += 1) bytes /= 1000;

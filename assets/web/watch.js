@@ -1,101 +1,101 @@
-// A channel as it is on: up and down, by number, back to the last one, from the start of what is on.
+// The live TV player: channel up and down, by number, last channel, watch from start.
 
 import * as api from "./api.js";
-import { figures } from "./controls.js";
+import { statsEntries } from "./controls.js";
 import { h, icon, iconButton } from "./dom.js";
-import { focus, move } from "./keys.js";
+import { focus, moveFocus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { recordButton } from "./recordings.js";
-import { attachLive } from "./source.js";
-import { TEXT, explain, since, time, waiting } from "./strings.js";
+import { attachLive } from "./media-source.js";
+import { TEXT, errorText, formatTime, reportDelay, waitText } from "./strings.js";
 
 const HIDE_AFTER_MS = 4000;
 
-/** How long a player may show what was skipped: it plays so far behind the newest. */
-const SKIPPED_MS = 8000;
+/** How long the skip message stays: about as long as a player is behind live. */
+const SKIP_MESSAGE_MS = 8000;
 
-/** How often it is asked what is on a channel on demand: its programmes end as people watch, and others skip, too. */
-const ON_DEMAND_MS = 10_000;
+/** The poll interval of an on-demand channel: its schedule depends on its viewers, and anyone may skip. */
+const ON_DEMAND_POLL_MS = 10_000;
 
-/** So long one may take between two digits of a number. */
-const DIGITS_MS = 1500;
+/** Time to enter the next digit of a channel number. */
+const DIGIT_TIMEOUT_MS = 1500;
 
-const LAST = "hearthcast.channel";
+const RECENT_CHANNELS_KEY = "hearthcast.channel";
 
-export async function watch(stage, params) {
-  const { channels } = await api.channels({});
+export async function showChannel(stage, params) {
+  const { channels } = await api.getChannels({});
   const index = Math.max(0, channels.findIndex(({ id }) => String(id) === params.get("channel")));
   if (!channels.length) {
     location.replace("#/guide");
     return {};
   }
-  const screen = new Television(stage, channels);
-  screen.tune(index, { fromStart: params.get("from") === "start" });
-  return { leave: (how) => screen.close(how), key: (name) => screen.key(name) };
+  const player = new LivePlayer(stage, channels);
+  player.tuneTo(index, { fromStart: params.get("from") === "start" });
+  return { leave: (options) => player.close(options), handleKey: (name) => player.handleKey(name) };
 }
 
-/** The channel watched before this one, by id. */
-const remembered = {
+/** The ids of the current and the last channel. */
+const recentChannels = {
   get: () => {
     try {
-      return JSON.parse(sessionStorage.getItem(LAST)) ?? [];
+      return JSON.parse(sessionStorage.getItem(RECENT_CHANNELS_KEY)) ?? [];
     } catch {
       return [];
     }
   },
-  /** Notes the one watched now; the one before stays known. */
-  put(id) {
-    const [now, before] = remembered.get();
+  /** Makes a channel the current one. */
+  add(id) {
+    const [now, previous] = recentChannels.get();
     if (now === id) return;
     try {
-      sessionStorage.setItem(LAST, JSON.stringify([id, now ?? before]));
+      sessionStorage.setItem(RECENT_CHANNELS_KEY, JSON.stringify([id, now ?? previous]));
     } catch {
       // Without storage there is no last channel.
     }
   },
 };
 
-class Television {
+class LivePlayer {
   constructor(stage, channels) {
     this.channels = channels;
-    this.turn = 0;
-    this.letGo = () => {};
+    this.generation = 0;
+    this.detach = () => {};
     this.session = `web-${Math.random().toString(36).slice(2)}${Math.random().toString(36).slice(2)}`;
     this.digits = "";
     this.media = h("video", { playsinline: true });
     this.frame = h("div", { class: "frame waiting" }, this.media);
     this.title = h("h1", {});
-    this.what = h("p", { class: "what", role: "status" });
-    this.then = h("p", { class: "quiet why" });
-    this.status = h("p", { class: "why", role: "status" });
-    this.share = h("div", {});
+    this.nowLine = h("p", { class: "now-title", role: "status" });
+    this.nextLine = h("p", { class: "muted status-line" });
+    this.status = h("p", { class: "status-line", role: "status" });
+    this.progressBar = h("div", {});
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.number = h("p", { class: "digits", "aria-live": "assertive", hidden: true });
-    this.list = h("ol", { class: "panel chapters", "aria-label": TEXT.channels, hidden: true });
-    this.lines = h("dl", { class: "panel stats", hidden: true });
-    this.recording = h("span", {});
-    this.skipButton = h("button", { type: "button", hidden: true, onclick: () => this.skip() }, TEXT.skipProgramme);
-    api.me().then(({ user }) => {
-      this.admin = user.role === "admin";
-      this.show();
+    this.digitDisplay = h("p", { class: "digits", "aria-live": "assertive", hidden: true });
+    this.channelPanel = h("ol", { class: "panel chapters", "aria-label": TEXT.channels, hidden: true });
+    this.statsPanel = h("dl", { class: "panel stats", hidden: true });
+    this.recordSlot = h("span", {});
+    this.skipButton = h("button", { type: "button", hidden: true, onclick: () => this.skipProgramme() }, TEXT.skipProgramme);
+    api.getCurrentUser().then(({ user }) => {
+      this.isAdmin = user.role === "admin";
+      this.showProgramme();
     }).catch(() => {});
-    this.liveButton = h("button", { type: "button", hidden: true, onclick: () => this.tune(this.index) }, TEXT.live);
-    this.screen = h("div", { class: "player tv" }, this.frame,
-      h("div", { class: "over top" }, h("div", { class: "heading" },
+    this.liveButton = h("button", { type: "button", hidden: true, onclick: () => this.tuneTo(this.index) }, TEXT.goToLive);
+    this.element = h("div", { class: "player live-player" }, this.frame,
+      h("div", { class: "overlay top" }, h("div", { class: "heading" },
         h("a", { class: "back", href: "#/guide", "aria-label": TEXT.guide }, icon("back")), this.title)),
-      this.notice, this.number, this.list, this.lines,
-      h("div", { class: "over bottom" }, this.what, h("div", { class: "line-share" }, this.share), this.then, this.status,
-        h("div", { class: "desk" }, h("div", { class: "buttons" },
-          iconButton("down", TEXT.channelDown, () => this.step(-1)),
-          iconButton("up", TEXT.channelUp, () => this.step(1), { "data-first": true }),
-          iconButton("undo", TEXT.lastChannel, () => this.last()),
-          iconButton("start", TEXT.startOver, () => this.tune(this.index, { fromStart: true })), this.liveButton, this.skipButton),
+      this.notice, this.digitDisplay, this.channelPanel, this.statsPanel,
+      h("div", { class: "overlay bottom" }, this.nowLine, h("div", { class: "progress-line" }, this.progressBar), this.nextLine, this.status,
+        h("div", { class: "control-bar" }, h("div", { class: "buttons" },
+          iconButton("down", TEXT.channelDown, () => this.stepChannel(-1)),
+          iconButton("up", TEXT.channelUp, () => this.stepChannel(1), { "data-first": true }),
+          iconButton("undo", TEXT.lastChannel, () => this.tuneToLast()),
+          iconButton("start", TEXT.watchFromStart, () => this.tuneTo(this.index, { fromStart: true })), this.liveButton, this.skipButton),
         h("div", { class: "buttons" },
-          this.recording, iconButton("list", TEXT.channels, () => this.panel(this.list)),
-          iconButton("gauge", TEXT.stats, () => this.panel(this.lines)),
-          iconButton("full", TEXT.full, () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()))))));
-    stage.replaceChildren(this.screen);
-    for (const name of ["pointermove", "pointerdown", "focusin"]) this.screen.addEventListener(name, () => this.wake());
+          this.recordSlot, iconButton("list", TEXT.channels, () => this.togglePanel(this.channelPanel)),
+          iconButton("gauge", TEXT.playbackInfo, () => this.togglePanel(this.statsPanel)),
+          iconButton("full", TEXT.fullScreen, () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()))))));
+    stage.replaceChildren(this.element);
+    for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, () => this.showOverlay());
     this.media.addEventListener("waiting", () => this.frame.classList.add("waiting"));
     for (const name of ["playing", "pause"]) {
       this.media.addEventListener(name, () => {
@@ -103,246 +103,246 @@ class Television {
         this.status.textContent = "";
       });
     }
-    this.ticking = setInterval(() => this.tick(), 1000);
+    this.tickTimer = setInterval(() => this.tick(), 1000);
   }
 
-  /** Goes to a channel: its name is there at once, its picture as soon as it comes. */
-  async tune(index, { fromStart = false } = {}) {
-    const mine = ++this.turn;
+  /** Tunes to a channel: shows its name at once, its video when it arrives. */
+  async tuneTo(index, { fromStart = false } = {}) {
+    const generation = ++this.generation;
     this.abort?.abort();
     this.abort = new AbortController();
-    // The one that is left gives its place to convert up at once.
-    if (this.index !== undefined && index !== this.index) api.untune(this.channels[this.index].id, this.session);
+    // Leaving frees the old channel's encode slot at once.
+    if (this.index !== undefined && index !== this.index) api.leaveChannel(this.channels[this.index].id, this.session);
     this.index = index;
     const channel = this.channels[index];
-    this.letGo();
-    this.letGo = () => {};
+    this.detach();
+    this.detach = () => {};
     this.notice.hidden = true;
-    const comes = (text) => {
-      if (mine === this.turn) this.status.textContent = text;
+    const showStatus = (text) => {
+      if (generation === this.generation) this.status.textContent = text;
     };
-    comes(TEXT.starting(channel.name));
+    showStatus(TEXT.tuning(channel.name));
     this.frame.classList.add("waiting");
-    this.behind = fromStart;
+    this.isFromStart = fromStart;
     this.liveButton.hidden = !fromStart;
-    remembered.put(channel.id);
+    recentChannels.add(channel.id);
     history.replaceState(null, "", watchLink(channel.id));
-    this.show();
-    this.wake();
+    this.showProgramme();
+    this.showOverlay();
     try {
       const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }) };
-      let why = null;
-      const waits = (error) => {
-        why = error && waiting(error);
-        comes(why ?? TEXT.starting(channel.name));
+      let reason = null;
+      const onWait = (error) => {
+        reason = error && waitText(error);
+        showStatus(reason ?? TEXT.tuning(channel.name));
       };
-      const so = (seconds) => comes(why ?? TEXT.startingSince(channel.name, seconds));
-      const url = await since(so, api.tune(channel.id, query, waits, this.abort.signal));
-      if (mine !== this.turn) return;
-      const letGo = await attachLive(this.media, url, { fromStart }, (failure) => this.broken(mine, failure));
-      if (mine !== this.turn) {
-        letGo();
+      const onDelay = (seconds) => showStatus(reason ?? TEXT.tuningSince(channel.name, seconds));
+      const url = await reportDelay(onDelay, api.tuneIn(channel.id, query, onWait, this.abort.signal));
+      if (generation !== this.generation) return;
+      const detach = await attachLive(this.media, url, { fromStart }, () => this.reconnect(generation));
+      if (generation !== this.generation) {
+        detach();
         return;
       }
-      this.letGo = letGo;
+      this.detach = detach;
       await this.media.play().catch(() => {});
     } catch (error) {
-      if (mine === this.turn && error.name !== "AbortError") this.fail(explain(error));
+      if (generation === this.generation && error.name !== "AbortError") this.showError(errorText(error));
     }
   }
 
-  /** What plays has broken off: once more after a while, as often as it takes, but said. */
-  broken(turn, { detail, kind }) {
-    if (turn !== this.turn) return;
-    this.fail(`${TEXT.starting(this.channels[this.index].name)} (${detail ?? kind})`);
-    this.again = setTimeout(() => turn === this.turn && this.tune(this.index, { fromStart: this.behind }), 3000);
+  /** Tunes in again after a while, as often as necessary. */
+  reconnect(generation) {
+    if (generation !== this.generation) return;
+    this.showError(TEXT.reconnecting);
+    this.retryTimer = setTimeout(() => generation === this.generation && this.tuneTo(this.index, { fromStart: this.isFromStart }), 3000);
   }
 
-  fail(text) {
+  showError(text) {
     this.frame.classList.remove("waiting");
     this.status.textContent = "";
     this.notice.textContent = text;
     this.notice.hidden = false;
-    this.wake();
+    this.showOverlay();
   }
 
-  show() {
+  showProgramme() {
     const { id, number, name, now, next, onDemand } = this.channels[this.index];
     document.title = `${name} – Hearthcast`;
     this.title.textContent = `${number} ${name}`;
-    this.what.textContent = now ? `${now.title} · ${time(now.start)}–${time(now.end)}` : TEXT.nothingOn;
-    this.then.textContent = next ? `${time(next.start)} ${TEXT.then(next.title)}` : "";
-    this.skipButton.hidden = !this.admin || !onDemand || !now;
-    // When something is on again is known of no channel on demand: nothing of it is recorded.
-    const recordable = this.admin && !onDemand ? now : null;
+    this.nowLine.textContent = now ? `${now.title} · ${formatTime(now.start)}–${formatTime(now.end)}` : TEXT.nothingScheduled;
+    this.nextLine.textContent = next ? TEXT.nextAt(formatTime(next.start), next.title) : "";
+    this.skipButton.hidden = !this.isAdmin || !onDemand || !now;
+    // An on-demand channel has no fixed schedule, so it cannot be recorded.
+    const recordable = this.isAdmin && !onDemand ? now : null;
     if (this.recordable !== recordable?.id) {
       this.recordable = recordable?.id;
-      this.recording.replaceChildren(...(recordable ? [recordButton(id, recordable)] : []));
+      this.recordSlot.replaceChildren(...(recordable ? [recordButton(id, recordable)] : []));
     }
-    const share = now ? (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start)) : 0;
-    this.share.style.setProperty("width", `${Math.min(100, Math.max(0, share * 100))}%`);
+    const elapsed = now ? (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start)) : 0;
+    this.progressBar.style.setProperty("width", `${Math.min(100, Math.max(0, elapsed * 100))}%`);
   }
 
-  /** Every second: the line moves, and what has ended gives way. */
+  /** Every second: updates the progress, and the programme when it has ended. */
   async tick() {
-    this.show();
-    if (!this.lines.hidden) this.lines.replaceChildren(...figures(this.figures()));
+    this.showProgramme();
+    if (!this.statsPanel.hidden) this.statsPanel.replaceChildren(...statsEntries(this.collectStats()));
     const { id, now, onDemand } = this.channels[this.index];
-    const waited = Date.now() - (this.asked ?? 0);
-    const due = onDemand ? waited > ON_DEMAND_MS : now ? Date.now() > Date.parse(now.end) : waited > 30_000;
-    if (!due || waited < 5000) return;
-    this.asked = Date.now();
+    const sinceRefresh = Date.now() - (this.refreshedAt ?? 0);
+    const isDue = onDemand ? sinceRefresh > ON_DEMAND_POLL_MS : now ? Date.now() > Date.parse(now.end) : sinceRefresh > 30_000;
+    if (!isDue || sinceRefresh < 5000) return;
+    this.refreshedAt = Date.now();
     if (onDemand) {
-      await api.onNow(id).then((on) => this.note(id, on), () => {});
+      await api.getNowNext(id).then((programmes) => this.setProgrammes(id, programmes), () => {});
       return;
     }
-    const { channels } = await api.channels({}).catch(() => ({ channels: [] }));
+    const { channels } = await api.getChannels({}).catch(() => ({ channels: [] }));
     const index = channels.findIndex((channel) => channel.id === this.channels[this.index].id);
     if (index >= 0) [this.channels, this.index] = [channels, index];
   }
 
-  /** Notes what is on a channel now. */
-  note(id, { current, next }) {
+  /** Updates what is on a channel. */
+  setProgrammes(id, { current, next }) {
     Object.assign(this.channels.find((channel) => channel.id === id) ?? {}, { now: current?.entry ?? null, next });
-    this.show();
+    this.showProgramme();
   }
 
-  /** Goes on with what comes next, for everybody who watches. */
-  async skip() {
-    const mine = this.turn;
+  /** Skips to the next programme, for all viewers. */
+  async skipProgramme() {
+    const generation = this.generation;
     const { id } = this.channels[this.index];
     this.notice.hidden = true;
     try {
-      const on = await api.skipProgramme(id);
-      this.note(id, on);
-      if (mine !== this.turn || !on.current) return;
-      if (this.behind) {
-        await this.tune(this.index);
+      const programmes = await api.skipProgramme(id);
+      this.setProgrammes(id, programmes);
+      if (generation !== this.generation || !programmes.current) return;
+      if (this.isFromStart) {
+        await this.tuneTo(this.index);
         return;
       }
-      const text = TEXT.skippedTo(on.current.entry.title);
+      const text = TEXT.skippingTo(programmes.current.entry.title);
       this.status.textContent = text;
-      this.wake();
+      this.showOverlay();
       setTimeout(() => {
         if (this.status.textContent === text) this.status.textContent = "";
-      }, SKIPPED_MS);
+      }, SKIP_MESSAGE_MS);
     } catch (error) {
-      if (mine === this.turn) this.fail(explain(error));
+      if (generation === this.generation) this.showError(errorText(error));
     }
   }
 
-  figures() {
+  collectStats() {
     const { media } = this;
     const frames = media.getVideoPlaybackQuality();
-    const ahead = media.buffered.length ? media.buffered.end(media.buffered.length - 1) - media.currentTime : 0;
-    const edge = media.seekable.length ? media.seekable.end(media.seekable.length - 1) - media.currentTime : null;
+    const buffered = media.buffered.length ? media.buffered.end(media.buffered.length - 1) - media.currentTime : 0;
+    const behindLive = media.seekable.length ? media.seekable.end(media.seekable.length - 1) - media.currentTime : null;
     return [
-      ["Picture", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
-      ["Buffered", `${ahead.toFixed(1)} s`],
-      ["Behind the newest", edge !== null && `${edge.toFixed(1)} s`],
-      ["Frames dropped", `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
-      ["Channel", this.channels[this.index].state],
-      ["Watched by", this.channels[this.index].viewers > 0 && String(this.channels[this.index].viewers)],
+      ["Resolution", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
+      ["Buffered", `${buffered.toFixed(1)} s`],
+      ["Behind live", behindLive !== null && `${behindLive.toFixed(1)} s`],
+      ["Dropped frames", `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
+      ["Channel state", this.channels[this.index].state],
+      ["Viewers", this.channels[this.index].viewers > 0 && String(this.channels[this.index].viewers)],
     ];
   }
 
-  step(by) {
-    this.tune((this.index + by + this.channels.length) % this.channels.length);
+  stepChannel(offset) {
+    this.tuneTo((this.index + offset + this.channels.length) % this.channels.length);
   }
 
-  last() {
-    const [, before] = remembered.get();
-    const index = this.channels.findIndex(({ id }) => id === before);
-    if (index >= 0) this.tune(index);
+  tuneToLast() {
+    const [, lastId] = recentChannels.get();
+    const index = this.channels.findIndex(({ id }) => id === lastId);
+    if (index >= 0) this.tuneTo(index);
   }
 
-  /** One more digit of a number; after a pause it is gone to. */
-  digit(figure) {
-    this.digits = (this.digits + figure).slice(-5);
-    this.number.textContent = this.digits;
-    this.number.hidden = false;
-    clearTimeout(this.dialling);
-    this.dialling = setTimeout(() => this.dial(), DIGITS_MS);
+  /** Adds a digit to the channel number, and tunes to it after a pause. */
+  enterDigit(digit) {
+    this.digits = (this.digits + digit).slice(-5);
+    this.digitDisplay.textContent = this.digits;
+    this.digitDisplay.hidden = false;
+    clearTimeout(this.digitTimer);
+    this.digitTimer = setTimeout(() => this.tuneToNumber(), DIGIT_TIMEOUT_MS);
   }
 
-  dial() {
-    clearTimeout(this.dialling);
-    const wanted = Number(this.digits);
+  tuneToNumber() {
+    clearTimeout(this.digitTimer);
+    const requestedNumber = Number(this.digits);
     this.digits = "";
-    const index = this.channels.findIndex(({ number }) => number === wanted);
+    const index = this.channels.findIndex(({ number }) => number === requestedNumber);
     if (index < 0) {
-      this.number.textContent = TEXT.noSuchChannel(wanted);
-      this.dialling = setTimeout(() => { this.number.hidden = true; }, DIGITS_MS);
+      this.digitDisplay.textContent = TEXT.noSuchChannel(requestedNumber);
+      this.digitTimer = setTimeout(() => { this.digitDisplay.hidden = true; }, DIGIT_TIMEOUT_MS);
       return;
     }
-    this.number.hidden = true;
-    this.tune(index);
+    this.digitDisplay.hidden = true;
+    this.tuneTo(index);
   }
 
-  panel(panel) {
-    const open = panel.hidden;
-    this.list.hidden = true;
-    this.lines.hidden = true;
-    panel.hidden = !open;
-    if (!open) return;
-    if (panel === this.lines) {
-      this.lines.replaceChildren(...figures(this.figures()));
+  togglePanel(panel) {
+    const isOpening = panel.hidden;
+    this.channelPanel.hidden = true;
+    this.statsPanel.hidden = true;
+    panel.hidden = !isOpening;
+    if (!isOpening) return;
+    if (panel === this.statsPanel) {
+      this.statsPanel.replaceChildren(...statsEntries(this.collectStats()));
       return;
     }
-    this.list.replaceChildren(...this.channels.map(({ number, name, now }, index) => h("li", {},
+    this.channelPanel.replaceChildren(...this.channels.map(({ number, name, now }, index) => h("li", {},
       h("button", { type: "button", class: "chapter", "aria-current": index === this.index ? "true" : null, onclick: () => {
-        this.list.hidden = true;
-        this.tune(index);
-      } }, h("span", {}, `${number} ${name}`), h("span", { class: "quiet" }, now?.title)))));
-    focus(this.list.querySelector("[aria-current]"));
+        this.channelPanel.hidden = true;
+        this.tuneTo(index);
+      } }, h("span", {}, `${number} ${name}`), h("span", { class: "muted" }, now?.title)))));
+    focus(this.channelPanel.querySelector("[aria-current]"));
   }
 
-  wake() {
-    this.screen.classList.remove("idle");
-    clearTimeout(this.hiding);
-    this.hiding = setTimeout(() => {
-      if (!this.notice.hidden || !this.list.hidden || this.media.paused || this.status.textContent) return;
-      this.screen.classList.add("idle");
-      if (this.screen.contains(document.activeElement)) document.activeElement.blur();
+  showOverlay() {
+    this.element.classList.remove("idle");
+    clearTimeout(this.hideTimer);
+    this.hideTimer = setTimeout(() => {
+      if (!this.notice.hidden || !this.channelPanel.hidden || this.media.paused || this.status.textContent) return;
+      this.element.classList.add("idle");
+      if (this.element.contains(document.activeElement)) document.activeElement.blur();
     }, HIDE_AFTER_MS);
   }
 
-  key(name) {
-    const away = this.screen.classList.contains("idle");
-    const inside = this.screen.contains(document.activeElement) && document.activeElement !== document.body;
-    const listed = !this.list.hidden;
+  handleKey(name) {
+    const isHidden = this.element.classList.contains("idle");
+    const isInside = this.element.contains(document.activeElement) && document.activeElement !== document.body;
+    const isListOpen = !this.channelPanel.hidden;
     if (/^[0-9]$/.test(name)) {
-      this.digit(name);
+      this.enterDigit(name);
       return true;
     }
-    const act = {
-      ChannelUp: () => this.step(1), PageUp: () => this.step(1), ChannelDown: () => this.step(-1), PageDown: () => this.step(-1),
-      LastChannel: () => this.last(), l: () => this.last(), i: () => this.panel(this.lines), g: () => this.panel(this.list),
+    const action = {
+      ChannelUp: () => this.stepChannel(1), PageUp: () => this.stepChannel(1), ChannelDown: () => this.stepChannel(-1), PageDown: () => this.stepChannel(-1),
+      LastChannel: () => this.tuneToLast(), l: () => this.tuneToLast(), i: () => this.togglePanel(this.statsPanel), g: () => this.togglePanel(this.channelPanel),
       MediaStop: () => history.back(),
-      ...(name === "Enter" && this.digits && { Enter: () => this.dial() }),
-      ...(away && !listed && {
-        ArrowUp: () => this.step(1), ArrowDown: () => this.step(-1), ArrowLeft: () => this.panel(this.list),
-        ArrowRight: () => this.wake(), Enter: () => focus(this.screen.querySelector("[data-first]")),
+      ...(name === "Enter" && this.digits && { Enter: () => this.tuneToNumber() }),
+      ...(isHidden && !isListOpen && {
+        ArrowUp: () => this.stepChannel(1), ArrowDown: () => this.stepChannel(-1), ArrowLeft: () => this.togglePanel(this.channelPanel),
+        ArrowRight: () => this.showOverlay(), Enter: () => focus(this.element.querySelector("[data-first]")),
       }),
-      ...(listed && name === "Back" && { Back: () => this.panel(this.list) }),
-      ...(!listed && !this.lines.hidden && name === "Back" && { Back: () => this.panel(this.lines) }),
+      ...(isListOpen && name === "Back" && { Back: () => this.togglePanel(this.channelPanel) }),
+      ...(!isListOpen && !this.statsPanel.hidden && name === "Back" && { Back: () => this.togglePanel(this.statsPanel) }),
     }[name];
-    if (act) {
-      this.wake();
-      act();
+    if (action) {
+      this.showOverlay();
+      action();
       return true;
     }
     if (!name.startsWith("Arrow")) return false;
-    this.wake();
-    return inside ? move(name, listed ? this.list : this.screen) || true : focus(this.screen.querySelector("[data-first]"));
+    this.showOverlay();
+    return isInside ? moveFocus(name, isListOpen ? this.channelPanel : this.element) || true : focus(this.element.querySelector("[data-first]"));
   }
 
-  close(how) {
-    this.turn += 1;
+  close(options) {
+    this.generation += 1;
     this.abort?.abort();
-    for (const timer of [this.hiding, this.dialling, this.again]) clearTimeout(timer);
-    clearInterval(this.ticking);
-    this.letGo();
-    if (!how?.leaving) api.untune(this.channels[this.index].id, this.session);
+    for (const timer of [this.hideTimer, this.digitTimer, this.retryTimer]) clearTimeout(timer);
+    clearInterval(this.tickTimer);
+    this.detach();
+    if (!options?.unloading) api.leaveChannel(this.channels[this.index].id, this.session);
   }
 }

@@ -1,4 +1,4 @@
-// hls.js in Chromium, on a page of the server's own.
+// hls.js in Chromium, on a page of the server.
 
 import { chromium as engine } from "playwright-core";
 import { play } from "./hls.mjs";
@@ -10,7 +10,7 @@ export async function chromium(tv) {
   await page.goto(tv.base);
   await page.evaluate(play, tv.live);
   return {
-    said: () => "",
+    complaints: () => "",
     progress: () => page.evaluate(() => window.watched()),
     verdict: () => page.evaluate(() => window.faults),
     stop: () => browser.close(),

@@ -1,11 +1,11 @@
-// hls.js in Firefox, by the protocol it speaks itself (Marionette): a length in bytes, a colon, JSON.
+// hls.js in Firefox, controlled by its Marionette protocol: a length in bytes, a colon, JSON.
 
 import { connect } from "node:net";
 import { join } from "node:path";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { play } from "./hls.mjs";
 import { launch } from "./players.mjs";
-import { until } from "./program.mjs";
+import { waitUntil } from "./program.mjs";
 
 export async function firefox(tv, folder) {
   const port = 50_000 + Math.floor(Math.random() * 10_000);
@@ -15,27 +15,27 @@ export async function firefox(tv, folder) {
   const lines = Object.entries(preferences).map(([name, value]) => `user_pref(${JSON.stringify(name)}, ${JSON.stringify(value)});`);
   writeFileSync(join(profile, "user.js"), lines.join("\n"));
   const program = launch("firefox-esr", ["--headless", "--no-remote", "--profile", profile, "--marionette"], { HOME: folder });
-  const socket = await until("firefox listens", () => new Promise((resolve) => {
+  const socket = await waitUntil("firefox listens", () => new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1", () => resolve(socket));
     socket.on("error", () => resolve(null));
   }));
   const waiting = new Map();
-  let [rest, last] = [Buffer.alloc(0), 0];
+  let [buffer, lastId] = [Buffer.alloc(0), 0];
   socket.on("data", (piece) => {
-    rest = Buffer.concat([rest, piece]);
+    buffer = Buffer.concat([buffer, piece]);
     for (;;) {
-      const colon = rest.indexOf(":");
-      const end = colon + 1 + Number(rest.subarray(0, colon));
-      if (colon < 0 || rest.length < end) return;
-      const message = JSON.parse(rest.subarray(colon + 1, end));
-      rest = rest.subarray(end);
-      // The first thing it says is who it is.
+      const colon = buffer.indexOf(":");
+      const end = colon + 1 + Number(buffer.subarray(0, colon));
+      if (colon < 0 || buffer.length < end) return;
+      const message = JSON.parse(buffer.subarray(colon + 1, end));
+      buffer = buffer.subarray(end);
+      // The first message is the server's greeting.
       if (Array.isArray(message)) waiting.get(message[1])?.(message);
     }
   });
-  const ask = async (command, parameters = {}) => {
+  const sendCommand = async (command, parameters = {}) => {
     program.running();
-    const id = (last += 1);
+    const id = (lastId += 1);
     const text = JSON.stringify([0, id, command, parameters]);
     const answer = new Promise((resolve) => waiting.set(id, resolve));
     socket.write(`${Buffer.byteLength(text)}:${text}`);
@@ -44,11 +44,11 @@ export async function firefox(tv, folder) {
     if (fault) throw new Error(`${command}: ${fault.message}`);
     return result?.value;
   };
-  const run = (script, args = []) => ask("WebDriver:ExecuteScript", { script, args, sandbox: null });
-  await ask("WebDriver:NewSession", { capabilities: { alwaysMatch: { timeouts: { script: 60_000 } } } });
-  await ask("WebDriver:Navigate", { url: tv.base });
+  const run = (script, args = []) => sendCommand("WebDriver:ExecuteScript", { script, args, sandbox: null });
+  await sendCommand("WebDriver:NewSession", { capabilities: { alwaysMatch: { timeouts: { script: 60_000 } } } });
+  await sendCommand("WebDriver:Navigate", { url: tv.base });
   const script = `const [live, done] = arguments; (${play})(live).then(() => done(null), (fault) => done(String(fault)));`;
-  const fault = await ask("WebDriver:ExecuteAsyncScript", { script, args: [tv.live], sandbox: null });
+  const fault = await sendCommand("WebDriver:ExecuteAsyncScript", { script, args: [tv.live], sandbox: null });
   if (fault) throw new Error(fault);
   return {
     ...program,

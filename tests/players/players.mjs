@@ -1,25 +1,24 @@
-// Players that are one process: how far each is, and what it complains about.
+// Players that are one process: their progress and complaints.
 
 import { spawn } from "node:child_process";
 import { createConnection } from "node:net";
 import { join } from "node:path";
-import { until } from "./program.mjs";
+import { waitUntil } from "./program.mjs";
 
-/** A process with what it says; ends with its children. */
+/** Starts a process and collects its output; `stop` also ends its children. */
 export function launch(command, args, env = {}) {
   const child = spawn(command, args, { env: { PATH: process.env.PATH, LANG: "C.UTF-8", ...env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
-  const [said, heard] = [{ text: "" }, { text: "" }];
+  const [stderr, stdout] = [{ text: "" }, { text: "" }];
   let exit = null;
   child.on("error", (fault) => { exit = { fault }; });
   child.on("exit", (code) => { exit = { code }; });
-  for (const [stream, kept] of [[child.stderr, said], [child.stdout, heard]]) stream.on("data", (piece) => { kept.text = (kept.text + piece).slice(-20_000); });
+  for (const [stream, log] of [[child.stderr, stderr], [child.stdout, stdout]]) stream.on("data", (piece) => { log.text = (log.text + piece).slice(-20_000); });
   return {
     child,
-    /** Its complaints, and its answers. */
-    said: () => said.text,
-    heard: () => heard.text,
+    complaints: () => stderr.text,
+    stdout: () => stdout.text,
     running() {
-      if (exit) throw new Error(`${command} ended: ${JSON.stringify(exit)}\n${said.text.slice(-2000)}`);
+      if (exit) throw new Error(`${command} ended: ${JSON.stringify(exit)}\n${stderr.text.slice(-2000)}`);
     },
     async stop() {
       for (const signal of ["SIGTERM", "SIGKILL"]) {
@@ -28,40 +27,40 @@ export function launch(command, args, env = {}) {
         } catch {
           return;
         }
-        await until(`${command} ends`, () => exit, 5).catch(() => {});
+        await waitUntil(`${command} ends`, () => exit, 5).catch(() => {});
       }
     },
   };
 }
 
-/** The last number a pattern finds in what a process answers. */
-const last = (process, pattern) => {
+/** The last number that a pattern finds on a process's stdout. */
+const lastNumber = (process, pattern) => {
   process.running();
-  return Number([...process.heard().matchAll(pattern)].at(-1)?.[1] ?? 0);
+  return Number([...process.stdout().matchAll(pattern)].at(-1)?.[1] ?? 0);
 };
 
-/** ffmpeg, as a recorder would: everything is decoded, in leaps as segments come. */
+/** ffmpeg, like a recorder: decodes everything, a segment at a time as it arrives. */
 export async function ffmpeg(tv) {
   const process = launch("ffmpeg", ["-nostdin", "-hide_banner", "-v", "warning", "-nostats", "-progress", "pipe:1", "-i", tv.live,
     "-map", "0:v", "-map", "0:a", "-fps_mode", "passthrough", "-enc_time_base", "1:90000", "-f", "null", "-"]);
-  const faults = () => process.said().split("\n").filter((line) => /error|invalid|non.?monoton|corrupt|missing|timestamp/i.test(line));
-  return { ...process, still: 8, progress: () => last(process, /out_time_us=(\d+)/g), verdict: () => faults().slice(0, 5) };
+  const faults = () => process.complaints().split("\n").filter((line) => /error|invalid|non.?monoton|corrupt|missing|timestamp/i.test(line));
+  return { ...process, stallSeconds: 8, progress: () => lastNumber(process, /out_time_us=(\d+)/g), verdict: () => faults().slice(0, 5) };
 }
 
-/** mpv on the list of channels, asked over its socket. */
+/** mpv with the M3U playlist, controlled by its IPC socket. */
 export async function mpv(tv, folder) {
   const socket = join(folder, "socket");
   const process = launch("mpv", ["--no-config", "--vo=null", "--ao=null", "--msg-level=all=warn", `--input-ipc-server=${socket}`, tv.m3u]);
-  const ask = (property) => new Promise((resolve) => {
-    const line = createConnection(socket);
-    line.on("error", () => resolve(null));
-    line.on("connect", () => line.write(`${JSON.stringify({ command: ["get_property", property] })}\n`));
-    let said = "";
-    line.on("data", (piece) => {
-      said += piece;
-      const answer = said.split("\n").find((text) => text.includes("request_id"));
+  const getProperty = (property) => new Promise((resolve) => {
+    const connection = createConnection(socket);
+    connection.on("error", () => resolve(null));
+    connection.on("connect", () => connection.write(`${JSON.stringify({ command: ["get_property", property] })}\n`));
+    let buffer = "";
+    connection.on("data", (piece) => {
+      buffer += piece;
+      const answer = buffer.split("\n").find((text) => text.includes("request_id"));
       if (!answer) return;
-      line.destroy();
+      connection.destroy();
       resolve(JSON.parse(answer).data ?? null);
     });
   });
@@ -69,25 +68,25 @@ export async function mpv(tv, folder) {
     ...process,
     async progress() {
       process.running();
-      return ask("playback-time");
+      return getProperty("playback-time");
     },
     async verdict() {
-      const dropped = await ask("decoder-frame-drop-count");
-      return dropped ? [`${dropped} pictures not decoded`] : [];
+      const dropped = await getProperty("decoder-frame-drop-count");
+      return dropped ? [`${dropped} frames not decoded`] : [];
     },
   };
 }
 
-/** VLC on the list of channels, asked over its own page. It does not run as root. */
+/** VLC with the M3U playlist, controlled by its HTTP interface. It refuses to run as root. */
 export async function vlc(tv, folder) {
   const port = 20_000 + Math.floor(Math.random() * 20_000);
   const args = ["--intf", "dummy", "--extraintf", "http", "--http-host", "127.0.0.1", "--http-port", String(port), "--http-password", "players",
     "--vout", "xcb_x11", "--aout", "adummy", tv.m3u];
-  // A window, if one that nobody sees: its output that shows nothing cannot change the size of its pictures.
+  // A hidden window, because VLC's dummy video output cannot change the video size.
   const screen = ["xvfb-run", "-a", "-s", "-screen 0 1280x720x24", "cvlc"];
-  const own = { HOME: folder, XDG_RUNTIME_DIR: folder };
+  const environment = { HOME: folder, XDG_RUNTIME_DIR: folder };
   const root = process.getuid() === 0;
-  const player = root ? launch("setpriv", ["--reuid", "65534", "--regid", "65534", "--clear-groups", ...screen, ...args], own) : launch(screen[0], [...screen.slice(1), ...args], own);
+  const player = root ? launch("setpriv", ["--reuid", "65534", "--regid", "65534", "--clear-groups", ...screen, ...args], environment) : launch(screen[0], [...screen.slice(1), ...args], environment);
   const status = async () => {
     player.running();
     const headers = { authorization: `Basic ${Buffer.from(":players").toString("base64")}` };
@@ -107,5 +106,5 @@ export async function vlc(tv, folder) {
 export async function gstreamer(tv) {
   const process = launch("gst-launch-1.0", ["-m", "playbin", `uri=${tv.live}`, "video-sink=progressreport update-freq=1 ! fakesink sync=true",
     "audio-sink=fakesink sync=true"]);
-  return { ...process, progress: () => last(process, /progressreport\d+ \(\d+:\d+:\d+\): (\d+)/g) };
+  return { ...process, progress: () => lastNumber(process, /progressreport\d+ \(\d+:\d+:\d+\): (\d+)/g) };
 }

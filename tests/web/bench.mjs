@@ -1,22 +1,22 @@
-// How quick the page is, printed and never asserted: `tests/web/run bench`.
+// The speed of the page, printed and never asserted: `tests/web/run bench`.
 
-import { until } from "./program.mjs";
-import { thousand } from "./thousand.mjs";
+import { waitUntil } from "./program.mjs";
+import { mockThousandChannels } from "./thousand-channels.mjs";
 
 const ROUNDS = 5;
 const PRESSES = [...Array(10).fill("ArrowDown"), ...Array(5).fill("ArrowRight"), "PageDown", "PageDown", "PageUp", "ArrowLeft", "ArrowUp"];
 
-export async function bench(_, another) {
-  const [paints, presses, pictures, cells] = [[], [], [], []];
+export async function bench(_, openPage) {
+  const [firstPaints, focusDelays, frameDelays, cellCounts] = [[], [], [], []];
   for (let round = 0; round < ROUNDS; round += 1) {
-    const { page, signIn, screen } = await another("bench-");
+    const { page, signIn, openScreen } = await openPage("bench-");
     await signIn();
-    await thousand(page);
-    await screen("guide");
-    paints.push(await until("it is painted", () => page.evaluate(() => window.paintedAt && window.paintedAt - window.dataAt)));
-    cells.push(await page.locator(".cell, .grid-channel").count());
+    await mockThousandChannels(page);
+    await openScreen("guide");
+    firstPaints.push(await waitUntil("the guide is painted", () => page.evaluate(() => window.paintedAt && window.paintedAt - window.dataAt)));
+    cellCounts.push(await page.locator(".cell, .grid-channel").count());
     for (const key of PRESSES) {
-      const [focus, picture] = await page.evaluate((key) => new Promise((resolve) => {
+      const [focusDelay, frameDelay] = await page.evaluate((key) => new Promise((resolve) => {
         const began = performance.now();
         document.addEventListener("focusin", () => {
           const focus = performance.now() - began;
@@ -24,17 +24,17 @@ export async function bench(_, another) {
         }, { once: true });
         document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       }), key);
-      presses.push(focus);
-      pictures.push(picture);
+      focusDelays.push(focusDelay);
+      frameDelays.push(frameDelay);
     }
     await page.context().close();
   }
-  const said = (name, all) => {
-    const sorted = all.toSorted((a, b) => a - b);
+  const printStats = (name, values) => {
+    const sorted = values.toSorted((a, b) => a - b);
     console.log(`bench ${name}: median ${sorted[sorted.length >> 1].toFixed(1)}, longest ${sorted.at(-1).toFixed(1)} (${sorted.length})`);
   };
-  said("guide of 1,000 channels, first paint after its data, ms", paints);
-  said("guide of 1,000 channels, key to focus, ms", presses);
-  said("guide of 1,000 channels, key to picture, ms", pictures);
-  said("guide of 1,000 channels, cells in the page", cells);
+  printStats("guide of 1,000 channels, first paint after its data, ms", firstPaints);
+  printStats("guide of 1,000 channels, key to focus, ms", focusDelays);
+  printStats("guide of 1,000 channels, key to frame, ms", frameDelays);
+  printStats("guide of 1,000 channels, cells in the page", cellCounts);
 }

@@ -1,10 +1,10 @@
-// Home: what was begun, also elsewhere, and the way from there to a picture by a remote alone.
+// Home: continue watching, also from another device, and playback by remote control alone.
 
 import assert from "node:assert/strict";
-import { until } from "./program.mjs";
+import { waitUntil } from "./program.mjs";
 
-export async function home(kit, another) {
-  const { page, server, step, press, playing, position, go } = kit;
+export async function home(kit, openPage) {
+  const { page, server, step, press, waitUntilPlaying, position, seek } = kit;
   const film = (name) => `${server.media}/Films/${name}`;
   const save = (from, name, positionSeconds) =>
     from.api("POST", "/api/stream/progress", { mediaPath: film(name), positionSeconds, durationSeconds: 60 });
@@ -12,64 +12,64 @@ export async function home(kit, another) {
   await step("home", async () => {
     await save(kit, "Ember (2026).mp4", 24);
     await save(kit, "Tides (2026).mkv", 42);
-    await kit.screen("");
+    await kit.openScreen("");
     await page.getByRole("heading", { name: "Continue watching" }).waitFor();
-    const first = page.locator("[data-row=go-on] .tile").first();
+    const first = page.locator("[data-row=continue-watching] .tile").first();
     assert.match(await first.textContent(), /Tides/);
-    const share = await first.locator(".share div").evaluate((bar) => bar.getBoundingClientRect().width / bar.parentElement.getBoundingClientRect().width);
-    assert.ok(Math.abs(share - 0.7) < 0.02, `as far as it is: ${share}`);
+    const progress = await first.locator(".progress div").evaluate((bar) => bar.getBoundingClientRect().width / bar.parentElement.getBoundingClientRect().width);
+    assert.ok(Math.abs(progress - 0.7) < 0.02, `the bar must show the progress: ${progress}`);
   });
 
   await step("home-moves-with-another-device", async () => {
-    const other = await another("other-");
+    const other = await openPage("other-");
     await other.signIn();
-    await other.screen(`play?${new URLSearchParams({ path: film("Ember (2026).mp4"), at: 30 })}`);
-    await other.playing("video", 29);
+    await other.openScreen(`play?${new URLSearchParams({ path: film("Ember (2026).mp4"), at: 30 })}`);
+    await other.waitUntilPlaying("video", 29);
     await other.page.evaluate(() => document.querySelector("video").pause());
-    const left = await other.position("video");
-    const first = page.locator("[data-row=go-on] .tile").first();
-    await until("the other film comes first, as far as it is there", async () => {
-      const share = await first.locator(".share div").evaluate((bar) => parseFloat(bar.style.width)).catch(() => 0);
-      return /Ember/.test(await first.textContent()) && Math.abs(share - left / 60 * 100) < 2;
+    const otherPosition = await other.position("video");
+    const first = page.locator("[data-row=continue-watching] .tile").first();
+    await waitUntil("the other film is first, with its progress", async () => {
+      const progress = await first.locator(".progress div").evaluate((bar) => parseFloat(bar.style.width)).catch(() => 0);
+      return /Ember/.test(await first.textContent()) && Math.abs(progress - otherPosition / 60 * 100) < 2;
     });
     await first.click();
-    await playing("video", left - 1);
-    await go("video", 45);
-    await playing("video", 45);
+    await waitUntilPlaying("video", otherPosition - 1);
+    await seek("video", 45);
+    await waitUntilPlaying("video", 45);
     await page.evaluate(() => document.querySelector("video").pause());
-    const right = await position("video");
+    const ownPosition = await position("video");
     await other.press("Escape");
-    await other.screen("");
-    const there = other.page.locator("[data-row=go-on] .tile").first().locator(".share div");
-    await until("and back", async () => (await there.evaluate((bar) => parseFloat(bar.style.width)).catch(() => 0)) > (right - 2) / 60 * 100);
+    await other.openScreen("");
+    const otherProgress = other.page.locator("[data-row=continue-watching] .tile").first().locator(".progress div");
+    await waitUntil("the first device's progress arrives", async () => (await otherProgress.evaluate((bar) => parseFloat(bar.style.width)).catch(() => 0)) > (ownPosition - 2) / 60 * 100);
     await other.page.close();
     await press("Escape");
-    await page.locator("[data-row=go-on] .tile").first().waitFor();
+    await page.locator("[data-row=continue-watching] .tile").first().waitFor();
   });
 
-  await step("home-to-a-picture-by-remote", async () => {
+  await step("home-to-playback-by-remote", async () => {
     await page.reload();
-    await page.locator("[data-row=go-on] .tile").first().waitFor();
+    await page.locator("[data-row=continue-watching] .tile").first().waitFor();
     await press("ArrowRight");
-    const seen = await kit.focused();
-    assert.ok(seen.inView && /Tides|Ember/.test(seen.text), JSON.stringify(seen));
+    const focused = await kit.getFocused();
+    assert.ok(focused.inView && /Tides|Ember/.test(focused.text), JSON.stringify(focused));
     await press("Enter");
-    await playing("video"); // So near its end it begins anew.
+    await waitUntilPlaying("video"); // So near the end, it starts over.
     await press("Escape");
-    await page.locator("[data-row=go-on] .tile").first().waitFor();
-    await until("the focus is where it was", async () => /Tides|Ember/.test((await kit.focused()).text));
+    await page.locator("[data-row=continue-watching] .tile").first().waitFor();
+    await waitUntil("the focus is back on the tile", async () => /Tides|Ember/.test((await kit.getFocused()).text));
   });
 
   await step("home-phone", async () => {
     await page.setViewportSize({ width: 390, height: 844 });
-    await kit.fitsSideways();
+    await kit.assertNoSidewaysScroll();
   });
   await page.setViewportSize({ width: 1920, height: 1080 });
   await step("home-television", async () => {
     await page.reload();
     await page.locator(".tile").first().waitFor();
     await press("ArrowDown", "ArrowDown", "ArrowUp");
-    assert.ok((await kit.focused()).inView);
+    assert.ok((await kit.getFocused()).inView);
   });
   await page.setViewportSize({ width: 1280, height: 800 });
 }

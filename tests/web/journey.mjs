@@ -1,5 +1,5 @@
-// From the printed link to a picture, in a real browser, screen by screen. Nothing may leave the server, nothing may
-// break the page's policy. `journey.mjs PROGRAM SHOTS [STEP…]` runs only the steps named, behind the set-up.
+// All screens in a real browser, from the printed link to playback. The page must not send requests to other servers or
+// violate its CSP. `journey.mjs PROGRAM SHOTS [STEP…]` runs only the named steps, after the set-up.
 
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
@@ -11,43 +11,43 @@ import { books } from "./books.mjs";
 import { films } from "./films.mjs";
 import { guide } from "./guide.mjs";
 import { home } from "./home.mjs";
-import { kit } from "./kit.mjs";
-import { line } from "./line.mjs";
+import { createKit } from "./kit.mjs";
+import { slowNetwork } from "./slow-network.mjs";
 import { live } from "./live.mjs";
-import { demo } from "./program.mjs";
+import { startDemo } from "./program.mjs";
 import { setUp } from "./setup.mjs";
 import { weight } from "./weight.mjs";
 
 const [binary, shots, ...named] = process.argv.slice(2);
 mkdirSync(shots, { recursive: true });
 
-const server = await demo(binary);
+const server = await startDemo(binary);
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--mute-audio", "--autoplay-policy=no-user-gesture-required"],
 });
 let failed = false;
-let first = null;
+let firstKit = null;
 try {
-  first = await kit({ browser, server, shots });
-  await setUp(first);
-  const another = (name, viewport, of = server) => kit({ browser, server: of, shots, name, viewport });
+  firstKit = await createKit({ browser, server, shots });
+  await setUp(firstKit);
+  const openPage = (name, viewport, of = server) => createKit({ browser, server: of, shots, name, viewport });
   for (const screen of [films, books, home, guide, live, admin, access, account]) {
-    if (named.length === 0 || named.includes(screen.name)) await screen(first, another);
-    first.clean();
+    if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage);
+    firstKit.assertClean();
   }
-  if (named.length === 0 || named.includes("weight")) await weight(first, another);
-  // What depends on how quick the machine is.
-  for (const when of [line, bench]) {
-    if (named.includes(when.name)) await when(first, another);
+  if (named.length === 0 || named.includes("weight")) await weight(firstKit, openPage);
+  // These depend on the speed of the machine.
+  for (const when of [slowNetwork, bench]) {
+    if (named.includes(when.name)) await when(firstKit, openPage);
   }
 } catch (fault) {
   failed = true;
   console.error(fault);
-  console.error(`--- the page said:\n${first?.faults.join("\n")}`);
-  console.error(`--- the page was answered:\n${first?.trail.join("\n")}`);
-  console.error(`--- the program said:\n${server.said()}`);
+  console.error(`--- the page's errors:\n${firstKit?.faults.join("\n")}`);
+  console.error(`--- the last responses:\n${firstKit?.responseLog.join("\n")}`);
+  console.error(`--- the program's output:\n${server.output()}`);
 } finally {
   await browser.close();
   const code = await server.stop();

@@ -1,100 +1,100 @@
-// What every step of the journey needs: one page, what it asked for, what went wrong, and whether something plays.
+// A browser page for the steps: its requests and errors, and helpers to press, wait and check playback.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { NAME, PASSWORD, until } from "./program.mjs";
+import { NAME, PASSWORD, waitUntil } from "./program.mjs";
 
 export { NAME, PASSWORD };
 
-const SOON = { timeout: 3000 };
+const SHORT_TIMEOUT = { timeout: 3000 };
 
-/** A page of its own, signed in nowhere. */
-export async function kit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 } }) {
+/** A new page, not signed in. */
+export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 } }) {
   const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce" })).newPage();
-  page.setDefaultTimeout(60_000); // A condition that comes late has come: machines that test are busy.
+  page.setDefaultTimeout(60_000); // Late is good enough: test machines are busy.
   const faults = [];
-  const asked = [];
-  // A busy converter is no fault: the page asks again.
+  const requests = [];
+  // 503 is not an error: the page retries while the server is busy.
   page.on("console", (message) => message.type() === "error" && !/503/.test(message.text()) && faults.push(`console: ${message.text()} ${message.location().url}`));
   page.on("pageerror", (fault) => faults.push(`page: ${fault.stack ?? fault}`));
-  page.on("request", (request) => asked.push(`${request.method()} ${request.url()}`));
-  const trail = []; // The last answers, for whoever reads how a step failed.
-  const noted = (request, came) => {
-    const took = Math.max(0, Math.round(request.timing().responseEnd));
-    trail.push(`${new Date().toISOString().slice(17, 23)} ${came} ${request.method()} ${request.url().slice(server.base.length, server.base.length + 120)} ${took} ms`);
-    if (trail.length > 60) trail.shift();
+  page.on("request", (request) => requests.push(`${request.method()} ${request.url()}`));
+  const responseLog = []; // The last responses, printed when a step fails.
+  const logResponse = (request, result) => {
+    const elapsed = Math.max(0, Math.round(request.timing().responseEnd));
+    responseLog.push(`${new Date().toISOString().slice(17, 23)} ${result} ${request.method()} ${request.url().slice(server.base.length, server.base.length + 120)} ${elapsed} ms`);
+    if (responseLog.length > 60) responseLog.shift();
   };
-  page.on("requestfinished", async (request) => noted(request, (await request.response().catch(() => null))?.status()));
-  page.on("requestfailed", (request) => noted(request, request.failure()?.errorText));
+  page.on("requestfinished", async (request) => logResponse(request, (await request.response().catch(() => null))?.status()));
+  page.on("requestfailed", (request) => logResponse(request, request.failure()?.errorText));
   await page.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (event) => {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
     });
   });
-  /** Moves what wakes the page, then acts; as often as it takes on a machine that is slower than the page is patient. */
-  const awake = (what, act) => until(what, async () => {
+  /** Moves the mouse to show the overlay, then acts; repeats it because a slow machine may be later than the overlay hides. */
+  const withOverlay = (condition, action) => waitUntil(condition, async () => {
     await page.mouse.move(300, 300);
     await page.mouse.move(320, 320);
-    return act().then(() => true, () => false);
+    return action().then(() => true, () => false);
   });
-  const self = {
-    page, server, asked, faults, trail,
+  const kit = {
+    page, server, requests, faults, responseLog,
 
-    /** Does one thing and keeps a picture of what it came to. */
-    async step(what, act) {
+    /** Runs one step and saves a screenshot of its result. */
+    async step(title, run) {
       const began = Date.now();
-      await act().finally(() => page.screenshot({ path: join(shots, `${name}${what}.png`) }).catch(() => {}));
-      console.log(`ok ${name}${what} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
+      await run().finally(() => page.screenshot({ path: join(shots, `${name}${title}.png`) }).catch(() => {}));
+      console.log(`ok ${name}${title} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
     },
 
-    /** Keeps a picture. */
-    picture: (what) => page.screenshot({ path: join(shots, `${name}${what}.png`) }).catch(() => {}),
+    /** Saves a screenshot. */
+    screenshot: (title) => page.screenshot({ path: join(shots, `${name}${title}.png`) }).catch(() => {}),
 
-    async signIn(who = NAME, password = PASSWORD) {
+    async signIn(username = NAME, password = PASSWORD) {
       await page.goto(`${server.base}/`);
-      await page.getByLabel("Name").fill(who);
+      await page.getByLabel("Name").fill(username);
       await page.getByLabel("Password").fill(password);
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.locator("#menu").waitFor();
     },
 
-    /** Opens a screen as if the page had just been opened there. */
-    async screen(address) {
+    /** Loads the page at a screen. */
+    async openScreen(address) {
       await page.goto(`${server.base}/#/${address}`);
       await page.reload();
     },
-    /** A request with the token the page has. */
+    /** Sends a request with the token of the page. */
     api: (method, path, body) => page.evaluate(async ([method, path, body]) => {
       const headers = { Authorization: `Bearer ${localStorage.getItem("hearthcast.token")}`, "Content-Type": "application/json" };
-      const answer = await fetch(new URL(`.${path}`, document.baseURI), { method, headers, body: body && JSON.stringify(body) });
-      return { status: answer.status, body: await answer.json().catch(() => null) };
+      const response = await fetch(new URL(`.${path}`, document.baseURI), { method, headers, body: body && JSON.stringify(body) });
+      return { status: response.status, body: await response.json().catch(() => null) };
     }, [method, path, body]),
 
-    /** What the page must be without, so far. */
-    clean() {
-      assert.deepEqual(faults, [], "the page must run without an error");
-      const foreign = asked.filter((line) => !line.includes(` ${server.base}/`) && !line.includes(` blob:${new URL(server.base).origin}/`));
-      assert.deepEqual(foreign, [], "nothing may be asked of anybody else");
-      assert.ok(!asked.some((line) => line.includes("hc_")), "no token may stand in an address");
+    /** Asserts that there were no errors, foreign requests or tokens in addresses so far. */
+    assertClean() {
+      assert.deepEqual(faults, [], "the page must not log errors");
+      const foreignRequests = requests.filter((line) => !line.includes(` ${server.base}/`) && !line.includes(` blob:${new URL(server.base).origin}/`));
+      assert.deepEqual(foreignRequests, [], "the page must not send requests to other servers");
+      assert.ok(!requests.some((line) => line.includes("hc_")), "addresses must not contain tokens");
     },
 
-    /** Sessions started so far: their media playlists were asked for under so many ids. */
-    sessions: () => [...new Set(asked.map((line) => line.match(/transcode\/(ts_[^/?]+)\/index\.m3u8/)?.[1]).filter(Boolean))],
+    /** The ids of the sessions whose media playlists were requested so far. */
+    sessionIds: () => [...new Set(requests.map((line) => line.match(/transcode\/(ts_[^/?]+)\/index\.m3u8/)?.[1]).filter(Boolean))],
 
     position: (kind) => page.evaluate((kind) => document.querySelector(kind)?.currentTime ?? 0, kind),
-    go: (kind, at) => page.evaluate(([kind, at]) => { document.querySelector(kind).currentTime = at; }, [kind, at]),
+    seek: (kind, at) => page.evaluate(([kind, at]) => { document.querySelector(kind).currentTime = at; }, [kind, at]),
 
-    /** Time passes in the element from `from` on, and its picture is not black. */
-    async playing(kind, from = 0) {
+    /** Waits until the element plays after `from` seconds; asserts that video is not black. */
+    async waitUntilPlaying(kind, from = 0) {
       const alert = page.getByRole("alert");
-      const first = await until(`${kind} plays from ${from} s`, async () => {
-        if (await alert.first().isVisible().catch(() => false)) throw new Error(`the page says: ${await alert.first().textContent()}`);
-        const at = await self.position(kind);
+      const startedAt = await waitUntil(`${kind} plays from ${from} s`, async () => {
+        if (await alert.first().isVisible().catch(() => false)) throw new Error(`the page shows: ${await alert.first().textContent()}`);
+        const at = await kit.position(kind);
         return at > from && at;
       });
-      await until(`${kind} goes on`, async () => (await self.position(kind)) > first + 0.8);
+      await waitUntil(`${kind} keeps playing`, async () => (await kit.position(kind)) > startedAt + 0.8);
       if (kind !== "video") return;
-      const light = await page.evaluate(() => {
+      const brightness = await page.evaluate(() => {
         const canvas = document.createElement("canvas");
         [canvas.width, canvas.height] = [64, 36];
         const context = canvas.getContext("2d");
@@ -103,23 +103,23 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
         const values = [...data].filter((_, n) => n % 4 !== 3);
         return { mean: values.reduce((sum, v) => sum + v, 0) / values.length, spread: Math.max(...values) - Math.min(...values) };
       });
-      assert.ok(light.mean > 20 && light.spread > 60, `the picture is a picture: ${JSON.stringify(light)}`);
+      assert.ok(brightness.mean > 20 && brightness.spread > 60, `the frame must not be blank: ${JSON.stringify(brightness)}`);
     },
 
-    /** Chooses in a menu that may have gone to leave the picture alone. */
-    async choose(menu, label) {
-      await awake(`${label} is chosen`, () => page.getByLabel(menu).selectOption({ label }, SOON));
+    /** Chooses an option of a menu in the overlay. */
+    async chooseOption(menu, label) {
+      await withOverlay(`${label} is chosen`, () => page.getByLabel(menu).selectOption({ label }, SHORT_TIMEOUT));
     },
 
-    /** Presses a button that may have gone to leave the picture alone. */
-    async pressOver(button) {
-      await awake(`${button} is pressed`, () => page.getByRole("button", { name: button, exact: true }).click(SOON));
+    /** Presses a button of the overlay. */
+    async pressOverlayButton(button) {
+      await withOverlay(`${button} is pressed`, () => page.getByRole("button", { name: button, exact: true }).click(SHORT_TIMEOUT));
     },
 
-    /** The subtitle on screen at `at` seconds. */
-    async cue(words, at) {
-      await self.go("video", at);
-      await until(`the subtitle "${words}"`, () => page.evaluate((words) => {
+    /** Seeks to `at` seconds and waits for a subtitle there. */
+    async waitForCue(words, at) {
+      await kit.seek("video", at);
+      await waitUntil(`the subtitle "${words}"`, () => page.evaluate((words) => {
         const tracks = [...document.querySelector("video").textTracks];
         return tracks.some((track) => track.mode === "showing" && [...(track.activeCues ?? [])].some((cue) => cue.text === words));
       }, words));
@@ -130,18 +130,18 @@ export async function kit({ browser, server, shots, name = "", viewport = { widt
       for (const key of keys) await page.keyboard.press(key);
     },
 
-    /** What is focused: its label or its text. It must be seen. */
-    focused: () => page.evaluate(() => {
+    /** The focused element: its label or text, its tag, and whether it is in view. */
+    getFocused: () => page.evaluate(() => {
       const element = document.activeElement;
       const { top, bottom, left, right } = element.getBoundingClientRect();
       const inView = bottom > 0 && right > 0 && top < innerHeight && left < innerWidth;
       return { text: element.getAttribute("aria-label") ?? element.textContent.trim(), tag: element.tagName, inView };
     }),
 
-    async fitsSideways() {
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
-      assert.ok(!wide, "the page must not scroll sideways");
+    async assertNoSidewaysScroll() {
+      const isTooWide = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+      assert.ok(!isTooWide, "the page must not scroll sideways");
     },
   };
-  return self;
+  return kit;
 }

@@ -1,14 +1,14 @@
-// The first minutes: the account, the library, and a channel that plays.
+// Set-up: the account, the first channel, and its playback.
 
 import assert from "node:assert/strict";
 import { NAME, PASSWORD } from "./kit.mjs";
 
-/** From the link to a playing channel, ms, without the time its samples take to make. */
-const MOST = 60_000;
+/** Most time from the link to a playing channel, without generating the sample media, ms. */
+const MAX_SETUP_MS = 60_000;
 
 export async function setUp(kit) {
-  const { page, server, step, press, playing } = kit;
-  await server.ready();
+  const { page, server, step, press, waitUntilPlaying } = kit;
+  await server.whenMediaReady();
   const began = Date.now();
   await step("set-up", async () => {
     await page.goto(server.link);
@@ -21,15 +21,15 @@ export async function setUp(kit) {
   await page.getByRole("button", { name: "Films" }).click();
   await step("set-up-on-air", () => page.getByRole("link", { name: "Watch" }).waitFor());
   await page.getByRole("link", { name: "Watch" }).click();
-  await step("set-up-plays", () => playing("video"));
+  await step("set-up-plays", () => waitUntilPlaying("video"));
   console.log(`ok from the link to a channel that plays: ${((Date.now() - began) / 1000).toFixed(1)} s`);
-  assert.ok(Date.now() - began < MOST, "a minute is enough");
+  assert.ok(Date.now() - began < MAX_SETUP_MS, "set-up must take less than a minute");
 
-  // Left first: a channel that is deleted under somebody's eyes is a step of its own (live).
+  // The page leaves the channel first; `live` tests one that is deleted while it plays.
   await press("Escape");
   await page.locator(".tile, .card, .cell").first().waitFor();
   const { body } = await kit.api("GET", "/api/livetv/channels");
   for (const { id } of body.channels) await kit.api("DELETE", `/api/livetv/channels/${id}`);
-  await kit.screen("");
-  await page.getByText("Nothing has been watched yet").waitFor();
+  await kit.openScreen("");
+  await page.getByText("Nothing here yet").waitFor();
 }

@@ -1,4 +1,4 @@
-// A guide of a thousand channels, seven days of half hours each, in the server's shapes: what is looked at is the page.
+// A mocked guide of 1,000 channels with a programme every half hour for seven days, as the server would send it.
 
 const HALF = 1_800_000;
 
@@ -7,8 +7,8 @@ const programme = (channel, n) => ({
   end: new Date((n + 1) * HALF).toISOString(), iconUrl: "", season: null, episode: null, subtitle: null,
 });
 
-/** Answers what the guide of `page` asks, and notes there when its data came (`dataAt`) and when it was seen (`paintedAt`), ms. */
-export async function thousand(page) {
+/** Mocks the guide's requests; sets `dataAt` and `paintedAt` in the page when its data arrives and is painted, ms. */
+export async function mockThousandChannels(page) {
   await page.route("**/api/livetv/channels*", (route) => route.fulfill({ json: {
     channels: Array.from({ length: 1000 }, (_, n) => ({ id: n + 1, number: n + 1, name: `Channel ${n + 1}`, logoUrl: "", now: null, next: null, state: "idle", viewers: 0 })),
   } }));
@@ -19,13 +19,13 @@ export async function thousand(page) {
     return route.fulfill({ json: { entries: ids.flatMap((id) => Array.from({ length: to - from }, (_, n) => programme(id, from + n))) } });
   });
   await page.addInitScript(() => {
-    const ask = window.fetch;
+    const originalFetch = window.fetch;
     window.fetch = async (...call) => {
-      const answer = await ask(...call);
-      if (!String(call[0]).includes("/epg") || window.dataAt) return answer;
-      const text = await answer.text();
+      const response = await originalFetch(...call);
+      if (!String(call[0]).includes("/epg") || window.dataAt) return response;
+      const text = await response.text();
       window.dataAt ??= performance.now();
-      return new Response(text, { status: answer.status, headers: answer.headers });
+      return new Response(text, { status: response.status, headers: response.headers });
     };
     new MutationObserver((_, observer) => {
       if (!document.querySelector(".cell")) return;

@@ -1,0 +1,110 @@
+// Attaches the response of a start request to a media element: the file itself, or its segments by hls.js.
+
+import { resolvePath } from "./api.js";
+
+/**
+ * Plays `playback` in `media` from `position` seconds. `onFailure({ kind, status, detail })` is called at most once, when
+ * nothing more can be done here; `kind` is `unsupported`, `ended` (the session is gone) or `broken`.
+ * Returns a function that detaches the element.
+ */
+export async function attach(media, playback, position, onFailure) {
+  let detachPlaylist = () => {};
+  let hasFailed = false;
+  const fail = (failure) => {
+    if (hasFailed) return;
+    hasFailed = true;
+    onFailure(failure);
+  };
+  const onerror = () => {
+    if (!media.error) return;
+    const unsupported = media.error.code >= MediaError.MEDIA_ERR_DECODE;
+    fail({ kind: unsupported ? "unsupported" : "broken", detail: media.error.message });
+  };
+  if (playback.playbackMode === "direct") {
+    media.addEventListener("error", onerror);
+    media.src = resolvePath(playback.signedDirectUrl ?? playback.directUrl);
+    seekWhenLoaded(media, position);
+  } else {
+    detachPlaylist = await attachPlaylist(media, playback.signedPlaylistUrl, position, fail, onerror);
+  }
+  return () => {
+    hasFailed = true;
+    media.removeEventListener("error", onerror);
+    detachPlaylist();
+    media.removeAttribute("src");
+    media.load();
+  };
+}
+
+function seekWhenLoaded(media, position) {
+  if (position <= 0) return;
+  media.addEventListener("loadedmetadata", () => { media.currentTime = position; }, { once: true });
+}
+
+/** Plays a channel's playlist in `media`, live or from its first segment. The rest is as in `attach`. */
+export async function attachLive(media, url, { fromStart }, onFailure) {
+  let hasFailed = false;
+  const fail = (failure) => {
+    if (!hasFailed) onFailure(failure);
+    hasFailed = true;
+  };
+  const onerror = () => media.error && fail({ kind: "broken", detail: media.error.message });
+  const detachPlaylist = await attachPlaylist(media, url, fromStart ? 0 : -1, fail, onerror);
+  return () => {
+    hasFailed = true;
+    media.removeEventListener("error", onerror);
+    detachPlaylist();
+    media.removeAttribute("src");
+    media.load();
+  };
+}
+
+/** Consecutive segment errors before giving up: more retries would only keep the server busy. */
+const MAX_FAILED_SEGMENTS = 10;
+
+async function attachPlaylist(media, url, position, fail, onerror) {
+  const [{ default: Hls }, { abrConfig, stepDownOnStall }] = await Promise.all([import("./vendor/hls.js"), import("./ladder.js")]);
+  if (!Hls.isSupported()) {
+    // Phones without Media Source Extensions play HLS natively.
+    media.addEventListener("error", onerror);
+    media.src = resolvePath(url);
+    seekWhenLoaded(media, position);
+    return () => {};
+  }
+  const hls = new Hls({
+    workerPath: resolvePath("/web/vendor/hls.worker.js"),
+    startPosition: position,
+    ...abrConfig(Hls),
+    backBufferLength: 60,
+    liveSyncDurationCount: 2,
+    // The server holds a request for a segment that is still being encoded for up to 20 s.
+    fragLoadPolicy: {
+      default: {
+        maxTimeToFirstByteMs: 25_000,
+        maxLoadTimeMs: 60_000,
+        timeoutRetry: { maxNumRetry: 2, retryDelayMs: 0, maxRetryDelayMs: 0 },
+        errorRetry: { maxNumRetry: 3, retryDelayMs: 500, maxRetryDelayMs: 4_000 },
+      },
+    },
+  });
+  let [hasRecovered, failedSegments] = [false, 0];
+  hls.on(Hls.Events.FRAG_LOADED, () => { failedSegments = 0; });
+  hls.on(Hls.Events.ERROR, (_, data) => {
+    if (data.details === Hls.ErrorDetails.FRAG_LOAD_ERROR) failedSegments += 1;
+    if (!data.fatal && failedSegments < MAX_FAILED_SEGMENTS) return;
+    const status = data.response?.code ?? 0;
+    if (data.type === Hls.ErrorTypes.MEDIA_ERROR && !hasRecovered) {
+      hasRecovered = true;
+      hls.recoverMediaError();
+    } else {
+      fail({ kind: status === 404 || status === 410 ? "ended" : "broken", status, detail: data.details });
+    }
+  });
+  const stopStepDown = stepDownOnStall(hls, Hls);
+  hls.loadSource(resolvePath(url));
+  hls.attachMedia(media);
+  return () => {
+    stopStepDown();
+    hls.destroy();
+  };
+}

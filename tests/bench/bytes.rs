@@ -1,4 +1,4 @@
-//! One large cached file: our server beside two nginx configurations, in interleaved rounds.
+//! One large cached file: our server compared with two nginx configurations, in interleaved rounds.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ const FILE_BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 5;
 const SPAN: Duration = Duration::from_millis(1500);
 
-/// One row: what is measured, and whether less is better.
+/// One row: the measured figure, and whether less is better.
 struct Row {
     name: &'static str,
     less_is_better: bool,
@@ -70,7 +70,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A gigabyte that is recognised as MP4, in the page cache when this returns.
+/// Makes a gigabyte that is recognised as MP4 and is in the page cache afterwards.
 fn make(film: &Path) {
     let mut file = std::fs::File::create(film).expect("a fresh file");
     let mut piece: Vec<u8> = (0..1 << 20).map(|at| (at % 251) as u8).collect();
@@ -80,10 +80,10 @@ fn make(film: &Path) {
     for n in 0..FILE_BYTES >> 20 {
         file.write_all(if n == 0 { &piece } else { &plain }).expect("room for a gigabyte");
     }
-    file.sync_all().expect("written out before anything is measured");
+    file.sync_all().expect("the file is written before the measurement");
 }
 
-/// So many whole-file downloads at once: MiB/s of all, CPU seconds a GiB, anonymous memory in MiB.
+/// `count` simultaneous downloads: MiB/s in total, CPU seconds per GiB, anonymous memory in MiB.
 fn streams(peer: &Peer, count: usize) -> (f64, f64, f64) {
     let over = AtomicBool::new(false);
     let (cpu, begun) = (cpu_seconds(peer), Instant::now());
@@ -99,7 +99,7 @@ fn streams(peer: &Peer, count: usize) -> (f64, f64, f64) {
     (mebibytes / seconds, cpu / (mebibytes / 1024.0), memory)
 }
 
-/// Downloads the file again and again; the bytes that came.
+/// Downloads the file repeatedly; returns the number of bytes received.
 fn stream(peer: &Peer, over: &AtomicBool) -> u64 {
     let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
     let mut taken = 0;
@@ -115,7 +115,7 @@ fn stream(peer: &Peer, over: &AtomicBool) -> u64 {
     taken
 }
 
-/// Random ranges over 16 connections: answers a second, and the 99th percentile of their times in milliseconds.
+/// Random ranges over 16 connections: responses per second, and the 99th percentile of their times in milliseconds.
 fn ranges(peer: &Peer, len: u64) -> (f64, f64) {
     let begun = Instant::now();
     let mut times: Vec<f64> = std::thread::scope(|scope| {

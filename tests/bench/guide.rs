@@ -1,5 +1,5 @@
-//! The guide of many channels: XMLTV beside quick-xml's event writer, JSON beside serde_json alone, over the same
-//! entries; memory, and what an unchanged guide costs.
+//! The guide of many channels: XMLTV compared with quick-xml's event writer, JSON compared with serde_json alone, over the
+//! same entries; memory, and the cost of an unchanged guide.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,10 +27,10 @@ const REPEATS: usize = 200;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Bytes written before they are handed on, as the server does.
+/// Bytes buffered before they are sent, as in the server.
 const PIECE: usize = 64 * 1024;
 
-/// What one entry of XMLTV says.
+/// One XMLTV entry.
 struct Spoken {
     start_ms: i64,
     end_ms: i64,
@@ -43,7 +43,7 @@ struct Spoken {
     episode: Option<(u32, u32)>,
 }
 
-/// An entry of the JSON guide, as it is sent.
+/// An entry of the JSON guide, as sent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sent {
@@ -77,7 +77,7 @@ pub fn run() {
     });
 }
 
-/// A thousand channels, each with a hundred titles of one sound of 45 minutes.
+/// A thousand channels, each with a hundred titles of one audio file of 45 minutes.
 async fn lineup(folder: &Path) -> Arc<Service> {
     let path = folder.join("sound.mka");
     let made = std::process::Command::new("ffmpeg")
@@ -116,14 +116,14 @@ async fn lineup(folder: &Path) -> Arc<Service> {
     service
 }
 
-/// XMLTV of two weeks without a server, and the same by quick-xml, in turns.
+/// XMLTV of two weeks without a server, and the same document by quick-xml, in turns.
 fn build(service: &Service) {
     let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
     let (from, to) = (midnight, midnight + DAYS * DAY_MS);
     let style = Style { base: "http://tv:8470".to_owned(), naming: Naming::Stable, local: false, lcn: false };
     let (mut ours, mut theirs, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
     for _ in 0..ROUNDS {
-        // Copies know nothing of the orders that were worked out before.
+        // Copies do not have the cached orders of earlier rounds.
         let channels: Vec<Arc<Channel>> =
             service.channels.all().iter().map(|channel| Arc::new((**channel).clone())).collect();
         let began = Instant::now();
@@ -142,7 +142,7 @@ fn build(service: &Service) {
     println!("| quick-xml events, {count} entries given | {theirs:.0} | {:.0} | 1 |", mib(bytes.1));
 }
 
-/// Bytes of all pieces; each is forgotten when it is full, as one that was sent.
+/// Writes all channels; returns the number of bytes. A full buffer is discarded, as if it had been sent.
 fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &Style) -> usize {
     let (mut out, mut bytes) = (Vec::with_capacity(2 * PIECE), 0);
     xmltv::head(&mut out);
@@ -177,7 +177,7 @@ fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
     channels.iter().flat_map(of).collect()
 }
 
-/// The same document by quick-xml's event writer, with our way of writing times.
+/// The same document by quick-xml's event writer, with our time format.
 fn by_events(entries: &[Spoken]) -> usize {
     let mut writer = quick_xml::Writer::new(Vec::with_capacity(PIECE));
     let time = |ms: i64| {
@@ -217,7 +217,7 @@ fn by_events(entries: &[Spoken]) -> usize {
     writer.into_inner().len()
 }
 
-/// Over HTTP: the whole guides, what they take of memory, and a guide that is known already.
+/// Over HTTP: the complete guides and their memory use, and unchanged guides.
 async fn serve(service: Arc<Service>) {
     let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -258,7 +258,7 @@ async fn serve(service: Arc<Service>) {
             assert_eq!(answer.status(), 304);
             times.push(began.elapsed());
         }
-        println!("| {target} again, 304 | {:.2} | | |", median(times));
+        println!("| {target} unchanged, 304 | {:.2} | | |", median(times));
     }
     let guide: serde_json::Value = ask("/epg").send().await.expect("an answer").json().await.expect("JSON");
     let entries: Vec<Sent> = serde_json::from_value(guide["entries"].clone()).expect("entries as they are sent");
@@ -274,14 +274,14 @@ async fn serve(service: Arc<Service>) {
     server.abort();
 }
 
-/// Lets the peak begin anew; what is in memory now, MiB.
+/// Resets the peak of resident memory; returns the current value, MiB.
 fn reset_peak() -> f64 {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     memory("VmRSS:")
 }
 
 fn memory(field: &str) -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has /proc");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field of every process");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }

@@ -1,4 +1,4 @@
-//! What a thousand channels cost while nobody watches: memory of each, and processor time.
+//! The cost of a thousand unwatched channels: memory per channel, and processor time.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use jiff::Timestamp;
 use crate::program::Program;
 
 const CHANNELS: u32 = 1000;
-/// Films of each channel: a folder of twenty, the same for all, and of its own titles.
+/// Films of each channel: a folder of twenty, the same for all channels.
 const FILMS: usize = 20;
 const WATCHED: Duration = Duration::from_secs(20);
 
 pub fn run() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    println!("\n# {CHANNELS} channels of {FILMS} films each, nobody watching");
+    println!("\n# {CHANNELS} channels of {FILMS} films each, no viewers");
     runtime.block_on(measure());
 }
 
@@ -57,7 +57,7 @@ async fn measure() {
     }
 }
 
-/// Puts channels into the state of a program that does not run.
+/// Adds channels to the state of a stopped program.
 async fn add(program: &Program, folder: PathBuf, count: u32) {
     let mut config = Config::new(program.state(), folder.join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
@@ -79,13 +79,13 @@ async fn answer(program: &Program) {
     assert_eq!(answer.status(), 200);
 }
 
-/// Resident memory of its own once it stays what it is, KiB: pages of files are the kernel's to take back.
+/// Anonymous memory once it is constant, KiB; pages of files are not counted, because the kernel can reclaim them.
 async fn settled(program: &Program) -> u64 {
     let mut last = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel tells it");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel reports it");
         let now: u64 = line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number");
         if now.abs_diff(last) < 64 {
             return now;

@@ -1,6 +1,6 @@
-//! Two hundred times: 32 writers, kill -9 at any moment, and what is stored afterwards held against the answers; once
-//! with files damaged in five rounds of six, once on a disk that fills up, once with files that may not grow, once with
-//! system calls that fail. The short form is a test of the server.
+//! Two hundred rounds: 32 writers, kill -9 at any moment, then the stored records are compared with the answers. One row
+//! damages files in five rounds of six, one fills the disk, one limits file sizes, one makes system calls fail. A short
+//! version is an integration test.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub fn run() {
     let chosen = std::env::var("HEARTHCAST_KEPT").unwrap_or_default();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     println!(
-        "| {rounds} rounds | acknowledged | refused | unknown | missing | refused but stored | damage mended | slowest start, s |"
+        "| {rounds} rounds | acknowledged | refused | unknown | missing | refused but stored | damage found | slowest start, s |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     let row = |name: &str, run: &dyn Fn() -> Option<Seen>| {
@@ -25,7 +25,7 @@ pub fn run() {
             return;
         }
         let Some(seen) = run() else {
-            return println!("| {name} | no disk of its own can be mounted here |");
+            return println!("| {name} | no tmpfs can be mounted here |");
         };
         let Seen { acknowledged, refused, unknown, mended, slowest_start, faults, failed_starts } = seen;
         let slowest = slowest_start.as_secs_f64();

@@ -1,4 +1,4 @@
-//! Zapping to a channel, and its playlist asked for again and again.
+//! Zapping to a channel, and repeated requests for its playlist.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,14 +54,14 @@ pub fn run() {
     runtime.block_on(server.service.sessions.shutdown());
 }
 
-/// Processor time of this process.
+/// Processor time of this process, seconds.
 fn own_cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let after = stat.rsplit(')').next().unwrap_or("");
     after.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Milliseconds for two seconds of a film, made as a channel makes them, by a process of its own.
+/// Milliseconds for two seconds of a film, encoded as for a channel, by the ffmpeg command.
 fn ffmpeg(path: &Path) -> f64 {
     let began = Instant::now();
     let made = Command::new("ffmpeg")
@@ -75,7 +75,7 @@ fn ffmpeg(path: &Path) -> f64 {
     began.elapsed().as_secs_f64() * 1000.0
 }
 
-/// Half a minute of 1080p24 with sound.
+/// Makes half a minute of 1080p24 with audio.
 fn film(path: &Path, video: &str) {
     let made = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
@@ -88,7 +88,7 @@ fn film(path: &Path, video: &str) {
     assert!(made.success());
 }
 
-/// A server that has just been started, with one channel that is on for a while.
+/// A freshly started server with one channel that has been on air for a while.
 struct Server {
     service: Arc<Service>,
     base: String,
@@ -125,7 +125,7 @@ impl Server {
         Self { service, base, token, channel, client: reqwest::Client::new(), _stop: stop, _state: state }
     }
 
-    /// Asks for the channel to be warm, and waits until it is.
+    /// Requests that the channel is warmed, and waits until it is.
     async fn warm(&self) {
         let address = format!("{}/api/livetv/warm", self.base);
         let wish = serde_json::json!({ "channelIds": [self.channel] });
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    /// From the request for the playlist to the last byte of the segment a player begins with, milliseconds.
+    /// Time from the request for the playlist to the last byte of the segment a player begins with, milliseconds.
     async fn zap(&self) -> f64 {
         let began = Instant::now();
         let address = format!("{}/api/livetv/watch/{}", self.base, self.channel);

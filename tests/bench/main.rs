@@ -1,8 +1,8 @@
-//! Benchmarks, one module a row: `cargo bench --bench bench -- [ROW…]`. Figures depend on the machine; nothing passes
-//! or fails here. The last ones, with their conditions, are in `README.md`.
-#![allow(clippy::disallowed_methods, reason = "tests open what they made")]
+//! Benchmarks, one module per row: `cargo bench --bench bench -- [ROW…]`. Figures depend on the machine; nothing passes
+//! or fails here. The latest figures and their conditions are in `README.md`.
+#![allow(clippy::disallowed_methods, reason = "benchmarks open files that they made")]
 
-/// A large cached file, beside nginx.
+/// A large cached file, compared with nginx.
 mod bytes;
 /// Damaged files of a killed server.
 #[path = "../it/kit/damage.rs"]
@@ -13,33 +13,33 @@ mod disk;
 /// System calls that fail.
 #[path = "../it/kit/faults.rs"]
 mod faults;
-/// XMLTV and JSON of a thousand channels, beside quick-xml and serde_json.
+/// XMLTV and JSON of a thousand channels, compared with quick-xml and serde_json.
 mod guide;
-/// A thousand channels that nobody watches.
+/// A thousand unwatched channels.
 mod idle;
-/// Kill -9 and damage, two hundred times.
+/// Kill -9, damaged files, a full disk and failing system calls, two hundred rounds each.
 mod kept;
-/// What the tests of the server know of killing it.
+/// Kills the server; shared with the integration tests.
 #[path = "../it/kit/kill.rs"]
 mod kill;
 /// Zapping to channels.
 mod live;
-/// What GStreamer makes in this process, beside the ffmpeg subprocess.
+/// Runs of GStreamer in process, compared with the ffmpeg subprocess.
 mod native;
-/// Segments of a copied film, beside nginx and the ffmpeg command line.
+/// Segments of a copied film, compared with nginx and the ffmpeg command.
 mod package;
 /// Servers under test, and a client.
 mod peer;
-/// Media info, beside ffprobe.
+/// Media info, compared with ffprobe.
 mod probe;
 #[path = "../it/kit/program.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]
 mod program;
-/// Saves, reads and lists of progress, beside SQLite.
+/// Saves, reads and lists of progress, compared with SQLite.
 mod progress;
-/// A session's start and speed, beside the ffmpeg command line.
+/// A session's start and speed, compared with the ffmpeg command.
 mod session;
-/// Lists and guides from elsewhere, large and hostile ones.
+/// Large and hostile imported lists and guides.
 mod sources;
 
 fn main() {

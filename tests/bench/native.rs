@@ -1,5 +1,5 @@
-//! What GStreamer makes in this process, beside the ffmpeg subprocess, each kind of run in interleaved rounds: what
-//! `auto` decides by (`service/producers.rs`).
+//! Runs of GStreamer in process, compared with the ffmpeg subprocess, for each kind of run in interleaved rounds. `auto` is
+//! decided by these figures (`service/producers.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use hearthcast::service::planner::{self, Planned, StartRequest, SubtitleRequest}
 
 const ROUNDS: usize = 5;
 
-/// Milliseconds, and seconds of processor time for the whole.
+/// Milliseconds, and processor seconds for all segments.
 #[derive(Clone, Copy)]
 struct Figures {
     first: f64,
@@ -22,14 +22,14 @@ struct Figures {
     cpu: f64,
 }
 
-/// A figure and its name.
+/// A figure with its name.
 type Shown = (&'static str, fn(&Figures) -> f64);
 
-/// A kind of run: its name, what it plays, and whether text is drawn.
+/// A kind of run: its name, its film, and whether text is burned in.
 type Row = (&'static str, fn(&Path) -> PathBuf, bool);
 
 const ROWS: [Row; 4] =
-    [("picture mp4", film, false), ("picture mkv", remuxed, false), ("drawn", film, true), ("sound", sound, false)];
+    [("video mp4", film, false), ("video mkv", remuxed, false), ("burn-in", film, true), ("audio", sound, false)];
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
@@ -65,7 +65,7 @@ fn ran(command: &mut Command) {
     assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
 }
 
-/// 30 s of 1080p24 at 8 Mbit/s with sound, and a text beside it.
+/// 30 s of 1080p24 at 8 Mbit/s with audio, and a sidecar subtitle.
 fn film(folder: &Path) -> PathBuf {
     let path = folder.join("film.mp4");
     if !path.exists() {
@@ -82,7 +82,7 @@ fn film(folder: &Path) -> PathBuf {
     path
 }
 
-/// The same as Matroska with AC-3.
+/// The same film as Matroska with AC-3.
 fn remuxed(folder: &Path) -> PathBuf {
     let path = folder.join("film.mkv");
     let source = film(folder);
@@ -102,7 +102,7 @@ fn sound(folder: &Path) -> PathBuf {
     path
 }
 
-/// The first segment and one after a jump in a session, then all of another, each from a server that has nothing.
+/// The first segment and one after a jump in one session, then all segments of another, each on a new server.
 async fn measure(item: &Path, folder: &Path, backend: Backend, drawn: bool) -> Figures {
     let mut figures = Figures { first: 0.0, jump: 0.0, all: 0.0, cpu: 0.0 };
     for whole in [false, true] {
@@ -159,7 +159,7 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
 
-/// Waits until every child has ended and was waited for: before that its processor time is counted nowhere.
+/// Waits until every child process has ended and was reaped; its processor time is counted only then.
 async fn alone() {
     let began = Instant::now();
     while children() && began.elapsed() < Duration::from_secs(20) {
@@ -174,7 +174,7 @@ fn children() -> bool {
         .any(|list| std::fs::read(list).is_ok_and(|ids| !ids.is_empty()))
 }
 
-/// Processor time of this process and of its children that have ended.
+/// Processor time of this process and of its reaped children, seconds.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<f64> = stat

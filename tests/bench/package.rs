@@ -1,5 +1,5 @@
-//! A film whose streams are copied: its first segment and the processor time of all, over HTTP, beside nginx sending the
-//! same bytes out of files and the ffmpeg command that writes them.
+//! A film whose streams are copied: its first segment and the processor time for all, over HTTP, compared with nginx sending
+//! the same bytes from files, and with the ffmpeg command that writes them.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,11 +11,11 @@ use super::peer::{Peer, cpu_seconds, drain, head, nginx, ours, wait_until_up};
 
 const ROUNDS: usize = 5;
 
-/// What one viewing came to.
+/// Figures of one complete session.
 struct Viewing {
-    /// From the wish to the last byte of the first segment, milliseconds.
+    /// From the start request to the last byte of the first segment, milliseconds.
     first: f64,
-    /// Of the server, for all segments.
+    /// Processor seconds of the server for all segments.
     cpu: f64,
     gibibytes: f64,
 }
@@ -34,19 +34,19 @@ pub fn run() {
         median(&viewings, |v| v.first)
     );
     let per_gib = |viewing: &Viewing| viewing.cpu / viewing.gibibytes;
-    println!("processor time a GiB: {:.2} s over {:.2} GiB", median(&viewings, per_gib), unknown.gibibytes);
+    println!("processor time per GiB: {:.2} s over {:.2} GiB", median(&viewings, per_gib), unknown.gibibytes);
 
     let segments = folder.path().join("segments");
     std::fs::create_dir(&segments).expect("a fresh folder");
     let commands: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg(&film, &segments)).collect();
-    println!("ffmpeg -c copy: {:.2} s a GiB", median(&commands, |seconds| *seconds));
+    println!("ffmpeg -c copy: {:.2} s per GiB", median(&commands, |seconds| *seconds));
     let Some(files) = nginx(folder.path(), "nginx buffers", "sendfile off; output_buffers 2 1m;") else { return };
     wait_until_up(&files);
     let sent: Vec<f64> = (0..ROUNDS).map(|_| send(&files, &segments)).collect();
-    println!("nginx, sendfile off: {:.2} s a GiB", median(&sent, |seconds| *seconds));
+    println!("nginx, sendfile off: {:.2} s per GiB", median(&sent, |seconds| *seconds));
 }
 
-/// Ten minutes of 1080p24 at 8 Mbit/s with sound.
+/// Makes ten minutes of 1080p24 at 8 Mbit/s with audio.
 fn make(film: &Path) {
     let minute = film.with_file_name("minute.mp4");
     ran(Command::new("ffmpeg")
@@ -66,11 +66,11 @@ fn ran(command: &mut Command) {
     assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
 }
 
-/// One session from start to end, over one connection.
+/// Plays one session from start to end, over one connection.
 fn view(peer: &Peer, film: &Path) -> Viewing {
     let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
     socket.set_nodelay(true).expect("TCP has it");
-    let token = peer.head.split("Bearer ").nth(1).expect("it signs in").trim();
+    let token = peer.head.split("Bearer ").nth(1).expect("the request has a token").trim();
     let mut ask = |method: &str, target: &str, body: &str| {
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {token}\r\n\
@@ -78,7 +78,7 @@ fn view(peer: &Peer, film: &Path) -> Viewing {
             body.len()
         );
         socket.write_all(head.as_bytes()).expect("the server reads");
-        socket.try_clone().expect("a socket can be had twice")
+        socket.try_clone().expect("a socket can be cloned")
     };
     let (cpu, begun) = (cpu_seconds(peer), Instant::now());
     let wish = format!(r#"{{"mediaPath":"{}","forceTranscode":true}}"#, film.display());
@@ -86,7 +86,7 @@ fn view(peer: &Peer, film: &Path) -> Viewing {
     let started: serde_json::Value = serde_json::from_str(&started).expect("an answer in JSON");
     assert_eq!(started["decision"]["video"], "copy", "{started}");
     let playlist_url = started["playlistUrl"].as_str().expect("a session has a playlist");
-    let base = playlist_url.rsplit_once('/').expect("it lies in a folder").0;
+    let base = playlist_url.rsplit_once('/').expect("the URL has a folder").0;
     let named = |playlist: String| -> Vec<String> {
         let names = playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         names.map(|name| if name.starts_with('/') { name.to_owned() } else { format!("{base}/{name}") }).collect()
@@ -110,14 +110,14 @@ fn view(peer: &Peer, film: &Path) -> Viewing {
     Viewing { first, cpu, gibibytes: bytes as f64 / f64::from(1 << 30) }
 }
 
-/// The body of a small answer.
+/// Reads a small response; returns its body.
 fn text(mut socket: TcpStream) -> String {
     use std::io::Read;
     let mut answer = Vec::new();
     loop {
         let mut piece = [0; 16 * 1024];
         let read = socket.read(&mut piece).expect("the server answers");
-        assert!(read > 0, "it ended early");
+        assert!(read > 0, "the connection ended early");
         answer.extend_from_slice(&piece[..read]);
         let text = String::from_utf8_lossy(&answer);
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
@@ -130,7 +130,7 @@ fn text(mut socket: TcpStream) -> String {
     }
 }
 
-/// Processor seconds a GiB of the command that writes all segments.
+/// Processor seconds per GiB of the command that writes all segments.
 fn ffmpeg(film: &Path, segments: &Path) -> f64 {
     let before = children_seconds();
     ran(Command::new("ffmpeg")
@@ -149,7 +149,7 @@ fn files(segments: &Path) -> Vec<(String, u64)> {
     found.filter(|(name, _)| name.ends_with(".ts")).collect()
 }
 
-/// Processor time of the children of this process that have ended.
+/// Processor time of this process's ended children, seconds.
 fn children_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
@@ -157,7 +157,7 @@ fn children_seconds() -> f64 {
     (field(13) + field(14)) / 100.0
 }
 
-/// Processor seconds a GiB of nginx sending the files that ffmpeg wrote.
+/// Processor seconds per GiB of nginx sending the files that ffmpeg wrote.
 fn send(peer: &Peer, segments: &Path) -> f64 {
     let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
     let (cpu, mut bytes) = (cpu_seconds(peer), 0);

@@ -1,4 +1,4 @@
-//! Servers under test, and a client that drops what it gets in the kernel.
+//! Servers under test, and a client that discards what it receives in the kernel.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,18 +13,18 @@ use hearthcast::service::clock::Clock;
 use hearthcast::store::Store;
 use rustix::net::RecvFlags;
 
-/// A server under test.
+/// A running server under test.
 pub struct Peer {
     pub name: &'static str,
     child: Child,
     pub address: SocketAddr,
-    /// Request line and headers but `Range`, up to the last line end.
+    /// Request line and headers except `Range`, with the final line end.
     pub head: String,
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // nginx's master passes a polite signal on to its workers.
+        // nginx's master forwards SIGTERM to its workers.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -32,7 +32,7 @@ impl Drop for Peer {
     }
 }
 
-/// Our server over a folder, asked for its `film.mp4`.
+/// Starts our server over a folder; its request head is for `film.mp4` there.
 pub fn ours(folder: &Path) -> Peer {
     let state = folder.join("state");
     let token = {
@@ -44,7 +44,7 @@ pub fn ours(folder: &Path) -> Peer {
     };
     let address = free();
     let log = std::fs::File::create(folder.join("log")).expect("a fresh file");
-    // Another build of the server can be measured by naming it.
+    // Another build of the server can be measured.
     let program = std::env::var_os("HEARTHCAST_BENCH_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_hearthcast").into());
     let child = Command::new(program)
         .args(["serve", "--listen", &address.to_string(), "--state"])
@@ -62,7 +62,7 @@ pub fn ours(folder: &Path) -> Peer {
     Peer { name: "ours", child, address, head }
 }
 
-/// None, said aloud, where nginx is not installed.
+/// Starts nginx; prints a note and returns None where it is not installed.
 pub fn nginx(folder: &Path, name: &'static str, how: &str) -> Option<Peer> {
     let address = free();
     let prefix = folder.join(name.replace(' ', "-"));
@@ -85,7 +85,7 @@ pub fn nginx(folder: &Path, name: &'static str, how: &str) -> Option<Peer> {
     match Command::new("nginx").arg("-p").arg(&prefix).arg("-c").arg(&path).stdin(Stdio::null()).spawn() {
         Ok(child) => Some(Peer { name, child, address, head: "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into() }),
         Err(cause) => {
-            eprintln!("{name} left out: {cause}");
+            eprintln!("{name} skipped: {cause}");
             None
         }
     }
@@ -95,14 +95,14 @@ fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
-/// Waits for the first whole answer, checked to its length.
+/// Waits for the first complete response, checked by its length.
 pub fn wait_until_up(peer: &Peer) {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         if let Ok(mut socket) = TcpStream::connect(peer.address)
             && let Ok(len) = ask(&mut socket, peer, Some((5, 104)))
         {
-            assert_eq!(len, 100, "{} answers a range", peer.name);
+            assert_eq!(len, 100, "{} answers a range request", peer.name);
             return;
         }
         assert!(Instant::now() < deadline, "{} does not answer", peer.name);
@@ -110,7 +110,7 @@ pub fn wait_until_up(peer: &Peer) {
     }
 }
 
-/// One request; drains the answer without copying it and gives the length of its body.
+/// Sends one request; drains the response without copying it and returns the length of its body.
 pub fn ask(socket: &mut TcpStream, peer: &Peer, range: Option<(u64, u64)>) -> std::io::Result<u64> {
     let range = range.map_or(String::new(), |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
     socket.write_all(format!("{}{range}\r\n", peer.head).as_bytes())?;
@@ -121,7 +121,7 @@ pub fn ask(socket: &mut TcpStream, peer: &Peer, range: Option<(u64, u64)>) -> st
     Ok(len)
 }
 
-/// Reads the head of an answer; the length of its body, and how much of that is still to come.
+/// Reads the head of a response; returns the length of its body, and how much of it has not been read yet.
 pub fn head(socket: &mut TcpStream) -> std::io::Result<(u64, u64)> {
     let mut buffer = [0; 2048];
     let mut filled = 0;
@@ -135,15 +135,15 @@ pub fn head(socket: &mut TcpStream) -> std::io::Result<(u64, u64)> {
             let text = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
             assert!(text.starts_with("http/1.1 20"), "{text}");
             let len = text.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
-            let len: u64 = len.expect("answers carry their length");
+            let len: u64 = len.expect("responses have a Content-Length");
             return Ok((len, len - (filled - end - 4) as u64));
         }
     }
 }
 
-/// Takes what has come and drops it in the kernel; at most `left` bytes.
+/// Discards received bytes in the kernel; at most `left` bytes.
 pub fn drain(socket: &TcpStream, left: u64) -> std::io::Result<u64> {
-    // With MSG_TRUNC the kernel counts by the buffer's length and never writes into it.
+    // With MSG_TRUNC the kernel only uses the buffer's length and never writes into it.
     static NOWHERE: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| 4 << 20);
     thread_local! {
         static BUFFER: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; *NOWHERE]);
@@ -158,9 +158,9 @@ pub fn drain(socket: &TcpStream, left: u64) -> std::io::Result<u64> {
     Ok(taken as u64)
 }
 
-/// User and system time of the process and its children so far.
+/// User and system time of the process and its children so far, seconds.
 pub fn cpu_seconds(peer: &Peer) -> f64 {
-    // USER_HZ, the same on every Linux of today.
+    // USER_HZ, which is the same on every current Linux.
     const TICKS: f64 = 100.0;
     sum(peer, |pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -176,7 +176,7 @@ pub fn anonymous_kib(pid: u32) -> f64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
 }
 
-/// Adds a figure up over the process and its children.
+/// Sums a figure over the process and its children.
 pub fn sum(peer: &Peer, figure: impl Fn(u32) -> f64) -> f64 {
     let pid = peer.child.id();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

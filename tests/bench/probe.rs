@@ -1,4 +1,4 @@
-//! Media info of a film nobody asked for yet, beside ffprobe; and of one that is known, over HTTP.
+//! Media info of an unknown film, compared with ffprobe, and of a known one, over HTTP.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -45,7 +45,7 @@ fn make(path: &Path, args: &[&str]) {
     assert!(made.expect("ffmpeg runs").success());
 }
 
-/// Medians in ms of a whole ffprobe process and of a probe that remembers nothing, in turns.
+/// Medians in ms of a whole ffprobe process and of a probe with empty caches, in turns.
 async fn cold(folder: &Path, path: &Path) -> (f64, f64) {
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).expect("the folder opens");
     let text = path.to_str().expect("plain text");
@@ -69,7 +69,7 @@ async fn cold(folder: &Path, path: &Path) -> (f64, f64) {
     (share(theirs, 0.5), share(ours, 0.5))
 }
 
-/// Median and 99th percentile in ms of one connection asking again and again.
+/// Median and 99th percentile in ms of repeated requests on one connection.
 async fn known(folder: &Path, path: &Path) -> (f64, f64) {
     let state = tempfile::tempdir_in(folder).expect("a temporary folder");
     let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
@@ -94,7 +94,7 @@ async fn known(folder: &Path, path: &Path) -> (f64, f64) {
     (share(times.clone(), 0.5), share(times, 0.99))
 }
 
-/// The time below which this share of them lies, ms.
+/// A percentile of these times, ms.
 fn share(mut times: Vec<Duration>, share: f64) -> f64 {
     times.sort();
     times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0

@@ -1,4 +1,4 @@
-//! Saves that are on the disk when they are answered, reads, and the first page of a long history; beside SQLite
+//! Saves that are on the disk when they are answered, reads, and the first page of a long history; compared with SQLite
 //! (WAL, synchronous=FULL, driven by Python) on the same disk in turns.
 
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const WRITERS: usize = 32;
 const SPAN: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 3;
 
-/// Saves a second and the 99th percentile in ms.
+/// Saves per second and the 99th percentile in ms.
 #[derive(Clone, Copy)]
 struct Rate {
     saves: f64,
@@ -64,7 +64,7 @@ pub fn run() {
     });
 }
 
-/// Small films that differ in content.
+/// Makes small films that differ in content.
 pub fn films(folder: &Path, count: usize) -> Vec<PathBuf> {
     let first = folder.join("film.mp4");
     let made = Command::new("ffmpeg")
@@ -72,10 +72,10 @@ pub fn films(folder: &Path, count: usize) -> Vec<PathBuf> {
         .arg(&first)
         .status();
     assert!(made.expect("ffmpeg runs").success());
-    let bytes = std::fs::read(&first).expect("it was made");
+    let bytes = std::fs::read(&first).expect("the film exists");
     let film = |n: usize| {
         let path = folder.join(format!("film-{n}.mp4"));
-        // A box of free space at the end makes it another content.
+        // A box of free space at the end changes the content.
         let padding = [&[0, 0, 0, 16][..], b"free", &(n as u64).to_be_bytes()].concat();
         std::fs::write(&path, [&bytes[..], &padding].concat()).expect("written");
         path
@@ -208,7 +208,7 @@ fn pages(service: &Service) -> (f64, f64) {
     (share(times.clone(), 0.5), share(times, 0.99))
 }
 
-/// One writer into SQLite, `group` saves a transaction; the 99th percentile is of a transaction.
+/// One writer into SQLite with `group` saves per transaction; the 99th percentile is of a transaction.
 fn sqlite(folder: &Path, group: usize) -> Rate {
     const SCRIPT: &str = r#"
 import json, os, sqlite3, sys, time
@@ -247,7 +247,7 @@ fn median(rates: &[Rate]) -> Rate {
     rates[rates.len() / 2]
 }
 
-/// The time below which this share of them lies, ms.
+/// A percentile of these times, ms.
 fn share(mut times: Vec<Duration>, share: f64) -> f64 {
     times.sort();
     times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0

@@ -1,4 +1,4 @@
-//! A session's start and speed, beside the ffmpeg command line doing the same work, in interleaved rounds.
+//! A session's start and speed, compared with the ffmpeg command doing the same work, in interleaved rounds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ pub fn run() {
     let film = folder.path().join("film.mp4");
     make(&film);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
-    // The film as it is would be played directly, so both rows force a session.
+    // The film would be played directly, so both rows force a session.
     let encode = "-c:v libx264 -preset veryfast -crf 23 -maxrate 8M -bufsize 16M -profile:v high -sc_threshold 0 \
         -x264opts subme=0:me_range=16:rc_lookahead=10:me=hex:open_gop=0 -force_key_frames expr:gte(t,n_forced*3) \
         -c:a aac -b:a 160k -hls_time 3";
@@ -47,7 +47,7 @@ pub fn run() {
     }
 }
 
-/// 30 s of 1080p24 at 8 Mbit/s with sound.
+/// Makes 30 s of 1080p24 at 8 Mbit/s with audio.
 fn make(film: &Path) {
     let made = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
@@ -61,7 +61,7 @@ fn make(film: &Path) {
     assert!(made.success());
 }
 
-/// From a cold service (nothing probed, nothing kept) to the first and to the last segment.
+/// Time from a cold service (empty caches) to the first and to the last segment.
 async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     let state = tempfile::tempdir_in(folder).expect("a temporary folder");
     let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
@@ -69,10 +69,10 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     let service = Service::open(config).expect("the service opens");
     let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
     let principal = service.accounts.authenticate(&token).expect("issued just now");
-    // As a server does at its start.
+    // As a server does when it starts.
     tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
     let media_path = film.to_str().expect("plain name").to_owned();
-    // A rate limit is the one wish that encodes at full size.
+    // A bit rate limit is the only option that encodes at full size.
     let max_bitrate_kbps = encodes.then_some(7_900);
     let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
     let began = Instant::now();
@@ -90,7 +90,7 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     Figures { first: millis(first), all: millis(all) }
 }
 
-/// From the start of the process to the first segment named in its playlist, and to its end.
+/// Time from the start of the process to the first segment in its playlist, and to its end.
 fn ffmpeg(film: &Path, folder: &Path, arguments: &str) -> Figures {
     let out = tempfile::tempdir_in(folder).expect("a temporary folder");
     let playlist: PathBuf = out.path().join("out.m3u8");

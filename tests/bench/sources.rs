@@ -1,5 +1,4 @@
-//! Lists of channels and guides from elsewhere, as they are made sources: how long each takes until it is kept or refused,
-//! and by how much memory grows at its worst.
+//! Imported lists and guides: time until each is stored or refused, and the peak growth of memory.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,14 +23,14 @@ pub fn run() {
 async fn imports(folder: &Path) {
     let state = folder.join("state");
     let service = Service::open(Config::new(state.clone(), state.join("cache"))).expect("the service opens");
-    println!("| import | MiB | s | memory at its worst, MiB more | outcome |\n|---|---|---|---|---|");
-    // So that what is begun once is not counted.
+    println!("| import | MiB | s | peak growth of memory, MiB | outcome |\n|---|---|---|---|---|");
+    // The first import is not counted, because it initialises things.
     import(&service, None, Kind::M3u, list(10, 0)).await;
     let (id, line) = import(&service, None, Kind::M3u, list(ENTRIES, 0)).await;
     told("list of 6,000", &line);
     for round in 1..=3 {
         let (_, line) = import(&service, id, Kind::M3u, list(ENTRIES, round)).await;
-        told(&format!("the same, reordered and renamed, reading {}", round + 1), &line);
+        told(&format!("the same, reordered and renamed, refresh {}", round + 1), &line);
     }
     let whole = guide(PROGRAMMES);
     let (id, line) = import(&service, None, Kind::Xmltv, whole.clone()).await;
@@ -61,7 +60,7 @@ async fn imports(folder: &Path) {
     }
 }
 
-/// What became of one.
+/// The result of one import.
 struct Line {
     mib: f64,
     seconds: f64,
@@ -74,7 +73,7 @@ fn told(name: &str, line: &Line) {
     println!("| {name} | {mib:.1} | {seconds:.2} | {grown:.0} | {outcome} |");
 }
 
-/// Makes a source of bytes, or gives them to one that is there.
+/// Adds a source with these bytes, or updates an existing one.
 async fn import(service: &Arc<Service>, id: Option<u32>, kind: Kind, bytes: Vec<u8>) -> (Option<u32>, Line) {
     let text = |text: &str| Some(text.to_owned());
     let claim = Claim {
@@ -107,7 +106,7 @@ async fn import(service: &Arc<Service>, id: Option<u32>, kind: Kind, bytes: Vec<
         Ok(source) => {
             let counts = source.counts;
             let outcome =
-                format!("{} channels, {} programmes, {} left out", counts.channels, counts.programmes, counts.skipped);
+                format!("{} channels, {} programmes, {} skipped", counts.channels, counts.programmes, counts.skipped);
             (Some(source.id), outcome)
         }
         Err(fault) => (None, fault.message),
@@ -115,10 +114,10 @@ async fn import(service: &Arc<Service>, id: Option<u32>, kind: Kind, bytes: Vec<
     (id, Line { mib, seconds, grown, outcome })
 }
 
-/// A list; each `round` has another order, other names and other tokens.
+/// A list of channels; each `round` has another order, other names and other tokens.
 fn list(count: usize, round: usize) -> Vec<u8> {
     let entry = |at: usize| {
-        // Primes, so that each entry stands once.
+        // Primes, so that each entry occurs once.
         let n = at * [1, 7919, 7907, 7901][round % 4] % count;
         let name = if (n + round).is_multiple_of(7) { format!("Renamed {round} {n}") } else { format!("Channel {n}") };
         let group = n % 40;
@@ -140,7 +139,7 @@ fn programme(n: usize) -> String {
     )
 }
 
-/// Some 10 MB.
+/// A guide of about 10 MB.
 fn guide(count: usize) -> Vec<u8> {
     format!("<?xml version=\"1.0\"?><tv>{}</tv>", (0..count).map(programme).collect::<String>()).into_bytes()
 }
@@ -175,7 +174,7 @@ fn garbage() -> Vec<u8> {
 }
 
 fn memory(field: &str) -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has /proc");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field of every process");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }

@@ -1,4 +1,4 @@
-//! `demo` and `doctor`, as a person at a terminal meets them.
+//! The `demo`, `doctor` and `pipelines` commands.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -60,7 +60,7 @@ fn doctor_names_what_is_missing_and_fails() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.lines().any(|line| line.starts_with("BAD") && line.contains("no-such-ffmpeg")), "{text}");
     assert!(text.lines().any(|line| line.starts_with("BAD") && line.contains("unmounted")), "{text}");
-    assert!(text.contains("2 things must be mended"), "{text}");
+    assert!(text.contains("2 problems must be fixed"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Runs with `HEARTHCAST_CORPUS` naming a folder with a `manifest.json`. `CORPUS_ONLY` narrows it to files
-//! whose name holds a text; `CORPUS_LONG=1` decodes long files whole instead of jumping about in them;
-//! `CORPUS_BACKEND` names the producer of what is encoded (`auto`, `gstreamer`, `ffmpeg`).
+//! Runs if `HEARTHCAST_CORPUS` names a folder with a `manifest.json`. `CORPUS_ONLY` selects files by a part of their
+//! name; `CORPUS_LONG=1` decodes long files completely instead of some of their segments; `CORPUS_BACKEND` is the backend
+//! for encodes (`auto`, `gstreamer`, `ffmpeg`).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 use crate::kit::play::{self, Decoded, Frame, Stream, decode};
 use crate::kit::{self, hear};
 
-/// How long any answer may take, whatever the file.
+/// Longest time that any response may take.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How far sound may move against the picture, seconds.
+/// Largest offset of audio against video, seconds.
 const MOST_OFFSET: f64 = 0.04;
-/// Longer items are played by jumping about.
+/// Of longer items, only some segments are played.
 const LONG_SECONDS: f64 = 120.0;
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ struct Expect {
     accept: Vec<String>,
 }
 
-/// The corpus folder; says so when there is none.
+/// The corpus folder; logs when there is none.
 pub fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from);
     if folder.is_none() {
@@ -56,7 +56,7 @@ fn items(folder: &Path) -> Vec<Item> {
     manifest.items.into_iter().filter(|item| item.file.contains(&only)).collect()
 }
 
-/// One row of the report: what was asked, what came, what is wrong with it.
+/// One row of the report: the request, the action, notes and faults.
 struct Row {
     file: String,
     wish: &'static str,
@@ -114,7 +114,7 @@ async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
     assert!(failed.is_empty(), "{} of {} failed, see the table above", failed.len(), rows.len());
 }
 
-/// Prints the table and keeps it beside the build.
+/// Prints the report and stores it in the build folder.
 fn report(rows: &[Row]) {
     let mut table = String::from("result\twish\taction\tseconds\tfile\tfaults and notes\n");
     for row in rows {
@@ -123,7 +123,7 @@ fn report(rows: &[Row]) {
     }
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus.tsv");
     std::fs::write(&kept, &table).expect("the report is written");
-    eprintln!("{table}\nkept in {}", kept.display());
+    eprintln!("{table}\nstored in {}", kept.display());
 }
 
 async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, row: &mut Row) {
@@ -139,7 +139,7 @@ async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, ro
         row.faults.push(format!("start answered after {:.1} s", began.elapsed().as_secs_f64()));
     }
     row.action = action(status, &started);
-    // Forced means a session of any kind; what may be refused may still be refused.
+    // A forced start may give any kind of session; files that may be refused may still be.
     let right = match forced {
         true => ["remux", "transcode"].contains(&row.action.as_str()) || accept.contains(&row.action.as_str()),
         false => accept.contains(&row.action.as_str()),
@@ -158,7 +158,7 @@ async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, ro
         _ => session(server, path, item, &started, row).await,
     };
     if let Err(fault) = played {
-        // A file that may be refused may also turn out to be unplayable when it is played, with an honest error.
+        // A file that may be refused may also fail during playback, with an honest error.
         match accept.contains(&"refuse") && ["DECODE_FAILED", "UNPLAYABLE"].iter().any(|code| fault.contains(code)) {
             true => row.notes.push(fault),
             false => row.faults.push(fault),
@@ -167,7 +167,7 @@ async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, ro
     play::stop(server, &started).await;
 }
 
-/// The manifest's word for an answer.
+/// The manifest's name for a response.
 fn action(status: u16, started: &Value) -> String {
     let decision = &started["decision"];
     match (status, started["playbackMode"].as_str()) {
@@ -180,7 +180,7 @@ fn action(status: u16, started: &Value) -> String {
     }
 }
 
-/// The bytes, whole and from the middle, must be those of the file.
+/// Asserts that the bytes, whole and from the middle, are those of the file.
 async fn direct(server: &kit::Server, path: &Path, item: &Item, started: &Value) -> Result<(), String> {
     let url = started["directUrl"].as_str().ok_or("direct without directUrl")?;
     let whole = server.get(url).send().await.map_err(|cause| cause.to_string())?;
@@ -204,13 +204,13 @@ async fn direct(server: &kit::Server, path: &Path, item: &Item, started: &Value)
 async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value, row: &mut Row) -> Result<(), String> {
     let stream = Stream::open(server, started).await?;
     let truth = item.duration_packets.unwrap_or(0.0);
-    // What a header promises counts too: it may describe hours that the bytes do not hold.
+    // The length in the header counts, too: it may be hours although the file has few bytes.
     let whole = truth.max(stream.duration()) <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
     let folder = tempfile::tempdir().map_err(|cause| cause.to_string())?;
     let kept = folder.path().join("played.ts");
     if !whole {
         let last = stream.segments.len() - 1;
-        // The first one in front shows the decoder every track there is, should one of them end before the others.
+        // The first segment in front shows the decoder all tracks, in case one of them ends early.
         let first = stream.segment(0).await?;
         for index in [0, last / 2, last, last / 3, last / 7, last - 1] {
             let segment = stream.segment(index).await?;
@@ -221,7 +221,7 @@ async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value
             let (begin, end) = stream.span(index);
             let inside = |frame: &&Frame| (begin - 0.1..end + 0.1).contains(&(frame.at - TIMELINE_BASE_SECONDS as f64));
             if decoded.video.iter().chain(&decoded.audio).filter(inside).count() == 0 {
-                return Err(format!("segment {index} of {} holds nothing of {begin:.3} to {end:.3} s", last + 1));
+                return Err(format!("segment {index} of {} has nothing from {begin:.3} to {end:.3} s", last + 1));
             }
             excuse(&decoded.warnings, path, &format!("segment {index}"), row).await;
         }
@@ -235,7 +235,8 @@ async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value
     excuse(&decoded.warnings, path, "warning", row).await;
     excuse(&decoded.faults(), path, "time", row).await;
     let (video, audio) = (decoded.video_seconds(), decoded.audio_seconds());
-    row.notes.push(format!("{} pictures {video:.3} s, sound {audio:.3} s, truth {truth:.3} s", decoded.video.len()));
+    row.notes
+        .push(format!("{} frames {video:.3} s, audio {audio:.3} s, true length {truth:.3} s", decoded.video.len()));
     if decoded.video.is_empty() && decoded.audio.is_empty() {
         return Err("decodes to nothing".into());
     }
@@ -243,14 +244,14 @@ async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value
     in_step(server, path, &kept, started["decision"]["video"] == "copy", &decoded).await?;
     if nearly("played", played, truth, 0.25).is_err() {
         let source = decode(path).await;
-        // An encoded picture stands from the source's first sound or picture to its last, never longer.
+        // Encoded video lasts from the source's first frame or sample to its last, never longer.
         nearly("played", played, truth.max(source.seconds()), 0.25)?;
-        row.notes.push(format!("the source sounds and shows for {:.3} s", source.seconds()));
+        row.notes.push(format!("the source lasts {:.3} s", source.seconds()));
     }
     nearly("playlist", stream.duration(), video.max(audio), 0.5)
 }
 
-/// How much further sound is from the picture than in the source; pictures on a grid of their own are where they belong.
+/// Fails if audio is further from the video than in the source. Encoded video is on a grid, so its times are exact.
 async fn in_step(server: &kit::Server, path: &Path, kept: &Path, copied: bool, played: &Decoded) -> Result<(), String> {
     let query = serde_urlencoded::to_string([("path", path.to_str().expect("UTF-8"))]).expect("plain text");
     let info = server.get(&format!("/api/stream/info/full?{query}")).send().await.map_err(|cause| cause.to_string())?;
@@ -266,18 +267,18 @@ async fn in_step(server: &kit::Server, path: &Path, kept: &Path, copied: bool, p
     };
     match (sound - picture).abs() < MOST_OFFSET {
         true => Ok(()),
-        false => Err(format!("sound {:.0} ms late, picture {:.0} ms", sound * 1000.0, picture * 1000.0)),
+        false => Err(format!("audio {:.0} ms late, video {:.0} ms", sound * 1000.0, picture * 1000.0)),
     }
 }
 
 fn nearly(what: &str, is: f64, wanted: f64, tolerance: f64) -> Result<(), String> {
     match (is - wanted).abs() <= tolerance {
         true => Ok(()),
-        false => Err(format!("{what} {is:.3} s, wanted {wanted:.3} s")),
+        false => Err(format!("{what} {is:.3} s, expected {wanted:.3} s")),
     }
 }
 
-/// A complaint is a fault unless the source itself draws complaints when it is decoded.
+/// Reports warnings as faults, unless decoding the source gives warnings, too.
 async fn excuse(complaints: &[String], path: &Path, what: &str, row: &mut Row) {
     let Some(first) = complaints.first() else { return };
     let source = decode(path).await;

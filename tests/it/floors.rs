@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each room may know of this crate; `error` and `config` are everybody's.
+/// The rooms that each room may use; `error` and `config` may be used everywhere.
 const ROOMS: [(&str, &[&str]); 5] = [
     ("domain", &["domain"]),
     ("store", &["store", "domain"]),
@@ -12,7 +12,7 @@ const ROOMS: [(&str, &[&str]); 5] = [
     ("http", &["http", "service", "engine", "domain"]),
 ];
 
-/// Who alone may know a crate or a part of the standard library.
+/// Crates and parts of the standard library that only these rooms may use.
 const ALONE: [(&str, &[&str]); 9] = [
     ("sled::", &["store"]),
     ("gstreamer::", &["engine"]),
@@ -25,7 +25,7 @@ const ALONE: [(&str, &[&str]); 9] = [
     ("Command::new(", &["engine"]),
 ];
 
-/// What makes a room need a machine, a clock or a runtime.
+/// Names that need a machine, a clock or a runtime.
 const IMPURE: [&str; 9] = [
     "std::fs",
     "std::env",
@@ -38,7 +38,7 @@ const IMPURE: [&str; 9] = [
     "getrandom",
 ];
 
-/// Lines of a file; beyond that look for the second noun.
+/// Maximum lines of a file; a longer one probably has two subjects.
 const MAX_LINES: usize = 450;
 
 struct Source {
@@ -85,7 +85,7 @@ fn known(code: &str) -> Vec<String> {
         |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut names = Vec::new();
     for (at, found) in code.match_indices("crate::") {
-        // `::` before it would be another crate's `crate`; `$crate` is a macro's own.
+        // `::` before it would be another crate's `crate`; `$crate` belongs to a macro.
         let rest = &code[at + found.len()..];
         match rest.strip_prefix('{') {
             Some(group) => names.extend(group.split('}').next().unwrap_or_default().split(',').map(name)),
@@ -117,7 +117,7 @@ fn a_crate_stays_in_its_room() {
     for source in sources() {
         for (word, rooms) in ALONE {
             let mut found = source.code.match_indices(word);
-            // Not inside a longer name, as `tokio_warp::` would be.
+            // Not within a longer name such as `tokio_warp::`.
             let whole = found.any(|(at, _)| !source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
             if whole && !rooms.contains(&source.room()) {
                 wrong.push(format!("{} uses {word}", source.path.display()));

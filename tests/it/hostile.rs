@@ -1,4 +1,4 @@
-//! With `HEARTHCAST_CORPUS` the corpus' own script makes the inputs; without, a smaller set is made here.
+//! Hostile inputs. With `HEARTHCAST_CORPUS`, a script of the corpus makes them; otherwise this test makes a smaller set.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,11 +15,11 @@ use crate::corpus;
 use crate::kit::film;
 use crate::kit::program::Program;
 
-/// How long any answer may take.
+/// The longest time that a response may take.
 const ANSWER: Duration = Duration::from_secs(5);
 const CANARY: &str = "TOP-SECRET-CANARY";
 
-/// Codes that may come with a status of 500 and above: the file's fault, told as such.
+/// Codes allowed with status 500 and above, because they blame the file or the load.
 const HONEST: [&str; 8] = [
     "DECODE_FAILED",
     "ENCODER_FAILED",
@@ -31,7 +31,7 @@ const HONEST: [&str; 8] = [
     "TRANSCODER_UNAVAILABLE",
 ];
 
-/// A folder of inputs: `root` for the server, `outside` with what must never come out, `paths.txt`.
+/// Makes a folder of inputs: `root` for the server, `outside` with contents that must not leak, `paths.txt`.
 fn inputs(folder: &Path) -> PathBuf {
     let out = folder.join("hostile");
     match corpus::folder() {
@@ -50,7 +50,7 @@ fn inputs(folder: &Path) -> PathBuf {
     out
 }
 
-/// The smaller set.
+/// Makes the smaller set.
 fn make(out: &Path) {
     let (root, outside) = (out.join("root"), out.join("outside"));
     for folder in [&root.join("links"), &root.join("directory.mp4"), &outside, &out.join("root-evil")] {
@@ -121,7 +121,7 @@ fn make(out: &Path) {
     paths.write_all(format!("{0}/root-evil/x.mp4\n/etc/passwd\nfile://{secret}\n", out.display()).as_bytes()).unwrap();
 }
 
-/// Every name below a folder; links are named and not followed.
+/// All paths below a folder; links are listed and not followed.
 fn walk(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -140,23 +140,23 @@ fn encode(path: &Path) -> String {
     percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC).to_string()
 }
 
-/// What is asked, and what was wrong with the answers.
+/// Sends requests and collects faults of the responses.
 struct Asker {
     program: Program,
-    /// The slowest answer of each kind.
+    /// The slowest response of each kind.
     slowest: BTreeMap<&'static str, (Duration, String)>,
     faults: Vec<String>,
 }
 
 impl Asker {
-    /// Sends one request; status and body.
+    /// Sends one request; returns status and body.
     async fn ask(&mut self, route: &'static str, path: &str, request: reqwest::RequestBuilder) -> (u16, Value) {
         let what = format!("{route} {path:.120}");
         let began = Instant::now();
         let answer = tokio::time::timeout(ANSWER * 3, async {
             let mut answer = request.send().await?;
             let status = answer.status().as_u16();
-            // The head of a 5 GiB file is enough.
+            // The beginning of a 5 GiB file is enough.
             let mut body = Vec::new();
             while let Some(piece) = answer.chunk().await? {
                 body.extend_from_slice(&piece);
@@ -187,7 +187,7 @@ impl Asker {
             self.faults.push(format!("{what}: {status} after {took:?}"));
         }
         if body.windows(CANARY.len()).any(|window| window == CANARY.as_bytes()) {
-            self.faults.push(format!("{what}: the canary came out"));
+            self.faults.push(format!("{what}: the canary leaked"));
         }
         let json: Value = serde_json::from_slice(&body).unwrap_or_default();
         let code = json["code"].as_str().unwrap_or("");
@@ -200,7 +200,7 @@ impl Asker {
         (status, json)
     }
 
-    /// Asks everything a client can ask about one path. True when any answer was a success.
+    /// Sends every kind of request for one path. Returns whether any of them succeeded.
     async fn try_path(&mut self, encoded: &str, path: Option<&str>, good: &Path) -> bool {
         let name = path.unwrap_or(encoded).to_owned();
         let mut reached = false;
@@ -218,7 +218,7 @@ impl Asker {
             let request = self.program.get(&format!("/api/stream/file?path={encoded}")).header("range", range);
             note(&self.ask("range", &name, request).await);
         }
-        // Folders are listed, and what is no folder is not.
+        // A folder is listed; anything else is refused.
         let request = self.program.get(&format!("/api/library?path={encoded}"));
         self.ask("library", &name, request).await;
         let Some(path) = path else { return reached };
@@ -235,7 +235,7 @@ impl Asker {
         reached
     }
 
-    /// Starts a session, asks for its assets and stops it. Whether it started.
+    /// Starts a session, fetches its assets and stops it. Returns whether it started.
     async fn play(&mut self, path: &str, wish: Value, assets: &[&str]) -> bool {
         let url = |target: &str| format!("{}/api/stream/transcode/{target}", self.program.base);
         let request = self.program.client.post(url("start")).bearer_auth(&self.program.token).json(&wish);
@@ -276,7 +276,7 @@ async fn hostile_files_and_paths_do_no_harm() {
     }
     let refused = std::fs::read_to_string(out.join("paths.txt")).unwrap();
     for line in refused.lines().filter(|line| !line.is_empty()) {
-        // Lines with a percent sign are encoded already.
+        // Lines with a percent sign are already encoded.
         let encoded = if line.contains('%') { line.to_owned() } else { encode(Path::new(line)) };
         if asker.try_path(&encoded, Some(line), &good).await {
             asker.faults.push(format!("{line} was not refused"));
@@ -293,7 +293,7 @@ async fn hostile_files_and_paths_do_no_harm() {
     asker.program.until_alone().await;
     let left = asker.program.leftovers();
     if !left.is_empty() {
-        asker.faults.push(format!("left behind: {left:?}"));
+        asker.faults.push(format!("leftovers: {left:?}"));
     }
     for (route, (took, path)) in &asker.slowest {
         eprintln!("slowest {route}: {took:.3?} {path:?}");

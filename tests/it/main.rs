@@ -1,37 +1,39 @@
-//! One test binary; a line per module says what belongs there.
-#![allow(clippy::disallowed_methods, reason = "tests open what they made")]
+//! The integration tests, one binary. Each module has a line about its tests.
+#![allow(clippy::disallowed_methods, reason = "tests open files that they made")]
 
-/// The program's own commands, as a person at a terminal meets them.
+/// The program's command-line interface.
 mod commands;
 /// Rules that hold for every answer: error body, methods, headers.
 mod contract;
-/// Every file of a real-world corpus, started and played to its end.
+/// Starts and plays every file of a real-world corpus to its end.
 mod corpus;
-/// Runs of real producers over real files: what comes out is played, not trusted.
+/// Runs of both backends over real files. Their output is decoded and compared.
 mod engine;
-/// The rooms and their one direction, read from the sources.
+/// The rooms and their import direction, checked in the sources.
 mod floors;
-/// Files and paths made to do harm: no crash, no leak, no hang, nothing left behind.
+/// Hostile files and paths: no crash, no leak, no hang, no leftovers.
 mod hostile;
 /// External channels: one connection, slates while the source is away, recordings over interruptions.
 mod ingest;
-/// What users do, from end to end.
+/// User journeys from end to end.
 mod journeys;
-/// Starts servers and makes media, so that a test is three lines.
+/// Helpers that start servers and make media.
 mod kit;
+/// Retired words, refused in code, comments, texts and pages.
+mod language;
 /// The library over HTTP: paths, folders, bytes.
 mod library;
-/// Channels out of the library, and their guide.
+/// Channels scheduled from the library, and their guide.
 mod livetv;
-/// What is remembered: progress, history, books, events, and what survives.
+/// Stored user data: progress, history, audiobooks, events, and its durability.
 mod memory;
-/// Texts of pipelines: built, drawn, held against golden graphs.
+/// Pipeline texts: built, rendered and compared with golden graphs.
 mod pipelines;
-/// Media info and the play decision, over made files and over the corpus.
+/// Media info and the playback decision, over generated files and the corpus.
 mod probe;
-/// The program: commands, start, stop.
+/// The program as a process: start and stop.
 mod program;
-/// Recordings: made, made again after a crash, kept and removed.
+/// Recordings: made, resumed after a crash, kept and deleted.
 mod recordings;
 /// Pages for readers of the source, compared with the files and the numbers they name.
 mod searches;

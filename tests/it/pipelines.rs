@@ -1,4 +1,4 @@
-//! Texts of pipelines: each can be built, its graph is the golden one, and the gallery shows it.
+//! Pipeline texts: each one can be built, its graph equals the golden one, and the gallery shows it.
 
 use std::path::Path;
 
@@ -37,5 +37,5 @@ fn the_gallery_shows_the_texts_as_they_are() {
     if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
         std::fs::write(&path, &page).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap(), page, "scripts/bless writes the page anew");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), page, "scripts/bless updates the page");
 }

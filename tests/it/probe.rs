@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::kit;
 use crate::kit::answer::refused;
 
-/// A clip of two seconds made by ffmpeg; `args` follow a 320 x 180 test picture (input 0) and a tone (input 1).
+/// A clip of two seconds made by ffmpeg; `args` follow a 320x180 test video (input 0) and a tone (input 1).
 fn clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
     let path = folder.join(name);
     let status = Command::new("ffmpeg")
@@ -174,7 +174,7 @@ async fn a_release_with_attached_fonts_is_played() {
 async fn a_probe_that_takes_too_long_is_told_and_done_by_the_next_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = clip(folder.path(), "a.avi", &["-c:v", "mpeg4", "-c:a", "mp3"]);
-    // A busy machine: ffprobe needs longer than the deadline, except for its list of codecs.
+    // As on a busy machine, ffprobe takes longer than the deadline, except for its list of codecs.
     let tools = tempfile::tempdir().unwrap();
     let script = "#!/bin/sh\ncase \"$*\" in *-codecs*) ;; *) sleep 2 ;; esac\nexec ffprobe \"$@\"\n";
     std::fs::write(tools.path().join("ffprobe"), script).unwrap();
@@ -194,14 +194,14 @@ async fn a_probe_that_takes_too_long_is_told_and_done_by_the_next_request() {
     let info = loop {
         let answer = server.get(&url(&path)).send().await.unwrap();
         match answer.status().as_u16() {
-            503 => assert!(Instant::now() < deadline, "it is never done"),
+            503 => assert!(Instant::now() < deadline, "the probe does not end within 60 s"),
             status => break (status, answer.json::<Value>().await.unwrap()),
         }
     };
     assert_eq!((info.0, &info.1["streams"][0]["codec"]), (200, &json!("mpeg4")));
 }
 
-/// What the corpus calls the decision: `direct`, `remux`, `transcode` or `refuse`.
+/// The corpus's name of the decision: `direct`, `remux`, `transcode` or `refuse`.
 fn actions(media: &Media) -> &'static [&'static str] {
     match decide(media, &DeviceProfile::default(), &Wish::default()).0 {
         Decision::Direct => &["direct"],
@@ -245,7 +245,7 @@ async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
         if let (Some(seconds), Some(truth)) = (seconds, item["duration_packets"].as_f64())
             && given != ["refuse"]
             && (seconds - truth).abs() > (truth * 0.1).max(0.6)
-            // The packets of these are those of a picture that is much shorter than the sound or the subtitles.
+            // The packets of these belong to video that is much shorter than the audio or the subtitles.
             && !["vobsub", "pgs"].iter().any(|name| file.contains(name))
         {
             faults.push(format!("{file}: {seconds} s, by its packets {truth} s"));
@@ -254,7 +254,7 @@ async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
     assert!(faults.is_empty(), "{} files:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Where the quick way says something else than ffprobe; bit rates and small roundings aside.
+/// Differences between the quick probe and ffprobe, ignoring bit rates and small roundings.
 fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
     let mut faults = Vec::new();
     let mut hold = |what: &str, same: bool, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
@@ -299,13 +299,13 @@ fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
         hold("aspect", near(aspect(q), aspect(t), 0.01), &q.sample_aspect, &t.sample_aspect);
         let (a, b) = (q.frame_rate.map_or(0.0, |r| r.as_f64()), t.frame_rate.map_or(0.0, |r| r.as_f64()));
         hold("frame rate", near(a, b, b * 0.01), &q.frame_rate, &t.frame_rate);
-        // ffprobe compares two averages and misses some; the sample table knows.
+        // ffprobe compares two averages and misses some variable rates; the sample table is exact.
         hold("variable", q.variable_frame_rate || !t.variable_frame_rate, &q.variable_frame_rate, &true);
-        same!("picture", (q.interlaced, q.bit_depth, &q.chroma, q.hdr), (t.interlaced, t.bit_depth, &t.chroma, t.hdr));
-        same!("turning", (q.rotation, q.mirrored), (t.rotation, t.mirrored));
+        same!("video", (q.interlaced, q.bit_depth, &q.chroma, q.hdr), (t.interlaced, t.bit_depth, &t.chroma, t.hdr));
+        same!("rotation", (q.rotation, q.mirrored), (t.rotation, t.mirrored));
     }
     for ((_, q), (_, t)) in quick.audios().zip(thorough.audios()) {
-        same!("sound", (q.channels, q.sample_rate, &q.channel_layout), (t.channels, t.sample_rate, &t.channel_layout));
+        same!("audio", (q.channels, q.sample_rate, &q.channel_layout), (t.channels, t.sample_rate, &t.channel_layout));
     }
     faults
 }
@@ -337,9 +337,9 @@ async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
             }
         }
     }
-    eprintln!("{quick_ones} files answered without a process");
+    eprintln!("{quick_ones} files probed without a process");
     assert!(faults.is_empty(), "{} differences:\n{}", faults.len(), faults.join("\n"));
     assert!(quick_ones > 20, "{quick_ones}");
-    // The others of the corpus are unusual: several programmes, interlaced or HEVC pictures, a clock that wraps.
+    // Other transport streams of the corpus are unusual: several programmes, interlaced or HEVC video, a wrapping clock.
     assert!(transport_streams >= 3, "{transport_streams}");
 }

@@ -1,4 +1,4 @@
-//! The program itself: commands, start, stop.
+//! The program as a process: commands, start, stop.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -37,16 +37,16 @@ async fn refused(state: &Path, args: &[&str], input: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A server that said where it listens.
+/// Starts a server; returns it with its base URL.
 async fn serve(state: &Path) -> (Child, String) {
     let mut child = command(state, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = timeout(PATIENCE, lines.next_line()).await.expect("it starts").unwrap().expect("one line");
+    let line = timeout(PATIENCE, lines.next_line()).await.expect("a started server").unwrap().expect("one line");
     let base = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
     (child, base)
 }
 
-/// Ends it as systemd would; returns what it said on standard error.
+/// Ends it with SIGTERM, like systemd; returns its standard error.
 async fn stop(child: Child) -> String {
     let pid = rustix::process::Pid::from_raw(child.id().unwrap() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -55,7 +55,7 @@ async fn stop(child: Child) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// No other user has a right to the state folder or to anything in it.
+/// Asserts that other users of the machine have no access to the state folder and its contents.
 fn check_private(state: &Path) {
     let mut paths = vec![state.to_owned()];
     while let Some(path) = paths.pop() {
@@ -73,9 +73,11 @@ async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "short\n").await.contains("at least 8"));
     assert!(refused(state, &["user", "add", "ada", "--password-stdin"], "").await.contains("no password"));
     done(state, &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\nignored").await;
-    // Of what the first command made: the next one would take the rights away.
+    // Checked after the first command, because the next one would correct the permissions.
     check_private(state);
-    assert!(refused(state, &["user", "add", "ADA", "--password-stdin"], "correct horse\n").await.contains("taken"));
+    assert!(
+        refused(state, &["user", "add", "ADA", "--password-stdin"], "correct horse\n").await.contains("already in use")
+    );
     assert!(refused(state, &["token", "new", "--user", "bob"], "").await.contains("no user \"bob\""));
     let token = done(state, &["token", "new", "--user", "ada"], "").await.trim().to_owned();
     done(state, &["keys", "rotate"], "").await;
@@ -93,7 +95,7 @@ async fn accounts_are_kept_between_runs_and_named_routes_do_it_during_one() {
     let other = tempfile::tempdir().unwrap();
     let busy = refused(other.path(), &["serve", "--listen", address], "").await;
     assert!(busy.contains(address) && busy.contains("--listen"), "{busy}");
-    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "a server without a port touches nothing");
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "a server without a port writes nothing");
     assert!(!stop(child).await.contains(&token), "no token in the log");
     check_private(state);
 
@@ -109,14 +111,14 @@ async fn the_state_moves_to_another_machine_as_lines_of_text() {
     let lines = done(here.path(), &["export"], "").await;
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
     let half = &lines[..lines.trim_end().rfind('\n').unwrap()];
-    assert!(refused(there.path(), &["import"], half).await.contains("it was cut"));
+    assert!(refused(there.path(), &["import"], half).await.contains("is truncated"));
     done(there.path(), &["import"], &lines).await;
     assert!(refused(there.path(), &["import"], &lines).await.contains("--replace"));
     done(there.path(), &["import", "--replace"], &lines).await;
     let (child, base) = serve(there.path()).await;
     let me = reqwest::Client::new().get(format!("{base}/api/auth/me")).bearer_auth(&token).send().await.unwrap();
-    assert_eq!(me.status(), 200, "who was signed in is signed in");
-    // Without stopping it.
+    assert_eq!(me.status(), 200, "sessions survive the move");
+    // A backup of a running server.
     let third = tempfile::tempdir().unwrap();
     let file = third.path().join("backup.jsonl");
     done(there.path(), &["backup", file.to_str().unwrap()], "").await;
@@ -141,7 +143,7 @@ async fn a_fresh_server_shows_a_set_up_code_and_stops_while_a_client_waits() {
     let made = client.post(format!("{base}/api/auth/setup")).json(&set_up).send().await.unwrap();
     assert_eq!(made.status(), 200);
     assert!(!dir.path().join("setup-code").exists());
-    // A connection that is open and idle, and one in the middle of its request, do not hold the end up.
+    // Neither an idle connection nor an unfinished request delays the shutdown.
     let mut half = tokio::net::TcpStream::connect(base.strip_prefix("http://").unwrap()).await.unwrap();
     half.write_all(b"GET /api/health HTTP/1.1\r\nHost").await.unwrap();
     let said = stop(child).await;
@@ -165,13 +167,14 @@ async fn an_admin_reads_the_end_of_the_log() {
     let stranger = client.get(format!("{base}/api/auth/me")).send().await.unwrap();
     let request = stranger.headers()["x-request-id"].to_str().unwrap().to_owned();
     let lines = log(before).await;
-    let line = lines.iter().find(|line| line["text"].as_str().unwrap().contains(&request)).expect("it was said");
+    let line =
+        lines.iter().find(|line| line["text"].as_str().unwrap().contains(&request)).expect("the request is in the log");
     assert_eq!(line["level"], "INFO");
     assert!(line["text"].as_str().unwrap().contains("status=401"), "{line}");
     assert!(line["number"].as_u64().unwrap() > before && !line["target"].as_str().unwrap().is_empty(), "{line}");
     assert_eq!(ask("/api/debug/log?after=x").await.status(), 400);
     let said = stop(child).await;
-    assert!(said.contains(&request), "the console has it too: {said}");
+    assert!(said.contains(&request), "the console has it, too: {said}");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ fn rows(text: &str, heading: &[&str]) -> Vec<Vec<String>> {
     rows
 }
 
-/// What is wrong with rows that end in a word and the file it must be in.
+/// Describes faulty rows. The last cells of a row are a word and the file that must contain it.
 fn faults(rows: &[Vec<String>], width: usize) -> Vec<String> {
     let fault = |row: &Vec<String>| {
         let [.., word, file] = row.as_slice() else { return Some(format!("not a row: {row:?}")) };
@@ -83,9 +83,9 @@ fn the_numbers_of_the_front_page_are_those_of_the_grid() {
         (grid.at(1795 * 90_000) as u64, "1,795 s in segment 450"),
     ];
     for (number, text) in numbers {
-        assert!(page.contains(text), "the front page does not say {text:?}");
+        assert!(page.contains(text), "the front page does not contain {text:?}");
         let said: Vec<u64> =
             text.replace(',', "").split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
-        assert!(said.contains(&number), "it says {text:?}, the grid {number}");
+        assert!(said.contains(&number), "the page has {text:?}, the grid {number}");
     }
 }

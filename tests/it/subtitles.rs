@@ -19,12 +19,12 @@ async fn info(server: &kit::Server, path: &Path) -> Value {
     answer.json().await.unwrap()
 }
 
-/// A server that waits for a probe however busy the machine is: what is tested here is the text.
+/// Starts a server that waits long for a probe, because these tests check texts, not time.
 async fn patient(roots: &[&Path]) -> kit::Server {
     kit::server_with(roots, |config| config.limits.probe_deadline = Duration::from_secs(60)).await
 }
 
-/// Status, content type and text of a subtitle's address.
+/// Status, content type and text at a subtitle's URL.
 async fn text(server: &kit::Server, url: &str) -> (u16, String, String) {
     let answer = server.get(url).send().await.unwrap();
     let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
@@ -57,7 +57,7 @@ async fn every_listed_subtitle_is_there_as_webvtt() {
     for subtitle in info["subtitles"].as_array().unwrap() {
         let name = subtitle["file"].as_str().unwrap_or(subtitle["format"].as_str().unwrap()).to_owned();
         let Some(url) = subtitle["url"].as_str() else {
-            seen.push(format!("{name} is burnt in"));
+            seen.push(format!("{name} can only be burned in"));
             continue;
         };
         let (status, kind, body) = text(&server, url).await;
@@ -73,7 +73,7 @@ async fn every_listed_subtitle_is_there_as_webvtt() {
         "film.de.forced.srt 200 Café",
         "film.en.srt 200 first <i>line</i>",
         "film.fr.srt 200 wide <i>line</i>",
-        "film.sv.sup is burnt in",
+        "film.sv.sup can only be burned in",
         "film.xx.vtt 415 ",
     ];
     assert_eq!(seen, expected, "{info:#}");
@@ -169,7 +169,7 @@ async fn the_corpus_subtitles_come_out_as_utf8_webvtt() {
     let expected = expected.map(|(file, cues, first)| (file.to_owned(), cues, first.to_owned()));
     assert_eq!(seen, expected);
 
-    // Embedded ones, of real files.
+    // Embedded subtitles of real files.
     for entry in std::fs::read_dir(corpus.join("video")).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
         if !["sub", "srt", "vtt", "ass"].iter().any(|word| name.contains(word)) {
@@ -198,7 +198,7 @@ async fn text_beside_the_picture_is_a_rendition_on_the_same_timeline() {
         let stream = play::Stream::open(&server, &started).await.unwrap();
         assert!((stream.subtitles.iter().map(|(_, length)| length).sum::<f64>() - stream.duration()).abs() < 0.01);
         let segment = stream.subtitle(0).await.unwrap();
-        // Picture and text share a timeline: source time 0 is this clock in the segments.
+        // Video and text share a timeline: source time 0 is this MPEG-TS time in the segments.
         assert!(segment.starts_with("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:324000000,LOCAL:00:00:00.000\n"), "{segment}");
         assert!(segment.contains("\n00:00:00.500 --> 00:00:01.500\n") && segment.contains(first), "{segment}");
         let picture = folder.path().join("first.ts");
@@ -218,7 +218,7 @@ async fn text_beside_the_picture_is_a_rendition_on_the_same_timeline() {
 async fn an_external_subtitle_that_is_not_named_is_the_one_for_everybody() {
     let folder = folder_with_film();
     let at = |name: &str| folder.path().join(name);
-    // First by name, but pictures.
+    // First by name, but a bitmap subtitle.
     std::fs::copy(at("film.sv.sup"), at("film.aa.sup")).unwrap();
     let server = patient(&[folder.path()]).await;
     let wish = json!({"subtitleMode": "external"});
@@ -229,7 +229,7 @@ async fn an_external_subtitle_that_is_not_named_is_the_one_for_everybody() {
         let line = stream.index_text.lines().find(|line| line.contains("TYPE=SUBTITLES")).unwrap().to_owned();
         line.split_once("NAME=").unwrap().1.split(",URI").next().unwrap().to_owned()
     };
-    // Not the forced one, though it comes first by name.
+    // Not the forced one, although it is first by name.
     let en = "\"film.en.srt\",DEFAULT=YES,AUTOSELECT=YES,FORCED=NO,LANGUAGE=\"en\"";
     assert_eq!(rendition(&stream), en);
     play::stop(&server, &started).await;
@@ -266,7 +266,7 @@ async fn fonts_attached_to_a_film_are_there_and_nothing_else_that_is() {
         ("tiny.ttf", b"\0\x01", "font/ttf"),
     ];
     for (place, (name, bytes, kind)) in attached.iter().enumerate() {
-        // The arguments are words: the name with spaces is given by the metadata.
+        // Arguments are split at spaces, so the metadata sets the file name.
         let file = at(&format!("attached{place}"));
         std::fs::write(&file, bytes).unwrap();
         args += &format!(" -attach {} -metadata:s:t:{place} mimetype={kind}", file.display());
@@ -298,7 +298,7 @@ async fn fonts_attached_to_a_film_are_there_and_nothing_else_that_is() {
     assert_eq!((head.status().as_u16(), header(&head, "content-length")), (200, font.len().to_string()));
     assert_eq!(bare(url.to_owned()).await.unwrap().status(), 401);
     let other = signed.replace("film.mkv", "attached0");
-    assert_eq!(bare(other).await.unwrap().status(), 403, "a grant is for one film");
+    assert_eq!(bare(other).await.unwrap().status(), 403, "a grant is valid for one film");
 
     let index = |index: &str| url.replace("index=0", &format!("index={index}"));
     for (wanted, status, code) in [

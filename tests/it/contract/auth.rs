@@ -1,4 +1,4 @@
-//! Accounts as a client sees them: set-up, sign-in, devices, users.
+//! Accounts over HTTP: set-up, sign-in, devices, users.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ async fn guessing_is_slowed_and_ends_and_old_tokens_are_called_expired() {
     }
     let nobody = json!({"username": "nobody", "password": "guess"});
     let unknown = refused(as_anybody(&server, "/api/auth/login", nobody).await, 401, "INVALID_CREDENTIALS").await;
-    assert_eq!(unknown["error"], wrong[0], "an unknown name is no other answer");
+    assert_eq!(unknown["error"], wrong[0], "an unknown user name gets the same answer");
 
     let answer = login("correct horse", "203.0.113.9").await;
     assert_eq!(answer.headers()["retry-after"], "12");
@@ -154,7 +154,7 @@ async fn guessing_is_slowed_and_ends_and_old_tokens_are_called_expired() {
     server.service.clock.advance(Duration::from_secs(31 * 86_400));
     refused(as_holder(&server, Method::GET, "/api/auth/me", &token).await, 401, "TOKEN_EXPIRED").await;
 
-    // A proxy that appends a header line of its own: what the client wrote before is not believed.
+    // A proxy appends its own header line; what the client sent before it is not trusted.
     let mut sprayed = Vec::new();
     for number in 0..6 {
         let request = server.ask(Method::POST, "/api/auth/login").header("x-forwarded-for", format!("10.9.8.{number}"));

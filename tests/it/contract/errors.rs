@@ -1,4 +1,4 @@
-//! Errors are answers of one shape, whatever was asked.
+//! Errors have one shape, whatever the request.
 
 use reqwest::Method;
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn credentials_are_asked_for_and_named() {
     }
     assert_eq!(with(format!("bEaReR {}", server.token).as_bytes()).await.status(), 200);
     refused(server.get("/api/users").send().await.unwrap(), 403, "FORBIDDEN").await;
-    // A stale token keeps nobody out of a public route.
+    // A public route ignores a stale token.
     let answer = server.ask(Method::GET, "/api/auth/status").header("authorization", "Bearer x").send().await.unwrap();
     assert_eq!(answer.status(), 200);
 }
@@ -84,7 +84,7 @@ async fn malformed_bodies_are_the_clients_fault() {
         let body = refused(login(wrong.to_string()).await, 400, "VALIDATION_ERROR").await;
         assert_eq!(fields(&body).as_deref(), Some(field), "{wrong}");
     }
-    // Depth in a field nobody reads is walked past, not into.
+    // Nesting in an unknown field is skipped, not parsed recursively.
     let ignored = format!("{{\"username\":\"a\",\"password\":\"x\",\"other\":{deep}}}");
     refused(login(ignored).await, 401, "INVALID_CREDENTIALS").await;
 
@@ -113,7 +113,7 @@ async fn large_bodies_are_refused_early_and_the_refusal_arrives() {
     fits.push(b' ');
     refused(request().body(fits).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
 
-    // What is declared is enough: nothing of it need be sent.
+    // The declared length is enough: the body need not be sent.
     let address = server.base.strip_prefix("http://").unwrap();
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = "POST /api/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Requests nobody thought of: an answer below 500, in the one shape, in time.
+//! Random requests: each gets an answer below 500, in the common shape, in time.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use tokio::net::TcpStream;
 
 use crate::kit::{self, film, play};
 
-/// Requests sent. More find more; these take a few seconds.
+/// Number of random requests. More find more; these take a few seconds.
 const REQUESTS: usize = 400;
 const WISHES: u32 = 300;
 
-/// A value as it may stand in a target: plain, odd, encoded, broken.
+/// A value in a request target: plain, odd, encoded or malformed.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z0-9._-]{0,12}",
@@ -47,7 +47,7 @@ fn query() -> impl Strategy<Value = String> {
         .prop_map(|pairs| pairs.into_iter().map(|(name, value)| format!("{name}={value}&")).collect::<String>())
 }
 
-/// JSON of the fields that exist, with values that should not.
+/// JSON objects with known field names and invalid values.
 fn body() -> impl Strategy<Value = String> {
     let field = prop_oneof![
         Just("mediaPath"),
@@ -110,7 +110,7 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
         5 => Just("GET"), 3 => Just("POST"), 1 => Just("DELETE"), 1 => Just("HEAD"), 1 => Just("OPTIONS"), 1 => Just("PATCH")
     ];
     let wanted = (methods, proptest::sample::select(paths), value(), query(), header(), body(), 0..3_u8);
-    // The same requests each time: a failure is found again.
+    // Deterministic, so that a failure can be reproduced.
     let mut runner = TestRunner::deterministic();
     for _ in 0..REQUESTS {
         let (method, path, part, query, header, body, who) = wanted.new_tree(&mut runner).unwrap().current();
@@ -133,7 +133,7 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
             socket.write_all(request.as_bytes()).await.unwrap();
             let mut answer = Vec::new();
             while socket.read_buf(&mut answer).await.unwrap() > 0 {
-                // The stream of events has no end.
+                // The event stream has no end.
                 let text = String::from_utf8_lossy(&answer);
                 if text.split_once("\r\n\r\n").is_some_and(|(head, _)| head.contains("text/event-stream")) {
                     break;
@@ -157,7 +157,7 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
     }
 }
 
-/// Any JSON at all; numbers and words that mean something to somebody among it.
+/// Arbitrary JSON, with some of the numbers and words that the server knows.
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -197,7 +197,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Mostly one of `fitting`, at times anything.
+/// Mostly one of `fitting`, sometimes arbitrary JSON.
 fn mostly(fitting: Vec<Value>) -> impl Strategy<Value = Value> {
     prop_oneof![7 => prop::sample::select(fitting), 1 => json()]
 }
@@ -206,7 +206,7 @@ fn object(fields: Vec<(&'static str, Value)>) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// A wish whose fields mostly have the right form, and now and then values on the edge of sense.
+/// Start requests whose fields mostly have the right form, sometimes with extreme values.
 fn wish() -> impl Strategy<Value = Value> {
     let numbers = || vec![json!(0), json!(1), json!(8), json!(u32::MAX), json!(null)];
     let picture = prop_oneof![
@@ -265,5 +265,5 @@ async fn no_wish_is_answered_with_a_fault_of_ours() {
         taken += u32::from(status == 200);
         play::stop(&server, &started).await;
     }
-    assert!(taken > WISHES / 4, "only {taken} of {WISHES} were taken: nothing behind the first look was tried");
+    assert!(taken > WISHES / 4, "only {taken} of {WISHES} were accepted: code after validation was hardly tested");
 }

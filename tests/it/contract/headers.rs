@@ -1,4 +1,4 @@
-//! Headers every answer has, HEAD beside GET, and pages of other origins.
+//! Headers of every response, HEAD compared with GET, and CORS.
 
 use reqwest::Method;
 
@@ -64,10 +64,10 @@ async fn only_configured_origins_may_call() {
     }
     for path in ["/api/auth/me", "/api/nowhere"] {
         let answer = server.get(path).header("origin", TV).send().await.unwrap();
-        assert_eq!(answer.headers()["access-control-allow-origin"], TV, "errors can be read too");
+        assert_eq!(answer.headers()["access-control-allow-origin"], TV, "errors can be read, too");
         assert!(answer.headers()["access-control-expose-headers"].to_str().unwrap().contains("content-range"));
     }
     let server = kit::server(&[]).await;
     let answer = server.get("/api/health").header("origin", TV).send().await.unwrap();
-    assert!(answer.headers().keys().all(|name| !name.as_str().starts_with("access-control")), "none by default");
+    assert!(answer.headers().keys().all(|name| !name.as_str().starts_with("access-control")), "no CORS by default");
 }

@@ -1,4 +1,4 @@
-//! The OpenAPI document and the door of every route.
+//! The OpenAPI document and the access class of every route.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::kit::answer::refused;
 use crate::kit::{self, Server, film, schema};
 
-/// Routes of the web page, which is no part of the interface.
+/// Routes of the web page, which is not part of the API.
 const PAGES: [&str; 3] = ["/", "/web/{file}", "/web/vendor/{file}"];
 
 fn operations() -> impl Iterator<Item = (String, String, &'static Value)> {
@@ -74,7 +74,7 @@ async fn every_route_is_documented_and_nothing_else() {
     }
 }
 
-/// What clients were written for, and the diff of a change to it. `scripts/bless` writes it anew.
+/// The golden document shows the diff of a change to the API. `scripts/bless` updates it.
 #[test]
 fn the_document_is_the_golden_one() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/openapi.json");
@@ -87,7 +87,7 @@ fn the_document_is_the_golden_one() {
     let line = differs.unwrap_or_else(|| then.lines().count().min(now.lines().count()));
     assert!(
         then == now,
-        "the interface is not as tests/golden/openapi.json has it, from line {}: {:?} is {:?} now; scripts/bless takes it over",
+        "the API differs from tests/golden/openapi.json at line {}: {:?} is now {:?}; to accept it, run scripts/bless",
         line + 1,
         then.lines().nth(line),
         now.lines().nth(line)
@@ -111,7 +111,7 @@ async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
         );
         let public = openapi::PUBLIC.contains(&endpoint.path);
         assert_eq!(endpoint.access == Access::Public, public, "{}", endpoint.path);
-        assert!(!public || !endpoint.path.starts_with("/api/stream"), "{} would give media to anybody", endpoint.path);
+        assert!(!public || !endpoint.path.starts_with("/api/stream"), "{} would serve media to anyone", endpoint.path);
         if public {
             continue;
         }
@@ -139,12 +139,13 @@ async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
     }
 }
 
-/// Asks, and holds the answer against the document.
+/// Sends a request and validates the response against the document.
 async fn holds(server: &Server, token: &str, method: &str, path: &str, query: &str, body: Option<Value>) -> Value {
     holds_at(server, token, method, path, &format!("{path}{query}"), body).await.1
 }
 
-/// The same for an address made from the template `path`; the status as well, and null for what is no JSON.
+/// Sends a request to `address`, which instantiates the template `path`, and validates the response against the document.
+/// Returns the status, and null for anything but JSON.
 async fn holds_at(
     server: &Server,
     token: &str,
@@ -164,11 +165,11 @@ async fn holds_at(
     let kind = kind.split(';').next().unwrap().to_owned();
     let text = answer.bytes().await.unwrap();
     let Some(content) = described["content"].get(&kind) else {
-        assert!(text.is_empty(), "{method} {address} {status}: {kind} is not described");
+        assert!(text.is_empty(), "{method} {address} {status}: {kind} is not documented");
         return (status, Value::Null);
     };
     if kind != "application/json" {
-        assert!(!text.is_empty(), "{method} {address} {status}: nothing came");
+        assert!(!text.is_empty(), "{method} {address} {status}: the body is empty");
         return (status, Value::Null);
     }
     let value: Value =
@@ -184,7 +185,7 @@ async fn answers_of_sessions_and_subtitles_fit_the_document() {
     let path = folder.path().join("a.mkv");
     film::flash_and_beep(&path, 3, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 25 -c:a ac3");
     std::fs::write(folder.path().join("a.de.srt"), "1\n00:00:00,500 --> 00:00:01,500\nhello\n").unwrap();
-    // Time for a busy machine: what is held here is the form.
+    // Long enough for a busy machine: this test checks the shape of responses.
     let patient = std::time::Duration::from_secs(60);
     let server = kit::server_with(&[folder.path()], |config| config.limits.probe_deadline = patient).await;
     let token = server.token.clone();
@@ -247,7 +248,7 @@ async fn answers_of_sessions_and_subtitles_fit_the_document() {
 async fn real_answers_fit_the_document() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it's 100% \u{1f600}.mp4");
-    // Not shorter: a day of it stands in the guide, and each entry is held against the document.
+    // Not shorter, because every entry of one day of the guide is validated.
     film::flash_and_beep(&path, 30, "-c:v libx264 -preset ultrafast -c:a aac");
     let server = kit::server(&[folder.path()]).await;
     server.service.accounts.add_user("ada", hearthcast::domain::access::Role::Admin, "correct horse").await.unwrap();

@@ -1,4 +1,4 @@
-//! The whole server below a path, behind nginx: one that strips the path, and one that passes it on.
+//! The whole server below a path prefix, with nginx in front: once it strips the prefix, once it passes it on.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -15,14 +15,14 @@ use url::Url;
 use crate::kit::answer::success;
 use crate::kit::{self, film};
 
-/// A running nginx. Dropping it ends it.
+/// A running nginx. Dropping it kills it.
 struct Nginx {
     child: Child,
     _folder: TempDir,
 }
 
 impl Nginx {
-    /// Serves `upstream` below `/tv/` on two ports: the first takes `/tv` off, the second passes it on.
+    /// Serves `upstream` below `/tv/` on two ports: the first strips `/tv`, the second passes it on.
     fn start(upstream: &str, [strips, passes]: [u16; 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().display();
@@ -50,7 +50,7 @@ impl Nginx {
         let nginx = Self { child, _folder: folder };
         let deadline = Instant::now() + Duration::from_secs(20);
         while std::net::TcpStream::connect(("127.0.0.1", passes)).is_err() {
-            assert!(Instant::now() < deadline, "nginx listens");
+            assert!(Instant::now() < deadline, "nginx does not listen within 20 s");
             std::thread::sleep(Duration::from_millis(20));
         }
         nginx
@@ -64,13 +64,13 @@ impl Drop for Nginx {
     }
 }
 
-/// Two ports that are free now.
+/// Two free ports.
 fn ports() -> [u16; 2] {
     let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     held.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// A client that knows one of the two ways in.
+/// A client that uses one of the two ports.
 struct Guest {
     client: Client,
     /// `http://127.0.0.1:PORT/tv`
@@ -80,7 +80,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// What an address of an answer means; one that names the other way in is reached by this one.
+    /// Resolves an address from a response; one that names the other port is changed to this client's port.
     fn reach(&self, from: &Url, address: &str) -> Url {
         let mut url = from.join(address).unwrap();
         assert!(url.path().starts_with("/tv/"), "{address} in {from} leaves the prefix");
@@ -96,7 +96,7 @@ impl Guest {
         format!("{}{path}", self.base)
     }
 
-    /// The bytes at an address, fetched without any header.
+    /// The bytes at a URL, fetched without extra headers.
     async fn fetch(&self, url: &Url) -> Vec<u8> {
         let answer = self.client.get(url.clone()).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{url}");
@@ -107,7 +107,7 @@ impl Guest {
         String::from_utf8(self.fetch(url).await).unwrap()
     }
 
-    /// A JSON answer, no address in which leaves the prefix.
+    /// A JSON response; asserts that every address in it has the prefix.
     async fn get(&self, path: &str) -> Value {
         let answer = self.client.get(self.at(path)).bearer_auth(&self.token).send().await.unwrap();
         let body = success(answer, 200).await;
@@ -131,7 +131,7 @@ impl Guest {
         loop {
             let list = self.text(&url).await;
             assert!(list.starts_with("#EXTM3U"), "{list}");
-            let first = list.lines().find(|line| !line.starts_with('#')).expect("it names something").to_owned();
+            let first = list.lines().find(|line| !line.starts_with('#')).expect("the playlist has an entry").to_owned();
             url = self.reach(&url, &first);
             if !url.path().ends_with(".m3u8") {
                 break;
@@ -141,7 +141,7 @@ impl Guest {
     }
 }
 
-/// Fails for an address of this server without the prefix.
+/// Asserts that no address of this server lacks the prefix.
 fn within(body: &Value) {
     match body {
         Value::String(text) => assert!(!["/api/", "/web/", "/hdhr/"].iter().any(|own| text.starts_with(own)), "{text}"),
@@ -195,7 +195,7 @@ impl Guest {
     }
 }
 
-/// The page with everything it names.
+/// Fetches the page and everything it refers to.
 async fn page(guest: &Guest) {
     let folder = guest.at("/").parse::<Url>().unwrap();
     let mut seen = vec![folder.clone()];
@@ -208,7 +208,7 @@ async fn page(guest: &Guest) {
         for word in String::from_utf8_lossy(&bytes).split('"').skip(1).step_by(2).filter(|_| is_text) {
             let named = match word {
                 _ if word.starts_with("./") || word.starts_with("web/") => guest.reach(&url, word),
-                // Modules put the path of the page before these.
+                // Modules prepend the path of the page to these.
                 _ if word.starts_with("/web/") => guest.at(word).parse().unwrap(),
                 _ => continue,
             };
@@ -222,7 +222,7 @@ async fn page(guest: &Guest) {
     }
 }
 
-/// A film: its description, its bytes, its subtitle, and a session to its first segment.
+/// A film: its info, its bytes, its subtitle, and a session up to the first segment.
 async fn film(guest: &Guest, media: &str) {
     let info = guest.get(&format!("/api/stream/info/full?path={media}")).await;
     let subtitle = info["subtitles"][0]["signedUrl"].as_str().expect("a subtitle").to_owned();
@@ -230,7 +230,7 @@ async fn film(guest: &Guest, media: &str) {
     let wish = json!({"mediaPath": media, "forceTranscode": true});
     let session = guest.post("/api/stream/transcode/start", &guest.token, &wish).await.0;
     guest.play(guest.reach(&guest.root(), session["signedPlaylistUrl"].as_str().expect("a session"))).await;
-    // As clients do that put the base address before whatever they are given.
+    // Some clients simply prepend the base URL to every address.
     let joined = guest.at(session["playlistUrl"].as_str().unwrap());
     assert_eq!(guest.client.get(joined).bearer_auth(&guest.token).send().await.unwrap().status(), 200);
     let device = json!({"containers": ["mp4"], "videoCodecs": [{"codec": "h264"}], "audioCodecs": [{"codec": "aac"}]});
@@ -241,7 +241,7 @@ async fn film(guest: &Guest, media: &str) {
     }
 }
 
-/// A channel: lists, guides, pictures, the way to its playlist, exports and the tuner.
+/// A channel: lists, guides, images, its playlist, exports and the tuner.
 async fn channel(guest: &Guest, media: &str, number: u32) {
     let start = (jiff::Timestamp::now() - Duration::from_secs(60)).to_string();
     let body =
@@ -253,7 +253,7 @@ async fn channel(guest: &Guest, media: &str, number: u32) {
     guest.fetch(&guest.reach(&guest.root(), listed["logoUrl"].as_str().unwrap())).await;
     let guide = guest.get(&format!("/api/livetv/epg?channelId={id}")).await;
     let past = guide["entries"].as_array().unwrap().iter().find_map(|entry| entry["catchupUrl"].as_str());
-    assert!(past.expect("something is past").starts_with("/tv/api/livetv/watch/"));
+    assert!(past.expect("the guide has a past entry").starts_with("/tv/api/livetv/watch/"));
     guest.get(&format!("/api/livetv/now?channelId={id}")).await;
 
     let watch = guest.reach(&guest.root(), listed["watchUrl"].as_str().unwrap());

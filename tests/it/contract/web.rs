@@ -1,4 +1,4 @@
-//! The web page comes out of the program and can reach nothing but the program.
+//! The web page is served by the program and may load nothing from other origins.
 
 use crate::kit;
 
@@ -64,13 +64,13 @@ async fn only_the_worker_that_draws_subtitles_may_compile_a_program() {
     }
 }
 
-/// Addresses of our own in a text: `"web/x"` in the page, `"/web/x"` and `"./x.js"` in modules.
+/// Own addresses in a text: `"web/x"` in the page, `"/web/x"` and `"./x.js"` in modules.
 fn named(text: &str) -> Vec<String> {
     let quoted = text.split('"').skip(1).step_by(2);
     quoted
         .filter_map(|word| match word.strip_prefix("./") {
             Some(module) => Some(format!("/web/{module}")),
-            // The page's own addresses are relative: it may lie below a path.
+            // The page uses relative addresses because it may lie below a path prefix.
             None if word.starts_with("web/") => Some(format!("/{word}")),
             None => word.starts_with("/web/").then(|| word.to_owned()),
         })

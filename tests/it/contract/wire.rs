@@ -1,4 +1,4 @@
-//! The accept loop: heads that are too large or no heads at all, a full server, a stop in the middle.
+//! Connections: invalid request heads, connection limits, shutdown during a response.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use crate::kit;
 use crate::library::{media, raw_file};
 
-/// Sends bytes on a connection of their own and reads what comes until the server closes or goes quiet.
+/// Sends bytes on a new connection and reads the response until the server closes it or the JSON body ends.
 async fn exchange(server: &kit::Server, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(server.base.trim_start_matches("http://")).await.unwrap();
-    // The server may answer and close before it has read all.
+    // The server may answer and close before it has read everything.
     let _ = socket.write_all(request).await;
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
@@ -54,18 +54,18 @@ async fn heads_that_cannot_be_served_are_refused_in_the_one_shape() {
         assert_eq!(body["code"], code, "{name}");
         assert!(body["error"].is_string() && body["requestId"].is_string());
     }
-    // And the server is none the worse.
+    // The server still works.
     assert_eq!(server.get("/api/health").send().await.unwrap().status(), 200);
 }
 
-/// A connection from an address of this machine.
+/// Connects from the given loopback address.
 async fn connect(server: &kit::Server, from: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
     socket.connect(server.base.trim_start_matches("http://").parse().unwrap()).await.unwrap()
 }
 
-/// The same, with a request for something large whose answer is not read.
+/// Connects from the given address and requests something large without reading the response.
 async fn unread(server: &kit::Server, from: &str) -> TcpStream {
     let mut socket = connect(server, from).await;
     let request = b"GET /web/vendor/subtitles-octopus-worker.wasm HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -73,7 +73,7 @@ async fn unread(server: &kit::Server, from: &str) -> TcpStream {
     socket
 }
 
-/// The beginning of what comes over a connection.
+/// The beginning of the response on a connection.
 async fn begins(socket: &mut TcpStream) -> String {
     let mut piece = [0; 512];
     let got = tokio::time::timeout(Duration::from_secs(5), socket.read(&mut piece)).await.expect("no hang");
@@ -83,7 +83,7 @@ async fn begins(socket: &mut TcpStream) -> String {
 #[tokio::test]
 async fn readers_who_do_not_read_shut_nobody_else_out() {
     let server = kit::server_with(&[], |config| config.limits.connections = 16).await;
-    // One who is signed in is known from here on.
+    // From here on the server knows this address as one that signed in.
     assert_eq!(server.get("/api/auth/me").send().await.unwrap().status(), 200);
     let mut held = Vec::new();
     for _ in 0..16 {
@@ -92,17 +92,17 @@ async fn readers_who_do_not_read_shut_nobody_else_out() {
     let refused = begins(&mut connect(&server, "127.0.0.2").await).await;
     assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\"code\":\"SERVER_BUSY\""), "{refused}");
     let health = || reqwest::get(format!("{}/api/health", server.base));
-    assert_eq!(health().await.unwrap().status(), 200, "sixteen readers from one address");
+    assert_eq!(health().await.unwrap().status(), 200, "sixteen connections from one address");
     for _ in 0..16 {
         held.push(unread(&server, "127.0.0.3").await);
     }
-    // Three quarters are taken: there is a place for whoever signed in before, and for no stranger.
+    // Three quarters are taken: the rest is for addresses that signed in before.
     assert!(begins(&mut connect(&server, "127.0.0.4").await).await.starts_with("HTTP/1.1 503 "));
-    assert_eq!(health().await.unwrap().status(), 200, "readers from two addresses");
+    assert_eq!(health().await.unwrap().status(), 200, "connections from two addresses");
     drop(held);
     let deadline = Instant::now() + Duration::from_secs(5);
     while !begins(&mut unread(&server, "127.0.0.4").await).await.starts_with("HTTP/1.1 200 ") {
-        assert!(Instant::now() < deadline, "places are given back");
+        assert!(Instant::now() < deadline, "connection slots are released");
         tokio::task::yield_now().await;
     }
 }
@@ -128,18 +128,18 @@ async fn a_stop_lets_answers_under_way_finish_and_takes_no_others() {
     stop.send(()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(5);
     while TcpStream::connect(address).await.is_ok() {
-        assert!(Instant::now() < deadline, "nobody is let in any more");
+        assert!(Instant::now() < deadline, "the server still accepts connections");
         tokio::task::yield_now().await;
     }
-    assert!(!serving.is_finished(), "it waits for the answer under way");
+    assert!(!serving.is_finished(), "the server waits for the running response");
     while let Some(piece) = answer.chunk().await.unwrap() {
         received += piece.len();
     }
     assert_eq!(received, 30_000_000);
-    tokio::time::timeout(Duration::from_secs(5), serving).await.expect("then it ends").unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(5), serving).await.expect("a clean end").unwrap().unwrap();
 }
 
-/// The limits of time are the server's own, 10 s for a body and 15 s for a head: this test waits as long as they last.
+/// This test lasts as long as the server's time limits, 10 s for a body and 15 s for a head.
 #[tokio::test]
 async fn who_sends_a_request_drop_by_drop_is_let_go() {
     let server = kit::server(&[]).await;
@@ -148,7 +148,7 @@ async fn who_sends_a_request_drop_by_drop_is_let_go() {
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = socket.read_to_string(&mut answer);
-        tokio::time::timeout(Duration::from_secs(30), read).await.expect("the server does not wait for ever").unwrap();
+        tokio::time::timeout(Duration::from_secs(30), read).await.expect("the server closes the connection").unwrap();
         answer
     };
     let login = "POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"us";

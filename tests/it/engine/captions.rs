@@ -1,4 +1,4 @@
-//! Subtitles of pictures: files that hold some, and some drawn into the picture.
+//! Bitmap subtitles: files that contain them, and burned-in subtitles.
 
 use hearthcast::domain::plan::Burn;
 use hearthcast::engine::gst;
@@ -8,14 +8,14 @@ use crate::kit::captions::{self, Caption};
 
 const X264: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
 
-/// Files that hold subtitles of pictures: name, container, and whether they are those of DVDs.
+/// Files that contain bitmap subtitles: name, container, and whether they are VobSub.
 const HOLDING: [(&str, Container, bool); 3] = [
     ("graphics.mkv", Container::Matroska, false),
     ("spu.mkv", Container::Matroska, true),
     ("spu.mp4", Container::Mp4, true),
 ];
 
-/// A film of flashes and beeps with these captions in it, on a canvas of another shape than the picture.
+/// A film of flashes and beeps with these subtitles, on a canvas with another aspect ratio than the video.
 fn holding((name, container, dvd): (&str, Container, bool), seconds: u32, captions: &[Caption]) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -48,7 +48,7 @@ async fn files_that_merely_hold_subtitles_of_pictures_are_made_here() {
     }
 }
 
-/// A film of each kind to start and stop over; captions are drawn where they can be.
+/// A film of each kind to start and stop over; subtitles are burned in where possible.
 pub(super) fn started_and_stopped() -> impl Iterator<Item = Bench> {
     let of_pictures = HOLDING.into_iter().map(|film| {
         let mut bench = holding(film, 12, &[caption(500, 1500), caption(3000, 9000)]).natively();
@@ -59,7 +59,7 @@ pub(super) fn started_and_stopped() -> impl Iterator<Item = Bench> {
     of_pictures.chain(of_text.into_iter().map(|film| text(film).natively()))
 }
 
-/// A film of 12 s with lines of text in it, which are not drawn.
+/// A film of 12 s with text subtitles that are not burned in.
 fn text((name, container, codec): (&str, Container, &str)) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -72,7 +72,7 @@ fn text((name, container, codec): (&str, Container, &str)) -> Bench {
     Bench::over(folder, &whole, container, FPS25, 12.0)
 }
 
-/// Has the subtitles of a stream drawn.
+/// Burns in the subtitles of a stream.
 fn draw(bench: &mut Bench, stream: Option<u32>) {
     if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
         plan.burn = stream.map(|stream| Burn::Embedded { stream, bitmap: true });
@@ -98,10 +98,10 @@ async fn starting_and_stopping_over_a_real_file_of_them_leaves_nothing() {
     }
 }
 
-/// A picture of one colour, so that all that differs is drawn.
+/// Video of one colour, so that every difference is a subtitle.
 const PLAIN: &str = "color=0x303030:s=320x180:r=25:d=20";
 
-/// Where subtitles come from that are drawn.
+/// The source of burned-in subtitles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum From {
     Graphics,
@@ -109,7 +109,7 @@ enum From {
     Beside,
 }
 
-/// A plain film of 20 s with these captions, to be drawn; the file beside it.
+/// A plain film of 20 s with these subtitles to burn in, and the sidecar file.
 fn drawing(from: From, captions: &[Caption], more: &str) -> (Bench, Option<Arc<Source>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -138,11 +138,11 @@ fn drawing(from: From, captions: &[Caption], more: &str) -> (Bench, Option<Arc<S
     (bench, beside)
 }
 
-/// The pictures of a segment that a run begins with.
+/// The decoded frames of a segment that begins a run.
 struct Drawn {
     width: usize,
     height: usize,
-    /// Planes of luma and both colours.
+    /// Frames as luma and chroma planes.
     pictures: Vec<Vec<u8>>,
 }
 
@@ -152,7 +152,7 @@ impl Drawn {
         let mut run = bench.producer.start(job, index).unwrap();
         let segment = Made::of(next(&mut run).await.unwrap().unwrap(), &bench.source).await;
         let path = bench.write("one.ts", [&segment]);
-        let Some(VideoPlan::Encode(plan)) = &bench.rendition.video else { panic!("a picture") };
+        let Some(VideoPlan::Encode(plan)) = &bench.rendition.video else { panic!("a video plan") };
         let (width, height) = (plan.width as usize, plan.height as usize);
         let mut command = std::process::Command::new("ffmpeg");
         command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
@@ -161,17 +161,17 @@ impl Drawn {
         Self { width, height, pictures }
     }
 
-    /// The box around what was drawn into each picture of a plain film.
+    /// The bounding box of what is burned into each frame of a plain film.
     fn boxes(&self) -> Vec<Option<[usize; 4]>> {
         self.pictures.iter().map(|picture| self.around(|at| picture[at].abs_diff(picture[0]) > 24)).collect()
     }
 
-    /// The box around what differs between two pictures, in places where it can be seen.
+    /// The bounding box of the differences between two frames, where both are dark.
     fn apart(&self, a: &[u8], b: &[u8], dark: &[bool]) -> Option<[usize; 4]> {
         self.around(|at| dark[at] && a[at].abs_diff(b[at]) > 60)
     }
 
-    /// Left, top, right, bottom.
+    /// The bounding box of pixels with this property: left, top, right, bottom.
     fn around(&self, seen: impl Fn(usize) -> bool) -> Option<[usize; 4]> {
         let places = (0..self.width * self.height).filter(|at| seen(*at)).map(|at| (at % self.width, at / self.width));
         places.fold(None, |around: Option<[usize; 4]>, (x, y)| {
@@ -181,18 +181,18 @@ impl Drawn {
     }
 }
 
-/// Where light can be seen on both of two pictures.
+/// Pixels that are dark in both frames, so that subtitles can be seen on them.
 fn dark(a: &[u8], b: &[u8]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a.max(b) < 150).collect()
 }
 
-/// How alike two pictures are, decibels.
+/// PSNR of two frames, decibels.
 fn psnr(a: &[u8], b: &[u8]) -> f64 {
     let error: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
     10.0 * (255.0 * 255.0 * a.len() as f64 / error.max(1.0)).log10()
 }
 
-/// Whether two boxes are the same but for some pixels.
+/// Whether two boxes are equal within a tolerance of some pixels.
 fn same(ours: Option<[usize; 4]>, theirs: Option<[usize; 4]>, apart: usize) -> bool {
     match (ours, theirs) {
         (Some(ours), Some(theirs)) => ours.iter().zip(&theirs).all(|(a, b)| a.abs_diff(*b) <= apart),
@@ -213,7 +213,7 @@ async fn what_is_laid_over_a_picture_lies_where_and_when_ffmpeg_lays_it() {
         if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
             (plan.width, plan.height) = size;
         }
-        // One that comes, one that stood when the run began, one after another.
+        // A subtitle that begins, one that began before the run, and two in succession.
         let indices = if from == From::Graphics { vec![0, 2, 3, 4] } else { vec![2, 4] };
         let mut theirs = Vec::new();
         for &index in &indices {
@@ -227,12 +227,12 @@ async fn what_is_laid_over_a_picture_lies_where_and_when_ffmpeg_lays_it() {
             assert_eq!(here.len(), there.len(), "{from:?} {size:?}, segment {index}");
             let mut alike = Vec::new();
             for (number, around) in here.iter().enumerate() {
-                // ffmpeg rounds times to a picture, up or down.
+                // ffmpeg rounds times to a frame, up or down.
                 let near = number.saturating_sub(1)..(number + 2).min(there.len());
                 let found = near.clone().any(|near| same(*around, there[near], 2));
                 assert!(
                     found,
-                    "{from:?} {size:?}, picture {number} of segment {index}: {around:?} is not in {:?}",
+                    "{from:?} {size:?}, frame {number} of segment {index}: {around:?} is not in {:?}",
                     &there[near]
                 );
                 if same(*around, there[number], 2) {
@@ -246,7 +246,7 @@ async fn what_is_laid_over_a_picture_lies_where_and_when_ffmpeg_lays_it() {
     }
 }
 
-/// A file of the corpus with such subtitles: the stream drawn, the size drawn in, and segments to look at.
+/// A file of the corpus with bitmap subtitles: path, stream to burn in, output size, and segments to compare.
 type Real = (&'static str, u32, (u32, u32), &'static [usize]);
 
 const CORPUS: [Real; 5] = [
@@ -284,9 +284,9 @@ async fn captions_of_real_files_lie_where_ffmpeg_lays_them() {
                     made.push(Drawn::by(&bench, None, index).await);
                 }
             }
-            let [bare, ours, their_bare, theirs] = &made[..] else { panic!("four of them") };
-            // White letters differ from a bright wall by about as much as is asked for: where the one encode lies above
-            // that, the other may lie below. So only what both show dark is looked at.
+            let [bare, ours, their_bare, theirs] = &made[..] else { panic!("four segments") };
+            // White letters differ from a bright wall by about the threshold: one encode may lie above it, the other below. So
+            // only pixels that are dark in both are compared.
             let dark: Vec<Vec<bool>> =
                 bare.pictures.iter().zip(&their_bare.pictures).map(|(a, b)| dark(a, b)).collect();
             let apart = |drawn: &Drawn, bare: &Drawn| -> Vec<_> {
@@ -297,21 +297,21 @@ async fn captions_of_real_files_lie_where_ffmpeg_lays_them() {
             let (mut shown, mut worst) = (0, f64::INFINITY);
             for (number, around) in here.iter().enumerate() {
                 let near = number.saturating_sub(1)..(number + 2).min(there.len());
-                // Where soft edges become smaller ffmpeg mixes them with black, so that less of them is seen.
+                // When scaling down soft edges, ffmpeg mixes them with black, so that less of them is visible.
                 let found = near.clone().any(|near| same(*around, there[near], 3));
-                assert!(found, "{name} {stream}, picture {number} of {index}: {around:?} is not in {:?}", &there[near]);
+                assert!(found, "{name} {stream}, frame {number} of {index}: {around:?} is not in {:?}", &there[near]);
                 if around.is_some() && same(*around, there[number], 3) {
                     shown += 1;
                     worst = worst.min(psnr(&ours.pictures[number], &theirs.pictures[number]));
                 }
             }
-            eprintln!("{name} {stream}, segment {index}: shown in {shown} of {} pictures, {worst:.1} dB", here.len());
-            assert!(shown > 0 && worst > 28.0, "{name} {stream}, segment {index}: {shown} pictures, {worst} dB");
+            eprintln!("{name} {stream}, segment {index}: shown in {shown} of {} frames, {worst:.1} dB", here.len());
+            assert!(shown > 0 && worst > 28.0, "{name} {stream}, segment {index}: {shown} frames, {worst} dB");
         }
     }
 }
 
-/// Longer ago than anything is looked back for picture by picture; and in a file whose cues name no subtitles.
+/// The subtitle began longer ago than the backward search by frames; also in a file whose cues list no subtitles.
 #[tokio::test]
 async fn a_caption_that_stands_is_drawn_from_the_first_picture_of_a_run() {
     let standing = [Caption { start_ms: 1000, end_ms: None, place: (200, 380, 240, 60) }];
@@ -322,7 +322,7 @@ async fn a_caption_that_stands_is_drawn_from_the_first_picture_of_a_run() {
         let seen = Drawn::by(&bench, None, index).await.boxes();
         assert_eq!(seen.len(), 50, "{from:?}");
         assert!(seen.iter().all(Option::is_some), "{from:?} {more}: {seen:?}");
-        assert_eq!(Drawn::by(&bench, None, 0).await.boxes(), [None; 25], "{from:?}: nothing before its time");
+        assert_eq!(Drawn::by(&bench, None, 0).await.boxes(), [None; 25], "{from:?}: no subtitle before its start");
     }
 }
 

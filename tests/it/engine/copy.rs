@@ -1,4 +1,4 @@
-//! Copied runs: cut at the source's keyframes, nothing lost, nothing doubled.
+//! Copied runs: segments begin at the source's keyframes, and no packet is lost or repeated.
 
 use super::*;
 use crate::kit::film::Seen;
@@ -13,7 +13,7 @@ const SOURCES: [(&str, Container, &str); 5] = [
 ];
 
 impl Bench {
-    /// A film of flashes and beeps whose picture is copied.
+    /// A film of flashes and beeps whose video is copied.
     async fn copying(name: &str, container: Container, made_by: &str, copy_audio: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
@@ -34,7 +34,7 @@ impl Bench {
     }
 }
 
-/// Packets without the sizes of sound, which an encoder may choose anew.
+/// Packets without the sizes of audio, which may differ between encodes.
 fn shape(packets: &[Seen], stream: u64, sizes: bool) -> Vec<(i64, bool, u64)> {
     let of = packets.iter().filter(|packet| packet.stream == stream);
     of.map(|packet| (packet.pts, packet.key, if sizes { packet.size } else { 0 })).collect()
@@ -43,7 +43,7 @@ fn shape(packets: &[Seen], stream: u64, sizes: bool) -> Vec<(i64, bool, u64)> {
 #[tokio::test]
 async fn copied_segments_hold_every_packet_once_in_any_order() {
     for (name, container, made_by) in SOURCES {
-        // Sound in both ways where the times are exact, and where they are rounded.
+        // Audio is copied and encoded where times are exact, and encoded where they are rounded.
         let both: &[bool] = if name.ends_with("mp4") || name.ends_with("mkv") { &[true, false] } else { &[false] };
         for &copy_audio in both {
             let bench = Bench::copying(name, container, made_by, copy_audio).await;
@@ -56,7 +56,7 @@ async fn copied_segments_hold_every_packet_once_in_any_order() {
             assert_eq!(pictures(&joined), pictures(&source), "{name}");
             let sounds = |packets: &[Seen]| shape(packets, 1, false).len();
             if copy_audio {
-                // ffmpeg leaves out the packet of encoder priming that an edit list hides.
+                // ffmpeg drops the packet of encoder priming that an edit list hides.
                 assert!(
                     sounds(&joined).abs_diff(sounds(&source)) <= 2,
                     "{name}: {} {}",
@@ -76,7 +76,7 @@ async fn copied_segments_hold_every_packet_once_in_any_order() {
                 let (a, b) = (film::packets(&a), film::packets(&b));
                 assert!(a[0].key && a[0].pts == 3600 * 90_000 + bench.grid.start(index), "{name} {index}");
                 assert_eq!(shape(&a, 0, true), shape(&b, 0, true), "{name} segment {index}");
-                // ffmpeg counts on from the first packet it copies, so that whole-millisecond times move a little.
+                // ffmpeg counts from the first packet it copies, so that whole-millisecond times move slightly.
                 let (a, b) = (shape(&a, 1, copy_audio), shape(&b, 1, copy_audio));
                 assert_eq!(a.len(), b.len(), "{name} segment {index}");
                 for (a, b) in a.iter().zip(&b) {

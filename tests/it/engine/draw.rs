@@ -1,11 +1,11 @@
-//! Subtitles drawn into the picture.
+//! Text subtitles burned into the video.
 
 use super::*;
 use hearthcast::domain::plan::Burn;
 
 const SRT: &str = "1\n00:00:00,500 --> 00:00:01,500\nMMMMMM\n\n2\n00:00:03,000 --> 00:00:03,900\n<i>MMMMMM</i>\n";
 
-/// How many of 100 ms steps of a black film show something bright, by step.
+/// Steps of 100 ms in which a black film shows something bright.
 fn bright_steps(path: &Path) -> Vec<usize> {
     let mut command = std::process::Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
@@ -17,7 +17,7 @@ fn bright_steps(path: &Path) -> Vec<usize> {
         .collect()
 }
 
-/// A black film of 4 s with this text in it or beside it; what is drawn into it.
+/// A black film of 4 s with this text as an embedded or sidecar subtitle; returns the sidecar, if it is one.
 fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Option<Arc<Source>>) {
     let folder = tempfile::tempdir().unwrap();
     let (path, beside) = (folder.path().join("a.mkv"), folder.path().join("a").with_extension(ending));
@@ -37,7 +37,7 @@ fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Opti
     (bench, (!embedded).then_some(sidecar))
 }
 
-/// One segment of a run that starts there.
+/// The first segment of a run that starts at `index`, with burned-in subtitles.
 async fn drawn(bench: &Bench, sidecar: Option<&Arc<Source>>, index: usize, name: &str) -> PathBuf {
     let job = Job { sidecar: sidecar.cloned(), ..bench.job(index) };
     let mut run = bench.producer.start(job, index).unwrap();
@@ -53,7 +53,7 @@ async fn text_is_drawn_when_it_is_spoken_from_the_file_and_from_beside_it() {
             if native {
                 bench = bench.natively();
             }
-            // The second one from a run that starts in the middle, the third where nothing is spoken.
+            // Segment 3 needs a run that starts within the film; segment 2 has no subtitles.
             for (index, steps) in [(0, 5..10), (3, 0..9), (2, 0..0)] {
                 let shown = bright_steps(&drawn(&bench, sidecar.as_ref(), index, "one.ts").await);
                 let steps: Vec<usize> = steps.collect();
@@ -63,7 +63,7 @@ async fn text_is_drawn_when_it_is_spoken_from_the_file_and_from_beside_it() {
     }
 }
 
-/// Styles, places, lines at once, a line over several segments, and a movement.
+/// Styles, positions, simultaneous lines, a line over several segments, and a movement.
 const ASS: &str = "[Script Info]\nScriptType: v4.00+\nPlayResX: 320\nPlayResY: 180\n\n[V4+ Styles]\n\
     Format: Name, Fontname, Fontsize, PrimaryColour, OutlineColour, BackColour, Bold, Italic, BorderStyle, Outline, Shadow, Alignment, MarginL, MarginR, MarginV\n\
     Style: Default,DejaVu Sans,20,&H0000FFFF,&H00FF0000,&H80000000,0,0,1,2,1,2,10,10,10\n\
@@ -89,10 +89,10 @@ async fn text_drawn_here_looks_as_ffmpeg_draws_it() {
 #[tokio::test]
 async fn fonts_attached_to_a_file_are_drawn_with() {
     let Ok(mut font) = std::fs::read("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf") else {
-        eprintln!("left out: the font to attach is not here");
+        eprintln!("skipped: the font to attach is not installed");
         return;
     };
-    // A family that is not installed, whose letters are all of one width.
+    // Rename the family to one that is not installed; its letters all have the same width.
     let wide = |text: &str| -> Vec<u8> { text.bytes().flat_map(|letter| [0, letter]).collect() };
     for (from, to) in [
         (b"DejaVu Sans Mono".to_vec(), b"Attached Of Mine".to_vec()),
@@ -109,7 +109,7 @@ async fn fonts_attached_to_a_file_are_drawn_with() {
     std::fs::write(&file, &font).unwrap();
     let attach = format!("-attach {} -metadata:s:t mimetype=application/x-truetype-font", file.display());
     let text = |family: &str| ASS.replace("FONT", family);
-    // As it must look: with the installed font of the same letters.
+    // The expected result uses the installed font with the same letters.
     let (expected, _) = drawing(&text("DejaVu Sans Mono"), "ass", true, "");
     let expected = drawn(&expected, None, 1, "expected.ts").await;
     let (without, _) = drawing(&text("Attached Of Mine"), "ass", true, "");
@@ -121,6 +121,6 @@ async fn fonts_attached_to_a_file_are_drawn_with() {
         }
         let made = drawn(&bench, None, 1, "made.ts").await;
         let (same, other) = (film::psnr(&expected, &made), film::psnr(&without, &made));
-        assert!(same > 30.0 && other < 28.0, "native {native}: {same} dB to it, {other} dB to another font");
+        assert!(same > 30.0 && other < 28.0, "in process {native}: {same} dB to the font, {other} dB to another");
     }
 }

@@ -1,4 +1,4 @@
-//! Encoded runs: exact grid, same segments in any order, sound with the picture.
+//! Encoded runs: exact grid, the same segments in any order, audio in sync with video.
 
 use super::*;
 use crate::kit::film::Seen;
@@ -34,7 +34,7 @@ pub(super) async fn on_the_grid(bench: Bench) {
     let mut shown: Vec<i64> = video.iter().map(|packet| packet.pts - BASE).collect();
     shown.sort_unstable();
     assert_eq!(shown, (0..175).map(|n| n * 3600).collect::<Vec<_>>());
-    // 7 s are 328.1 AAC frames: all that begin before the end.
+    // 7 s are 328.1 AAC frames: all frames that begin before the end.
     let heard: Vec<i64> = audio.iter().map(|packet| packet.pts - BASE).collect();
     assert_eq!(heard, (0..329).map(|n| n * 1920).collect::<Vec<_>>());
 }
@@ -54,7 +54,7 @@ async fn flash_and_beep_stay_together() {
     }
 }
 
-/// Every second a flash and a beep, at most `apart` seconds from each other.
+/// Asserts a flash and a beep every second, less than `apart` seconds from each other.
 pub(super) async fn together(bench: &Bench, apart: f64) {
     let name = bench.source.file_name();
     let whole = bench.write("whole.ts", &bench.all().await);
@@ -94,6 +94,6 @@ pub(super) async fn in_any_order(bench: &Bench) {
         };
         assert_eq!(times(&a), times(&b), "{name} segment {index}");
         let psnr = film::psnr(&a, &b);
-        assert!(psnr > 30.0, "{name} segment {index}: pictures differ, {psnr} dB");
+        assert!(psnr > 30.0, "{name} segment {index}: frames differ, {psnr} dB");
     }
 }

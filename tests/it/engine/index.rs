@@ -1,9 +1,9 @@
-//! The keyframe index against ffprobe's packets.
+//! The keyframe index, compared with ffprobe's packets.
 
 use super::*;
 use hearthcast::engine::index::keyframes;
 
-/// Keyframes and end as ffprobe sees them, ticks of source time.
+/// Keyframes and end according to ffprobe, ticks of source time.
 fn truth(path: &Path, media: &Media) -> (Vec<i64>, i64) {
     let known = film::ffprobe(path, &["-select_streams", "v:0", "-show_packets"]);
     let ticks = |value: &serde_json::Value| {
@@ -61,7 +61,7 @@ async fn recovery_points_are_no_place_to_cut() {
         let made_by = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
         film::flash_and_beep(&path, 6, made_by);
         let index = keyframes(&film::open(&path), &film::media(&path, container), 0).await.unwrap();
-        assert_eq!(index.keyframes, [0], "{name}: only the first picture is an IDR");
+        assert_eq!(index.keyframes, [0], "{name}: only the first frame is an IDR");
         assert!((index.end - 6 * 90_000).abs() <= 3_600, "{name}: {}", index.end);
     }
 }
@@ -72,5 +72,5 @@ async fn what_cannot_be_copied_is_refused_with_a_reason() {
     let path = folder.path().join("a.mp4");
     film::flash_and_beep(&path, 2, "-c:v mpeg4 -c:a aac");
     let refused = keyframes(&film::open(&path), &film::media(&path, Container::Mp4), 0).await;
-    assert!(refused.unwrap_err().to_string().contains("mpeg4 is not copied"));
+    assert!(refused.unwrap_err().to_string().contains("mpeg4 is not supported"));
 }

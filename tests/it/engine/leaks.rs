@@ -1,5 +1,4 @@
-//! GStreamer's own count of objects, over starts and stops: a child process with the `leaks` tracer lists what is alive
-//! when it is told to.
+//! Counts GStreamer objects over starts and stops: a child process with the `leaks` tracer lists living objects on request.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,10 +8,10 @@ use std::time::Instant;
 use super::native::{cycle, until_closed};
 use super::*;
 
-/// Cycles before the first count, in which everything is made that is made once: four over each film.
+/// Cycles before the first count, for objects that are created once: four over each film.
 const WARM: u64 = 16;
 
-/// What the child runs; nothing without its variable.
+/// Runs in the child process; does nothing without its environment variable.
 #[tokio::test]
 async fn cycles_of_the_leaks_tracer() {
     let Some(cycles) = asked("HEARTHCAST_LEAKS_CHILD") else { return };
@@ -37,7 +36,7 @@ fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Objects alive by type, of the last list in a log.
+/// Living objects by type, from the last list in a log.
 fn alive(log: &str) -> Option<BTreeMap<String, i64>> {
     let (_, list) = log.rsplit_once("start listing currently alive objects")?;
     let (list, _) = list.split_once(" alive objects")?;
@@ -49,7 +48,7 @@ fn alive(log: &str) -> Option<BTreeMap<String, i64>> {
     Some(count)
 }
 
-/// `HEARTHCAST_LEAKS` sets how many cycles; without it none, for the tracer makes all of them slow.
+/// `HEARTHCAST_LEAKS` sets the number of cycles. Without it the test is skipped, because the tracer slows all cycles down.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_object_of_gstreamer_outlives_its_run() {
     let Some(cycles) = asked("HEARTHCAST_LEAKS") else { return };
@@ -81,7 +80,7 @@ async fn no_object_of_gstreamer_outlives_its_run() {
             {
                 break count;
             }
-            assert!(Instant::now() < deadline, "no list came");
+            assert!(Instant::now() < deadline, "no list within 60 s");
             tokio::time::sleep(Duration::from_millis(20)).await;
         });
         writeln!(child.stdin.as_mut().unwrap(), "on").unwrap();
@@ -92,10 +91,7 @@ async fn no_object_of_gstreamer_outlives_its_run() {
         .map(|(kind, count)| (kind, count - counts[0].get(kind).copied().unwrap_or(0)))
         .filter(|(_, more)| *more != 0)
         .collect();
-    eprintln!(
-        "{} objects alive, after {cycles} cycles more these in addition: {grown:?}",
-        counts[0].values().sum::<i64>()
-    );
-    // Less than one in two cycles: something that is made once, late.
+    eprintln!("{} objects alive, after {cycles} more cycles additionally: {grown:?}", counts[0].values().sum::<i64>());
+    // Fewer than one in two cycles: objects that are created once, late.
     assert!(grown.values().all(|more| more * 2 < cycles as i64), "{grown:?}");
 }

@@ -1,4 +1,4 @@
-//! Runs that are stopped, held, killed, or whose file changes under them.
+//! Runs that are dropped, paused or killed, or whose file changes.
 
 use std::io::Write;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::*;
 
 const X264: &str = "-c:v libx264 -preset ultrafast -g 60 -c:a aac -b:a 96k";
 
-/// The processes that read this bench's film.
+/// Child processes that read this bench's film.
 fn children(bench: &Bench) -> Vec<u32> {
     let name = bench.source.proc_path();
     let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -16,7 +16,7 @@ fn children(bench: &Bench) -> Vec<u32> {
             .ok()
             .and_then(|stat| stat.rsplit(") ").next()?.split(' ').nth(1)?.parse::<u32>().ok());
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        // The name is unique in this process while the film is open; a zombie has no words left.
+        // The name is unique in this process while the film is open; a zombie has no command line left.
         parent == Some(std::process::id()) && words.split('\0').any(|word| word.ends_with(&name))
     };
     all.filter(reads).collect()
@@ -39,7 +39,7 @@ async fn a_run_rests_at_its_gate_and_goes_on_when_it_rises() {
     }
     assert!(
         tokio::time::timeout(Duration::from_millis(700), run.next()).await.is_err(),
-        "segment 2 is behind the gate"
+        "segment 2 is beyond the gate"
     );
     assert_eq!(children(&bench).len(), 1);
     run.allow_through(3);
@@ -51,16 +51,16 @@ async fn a_run_rests_at_its_gate_and_goes_on_when_it_rises() {
 #[tokio::test]
 async fn a_dropped_run_leaves_no_process() {
     let bench = Bench::encoding("a.mp4", Container::Mp4, 12, X264);
-    // Before its first segment, and while it rests at its gate.
+    // Before its first segment, and while it is paused at its gate.
     for segments in [0, 1] {
         let mut run = bench.start(0, 0);
         for _ in 0..segments {
             next(&mut run).await.unwrap().unwrap();
         }
-        until("a child starts", || !children(&bench).is_empty()).await;
+        until("no child process started", || !children(&bench).is_empty()).await;
         let pids = children(&bench);
         drop(run);
-        until("the child is gone and reaped", || pids.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
+        until("the child process still exists", || pids.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
             .await;
     }
 }
@@ -75,14 +75,14 @@ async fn a_killed_child_is_an_error_and_no_zombie() {
         .unwrap();
     run.allow_through(usize::MAX);
     let error = loop {
-        match next(&mut run).await.expect("no quiet end") {
+        match next(&mut run).await.expect("the run ends with an error") {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
     assert!(matches!(&error, RunError::Decode(said) if said.contains("signal 9")), "{error}");
     assert!(next(&mut run).await.is_none());
-    until("the child is reaped", || !Path::new(&format!("/proc/{pid}")).exists()).await;
+    until("the child process was not reaped", || !Path::new(&format!("/proc/{pid}")).exists()).await;
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn sound_that_ends_before_the_picture_becomes_silence_wherever_a_run_start
             (of(0).len(), of(1))
         };
         let (a, b) = (times("through.ts", &through[index]), times("jumped.ts", &jumped));
-        assert_eq!((a.0, a.1.len() / 10), (50, 9), "segment {index} has all its pictures and sound");
+        assert_eq!((a.0, a.1.len() / 10), (50, 9), "segment {index} has all its video and audio");
         assert_eq!(a, b, "segment {index}");
     }
 }
@@ -140,5 +140,5 @@ async fn an_item_without_picture_is_cut_by_time() {
     let heard: Vec<i64> = film::packets(&whole).iter().map(|packet| packet.pts - 3600 * 90_000).collect();
     assert_eq!(heard, (0..329).map(|n| n * 1920).collect::<Vec<_>>());
     let pids: Vec<u8> = through[0].bytes.chunks(188).map(|packet| packet[2]).collect();
-    assert!(pids.contains(&0x42) && !pids.contains(&0x41), "sound has its own PID");
+    assert!(pids.contains(&0x42) && !pids.contains(&0x41), "audio has its own PID");
 }

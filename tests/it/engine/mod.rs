@@ -28,12 +28,12 @@ use crate::kit::film;
 
 const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
 
-/// One film and how it is to be made.
+/// A film and the rendition to be made of it.
 struct Bench {
     folder: tempfile::TempDir,
     source: Arc<Source>,
     media: Arc<Media>,
-    /// Who makes the segments; ffmpeg unless told otherwise.
+    /// The backend that makes the segments; ffmpeg by default.
     producer: Arc<dyn Transcoder>,
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
@@ -41,7 +41,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A film of flashes and beeps, to be encoded whole.
+    /// A film of flashes and beeps, to be encoded completely.
     fn encoding(name: &str, container: Container, seconds: u32, made_by: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
@@ -81,7 +81,7 @@ impl Bench {
         }
     }
 
-    /// The same, made by GStreamer in this process.
+    /// Switches to GStreamer in this process.
     fn natively(mut self) -> Self {
         self.producer = Arc::new(Native::find().unwrap());
         self
@@ -105,17 +105,17 @@ impl Bench {
         self.producer.start(self.job(first), through).unwrap()
     }
 
-    /// All segments, one run.
+    /// All segments, made by one run.
     async fn all(&self) -> Vec<Made> {
         self.made(0, usize::MAX).await
     }
 
-    /// One segment from a run of its own.
+    /// One segment, made by its own run.
     async fn one(&self, index: usize) -> Made {
         self.made(index, index).await.swap_remove(0)
     }
 
-    /// What a run makes.
+    /// The segments of one run, up to `through`.
     async fn made(&self, first: usize, through: usize) -> Vec<Made> {
         let mut run = self.start(first, through);
         let mut segments = Vec::new();
@@ -148,5 +148,5 @@ impl Made {
 }
 
 async fn next(run: &mut Run) -> Option<Result<Segment, RunError>> {
-    tokio::time::timeout(Duration::from_secs(60), run.next()).await.expect("within a minute")
+    tokio::time::timeout(Duration::from_secs(60), run.next()).await.expect("a segment within a minute")
 }

@@ -1,10 +1,10 @@
-//! Runs of GStreamer in this process, held to what the ffmpeg runs are held to.
+//! Runs of GStreamer in process, with the same checks as the runs of ffmpeg.
 
 use super::*;
 
 const X264: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
 
-/// Kinds of files that are made natively.
+/// Kinds of files that are encoded in process.
 const FILMS: [(&str, Container, &str); 5] = [
     ("a.mp4", Container::Mp4, X264),
     ("a.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 100 -bf 3 -c:a ac3"),
@@ -18,18 +18,18 @@ async fn every_frame_lies_on_the_grid_and_joined_segments_decode_without_a_word(
     encode::on_the_grid(Bench::encoding("a.mp4", Container::Mp4, 7, X264).natively()).await;
 }
 
-/// One pipeline for picture and sound locks up there: its queues are shorter than the way from one to the other.
+/// A single pipeline for video and audio would deadlock here: its queues are shorter than the distance between the two.
 #[tokio::test]
 async fn ten_seconds_between_keyframes_lock_nothing_up() {
     let made_by = "-c:v libx264 -preset ultrafast -g 250 -sc_threshold 0 -bf 2 -c:a aac -b:a 96k";
     let bench = Bench::encoding("ten.mp4", Container::Mp4, 13, made_by).natively();
     let through = bench.all().await;
     assert_eq!(through.len(), bench.grid.len());
-    // The last place before a keyframe, and the first behind it.
+    // The last segment before a keyframe, and the first after it.
     for index in [bench.grid.at(9 * 90_000), bench.grid.at(10 * 90_000)] {
         let jumped = bench.one(index).await;
         let psnr = film::psnr(&bench.write("a.ts", [&through[index]]), &bench.write("b.ts", [&jumped]));
-        assert!(psnr > 40.0, "segment {index}: pictures differ, {psnr} dB");
+        assert!(psnr > 40.0, "segment {index}: frames differ, {psnr} dB");
     }
 }
 
@@ -47,7 +47,7 @@ async fn segments_are_the_same_in_any_order() {
     }
 }
 
-/// How often this process has a film open.
+/// How often this process has the film open.
 fn opened(bench: &Bench) -> usize {
     let name = bench.source.file_name();
     let path = bench.folder.path().join(name);
@@ -73,9 +73,9 @@ async fn a_run_rests_at_its_gate_goes_on_when_it_rises_and_frees_all_when_droppe
     }
     assert!(
         tokio::time::timeout(Duration::from_millis(500), run.next()).await.is_err(),
-        "segment 2 is behind the gate"
+        "segment 2 is beyond the gate"
     );
-    assert_eq!(opened(&bench), 3, "two decoders rest with it");
+    assert_eq!(opened(&bench), 3, "two paused decoders have the file open");
     run.allow_through(3);
     for index in 2..4 {
         assert_eq!(next(&mut run).await.unwrap().unwrap().index, index);
@@ -84,7 +84,7 @@ async fn a_run_rests_at_its_gate_goes_on_when_it_rises_and_frees_all_when_droppe
     until_closed(&bench).await;
 }
 
-/// One run, begun anywhere and let go at any moment.
+/// One run, started anywhere and dropped at any moment.
 pub(super) async fn cycle(bench: &Bench, number: u64) {
     let first = (number * 5 % 7) as usize;
     let mut run = bench.start(first, usize::MAX);
@@ -101,7 +101,7 @@ async fn starting_and_stopping_at_any_moment_leaves_nothing() {
     cycles(&Bench::encoding("a.mkv", Container::Matroska, 12, X264).natively(), 8).await;
 }
 
-/// Starts and stops over one film, so many unless `HEARTHCAST_CYCLES` sets how many.
+/// Starts and stops runs over one film `few` times, or as often as `HEARTHCAST_CYCLES` says.
 pub(super) async fn cycles(bench: &Bench, few: u64) {
     let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(few);
     let name = bench.source.file_name();
@@ -117,7 +117,7 @@ pub(super) async fn cycles(bench: &Bench, few: u64) {
     until_closed(bench).await;
     let (threads, memory) = size();
     eprintln!("{name}: before {before:?}, after {cycles} cycles ({threads}, {memory})");
-    // Only a long form has the process to itself. GLib's pools keep some threads.
+    // Only the long version has the process to itself. GLib's pools keep some threads.
     if cycles >= 100 {
         assert!(threads <= before.0 + 8, "{threads} threads, {} before", before.0);
     }
@@ -158,7 +158,7 @@ async fn an_item_without_picture_is_cut_by_time() {
     assert_eq!(heard, (0..329).map(|n| n * 1920).collect::<Vec<_>>());
 }
 
-/// A film that needs more than decoding: its name, picture and encoding, and what is changed in its plan.
+/// A film that needs more than decoding: its name, source filter and encoder arguments, and the change of its plan.
 type Special = (&'static str, &'static str, &'static str, fn(&mut EncodeVideo));
 
 const SPECIAL: [Special; 4] = [
@@ -195,7 +195,7 @@ async fn what_it_shows_is_what_ffmpeg_shows() {
         let (a, b) = (bench.write("ffmpeg.ts", [&expected]), bench.write("gstreamer.ts", [&made]));
         assert_eq!(film::packets(&a).len(), film::packets(&b).len(), "{name}");
         let psnr = film::psnr(&a, &b);
-        assert!(psnr > 24.0, "{name}: pictures differ, {psnr} dB");
+        assert!(psnr > 24.0, "{name}: frames differ, {psnr} dB");
     }
 }
 
@@ -215,12 +215,12 @@ async fn a_picture_is_turned_as_its_file_says() {
     let expected = bench.one(1).await;
     for stream in &mut Arc::make_mut(&mut bench.media).streams {
         if let StreamKind::Video(video) = &mut stream.kind {
-            // This ffmpeg writes a matrix that turns against the clock.
+            // This ffmpeg writes a matrix for counterclockwise rotation.
             video.rotation = 270;
         }
     }
     let bench = bench.natively();
     let made = bench.one(1).await;
     let psnr = film::psnr(&bench.write("ffmpeg.ts", [&expected]), &bench.write("gstreamer.ts", [&made]));
-    assert!(psnr > 24.0, "pictures differ, {psnr} dB");
+    assert!(psnr > 24.0, "frames differ, {psnr} dB");
 }

@@ -1,4 +1,4 @@
-//! The packager against `ffmpeg -c copy` of the same file: every packet, its times and its bytes.
+//! The packager, compared with `ffmpeg -c copy` of the same file: every packet, its times and its bytes.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,7 +8,7 @@ use hearthcast::domain::media::StreamKind;
 use hearthcast::domain::mpegts::packet::Packet;
 use hearthcast::engine::packager::{self, Packager};
 
-/// A packet as it left a muxer: times in ticks and a digest of its bytes.
+/// A packet in a transport stream: times in ticks and a digest of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sent {
     pts: i64,
@@ -17,7 +17,7 @@ struct Sent {
     digest: String,
 }
 
-/// The packets of a transport stream, by kind of stream; times from the common base on.
+/// The packets of a transport stream by kind of stream; times are relative to the common base.
 fn sent(path: &Path) -> BTreeMap<String, Vec<Sent>> {
     let ask = ["-show_packets", "-show_data_hash", "MD5", "-show_entries"];
     let known = film::ffprobe(path, &[&ask[..], &["packet=codec_type,pts,dts,flags,data_hash"]].concat());
@@ -36,7 +36,7 @@ fn sent(path: &Path) -> BTreeMap<String, Vec<Sent>> {
     sent
 }
 
-/// The whole file copied by ffmpeg alone, one frame of sound a packet.
+/// Copies the whole file with ffmpeg alone, with one audio frame per packet.
 fn copied(path: &Path, media: &Media, streams: &[u32], to: &Path) {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y", "-copyts", "-itsoffset", &format!("{:.6}", -media.start_seconds)]);
@@ -48,18 +48,18 @@ fn copied(path: &Path, media: &Media, streams: &[u32], to: &Path) {
     assert!(command.arg(to).status().unwrap().success());
 }
 
-/// Digest of the decoded pictures and samples.
+/// Digest of the decoded frames or samples.
 fn decoded(path: &Path, kind: &str) -> String {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "quiet", "-i"]).arg(path).args(["-map", kind, "-f", "md5", "-"]);
     String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
 }
 
-/// Where two lists of packets differ, in words.
+/// Describes how two lists of packets differ.
 fn difference(ours: &[Sent], theirs: &[Sent], slack: i64) -> Option<String> {
     if ours.len() != theirs.len() {
         let at = ours.iter().zip(theirs).position(|(a, b)| a.digest != b.digest);
-        return Some(format!("{} packets instead of {}, first apart at {at:?}", ours.len(), theirs.len()));
+        return Some(format!("{} packets instead of {}, first difference at {at:?}", ours.len(), theirs.len()));
     }
     let same = |a: &Sent, b: &Sent| {
         (a.pts - b.pts).abs() <= slack && (a.dts - b.dts).abs() <= slack && a.key == b.key && a.digest == b.digest
@@ -69,7 +69,7 @@ fn difference(ours: &[Sent], theirs: &[Sent], slack: i64) -> Option<String> {
 }
 
 impl Bench {
-    /// A file to be packaged, or why it cannot be.
+    /// A file to be packaged, or the reason why it cannot be.
     pub(super) async fn packaging(folder: tempfile::TempDir, path: &Path) -> Result<Self, String> {
         let matroska = path.extension().is_some_and(|extension| extension == "mkv");
         let container = if matroska { Container::Matroska } else { Container::Mp4 };
@@ -103,7 +103,7 @@ impl Bench {
         segments
     }
 
-    /// What differs from ffmpeg's copy; nothing, when all is well.
+    /// Differences from ffmpeg's copy.
     async fn compare(&self, path: &Path) -> Vec<String> {
         let is_cut = path.file_name().unwrap().to_str().unwrap().starts_with("truncated");
         let all = self.packaged(0, usize::MAX).await;
@@ -113,17 +113,17 @@ impl Bench {
         copied(path, &self.media, &streams.into_iter().chain(audio).collect::<Vec<_>>(), &theirs);
         let (a, b) = (sent(&ours), sent(&theirs));
         let mut differences = Vec::new();
-        // ffmpeg rounds what it moves the file by to the track's own clock, and counts sound on from its first packet.
+        // ffmpeg rounds the offset of the file to the track's time scale, and counts audio times from its first packet.
         let moved = if self.media.start_seconds == 0.0 { 0 } else { 4 };
-        // A clock of milliseconds: it begins with the first packet's, and we put all on one grid.
+        // In a time scale of milliseconds, it begins with the first packet's time; we put all packets on one grid.
         let rounded = if self.media.container == Container::Matroska { 135 } else { 0 };
         for (kind, slack) in [("video", 1 + moved), ("audio", 2 + moved + rounded)] {
             let of = |packets: &BTreeMap<String, Vec<Sent>>| packets.get(kind).cloned().unwrap_or_default();
             let (mut a, mut b) = (of(&a), of(&b));
-            // Sound that begins behind the item's end belongs to no segment, and half a packet at a cut file's end neither.
+            // Audio that begins after the item's end belongs to no segment; nor does half a packet at the end of a cut file.
             let whole = b.len();
             if rounded > 0 {
-                // ffmpeg guesses the decoding times of the pictures before the first it knows one of.
+                // ffmpeg guesses the decoding times of the frames before the first known one.
                 a.iter_mut().zip(&mut b).take(4).for_each(|(a, b)| a.dts = b.dts);
             }
             b.retain(|packet| kind == "video" || packet.pts < self.grid.end());
@@ -140,7 +140,7 @@ impl Bench {
     }
 }
 
-/// Lets every edit begin at time 0 of its track, as some encoders have it that do not count reordering in.
+/// Lets every edit begin at time 0 of its track, like encoders that ignore reordering.
 fn begin_edits_at_zero(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let edits: Vec<usize> = (0..bytes.len() - 4).filter(|&at| &bytes[at..at + 4] == b"elst").collect();
@@ -193,7 +193,7 @@ async fn packets_are_those_of_ffmpegs_copy() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Packets whose counter does not go on from the one before on its PID.
+/// Packets whose continuity counter does not follow the one before on its PID.
 fn breaks(stream: &[u8]) -> usize {
     let mut next: BTreeMap<u16, u8> = BTreeMap::new();
     let packets = stream.as_chunks::<188>().0.iter().filter_map(Packet::new);
@@ -232,7 +232,7 @@ async fn a_run_rests_at_its_gate_and_ends_when_its_file_changes() {
         assert_eq!(next(&mut run).await.unwrap().unwrap().index, index);
     }
     let rests = tokio::time::timeout(Duration::from_millis(100), run.next()).await;
-    assert!(rests.is_err(), "segment 2 is behind the gate");
+    assert!(rests.is_err(), "segment 2 is beyond the gate");
     std::fs::File::options().append(true).open(&path).unwrap().set_len(9_000).unwrap();
     run.allow_through(2);
     assert!(matches!(next(&mut run).await, Some(Err(RunError::SourceChanged))));
@@ -242,8 +242,8 @@ async fn a_run_rests_at_its_gate_and_ends_when_its_file_changes() {
 #[tokio::test]
 async fn what_cannot_be_packaged_is_left_to_others_with_a_reason() {
     for (name, made_by, why) in [
-        ("a.mp4", "-c:v mpeg4 -c:a aac", "mpeg4 is not packaged"),
-        ("a.mp4", "-c:v libx264 -preset ultrafast -c:a ac3", "ac3 is not packaged"),
+        ("a.mp4", "-c:v mpeg4 -c:a aac", "does not support mpeg4"),
+        ("a.mp4", "-c:v libx264 -preset ultrafast -c:a ac3", "does not support ac3"),
         (
             "a.mp4",
             "-c:v libx264 -preset ultrafast -bf 2 -movflags +frag_keyframe+empty_moov+negative_cts_offsets",
@@ -264,10 +264,10 @@ async fn what_cannot_be_packaged_is_left_to_others_with_a_reason() {
         video.sample_aspect = (4, 3);
     }
     let refused = packager::open(&film::open(&path), &media, Some(0), Some(1)).await.unwrap_err();
-    assert!(refused.contains("pixel aspect"), "{refused}");
+    assert!(refused.contains("sample aspect ratio"), "{refused}");
 }
 
-/// Over the corpus: every mp4 that is packaged is packaged as ffmpeg copies it. `CORPUS_ONLY` narrows it.
+/// Every mp4 and Matroska file of the corpus is packaged as ffmpeg copies it, if at all. `CORPUS_ONLY` selects files.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_corpus_is_packaged_as_ffmpeg_copies_it() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS") else { return };

@@ -1,6 +1,6 @@
-//! Where runs meet: the sound goes on as if there were no seam, and stays with the picture wherever a run begins.
+//! Boundaries between runs: audio continues seamlessly, and stays in sync with the video wherever a run begins.
 //!
-//! `HEARTHCAST_SEAMS` sets how many random starts are tried, in a film of a minute.
+//! `HEARTHCAST_SEAMS` sets the number of random starts, in a film of a minute.
 
 use std::process::Command;
 
@@ -9,10 +9,10 @@ use hearthcast::engine::packager::Packager;
 
 const RATE: f64 = 48_000.0;
 
-/// When in every second the picture flashes and the sound clicks, far from all cuts.
+/// Offset in every second at which the video flashes and the audio clicks, far from all segment boundaries.
 const CLICK: f64 = 0.52;
 
-/// A film with a tone on the left, clicks on the right and flashes; a keyframe every 2 s.
+/// Makes a film with a tone on the left, clicks on the right and flashes; a keyframe every 2 s.
 fn film(path: &Path, seconds: u32) {
     let picture = format!("testsrc2=s=320x180:r=25:d={seconds},drawbox=c=white:t=fill:enable='eq(mod(n\\,25)\\,13)'");
     let sound = "0.4*sin(2*PI*1000*t)|0.7*between(mod(t\\,1)\\,0.52\\,0.521)";
@@ -21,7 +21,7 @@ fn film(path: &Path, seconds: u32) {
     film::make(path, &["-f lavfi -i", &picture, "-f lavfi -i", &sound, made_by]);
 }
 
-/// The film, made by everybody who can.
+/// The film with every backend that can make it.
 async fn benches(seconds: u32) -> Vec<(&'static str, Bench)> {
     let mut benches = Vec::new();
     for name in ["ffmpeg encodes", "gstreamer encodes", "ffmpeg copies", "the packager copies"] {
@@ -45,7 +45,7 @@ async fn benches(seconds: u32) -> Vec<(&'static str, Bench)> {
     benches
 }
 
-/// Samples of a file, left and right, and when the first one sounds.
+/// Start time of a file's audio, seconds, and its samples, left and right.
 fn samples(path: &Path) -> (f64, Vec<[f32; 2]>) {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(["-map", "0:a:0", "-ac", "2", "-f", "f32le", "-"]);
@@ -56,7 +56,7 @@ fn samples(path: &Path) -> (f64, Vec<[f32; 2]>) {
     (start, all.as_chunks::<2>().0.to_vec())
 }
 
-/// What is left of the tone in windows of 64 ms at these times, when a steady tone is taken away: the loudest.
+/// The loudest residue in windows of 64 ms around these times, after a steady tone is subtracted.
 fn residual(start: f64, samples: &[[f32; 2]], times: &[f64]) -> f64 {
     let angle = |n: usize| 2.0 * std::f64::consts::PI * 1000.0 * n as f64 / RATE;
     let steady = 48_000..samples.len() - samples.len() % 48 - 48_000;
@@ -65,7 +65,7 @@ fn residual(start: f64, samples: &[[f32; 2]], times: &[f64]) -> f64 {
         2.0 * sum / steady.len() as f64
     };
     let (sine, cosine) = (share(f64::sin), share(f64::cos));
-    assert!(sine.hypot(cosine) > 0.35, "there is a tone, and one only: {sine} {cosine}");
+    assert!(sine.hypot(cosine) > 0.35, "there is one steady tone: {sine} {cosine}");
     let loud = |&time: &f64| {
         let at = ((time - start) * RATE) as usize;
         let left = |n: usize| f64::from(samples[n][0]) - sine * angle(n).sin() - cosine * angle(n).cos();
@@ -74,7 +74,7 @@ fn residual(start: f64, samples: &[[f32; 2]], times: &[f64]) -> f64 {
     times.iter().map(loud).fold(0.0, f64::max)
 }
 
-/// When the right channel is loudest, in every second that is there whole.
+/// The time at which the right channel is loudest, in every complete second.
 fn clicks(start: f64, samples: &[[f32; 2]]) -> Vec<f64> {
     let end = start + samples.len() as f64 / RATE;
     let whole = start.ceil() as i64..end.floor() as i64;
@@ -86,11 +86,11 @@ fn clicks(start: f64, samples: &[[f32; 2]]) -> Vec<f64> {
     whole.map(loudest).collect()
 }
 
-/// How far sound and picture are from where they belong, seconds.
+/// Largest offsets of clicks and of flashes from their place in the second, seconds.
 fn apart(path: &Path) -> (f64, f64) {
     let (start, samples) = samples(path);
     let clicks = clicks(start, &samples);
-    // The first second of a run may have no sound yet where sound is copied.
+    // If audio is copied, the first second of a run may have no audio yet.
     let (flashes, _) = film::flashes_and_beeps(path, 25.0);
     assert!(!clicks.is_empty() && !flashes.is_empty());
     let aside = |at: f64| at - at.floor() - CLICK;
@@ -104,7 +104,7 @@ async fn runs_join_without_a_seam_and_begin_in_step() {
     let seconds = if wanted.is_some() { 60 } else { 8 };
     for (name, bench) in benches(seconds).await {
         let last = bench.grid.len() - 1;
-        // Every segment from a run of its own, over the first 8 s.
+        // Every segment made by its own run, over the first 8 s.
         let mut joined = Vec::new();
         for index in (0..=last).take_while(|&index| bench.grid.start(index) < 8 * 90_000) {
             joined.push(bench.one(index).await);
@@ -122,17 +122,13 @@ async fn runs_join_without_a_seam_and_begin_in_step() {
         for _ in 0..wanted.unwrap_or(2) {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let first = (random >> 33) as usize % last;
-            // Two segments, for the first of a film are short.
+            // Two segments, because the first ones of a film are short.
             let path = bench.write("started.ts", &bench.made(first, first + 1).await);
             let (click, flash) = apart(&path);
             assert!(click.abs() < 0.005, "{name} from {first}: a click is {click} s late");
-            assert!(
-                (click - flash).abs() < 0.02,
-                "{name} from {first}: sound and picture are {} s apart",
-                click - flash
-            );
+            assert!((click - flash).abs() < 0.02, "{name} from {first}: audio and video are {} s apart", click - flash);
             (sound, picture) = (sound.max(click.abs()), picture.max((click - flash).abs()));
         }
-        eprintln!("{name}: clicks at most {sound:.4} s aside, {picture:.4} s from their flash");
+        eprintln!("{name}: clicks at most {sound:.4} s off, {picture:.4} s from their flash");
     }
 }

@@ -1,4 +1,4 @@
-//! A source elsewhere: an MPEG transport stream sent as fast as it plays, which can be cut.
+//! An external source: an MPEG transport stream sent in real time, whose connections can be cut.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::kit::film;
 
-/// Dropping it ends it.
+/// A source of an MPEG transport stream over HTTP. Dropping it stops it.
 pub struct Antenna {
     address: SocketAddr,
     state: Arc<State>,
@@ -20,16 +20,16 @@ pub struct Antenna {
 }
 
 struct State {
-    /// Connections that were made, and that are.
+    /// Connections accepted so far, and those that are open.
     made: AtomicUsize,
     open: AtomicUsize,
-    /// Refuses whoever comes.
+    /// Whether connections are refused.
     off: AtomicBool,
     cut: watch::Sender<u64>,
 }
 
 impl Antenna {
-    /// Sends a film of so many seconds over and over.
+    /// Sends a film of `seconds` seconds on each connection.
     pub async fn of(film: &Path, seconds: u32) -> Self {
         let bytes: Arc<[u8]> = std::fs::read(film).unwrap().into();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -63,7 +63,7 @@ impl Antenna {
         self.state.open.load(Ordering::SeqCst)
     }
 
-    /// Cuts every connection; whoever comes is turned away until [`Self::on`].
+    /// Cuts every connection and refuses new ones until [`Self::on`].
     pub fn off(&self) {
         self.state.off.store(true, Ordering::SeqCst);
         self.state.cut.send_modify(|cuts| *cuts += 1);
@@ -97,7 +97,7 @@ async fn send(mut socket: TcpStream, film: Arc<[u8]>, seconds: u32, state: Arc<S
         let (began, rate) = (Instant::now(), film.len() as f64 / f64::from(seconds));
         let mut sent = 0;
         while sent < film.len() {
-            // As an aerial would: whole packets, no sooner than they are on.
+            // Like a broadcast: whole packets, not before their time.
             let due = ((began.elapsed().as_secs_f64() + 0.2) * rate) as usize / 188 * 188;
             let due = due.min(film.len());
             if due > sent {
@@ -115,7 +115,7 @@ async fn send(mut socket: TcpStream, film: Arc<[u8]>, seconds: u32, state: Arc<S
     state.open.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// A transport stream with a keyframe each second.
+/// Makes a transport stream with a keyframe every second.
 pub fn film(path: &Path, seconds: u32) {
     film::flash_and_beep(path, seconds, "-c:v libx264 -preset ultrafast -g 25 -bf 2 -c:a aac -f mpegts");
 }

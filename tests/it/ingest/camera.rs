@@ -1,4 +1,4 @@
-//! A camera: an RTSP server that sends a film over the connection it was asked on, as fast as it plays.
+//! A camera: an RTSP server that sends a film in real time, interleaved on the RTSP connection.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,10 +15,10 @@ use tokio::sync::{mpsc, watch};
 use crate::kit::film;
 
 pub const USER: &str = "ada";
-/// Written into an address it has to be escaped.
+/// Must be escaped in a URL.
 pub const SECRET: &str = "correct@horse";
 
-/// Whom it lets in.
+/// Authentication that the camera requires.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Guard {
     Nobody,
@@ -26,7 +26,7 @@ pub enum Guard {
     Digest,
 }
 
-/// What it sends as pictures.
+/// Video codec of the camera.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Picture {
     Avc,
@@ -45,16 +45,17 @@ impl Picture {
         if self == Self::Avc { "H264" } else { "H265" }
     }
 
+    /// Whether a NAL unit is an access unit delimiter.
     fn delimits(self, unit: &[u8]) -> bool {
         if self == Self::Avc { unit[0] & 31 == 9 } else { unit[0] >> 1 & 63 == 35 }
     }
 
-    /// Bytes of a unit's header.
+    /// Length of a NAL unit header, bytes.
     fn header(self) -> usize {
         if self == Self::Avc { 1 } else { 2 }
     }
 
-    /// What stands in its place before a piece of a unit (RFC 6184 section 5.8, RFC 7798 section 4.4.3).
+    /// The header that replaces that of a fragmented NAL unit (RFC 6184 section 5.8, RFC 7798 section 4.4.3).
     fn fragment(self, unit: &[u8], first: bool, last: bool) -> Vec<u8> {
         let place = u8::from(first) << 7 | u8::from(last) << 6;
         match self {
@@ -64,21 +65,21 @@ impl Picture {
     }
 }
 
-/// What it sends as sound.
+/// Audio of the camera.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Sound {
     Aac,
     /// G.711 A-law.
     Voice,
-    /// Told of and never sent.
+    /// Announced and never sent.
     Muted,
 }
 
-/// Pictures and sounds.
+/// Encoded video and audio.
 pub struct Film {
-    /// The NAL units of each, 25 a second.
+    /// The NAL units of each frame, 25 frames per second.
     pictures: Vec<Vec<Vec<u8>>>,
-    /// 1024 samples of AAC at 48 kHz each, or 160 of G.711.
+    /// AAC frames of 1024 samples at 48 kHz, or 160 samples of G.711 each.
     sounds: Vec<Vec<u8>>,
     picture: Picture,
     sound: Sound,
@@ -131,7 +132,7 @@ impl Film {
                 sizelength=13;indexlength=3;indexdeltalength=3;config=1190\r\na=control:track=sound\r\n"
             }
         };
-        // The pictures are said to lie with another server; whoever goes there is lost.
+        // The video's control URL names another server, which clients must not use.
         format!(
             "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=Camera\r\nt=0 0\r\na=control:*\r\nm=video 0 RTP/AVP 96\r\n\
              a=rtpmap:96 {}/90000\r\na=control:rtsp://10.9.8.7/live/track=picture\r\n{sound}",
@@ -145,13 +146,13 @@ fn units(stream: &[u8]) -> Vec<&[u8]> {
     starts.push(stream.len());
     let between = |pair: &[usize]| {
         let unit = &stream[pair[0] + 3..pair[1]];
-        // Of a start code of four bytes one is left behind the unit before.
+        // The first byte of a four-byte start code is left at the end of the unit before.
         &unit[..unit.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1)]
     };
     starts.windows(2).map(between).collect()
 }
 
-/// Dropping it ends it.
+/// A running camera. Dropping it stops it.
 pub struct Camera {
     pub address: SocketAddr,
     state: Arc<State>,
@@ -199,7 +200,7 @@ impl Camera {
         Self { address, state, serving }
     }
 
-    /// Its address, with name and password.
+    /// Its URL, with user name and password.
     pub fn url(&self) -> String {
         format!("rtsp://{USER}:{}@{}/live/hunter2?channel=1", SECRET.replace('@', "%40"), self.address)
     }
@@ -212,7 +213,7 @@ impl Camera {
         self.state.open.load(Ordering::SeqCst)
     }
 
-    /// How often it was told that it is enough.
+    /// Number of TEARDOWN requests.
     pub fn torn(&self) -> usize {
         self.state.torn.load(Ordering::SeqCst)
     }
@@ -221,7 +222,7 @@ impl Camera {
         self.state.asked.lock().unwrap().clone()
     }
 
-    /// Cuts every connection, and turns away whoever comes.
+    /// Cuts every connection and refuses new ones.
     pub fn off(&self) {
         self.state.off.store(true, Ordering::SeqCst);
         self.state.cut.send_modify(|cuts| *cuts += 1);
@@ -246,7 +247,7 @@ pub fn header<'a>(request: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-/// Requests as they come; None at the end.
+/// Reads the head of the next request; None at the end of the connection.
 pub async fn request(socket: &mut (impl AsyncReadExt + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -336,7 +337,7 @@ fn admits(guard: Guard, request: &str) -> bool {
     }
 }
 
-/// Where one viewer is.
+/// Position of one client in the film.
 #[derive(Default)]
 struct Player {
     pictures: usize,
@@ -345,7 +346,7 @@ struct Player {
 }
 
 impl Player {
-    /// The next picture, and the sound to it.
+    /// RTP packets of the next video frame, and of the audio up to its end.
     fn next(&mut self, film: &Film) -> Vec<u8> {
         let mut out = Vec::new();
         let picture = &film.pictures[self.pictures % film.pictures.len()];
@@ -387,7 +388,7 @@ impl Player {
     }
 }
 
-/// One packet of RTP, as it goes over the connection.
+/// One RTP packet, interleaved for the RTSP connection (RFC 2326 section 10.12).
 pub fn packet(channel: u8, kind: u8, last: bool, number: u16, time: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![b'$', channel];
     out.extend_from_slice(&(12 + payload.len() as u16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Streams in every form they come in: each is watched as a viewer does, and decoded.
+//! Streams in all supported forms: each is watched as a viewer does, and decoded.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use super::antenna::{self, Antenna};
 use super::headend::Headend;
 use super::*;
 
-/// Watches until so many segments of the source stand behind each other; what they hold, as one file.
+/// Watches until the playlist has `least` continuous segments from the source; stores them in one file.
 pub async fn aired(server: &Server, id: &Value, folder: &Path, least: usize) -> PathBuf {
     let mut last = None;
-    until("the source is seen for a while", async || {
+    until("the source is on air for a while", async || {
         let list = list(server, id, "viewer").await;
         let run = list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count();
         last = Some(list);
@@ -32,7 +32,7 @@ fn number(id: &Value) -> u32 {
     id.as_u64().unwrap() as u32
 }
 
-/// Decodes what was aired: pictures and sound, in time.
+/// Decodes an aired file and asserts that video and audio are complete and in sync.
 pub async fn plays(aired: &Path, least: f64) {
     let (_, seconds) = play::decodes_through(aired, HOLE).await;
     assert!(seconds > least, "{seconds} s");
@@ -56,7 +56,7 @@ async fn a_playlist_elsewhere_is_followed() {
         plays(&path, 9.0).await;
         let seen = film::ffprobe(&path, &["-show_streams"]);
         assert_eq!(seen["streams"][0]["height"], 180, "{seen}");
-        assert_eq!(headend.most_of_one(), 1, "each piece is fetched once");
+        assert_eq!(headend.most_of_one(), 1, "each segment is fetched once");
         assert!(headend.playlists() > 1);
     }
 }
@@ -70,7 +70,7 @@ async fn players_are_told_when_the_video_changes_within_one_connection() {
     film::flash_and_beep(&folder.path().join("large.ts"), 8, &format!("-s 480x270 {codecs} -output_ts_offset 3"));
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     std::fs::write(&path, [read("small.ts"), read("large.ts")].concat()).unwrap();
-    // Twice as fast as it plays: what it shows is paced by the clock all the same.
+    // Sent at twice the speed; what is aired still follows real time.
     let (antenna, server) = (Antenna::of(&path, 5).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), None).await;
     let height = async |address: &str| {
@@ -104,7 +104,7 @@ async fn what_no_browser_plays_is_encoded() {
     let seen = film::ffprobe(&path, &["-show_streams"]);
     let codec = |n: usize| seen["streams"][n]["codec_name"].as_str().unwrap().to_owned();
     assert_eq!((codec(0), codec(1)), ("h264".to_owned(), "aac".to_owned()));
-    assert_eq!(server.service.sessions.active_jobs(), 1, "it takes a place among the encodes");
+    assert_eq!(server.service.sessions.active_jobs(), 1, "the channel takes an encode slot");
     assert_eq!(antenna.made(), 1);
 }
 
@@ -120,7 +120,7 @@ async fn keyframes_far_apart_are_made_anew() {
     let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
     let id = channel(&server, json!({"url": antenna.url()}), None).await;
     plays(&aired(&server, &id, folder.path(), 6).await, 9.0).await;
-    assert_eq!(antenna.made(), 2, "once to see it, once to encode it");
+    assert_eq!(antenna.made(), 2, "one connection to probe, one to encode");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,7 +133,7 @@ async fn sound_alone_is_a_channel_too() {
     let path = aired(&server, &id, folder.path(), 4).await;
     let decoded = play::decode(&path).await;
     assert!(decoded.audio_seconds() > 6.0, "{decoded:?}");
-    // A still stands for the video, so the codecs of `lineup.json` are true of every channel.
+    // A still image replaces missing video, so the codecs in `lineup.json` are correct for every channel.
     assert!(decoded.video_seconds() > 6.0, "{decoded:?}");
     let request = json!({"name": "Tuner", "channelIds": null});
     let made = success(server.post("/api/livetv/tokens", &request).send().await.unwrap(), 201).await;
@@ -155,7 +155,7 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     let warm = json!({"channelIds": [id], "ttlSeconds": 600});
     let made = success(server.post("/api/livetv/warm", &warm).send().await.unwrap(), 202).await;
     assert_eq!((&made["accepted"], &made["channels"][0]["reason"]), (&json!(1), &Value::Null), "{made}");
-    until("it is warm though nobody watches", async || {
+    until("the channel is warm without viewers", async || {
         let answer = server.ask(Method::GET, &format!("{CHANNELS}/{id}")).bearer_auth(&server.admin).send().await;
         success(answer.unwrap(), 200).await["channel"]["state"] == "warm" && antenna.open() == 1
     })
@@ -170,8 +170,8 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     let (mut bytes, mut length) = (Vec::new(), 0.0);
     let received = folder.path().join("received.ts");
     while length < 12.0 {
-        let piece = tokio::time::timeout(Duration::from_secs(30), answer.chunk()).await.expect("it goes on");
-        bytes.extend(piece.unwrap().expect("it has no end"));
+        let piece = tokio::time::timeout(Duration::from_secs(30), answer.chunk()).await.expect("the stream continues");
+        bytes.extend(piece.unwrap().expect("the stream has no end"));
         std::fs::write(&received, &bytes).unwrap();
         length = film::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(0.0, f64::max)
             - film::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(f64::MAX, f64::min);
@@ -185,7 +185,7 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     let basis = |basis: Value| json!({"rights": {"recordingBasis": basis}, "attestation": {"authorized": true}});
     patch(basis(Value::Null)).await;
     let ended = async { while let Ok(Some(_)) = answer.chunk().await {} };
-    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it ends with the right to record it");
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the stream ends with the right to record");
     patch(basis(json!("My own pictures."))).await;
     let mut answer = server.ask(Method::GET, &target).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -193,7 +193,7 @@ async fn a_tuner_receives_a_channel_from_elsewhere_and_it_can_be_kept_warm() {
     let no = json!({"attestation": {"authorized": false}});
     success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &no).await, 200).await;
     let ended = async { while let Ok(Some(_)) = answer.chunk().await {} };
-    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it ends with the right to show it");
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the stream ends when the rights are withdrawn");
     refused(server.ask(Method::GET, &target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
     let made = success(server.post("/api/livetv/warm", &warm).send().await.unwrap(), 202).await;
     assert_eq!((&made["accepted"], &made["channels"][0]["reason"]), (&json!(0), &json!("disabled")), "{made}");

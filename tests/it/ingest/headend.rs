@@ -1,4 +1,4 @@
-//! A server elsewhere that streams by HLS: a list that slides as time goes by, over segments made before.
+//! A remote HLS server: a sliding playlist over segments made in advance.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,18 +9,18 @@ use std::time::Instant;
 use crate::kit::elsewhere::{Elsewhere, ok};
 use crate::kit::film;
 
-/// Seconds a segment lasts, and how many a list names.
+/// Length of a segment in seconds, and number of listed segments.
 const SEGMENT: usize = 2;
 const LISTED: usize = 5;
 
-/// Dropping it ends it.
+/// A running HLS server. Dropping it stops it.
 pub struct Headend {
     server: Elsewhere,
     playlists: Arc<AtomicUsize>,
 }
 
 impl Headend {
-    /// Streams a film of so many seconds; `fragmented` in mp4 pieces with a header of their own instead of MPEG-TS.
+    /// Streams a film of `seconds` seconds as MPEG-TS, or as fragmented mp4 with an initialization segment.
     pub async fn of(folder: &Path, seconds: u32, fragmented: bool) -> Self {
         let pieces = folder.join(if fragmented { "fmp4" } else { "ts" });
         std::fs::create_dir(&pieces).unwrap();
@@ -59,12 +59,12 @@ impl Headend {
         self.server.url("/live/secret/index.m3u8?token=secret")
     }
 
-    /// How often its list was asked for.
+    /// Number of requests for its playlist.
     pub fn playlists(&self) -> usize {
         self.playlists.load(Ordering::SeqCst)
     }
 
-    /// How often each piece was asked for, the most of all.
+    /// The largest number of requests for one segment.
     pub fn most_of_one(&self) -> usize {
         let mut counts: HashMap<String, usize> = HashMap::new();
         for head in self.server.asked() {
@@ -77,13 +77,13 @@ impl Headend {
     }
 }
 
-/// Two renditions; the larger has its sound elsewhere, so that the smaller has to be taken.
+/// Two renditions. The larger has separate audio, so the smaller must be chosen.
 const MASTER: &str = "#EXTM3U\n\
     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"A\",URI=\"sound.m3u8\"\n\
     #EXT-X-STREAM-INF:BANDWIDTH=9000000,RESOLUTION=1920x1080,AUDIO=\"a\"\nnone.m3u8\n\
     #EXT-X-STREAM-INF:BANDWIDTH=800000,RESOLUTION=320x180\nlive.m3u8\n";
 
-/// The last segments before `end`.
+/// A playlist of the last segments before `end`.
 fn list(end: usize, extension: &str, header: &str) -> String {
     let first = end.saturating_sub(LISTED);
     let segments: String = (first..end).map(|n| format!("#EXTINF:{SEGMENT}.0,\nwhole{n}.{extension}\n")).collect();

@@ -1,4 +1,4 @@
-//! Channels from elsewhere, taken in.
+//! External channels.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::kit::{self, Server, film, play, ts};
 
 pub mod antenna;
 mod camera;
-/// Streams in every form they come in.
+/// Streams in all supported forms.
 mod forms;
 mod headend;
-/// Streams by RTSP.
+/// Streams over RTSP.
 mod rtsp;
-/// Streams by SRT.
+/// Streams over SRT.
 mod srt;
 
 use antenna::Antenna;
@@ -26,7 +26,7 @@ use antenna::Antenna;
 const CHANNELS: &str = "/api/livetv/channels";
 const RECORDINGS: &str = "/api/livetv/recordings";
 
-/// Two pictures as far apart are a hole, 90 kHz ticks.
+/// The largest gap between two video frames, 90 kHz ticks.
 const HOLE: i64 = 3 * 3600;
 
 async fn send(server: &Server, method: Method, target: &str, body: &Value) -> reqwest::Response {
@@ -44,7 +44,7 @@ async fn server(recorded: &Path) -> Server {
     .await
 }
 
-/// A channel that takes in an address, with everything that is needed to show and to record it.
+/// Adds an external channel with this source and everything that is required to show it, and optionally to record it.
 async fn channel(server: &Server, source: Value, recording_basis: Option<&str>) -> Value {
     let body = json!({
         "name": "Elsewhere", "sourceType": "external", "source": source,
@@ -56,11 +56,11 @@ async fn channel(server: &Server, source: Value, recording_basis: Option<&str>) 
     success(send(server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone()
 }
 
-/// A list as a player reads it.
+/// A playlist as a player reads it.
 struct List {
     sequence: u64,
     breaks: u64,
-    /// Addresses, and whether a break stands before each.
+    /// URLs, and whether a discontinuity precedes each.
     segments: Vec<(String, bool)>,
 }
 
@@ -91,10 +91,10 @@ async fn segment(server: &Server, address: &str) -> Vec<u8> {
 }
 
 async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    // What was aired is counted, not how long that took: a machine may be busy.
+    // The tests count what was aired, not how long it took: the machine may be busy.
     let deadline = Instant::now() + Duration::from_secs(170);
     while !so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "not within 170 s: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -105,7 +105,7 @@ async fn ten_viewers_are_one_connection_outward() {
     let path = folder.path().join("a.ts");
     antenna::film(&path, 180);
     let (antenna, server) = (Antenna::of(&path, 180).await, server(folder.path()).await);
-    // The first address leads nowhere: the next of the list is taken.
+    // The first URL is unreachable: the next one is used.
     let source = json!({"url": "http://127.0.0.1:1/none.ts", "failoverUrls": [antenna.url()]});
     let id = channel(&server, source, None).await;
     let sessions: Vec<String> = (0..10).map(|n| format!("viewer-{n}")).collect();
@@ -132,11 +132,11 @@ async fn ten_viewers_are_one_connection_outward() {
         let target = format!("/api/livetv/watch/{id}?watchSession={session}");
         success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
     }
-    until("nobody watches, nothing is fetched", async || antenna.open() == 0).await;
+    until("the connection is closed after the last viewer", async || antenna.open() == 0).await;
     assert!(server.service.ingests.report(id.as_u64().unwrap() as u32).is_none());
 }
 
-/// Cuts the source so many times, and looks on as a viewer and as a recording. `rest` passes before each cut.
+/// Cuts the source several times while a viewer watches and a recording runs. `rest` passes before each cut.
 async fn cuts(times: usize, rest: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
@@ -154,7 +154,7 @@ async fn cuts(times: usize, rest: Duration) {
     let mut look = async || {
         let list = list(&server, &id, "viewer").await;
         let last = list.sequence + list.segments.len() as u64;
-        assert!(last >= newest, "the sequence went back from {newest} to {last}");
+        assert!(last >= newest, "the media sequence went back from {newest} to {last}");
         newest = last;
         for ((address, _), number) in list.segments.iter().zip(list.sequence..) {
             let name = address.split('?').next().unwrap().to_owned();
@@ -163,7 +163,7 @@ async fn cuts(times: usize, rest: Duration) {
         breaks = breaks.max(list.breaks + list.segments.iter().filter(|(_, breaks)| *breaks).count() as u64);
         list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count() >= 3
     };
-    until("the source is seen", async || look().await && antenna.open() == 1).await;
+    until("the source is on air", async || look().await && antenna.open() == 1).await;
     let first = breaks_of(&list(&server, &id, "viewer").await);
     for cut in 1..=times {
         let until_cut = Instant::now() + rest;
@@ -173,7 +173,7 @@ async fn cuts(times: usize, rest: Duration) {
         }
         antenna.off();
         let wanted = first + 2 * cut as u64 - 1;
-        until("a slate stands for the source", async || {
+        until("a slate replaces the source", async || {
             look().await;
             breaks_of(&list(&server, &id, "viewer").await) >= wanted
         })
@@ -186,7 +186,7 @@ async fn cuts(times: usize, rest: Duration) {
         .await;
     }
     look().await;
-    // Every number stands for one segment, and none was left out of those that were seen from one list to the next.
+    // Sequence numbers are unique and have no gaps over all playlists.
     let numbers: Vec<u64> = seen.iter().map(|(number, _)| *number).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seen:?}");
     assert!(report().is_some_and(|report| report.connections > times as u64));
@@ -196,13 +196,13 @@ async fn cuts(times: usize, rest: Duration) {
     assert_eq!(gone["state"], "cancelled");
     let answer = server.ask(Method::GET, &recording).bearer_auth(&server.admin).send().await.unwrap();
     let kept = success(answer, 200).await["recording"].clone();
-    // Each cut has two seconds of slate at least, which are no programme.
+    // Each interruption adds at least two seconds of slate, which count as missing.
     let slates = 2.0 * times as f64;
     assert!(kept["missingSeconds"].as_f64().unwrap() >= slates, "{kept}");
     ts::check(&std::fs::read(kept["path"].as_str().unwrap()).unwrap());
     let (_, seconds) = play::decodes_through(Path::new(kept["path"].as_str().unwrap()), HOLE).await;
     assert!((seconds - kept["recordedSeconds"].as_f64().unwrap()).abs() < 1.0, "{seconds} s: {kept}");
-    // From beginning to end: what was missed is the start of the source, never a cut.
+    // The recording covers everything except the start-up of the source.
     assert!(seconds > elapsed - 40.0, "{seconds} s of {elapsed} s");
     println!("{times} cuts: {} connections, {seconds:.0} s recorded", antenna.made());
 }
@@ -213,7 +213,7 @@ fn breaks_of(list: &List) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_is_cut_is_stood_in_for_and_comes_back() {
-    // The long form: `HEARTHCAST_CUTS=20 HEARTHCAST_CUT_REST=22`, ten minutes.
+    // The long version: `HEARTHCAST_CUTS=20 HEARTHCAST_CUT_REST=22`, ten minutes.
     let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (times, rest) = (number("HEARTHCAST_CUTS", 2), number("HEARTHCAST_CUT_REST", 3));
     cuts(times as usize, Duration::from_secs(rest)).await;
@@ -234,7 +234,8 @@ async fn what_was_withdrawn_stops_at_once() {
     let based = json!({"rights": {"recordingBasis": "My own pictures."}, "attestation": {"authorized": true}});
     success(send(&server, Method::PATCH, &target, &based).await, 200).await;
     let made = success(send(&server, Method::POST, RECORDINGS, &span).await, 201).await;
-    until("it is on air", async || list(&server, &id, "v").await.segments.len() >= 2 && antenna.open() == 1).await;
+    until("the channel is on air", async || list(&server, &id, "v").await.segments.len() >= 2 && antenna.open() == 1)
+        .await;
     let address = list(&server, &id, "v").await.segments[0].0.clone();
     let playlist = format!("/api/livetv/watch/{id}/live.m3u8");
 
@@ -242,7 +243,7 @@ async fn what_was_withdrawn_stops_at_once() {
     success(send(&server, Method::PATCH, &target, &no).await, 200).await;
     refused(server.get(&playlist).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
     refused(server.ask(Method::GET, &address).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
-    until("nothing is fetched any more", async || antenna.open() == 0).await;
+    until("the connection is closed", async || antenna.open() == 0).await;
     let recording = format!("{RECORDINGS}/{}", made["recording"]["id"].as_str().unwrap());
     until("its recording has failed", async || {
         let answer = server.ask(Method::GET, &recording).bearer_auth(&server.admin).send().await.unwrap();

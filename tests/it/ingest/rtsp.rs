@@ -1,4 +1,4 @@
-//! Streams by RTSP: a camera of our own stands for every other, and servers that mean harm.
+//! Streams over RTSP: our own camera as an ordinary server, and hostile servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,14 +30,14 @@ async fn a_camera_is_taken_in_told_when_it_is_enough_and_comes_back_when_it_was_
 
     let report = || server.service.ingests.report(id.as_u64().unwrap() as u32);
     camera.off();
-    until("a slate stands for it", async || {
+    until("a slate replaces the camera", async || {
         list(&server, &id, "viewer").await;
         report().is_some_and(|report| !report.from_source)
     })
     .await;
     let fault = report().unwrap().fault.unwrap();
     camera.on();
-    until("it is back", async || {
+    until("the camera is back", async || {
         list(&server, &id, "viewer").await;
         report().is_some_and(|report| report.from_source)
     })
@@ -45,7 +45,7 @@ async fn a_camera_is_taken_in_told_when_it_is_enough_and_comes_back_when_it_was_
     let torn = camera.torn();
     let session = format!("/api/livetv/watch/{id}?watchSession=viewer");
     success(send(&server, Method::DELETE, &session, &json!({})).await, 200).await;
-    until("nobody watches, and it is told so", async || camera.open() == 0 && camera.torn() == torn + 1).await;
+    until("TEARDOWN after the last viewer", async || camera.open() == 0 && camera.torn() == torn + 1).await;
 
     for text in [told.to_string(), fault] {
         assert!(!text.contains(SECRET) && !text.contains("correct%40horse") && !text.contains("hunter2"), "{text}");
@@ -75,7 +75,7 @@ async fn pictures_in_hevc_are_encoded_for_whoever_watches() {
     plays(&aired(&server, &id, folder.path(), 4).await, 5.0).await;
 }
 
-/// A server that does with each connection what it is told; how many came.
+/// A server that runs `with` on each connection; returns its address and the number of connections.
 async fn serve<F: Future<Output = Option<()>> + Send>(
     with: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> (String, Arc<AtomicUsize>) {
@@ -93,7 +93,7 @@ async fn serve<F: Future<Output = Option<()>> + Send>(
     (address, came)
 }
 
-/// What calling it comes to.
+/// The error of a client that connects to this address.
 async fn outcome(address: &str) -> Fault {
     let outbound = Outbound::new(Allowed::read(&["127.0.0.1".to_owned()]).unwrap());
     let address = Address::stream(&format!("rtsp://{}", address)).unwrap();
@@ -107,7 +107,7 @@ async fn outcome(address: &str) -> Fault {
             }
         }
     };
-    let fault = tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it ends");
+    let fault = tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the client ends");
     assert!(!fault.to_string().contains("hunter2"), "{fault}");
     fault
 }
@@ -115,7 +115,7 @@ async fn outcome(address: &str) -> Fault {
 const SDP: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=tool:LIVE555 Streaming Media v2010.01.01\r\n\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:one\r\n";
 
-/// Answers until it plays, all of it said to lie with `base`.
+/// Answers requests until PLAY; all URLs name `base`.
 async fn prepared(socket: &mut TcpStream, base: &str) -> Option<()> {
     loop {
         let asked = request(socket).await?;
@@ -168,7 +168,7 @@ async fn nobody_is_sent_elsewhere() {
             }
         }
     }
-    // All of it elsewhere by its own word, sent there while it plays, and gone: an old server is told its end nowhere else.
+    // Content-Base, a REDIRECT during playback and a lost connection: TEARDOWN does not go to the other server either.
     let place = trap.clone();
     let (address, came) = serve(move |mut socket| {
         let place = place.clone();
@@ -180,7 +180,7 @@ async fn nobody_is_sent_elsewhere() {
     })
     .await;
     assert!(matches!(outcome(&address).await, Fault::Broken(_)));
-    assert_eq!(came.load(Ordering::SeqCst), 2, "once to see what it is");
+    assert_eq!(came.load(Ordering::SeqCst), 2, "one connection to identify the server");
     assert_eq!(trapped.load(Ordering::SeqCst), 0);
 }
 
@@ -208,14 +208,14 @@ async fn nothing_is_waited_for_or_kept_without_end() {
     let (address, _) = endless(giant, vec![b'a'; 64 << 10]).await;
     assert_eq!(outcome(&address).await, MUCH, "a body");
     let (address, _) = endless(b"", packet(9, 96, true, 1, 1, &[1; 1000])).await;
-    assert_eq!(outcome(&address).await, MUCH, "packets nobody asked for");
+    assert_eq!(outcome(&address).await, MUCH, "unrequested packets");
     for garbage in [&b"HTTP/1.1 200 OK\r\n\r\n"[..], b"\x16\x03\x01", b"RTSP/1.0 200 OK\r\nCSeq: 9\r\n\r\n", b"$"] {
         let (address, _) = endless(garbage, b"\r\n".to_vec()).await;
         let fault = outcome(&address).await;
         assert!(matches!(fault, Fault::Broken(_) | Fault::TooLarge(_)), "{fault}");
     }
 
-    // A picture without end, and pictures none of which can be begun with.
+    // An endless frame, and frames without any keyframe.
     let (address, _) = serve(async |mut socket| {
         prepared(&mut socket, "camera").await?;
         for number in 0..u64::MAX {
@@ -226,7 +226,7 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, MOST, "a picture");
+    assert_eq!(outcome(&address).await, MOST, "a frame");
     let (address, _) = serve(async |mut socket| {
         prepared(&mut socket, "camera").await?;
         for number in 0..u64::MAX {
@@ -239,7 +239,7 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::TooSlow("no keyframe comes"));
+    assert_eq!(outcome(&address).await, Fault::TooSlow("no keyframe received"));
 
     let (address, _) = serve(async |socket| {
         std::future::pending::<()>().await;
@@ -247,14 +247,14 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::TooSlow("no answer came"));
+    assert_eq!(outcome(&address).await, Fault::TooSlow("no response"));
     let (address, _) = serve(async |mut socket| {
         prepared(&mut socket, "camera").await?;
         std::future::pending::<()>().await;
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::TooSlow("nothing comes"));
+    assert_eq!(outcome(&address).await, Fault::TooSlow("no data received"));
     let (address, _) = serve(async |mut socket| {
         let asked = request(&mut socket).await?;
         let sdp = SDP.replace("H264", "JPEG");

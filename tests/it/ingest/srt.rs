@@ -1,4 +1,4 @@
-//! Streams by SRT: ffmpeg stands for the server elsewhere that is called.
+//! Streams over SRT: ffmpeg is the remote server in listener mode.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::*;
 
 const SECRET: &str = "correct-horse-battery";
 
-/// Sends a film for ever to whoever calls; dropping it ends it.
+/// Sends a film in a loop to every caller. Dropping it stops it.
 fn broadcast(film: &Path, port: u16) -> Child {
     let to = format!("srt://127.0.0.1:{port}?mode=listener&passphrase={SECRET}&transtype=live");
     let mut command = Command::new("ffmpeg");
@@ -23,7 +23,7 @@ fn broadcast(film: &Path, port: u16) -> Child {
     command.spawn().unwrap()
 }
 
-/// Whether this machine has what is needed at both ends.
+/// Whether GStreamer and ffmpeg on this machine support SRT.
 fn is_there() -> bool {
     gstreamer::init().unwrap();
     let protocols = std::process::Command::new("ffmpeg").args(["-hide_banner", "-protocols"]).output().unwrap();
@@ -58,7 +58,7 @@ async fn a_stream_by_srt_is_taken_in_and_comes_back_when_it_was_cut() {
 
     drop(sender);
     let report = || server.service.ingests.report(id.as_u64().unwrap() as u32);
-    until("a slate stands for it", async || {
+    until("a slate replaces the source", async || {
         list(&server, &id, "viewer").await;
         report().is_some_and(|report| !report.from_source)
     })
@@ -66,7 +66,7 @@ async fn a_stream_by_srt_is_taken_in_and_comes_back_when_it_was_cut() {
     let fault = report().unwrap().fault.unwrap();
     assert!(!fault.contains(SECRET) && !fault.contains(&port.to_string()), "{fault}");
     let _sender = broadcast(&film, port);
-    until("it is back", async || {
+    until("the source is back", async || {
         list(&server, &id, "viewer").await;
         report().is_some_and(|report| report.from_source)
     })

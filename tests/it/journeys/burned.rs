@@ -1,4 +1,4 @@
-//! Burned-in text looks the same wherever it comes from, whoever draws it, and whatever fonts a machine has.
+//! Burned-in text looks the same for every source, backend and set of system fonts.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::kit::program::Program;
 use crate::kit::{self, film};
 
-/// A machine whose `sans` is another family than here.
+/// Font configuration with another `sans` family than on this machine.
 const FONTS: &str = r#"<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
@@ -19,7 +19,7 @@ const FONTS: &str = r#"<?xml version="1.0"?>
 </fontconfig>
 "#;
 
-/// The first segment of a session with this text burned in.
+/// Stores the first segment of a session with this text burned in.
 async fn segment(client: &reqwest::Client, base: &str, token: &str, body: &Value, into: &Path) {
     let start = client.post(format!("{base}/api/stream/transcode/start")).bearer_auth(token).json(body);
     let session: Value = start.send().await.unwrap().json().await.unwrap();
@@ -29,7 +29,7 @@ async fn segment(client: &reqwest::Client, base: &str, token: &str, body: &Value
     let segment = segment.send().await.unwrap();
     assert_eq!(segment.status(), 200);
     std::fs::write(into, segment.bytes().await.unwrap()).unwrap();
-    // The next one needs its encode slot.
+    // The next session needs its encode slot.
     let stop = client.delete(format!("{base}/api/stream/transcode/{id}")).bearer_auth(token);
     assert_eq!(stop.send().await.unwrap().status(), 200);
 }

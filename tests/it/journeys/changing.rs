@@ -1,5 +1,5 @@
-//! Files whose clock jumps, whose streams change, that grow, that end early: every frame of the source once, in order, with
-//! its sound.
+//! Files whose clock jumps, whose streams change, that grow or end early: every frame of the source is played once, in order,
+//! with its audio.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use crate::kit::play::{self, Stream};
 use crate::kit::{self, Server, film};
 
-/// Pictures a second.
+/// Frames per second.
 const RATE: usize = 25;
 
-/// Frames `from` to `to` of a film of which every picture tells its number by its colour and every second begins with a
-/// beep; keyframes each second, with pictures out of order between.
+/// Makes frames `from` to `to` of a film. Every frame encodes its number in its colour, and every second begins with a beep.
+/// Keyframes come each second, with B-frames in between.
 fn film(path: &Path, (from, to): (usize, usize), side: usize, more: &str) {
     let number = format!("(N+{from})");
     let colours = format!(
@@ -35,7 +35,7 @@ fn film(path: &Path, (from, to): (usize, usize), side: usize, more: &str) {
     assert!(status.expect("ffmpeg runs").success());
 }
 
-/// What media info says of a file.
+/// Media info of a file.
 async fn info(server: &Server, path: &Path) -> Value {
     let answer = server.get("/api/stream/info/full").query(&[("path", path.to_str().unwrap())]).send().await;
     answer.unwrap().json().await.unwrap()
@@ -48,7 +48,7 @@ async fn open(server: &Server, path: &Path, wish: Value, video: &str) -> (Value,
     (started, stream)
 }
 
-/// Beeps that are more than 40 ms from the full second, and how many there are in all.
+/// Beeps more than 40 ms away from the full second, and the number of all beeps.
 fn astray(path: &Path) -> (Vec<f64>, usize) {
     let (_, beeps) = film::flashes_and_beeps(path, RATE as f64);
     let count = beeps.len();
@@ -84,12 +84,12 @@ async fn a_film_whose_clock_jumps_is_shown_whole_and_without_a_stop() {
             }
             let (started, stream) = open(&server, &path, wish, kind).await;
             assert!((stream.duration() - 12.0).abs() < 0.1, "{seconds} {kind}: {}", stream.duration());
-            // The last segment first, then one behind the jump, then the others.
+            // The last segment first, then one after the jump, then the others.
             let last = stream.segments.len() - 1;
             let order = [last, last / 2 + 1].into_iter().chain((0..last).filter(|index| *index != last / 2 + 1));
             std::fs::write(&kept, stream.fetch(order).await.unwrap()).unwrap();
             let seen = film::numbers(&kept, 16);
-            // The sound is a little longer; the last picture stands until it ends.
+            // The audio is a little longer: the last frame is repeated until it ends.
             assert_eq!(seen[..300], (0..300).collect::<Vec<_>>(), "{seconds} {kind}");
             assert!(seen.len() <= 303 && seen[300..].iter().all(|number| *number == 299), "{seconds} {kind}: {seen:?}");
             assert_eq!(astray(&kept), (vec![], 12), "{seconds} {kind}");
@@ -105,7 +105,7 @@ async fn a_change_of_channels_or_size_costs_one_segment_no_more_than_another() {
     let (first, second, joined) =
         (folder.path().join("first.bin"), folder.path().join("second.bin"), folder.path().join("joined.ts"));
     let kept = folder.path().join("kept.bin");
-    // Frame 325 is the first of the thirteenth second: longer than a run waits for a stream to begin.
+    // Frame 325 begins second 13: later than a run waits for a stream to begin.
     film(&first, (0, 325), 32, "-c:a ac3 -ac 2 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 10 -f mpegts");
     film(&second, (325, 400), 16, "-c:a ac3 -ac 6 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 23 -f mpegts");
     std::fs::write(&joined, [std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap()].concat()).unwrap();
@@ -114,8 +114,8 @@ async fn a_change_of_channels_or_size_costs_one_segment_no_more_than_another() {
     std::fs::write(&kept, &bytes).unwrap();
     let packets = film::packets(&kept);
     let sounds: Vec<i64> = packets.iter().filter(|packet| packet.stream == 1).map(|packet| packet.pts).collect();
-    assert!(sounds.windows(2).all(|pair| pair[1] - pair[0] == 1920), "one frame of sound in each of its places");
-    // Of 2 channels it becomes one of 6: half as loud, so the beeps are looked for in the first part only.
+    assert!(sounds.windows(2).all(|pair| pair[1] - pair[0] == 1920), "one audio frame at each of its times");
+    // Stereo becomes 5.1 at half the volume, so beeps are detected in the first part only.
     let (astray, count) = astray(&kept);
     assert!(astray.is_empty() && count >= 13, "{astray:?} {count}");
     let seen = film::numbers(&kept, 32);
@@ -149,7 +149,7 @@ async fn a_file_that_grows_is_played_as_planned_and_a_song_ends_where_its_frames
     let kept = folder.path().join("kept.bin");
     std::fs::write(&kept, stream.fetch_all().await.unwrap()).unwrap();
     let seen = film::numbers(&kept, 16);
-    // The last pictures of the half may be there without those they refer to.
+    // The last frames of the half may lack their reference frames.
     let sure = seen.len().saturating_sub(3);
     assert!(sure > 100 && seen[..sure].iter().enumerate().all(|(n, number)| n == *number), "{seen:?}");
     play::stop(&server, &started).await;
@@ -181,7 +181,7 @@ async fn half_of_a_wmv_file_plays_as_far_as_it_goes() {
     assert!((4.0..8.0).contains(&duration), "{started}");
     std::fs::write(&kept, stream.fetch_all().await.unwrap()).unwrap();
     let seen = film::numbers(&kept, 16);
-    // The last packets may be there without what they refer to.
+    // The last packets may lack their reference frames.
     let sure = seen.len() - 5;
     assert!(sure > 90 && seen[..sure].iter().enumerate().all(|(n, number)| n.abs_diff(*number) <= 1), "{seen:?}");
     assert!(((seen.len() as f64) / RATE as f64 - duration).abs() < 0.1, "{} of {duration}", seen.len());

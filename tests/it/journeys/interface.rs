@@ -1,4 +1,4 @@
-//! What a client gets that knows only the user's interface: its bodies, and no field beside them.
+//! The API as a plain client uses it: documented request bodies only, without extra fields.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ async fn text(server: &Server, path: &str) -> String {
     answer.text().await.unwrap()
 }
 
-/// Starts as a player that calls itself `agent`.
+/// Starts a session with this `User-Agent`.
 async fn start_as(server: &Server, agent: &str, body: &Value) -> Value {
     let request = server.post("/api/stream/transcode/start", body).header("user-agent", agent);
     request.send().await.unwrap().json().await.unwrap()
@@ -36,13 +36,13 @@ async fn a_subtitle_that_is_asked_for_is_never_lost() {
     );
     std::fs::rename(&words, folder.path().join("film.de.srt")).unwrap();
     let server = kit::server(&[folder.path()]).await;
-    // Without a subtitle it is played as it is.
+    // Without a subtitle the file is played directly.
     let mut body = json!({"mediaPath": film, "audioStreamIndex": 1, "startPositionSeconds": 0,
         "profile": {"resolution": "1080p"}, "forceTranscode": false});
     let direct = start(&server, &body).await;
     assert_eq!((&direct["playbackMode"], &direct["subtitleUrl"]), (&json!("direct"), &Value::Null));
 
-    // The interface's own body.
+    // The plain request body.
     body["subtitleMode"] = json!("embedded");
     body["subtitleStreamIndex"] = json!(2);
     let session = start(&server, &body).await;
@@ -54,7 +54,7 @@ async fn a_subtitle_that_is_asked_for_is_never_lost() {
     let cue = text(&server, &format!("{}/s0-00000.vtt", folder_of(&session))).await;
     assert!(cue.contains("Hello there"), "{cue}");
 
-    // Who sends a profile knows the rest of the answer.
+    // A client that sends a device profile can use a separate subtitle.
     body["deviceProfile"] = json!({});
     for (mode, id) in [("embedded", "e2"), ("external", "x0")] {
         body["subtitleMode"] = json!(mode);
@@ -67,7 +67,7 @@ async fn a_subtitle_that_is_asked_for_is_never_lost() {
         assert_eq!(cue.status(), 200);
         assert!(cue.text().await.unwrap().contains("Hello there"));
     }
-    // A subtitle file of another name has no address of its own.
+    // A subtitle file with an unrelated name has no URL of its own.
     let other = folder.path().join("other.srt");
     std::fs::copy(folder.path().join("film.de.srt"), &other).unwrap();
     body["subtitlePath"] = json!(other);
@@ -93,7 +93,7 @@ async fn a_known_player_gets_files_it_plays_as_they_are_and_a_list_that_begins_w
     let session = start_as(&server, firefox, &body).await;
     assert_eq!((&session["playbackMode"], &session["timelineStartSeconds"]), (&json!("transcode"), &json!(0.0)));
     assert_eq!(session["decision"]["device"], json!({"name": "firefox", "matchedBy": "userAgent"}));
-    // Players of the ffmpeg family lose the duration to the tag in the multivariant playlist.
+    // Players based on ffmpeg lose the duration when the multivariant playlist has EXT-X-START.
     let url = session["playlistUrl"].as_str().unwrap();
     for (agent, tagged) in [(firefox, true), ("Lavf/59.27.100", false)] {
         let answer = server.get(url).header("user-agent", agent).send().await.unwrap();
@@ -102,9 +102,9 @@ async fn a_known_player_gets_files_it_plays_as_they_are_and_a_list_that_begins_w
         assert_eq!(master.contains("#EXT-X-START:TIME-OFFSET=5.000"), tagged, "{agent}: {master}");
     }
     let status = status(&server, &session).await;
-    assert_eq!(status["diagnostics"]["encoder"], "aac", "the audio's, where video is copied");
+    assert_eq!(status["diagnostics"]["encoder"], "aac", "the audio encoder, because video is copied");
 
-    // The list begins with the segment of the start position, at 4 s.
+    // The playlist begins with the segment of the start position, at 4 s.
     let mut body = body.clone();
     body["startMode"] = json!("list");
     let session = start(&server, &body).await;
@@ -116,5 +116,5 @@ async fn a_known_player_gets_files_it_plays_as_they_are_and_a_list_that_begins_w
     assert!(list.contains(&start) && !list.contains("v0-00000.ts"), "{list}");
     let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     assert_eq!(warnings, "");
-    assert!((seconds - 5.0).abs() < 0.1, "{seconds} s of nine");
+    assert!((seconds - 5.0).abs() < 0.1, "{seconds} s of 9 s");
 }

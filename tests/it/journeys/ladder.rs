@@ -1,4 +1,4 @@
-//! Adaptive sessions: several renditions of one item, cut at the same places.
+//! Adaptive sessions: several renditions of one item with segments at the same times.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::kit::{self, Server, film};
 
 const BASE: i64 = 3600 * 90_000;
 
-/// A film of 8 s and 360 lines at 25 pictures a second.
+/// Makes a film of 8 s with 360 lines at 25 frames per second.
 fn film(made_by: &str, name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -36,7 +36,8 @@ async fn master(server: &Server, session: &Value) -> m3u8_rs::MasterPlaylist {
     m3u8_rs::parse_master_playlist_res(&text).unwrap()
 }
 
-/// A rung: how long its segments are, where the first picture of each lies, and what a decoder says of all of them.
+/// Fetches a rung: its segment lengths and the time of the first frame of each segment. Asserts that it decodes without
+/// warnings.
 async fn rung(server: &Server, session: &Value, number: usize, folder: &Path) -> (Vec<f32>, Vec<i64>) {
     let text = fetch(server, session, &format!("v{number}.m3u8")).await;
     let playlist = m3u8_rs::parse_media_playlist_res(&text).unwrap();
@@ -75,7 +76,7 @@ async fn every_rung_begins_its_segments_where_the_others_do() {
         let codecs = variant.codecs.as_deref().unwrap();
         assert!(codecs.starts_with("avc1.6400") && codecs.ends_with(",mp4a.40.2"), "{codecs}");
     }
-    // With one place among the encodes: the second rung takes that of the first.
+    // With a single encode slot, the second rung takes over that of the first.
     let best = rung(&server, &session, 0, folder.path()).await;
     let lower = rung(&server, &session, 1, folder.path()).await;
     assert_eq!(best, lower);
@@ -95,7 +96,7 @@ async fn what_can_be_copied_is_the_top_rung() {
     let session = begin(&server, &path, "original").await;
     assert_eq!((&session["playbackMode"], &session["decision"]["video"]), (&json!("transcode"), &json!("copy")));
     let master = master(&server, &session).await;
-    // So many bits for so few lines: the same size is worth encoding too.
+    // At this bit rate, encoding at the same size is worthwhile, too.
     assert_eq!(sizes(&master), [360, 360, 240]);
     let copied = rung(&server, &session, 0, folder.path()).await;
     let told = status(&server, &session).await["diagnostics"].clone();
@@ -112,11 +113,11 @@ async fn a_copy_that_is_cut_elsewhere_is_left_out_and_that_is_said() {
     let (folder, path) = film(made_by, "film.mp4");
     let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
     let session = begin(&server, &path, "240p").await;
-    assert_eq!(sizes(&master(&server, &session).await), [240], "no rung above what was asked for");
+    assert_eq!(sizes(&master(&server, &session).await), [240], "no rung above the requested resolution");
     let session = begin(&server, &path, "original").await;
     assert_eq!(session["decision"]["video"], "encode");
     let master = master(&server, &session).await;
     assert_eq!(sizes(&master), [360, 240]);
     let told = status(&server, &session).await["diagnostics"].clone();
-    assert_eq!(told["copyLeftOut"], "its keyframes do not lie on the even grid of the other rungs", "{told}");
+    assert_eq!(told["copyLeftOut"], "its keyframes do not match the even grid of the other rungs", "{told}");
 }

@@ -1,4 +1,4 @@
-//! What users do, from end to end.
+//! User journeys from end to end.
 
 mod burned;
 mod changing;

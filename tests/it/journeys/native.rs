@@ -1,4 +1,4 @@
-//! Sessions whose segments GStreamer makes in the server's own process.
+//! Sessions whose segments GStreamer makes in process.
 
 use hearthcast::config::Backend;
 use hearthcast::service::quarantine::{self, Quarantine};
@@ -19,7 +19,7 @@ async fn a_session_is_made_in_process_and_says_so() {
     assert_eq!((said.as_str(), diagnostics["fallback"].clone()), ("", json!(false)), "{diagnostics}");
     assert!((4.9..5.2).contains(&seconds), "{seconds}");
     assert_eq!(diagnostics["pipeline"], "gstreamer");
-    assert_eq!(diagnostics["pipelineReason"], "so configured");
+    assert_eq!(diagnostics["pipelineReason"], "configured");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,7 +31,7 @@ async fn what_gstreamer_does_not_make_is_made_by_ffmpeg_with_the_reason() {
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
     assert_eq!(diagnostics["pipeline"], "ffmpeg");
-    assert_eq!(diagnostics["pipelineReason"], "a stream's times do not begin with its first picture");
+    assert_eq!(diagnostics["pipelineReason"], "a stream's times do not start at its first frame");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn an_admin_sees_the_pipelines_and_nobody_else_does() {
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
     let first = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap();
     assert_eq!(first.status(), 200);
-    // Other tests' pipelines are of the same process: this one's rest or work as long as its session lives.
+    // Pipelines of other tests run in the same process. This one plays as long as its session lives.
     let all: serde_json::Value =
         look("/api/debug/pipelines".into(), &server.admin).await.unwrap().json().await.unwrap();
     let decoder = all["pipelines"].as_array().unwrap().iter().find(|pipeline| {
@@ -90,7 +90,7 @@ async fn a_file_that_took_the_server_down_is_not_read_in_process_again() {
         let marks = quarantine::folder(&config.state);
         for _ in 0..2 {
             let mark = Quarantine::open(marks.clone()).unwrap().enter(&fingerprint, path.to_str().unwrap());
-            std::mem::forget(mark.expect("it is not held yet"));
+            std::mem::forget(mark.expect("the file is not in quarantine yet"));
         }
     })
     .await;

@@ -1,4 +1,4 @@
-//! Sessions whose segments come out of the file itself, without a process.
+//! Sessions whose segments are packaged directly from the file, without a process.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ async fn a_copied_film_is_packaged_and_plays_the_same_in_any_order() {
     let orders: [&[usize]; 2] = [&[0, 1, 2, 3, 4, 5], &[4, 1, 5, 0, 3, 2]];
     let mut fetched = Vec::new();
     for order in orders {
-        // A server without ffmpeg beside it would do.
+        // A new server for each order: nothing is cached.
         let server = kit::server(&[folder.path()]).await;
         let session = start(&server, &wish).await;
         assert_eq!(session["decision"]["video"], "copy");
@@ -56,7 +56,7 @@ async fn a_packaged_segment_says_its_length_and_is_not_sent_out_of_another_file(
 
     let status = status(&server, &session).await;
     let kept = status["diagnostics"]["bufferedBytes"].as_u64().unwrap();
-    assert!((1..bytes.len() as u64 / 2).contains(&kept), "no copy of it is kept: {kept} of {}", bytes.len());
+    assert!((1..bytes.len() as u64 / 2).contains(&kept), "no copy of the segment is kept: {kept} of {}", bytes.len());
 
     let file = std::fs::File::options().write(true).open(&film).unwrap();
     file.set_len(film.metadata().unwrap().len() / 2).unwrap();

@@ -1,4 +1,4 @@
-//! Seeks in a long film: the right pictures, one start each, and nothing made that nobody waits for.
+//! Seeks in a long film: each shows the right frames, starts one run, and encodes nothing that nobody requested.
 
 use std::process::Command;
 
@@ -9,10 +9,10 @@ use crate::kit::play::{self, Stream};
 use crate::kit::{self, film};
 
 const SECONDS: usize = 7200;
-/// Pictures a second.
+/// Frames per second.
 const RATE: usize = 2;
 
-/// Two hours of which every picture tells its number by its colour: once as browsers play it, once as none does.
+/// Two hours of frames that encode their number in their colour: once in a format that browsers play, once in another.
 fn library() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let colours = "geq=lum='20+10*mod(N\\,20)':cb='20+10*mod(floor(N/20)\\,20)':cr='20+5*floor(N/400)'";
@@ -46,7 +46,7 @@ async fn ten_seeks_in_a_long_film_each_cost_one_start_and_give_the_right_picture
         let (mut place, mut starts) = (2_463_534_242_u32, runs().await["runsStarted"].as_u64().unwrap());
         let mut visited = vec![0];
         for _ in 0..10 {
-            // As random as it must be, and the same in every run (xorshift). None lies in what an earlier run made ahead.
+            // Pseudorandom, and the same in every run (xorshift). Avoids segments that an earlier run has made ahead.
             let index = loop {
                 place ^= place << 13;
                 place ^= place >> 17;
@@ -60,7 +60,7 @@ async fn ten_seeks_in_a_long_film_each_cost_one_start_and_give_the_right_picture
             let bytes = stream.segment(index).await.unwrap();
             let now = runs().await;
             assert_eq!(now["runsStarted"], starts + 1, "{name} {index}: {now}");
-            assert_eq!(now["runFromSegment"], index, "{name}: it began with what was waited for: {now}");
+            assert_eq!(now["runFromSegment"], index, "{name}: the run began with the requested segment: {now}");
             starts += 1;
             let kept = folder.path().join("segment.ts");
             std::fs::write(&kept, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Transcode sessions, from a wish to the last segment.
+//! Transcode sessions, from the start request to the last segment.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,13 +45,13 @@ pub(super) async fn status(server: &Server, session: &Value) -> Value {
     server.get(&format!("{}/status", folder_of(session))).send().await.unwrap().json().await.unwrap()
 }
 
-/// Descriptors of this process that hold a file.
+/// Number of descriptors of this process that are open on a file.
 fn descriptors(file: &Path) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     links.filter_map(|link| std::fs::read_link(link.path()).ok()).filter(|held| held == file).count()
 }
 
-/// What ffmpeg says while it plays an address to the end, and how long that was.
+/// Plays a URL to the end with ffmpeg; returns its warnings and the length, seconds.
 pub(super) async fn play(url: String) -> (String, f64) {
     tokio::task::spawn_blocking(move || {
         let output = Command::new("ffmpeg")
@@ -101,7 +101,7 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
     assert!(media.contains("#EXT-X-START:TIME-OFFSET=3.000,PRECISE=YES"), "{media}");
     assert_eq!(parsed.segments.len(), 6);
     assert!(parsed.segments.iter().all(|segment| segment.uri.contains(".ts?st=")));
-    // A segment is named, typed, validated and kept.
+    // A segment has a content type, a validator and cache headers.
     let segment = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
     assert_eq!(segment.status(), 200);
     assert_eq!(segment.headers()["content-type"], "video/mp2t");
@@ -137,14 +137,14 @@ async fn a_file_repaired_in_place_is_encoded_again() {
     let whole = std::fs::read(&film).unwrap();
     let mut holed = whole.clone();
     let (from, to) = (whole.len() / 1880 * 188, whole.len() / 1880 * 188 * 9 / 2);
-    assert!(from > 64 << 10 && to < whole.len() / 2 - (64 << 10), "what is sampled stays: {}", whole.len());
-    // Null packets, as in a download that has not got there.
+    assert!(from > 64 << 10 && to < whole.len() / 2 - (64 << 10), "the sampled parts are unchanged: {}", whole.len());
+    // Null packets, as in an unfinished download.
     for packet in holed[from..to].chunks_exact_mut(188) {
         packet.copy_from_slice(&[&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat());
     }
     std::fs::write(&film, &holed).unwrap();
     let at = std::fs::metadata(&film).unwrap().modified().unwrap();
-    // The damaged film is still being encoded when the repaired one begins.
+    // The damaged film is still being encoded when the repaired one starts.
     let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
     let body = json!({"mediaPath": film.to_str().unwrap()});
     let segment = async |session: Value| {
@@ -164,13 +164,17 @@ async fn a_file_repaired_in_place_is_encoded_again() {
     };
     let before = info().await;
     let first = segment(start(&server, &body).await).await;
-    assert_eq!(first, segment(start(&server, &body).await).await, "unchanged: the same session, the same segment");
-    // Repaired in place, as long as before, and its time put back.
+    assert_eq!(
+        first,
+        segment(start(&server, &body).await).await,
+        "an unchanged file gives the same session and segment"
+    );
+    // Repaired in place, with the same length and modification time.
     std::fs::write(&film, &whole).unwrap();
     std::fs::File::options().write(true).open(&film).unwrap().set_modified(at).unwrap();
     let repaired = segment(start(&server, &body).await).await;
-    assert!(first.0 != repaired.0 && first.1 != repaired.1, "nothing of the damaged film is shown again");
-    assert_eq!(before["mediaId"], info().await["mediaId"], "what users did with it stays");
+    assert!(first.0 != repaired.0 && first.1 != repaired.1, "no segment of the damaged film is used again");
+    assert_eq!(before["mediaId"], info().await["mediaId"], "progress stays with the file");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +186,7 @@ async fn video_a_browser_knows_is_copied_and_only_its_sound_encoded() {
     let session = start(&server, &json!({"mediaPath": film.to_str().unwrap()})).await;
     assert_eq!(session["playbackMode"], "transcode");
     assert_eq!((&session["decision"]["video"], &session["decision"]["audio"]), (&json!("copy"), &json!("encode")));
-    assert_eq!(server.service.sessions.active_jobs(), 0, "copies take no place");
+    assert_eq!(server.service.sessions.active_jobs(), 0, "copies take no encode slot");
     let master = text(&server, session["playlistUrl"].as_str().unwrap()).await;
     assert!(master.contains("CODECS=\"avc1."), "{master}");
     let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
@@ -205,7 +209,7 @@ async fn a_file_every_browser_plays_is_answered_with_its_own_address() {
         (&Value::Null, &Value::Null, &Value::Null)
     );
     assert_eq!(answer["decision"]["reasons"], json!([]));
-    // The signed form needs no header.
+    // The signed URL needs no header.
     let url = format!("{}{}", server.base, answer["signedDirectUrl"].as_str().unwrap());
     let bytes = server.client.get(url).send().await.unwrap();
     assert_eq!(bytes.status(), 200);
@@ -231,9 +235,9 @@ async fn a_file_shorter_than_it_says_plays_as_far_as_it_goes() {
         assert_eq!(answer.status(), 200, "segment {index}");
     }
     let behind = server.get(&format!("{}/v0-00009.ts", folder_of(&session))).send().await.unwrap();
-    assert_eq!(behind.status(), 404, "the probe measured what is there");
+    assert_eq!(behind.status(), 404, "the probe measured the real length");
     let answer = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
-    assert_eq!(answer.status(), 200, "the session lives on");
+    assert_eq!(answer.status(), 200, "the session is still alive");
     assert_eq!(status(&server, &session).await["error"], Value::Null);
 }
 
@@ -245,12 +249,12 @@ async fn a_session_ends_once_and_says_so() {
     let path = folder_of(&session);
     let signed = session["signedPlaylistUrl"].as_str().unwrap();
     let grant = signed.split_once('?').unwrap().1;
-    // A beacon has a grant and no header.
+    // A beacon sends a grant and no header.
     let stopped = server.client.post(format!("{}{path}/stop?{grant}", server.base)).send().await.unwrap();
     assert_eq!(stopped.status(), 200);
     let stopped: Value = stopped.json().await.unwrap();
     assert_eq!(stopped, json!({"sessionId": session["sessionId"], "stopped": true}));
-    // Nothing keeps the film open: one that is deleted now frees its disk space.
+    // The film is closed, so deleting it frees its disk space.
     let deadline = Instant::now() + Duration::from_secs(5);
     while descriptors(&folder.path().join("film.mkv")) > 0 {
         assert!(Instant::now() < deadline, "the film is still open");
@@ -282,7 +286,7 @@ async fn a_double_click_is_one_session_and_others_cannot_see_it() {
     assert_eq!(server.client.get(&path).bearer_auth(other).send().await.unwrap().status(), 404);
     assert_eq!(server.client.get(&path).bearer_auth(&server.admin).send().await.unwrap().status(), 200);
     assert_eq!(server.client.get(&path).send().await.unwrap().status(), 401);
-    // Its grant opens this session and no other.
+    // The grant opens this session only.
     let grant = first["signedPlaylistUrl"].as_str().unwrap().split_once('?').unwrap().1.to_owned();
     let foreign = format!("{}/api/stream/transcode/ts_1/status?{grant}", server.base);
     assert_eq!(server.client.get(foreign).send().await.unwrap().status(), 403);
@@ -345,7 +349,7 @@ async fn wishes_that_make_no_sense_are_refused_by_field() {
     assert_eq!(outside.status(), 403);
     assert_eq!(server.service.sessions.live(), 0);
 
-    // What can be meant is not refused.
+    // Lenient values are accepted.
     let liberal = json!({
         "mediaPath": path, "startPositionSeconds": 400, "audioStreamIndex": -1, "subtitleMode": "embedded",
         "subtitleStreamIndex": -1, "profile": {"resolution": "4K"},
@@ -362,7 +366,7 @@ async fn preparing_is_told_at_once_when_nobody_wants_to_wait() {
     let url = session["playlistUrl"].as_str().unwrap();
     let answer = server.get(&format!("{url}?wait=0")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
-    // So quick a machine that it is ready already would answer the playlist.
+    // On a fast machine the playlist may be ready already.
     if answer.headers()["content-type"] == "application/json" {
         assert_eq!(answer.headers()["retry-after"], "1");
         let body: Value = answer.json().await.unwrap();
@@ -376,7 +380,7 @@ async fn preparing_is_told_at_once_when_nobody_wants_to_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_are_answered_with_the_time_to_come_back() {
-    // More pixels than a slot is expected to make in time.
+    // More pixels than one encode slot is expected to encode in real time.
     let folder = tempfile::tempdir().unwrap();
     let frames = "color=size=1920x1080:rate=60:duration=4";
     let path = folder.path().join("film.mkv");
@@ -395,7 +399,7 @@ async fn limits_are_answered_with_the_time_to_come_back() {
     assert!(busy.headers().contains_key("retry-after"));
     let busy: Value = busy.json().await.unwrap();
     assert_eq!((&busy["code"], &busy["details"]["max"]), (&json!("TRANSCODER_BUSY"), &json!(1)));
-    // The same rendition costs nothing, up to the user's own limit.
+    // The same rendition needs no further slot; only the user's own limit applies.
     start(&server, &at(1.0)).await;
     let many = server.post("/api/stream/transcode/start", &at(2.0)).send().await.unwrap();
     assert_eq!(many.status(), 429);
@@ -403,7 +407,7 @@ async fn limits_are_answered_with_the_time_to_come_back() {
     assert_eq!(many.json::<Value>().await.unwrap()["code"], "TOO_MANY_SESSIONS");
 }
 
-/// Children of this process that have `file` open.
+/// Child processes of this process that have `file` open.
 fn children_reading(file: &Path) -> Vec<i32> {
     let own = std::process::id().to_string();
     let parent = |stat: &str| stat.rsplit(')').next().unwrap_or("").split(' ').nth(2).map(str::to_owned);
@@ -437,7 +441,7 @@ async fn a_killed_child_costs_the_viewer_nothing() {
     let file = folder.path().join("film.mkv");
     let children = children_reading(&file);
     assert_eq!(children.len(), 1);
-    // The encode rests ahead of its reader, so the child is there to be killed.
+    // The encode is paused ahead of its reader, so its process still exists.
     assert!(Command::new("kill").args(["-9", &children[0].to_string()]).status().unwrap().success());
     until("the child is gone", || !children_reading(&file).contains(&children[0])).await;
     for index in [0, 14, 29] {
@@ -466,12 +470,12 @@ async fn a_hundred_sessions_started_and_dropped_leave_nothing() {
     assert_eq!((server.service.sessions.live(), server.service.sessions.active_jobs()), (0, 0));
     until("no child is left", || children_reading(&file).is_empty()).await;
     server.service.sessions.shutdown().await;
-    assert!(!server.folder.path().join("cache/segments").exists(), "no segment is left");
+    assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");
     let refused = server.post("/api/stream/transcode/start", &json!({"mediaPath": film_path(&folder)})).send().await;
     assert_eq!(refused.unwrap().status(), 503);
 }
 
-/// Times of every packet in a segment, by stream.
+/// Time and kind of every packet in a segment.
 fn packets(bytes: &[u8]) -> Vec<(String, String)> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, bytes).unwrap();

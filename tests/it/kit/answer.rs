@@ -1,4 +1,4 @@
-//! Answers, looked at.
+//! Checks HTTP responses.
 
 use reqwest::Response;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub async fn success(answer: Response, status: u16) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{fault} in {text:?}"))
 }
 
-/// Checks an error's whole shape and the headers every answer has; returns its body.
+/// Checks the whole shape of an error and the headers of every response; returns its body.
 pub async fn refused(answer: Response, status: u16, code: &str) -> Value {
     let (seen, headers) = (answer.status().as_u16(), answer.headers().clone());
     let text = answer.text().await.expect("a body");

@@ -1,25 +1,25 @@
-//! Subtitles of pictures, made by hand: presentation graphics as Blu-ray discs have them in a `.sup` file, and the
-//! sub-pictures of DVDs in a `.sub` file with its `.idx`.
+//! Writes bitmap subtitles: PGS in a `.sup` file as on Blu-ray discs, and VobSub, the sub-pictures of DVDs, in a `.sub`
+//! file with its `.idx`.
 
 use std::path::Path;
 
-/// One caption: a box of one colour with a border of another.
+/// One subtitle: a box in one colour with a border in another.
 #[derive(Clone, Copy, Debug)]
 pub struct Caption {
     pub start_ms: u32,
-    /// None: it stands until the next.
+    /// None: shown until the next one.
     pub end_ms: Option<u32>,
     /// Left, top, width and height on the canvas.
     pub place: (u16, u16, u16, u16),
 }
 
-/// Luma, Cr, Cb and opacity of the box and its border: the first is half seen through.
+/// Luma, Cr, Cb and opacity of the box and its border; the box is half transparent.
 const COLORS: [[u8; 4]; 2] = [[235, 128, 128, 128], [180, 160, 60, 255]];
 
-/// Pixels of a border.
+/// Width of the border, pixels.
 const BORDER: usize = 4;
 
-/// Writes a `.sub` file, and its `.idx` beside it, with these captions on a canvas of this size. Boxes under 250 pixels.
+/// Writes a `.sub` file and its `.idx` with these subtitles on a canvas of this size. Boxes must be under 250 pixels wide.
 pub fn write_vobsub(idx: &Path, (width, height): (u16, u16), captions: &[Caption]) {
     let palette = "000000, ffffff, c0c000, 000000, 000000, 000000, 000000, 000000, 000000, 000000, 000000, 000000, \
                    000000, 000000, 000000, 000000";
@@ -44,7 +44,7 @@ pub fn write_vobsub(idx: &Path, (width, height): (u16, u16), captions: &[Caption
     std::fs::write(idx.with_extension("sub"), out).unwrap();
 }
 
-/// A sub-picture: its two fields, and what is to be done with them.
+/// A sub-picture unit: size, two interlaced fields of run-length pixels, and its display commands.
 fn spu(caption: &Caption) -> Vec<u8> {
     let (left, top, width, height) = caption.place;
     let run = |count: usize, color: usize| {
@@ -75,14 +75,14 @@ fn spu(caption: &Caption) -> Vec<u8> {
     let control = 4 + upper.len() + lower.len();
     let (right, bottom) = (usize::from(left) + width - 1, usize::from(top) + height - 1);
     let pair = |from: u16, to: usize| [(from >> 4) as u8, (from << 4) as u8 | (to >> 8) as u8, to as u8];
-    // Colours and opacities from the last to the first: the box half seen through.
+    // Colours and opacities from the last to the first; the box is half transparent.
     let shown =
         [&[1, 3, 0x02, 0x10, 4, 0x0f, 0x80, 5], &pair(left, right)[..], &pair(top, bottom), &[6], &fields, &[0xff]];
     let shown = shown.concat();
     let last = (control + 4 + shown.len()) as u16;
     let mut commands = [&[0, 0][..], &last.to_be_bytes(), &shown].concat();
     if let Some(end) = caption.end_ms {
-        // In steps of 1,024 ticks.
+        // In units of 1,024 ticks.
         let after = ((end - caption.start_ms) * 90 / 1024) as u16;
         commands.extend([&after.to_be_bytes()[..], &last.to_be_bytes(), &[2, 0xff]].concat());
     } else {
@@ -92,7 +92,7 @@ fn spu(caption: &Caption) -> Vec<u8> {
     [&size.to_be_bytes()[..], &(control as u16).to_be_bytes(), &upper, &lower, &commands].concat()
 }
 
-/// Writes a `.sup` file with these captions on a canvas of this size.
+/// Writes a `.sup` file with these subtitles on a canvas of this size.
 pub fn write_graphics(path: &Path, canvas: (u16, u16), captions: &[Caption]) {
     let mut out = Vec::new();
     for (number, caption) in captions.iter().enumerate() {
@@ -126,7 +126,7 @@ fn shown(out: &mut Vec<u8>, canvas: (u16, u16), number: u16, caption: &Caption) 
     segment(out, at, 0x80, &[]);
 }
 
-/// Size, rate, number and state (0x80: all is told anew), palette 0.
+/// Presentation composition: size, frame rate, number, state (0x80: epoch start) and palette 0.
 fn composition((width, height): (u16, u16), number: u16, state: u8) -> Vec<u8> {
     let numbers = [width.to_be_bytes(), height.to_be_bytes()].concat();
     [&numbers[..], &[0x10], &number.to_be_bytes(), &[state, 0, 0]].concat()
@@ -137,7 +137,7 @@ fn window(caption: &Caption) -> Vec<u8> {
     [1, 0].into_iter().chain([left, top, width, height].into_iter().flat_map(u16::to_be_bytes)).collect()
 }
 
-/// Runs of a colour each, every line ended by two zeros.
+/// Run-length encoded lines; two zeros end each line.
 fn lines(width: usize, height: usize) -> Vec<u8> {
     let run = |count: usize, color: u8| match count {
         1..=63 => vec![0, 0x80 | count as u8, color],

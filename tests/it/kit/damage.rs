@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What was done to the files of a killed server.
+/// One kind of damage.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Damage {
     None,
@@ -32,7 +32,7 @@ pub(super) fn damage(state: &Path, damage: Damage, seed: u64) {
     }
 }
 
-/// Flips `count` bytes of a file, or of every file in a folder: the last one near the end of what is written.
+/// Flips `count` bytes of a file, or of every file in a folder; the last one near the end of the data.
 fn flip(path: &Path, seed: u64, count: u64) {
     if path.is_dir() {
         for entry in fs::read_dir(path).expect("a folder") {
@@ -41,7 +41,7 @@ fn flip(path: &Path, seed: u64, count: u64) {
         return;
     }
     let mut bytes = fs::read(path).expect("a file");
-    // sled takes space ahead: what is written lies at the beginning.
+    // sled preallocates space: the data lies at the beginning.
     let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
     for k in 0..count {
         if written > 0 {

@@ -1,4 +1,4 @@
-//! A disk that fills up: a small one of its own where the system lets one be made, else a limit on the size of files.
+//! A disk that fills up: a tmpfs where the system allows one, otherwise a limit on file sizes.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,18 +6,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Size of a disk of its own, bytes: the server's reserve of 32 MiB, and room to work.
+/// Size of the tmpfs, bytes: the server's reserve of 32 MiB, and room to work.
 const SIZE: u64 = 80 << 20;
 
-/// A tmpfs in a mount namespace of its own, which needs no rights. Dropping it takes it away.
+/// A tmpfs in its own mount namespace, which needs no privileges. Dropping it unmounts it.
 pub struct Disk {
     holder: Child,
-    /// The mounted folder as this process sees it.
+    /// Path of the mounted folder as this process sees it.
     outside: PathBuf,
 }
 
 impl Disk {
-    /// Mounts one over an empty folder; None where user namespaces are not allowed.
+    /// Mounts a tmpfs over an empty folder; None where user namespaces are not allowed.
     pub fn over(folder: &Path) -> Option<Self> {
         let mount = format!("mount -t tmpfs -o size={SIZE} none \"$0\" && echo ready && exec cat");
         let mut command = Command::new("unshare");
@@ -31,7 +31,7 @@ impl Disk {
         (ready && std::fs::write(disk.filler(), "").is_ok()).then_some(disk)
     }
 
-    /// A command that runs a program where the disk can be seen.
+    /// A command that runs a program inside the mount namespace.
     pub fn enter(&self) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.holder.id().to_string(), "--user", "--preserve-credentials", "--mount", "--"]);
@@ -42,24 +42,24 @@ impl Disk {
         &self.outside
     }
 
-    /// Takes all space but `left` bytes, at one stroke as far as there is as much.
+    /// Fills the disk up to the last `left` bytes, in one call as far as possible.
     pub fn fill(&self, left: u64) {
-        let file = File::options().write(true).open(self.filler()).expect("there is a file that fills the disk");
+        let file = File::options().write(true).open(self.filler()).expect("the filler file exists");
         let flags = rustix::fs::FallocateFlags::empty();
         let free = || rustix::fs::statvfs(&self.outside).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
         let most = free().saturating_sub(left);
-        let taken = file.metadata().expect("it is there").len();
+        let taken = file.metadata().expect("the filler file has metadata").len();
         let _ = rustix::fs::fallocate(&file, flags, taken, most.max(1));
-        // Whoever else wrote meanwhile took some: the rest page by page, until nothing is left.
+        // Other writers took some space meanwhile: fill the rest page by page.
         let mut end = taken + most;
         while free() > left && file.write_all_at(&[1; 4096], end).is_ok() {
             end += 4096;
         }
     }
 
-    /// Gives back what was taken.
+    /// Frees the space taken by [`Self::fill`].
     pub fn free(&self) {
-        File::create(self.filler()).expect("it can be emptied");
+        File::create(self.filler()).expect("the filler file can be emptied");
     }
 
     fn filler(&self) -> PathBuf {
@@ -74,7 +74,7 @@ impl Drop for Disk {
     }
 }
 
-/// Limits how long any file of a running process may grow; None takes the limit away. Needs no rights.
+/// Limits the size of any file written by a running process; None removes the limit. Needs no privileges.
 pub fn limit_files(pid: u32, bytes: Option<u64>) {
     let limit = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
     let status =

@@ -1,4 +1,4 @@
-//! A server elsewhere: what it answers is written by the test, what it was asked is remembered.
+//! A remote HTTP server: the test writes its responses, and it records the requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A server on a loopback address of this machine; dropping it stops it.
+/// A server on a loopback address; dropping it stops it.
 pub struct Elsewhere {
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -14,7 +14,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Answers each request (its path, with the query) with whole raw bytes, head included.
+    /// Answers each request with the raw bytes, head included, that `answer` returns for its path and query.
     pub async fn serve(on: &str, answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((on, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -42,12 +42,12 @@ impl Elsewhere {
         Self { address, asked, serving }
     }
 
-    /// An address of this server.
+    /// The URL of a path on this server.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Heads of all requests there were.
+    /// Heads of all requests so far.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -59,7 +59,7 @@ impl Drop for Elsewhere {
     }
 }
 
-/// A 200 with a body.
+/// A 200 response with a body.
 pub fn ok(content_type: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
@@ -69,7 +69,7 @@ pub fn ok(content_type: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A redirect.
+/// A 302 redirect.
 pub fn moved(to: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into_bytes()
 }

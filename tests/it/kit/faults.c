@@ -1,11 +1,11 @@
-/* System calls that fail on request, as a library to be preloaded into a server under test. Not part of the product.
+/* Makes system calls of a server under test fail on request; preloaded as a library. Not part of the product.
  *
- * HEARTHCAST_FAULTS_UNDER is a folder: only calls on files below it count. HEARTHCAST_FAULTS_CONTROL is a file that holds
- * `struct control`; it is mapped and shared, so the test writes to it while the server runs. `faults.rs` has the other
+  * HEARTHCAST_FAULTS_UNDER is a folder: only calls on files below it count. HEARTHCAST_FAULTS_CONTROL is a file that contains
+  * `struct control`; it is mapped and shared, so the test can change it while the server runs. `faults.rs` contains the other
  * half.
  *
- * Only calls through functions of the C library come here, not system calls that a program makes itself. For 64-bit
- * Linux with glibc. Nothing here allocates or locks: it may run in a forked child.
+  * Only calls through functions of the C library are intercepted, not direct system calls. For 64-bit Linux with glibc.
+  * Nothing here allocates or locks, because it may run in a forked child.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,19 +28,19 @@ enum call {
 };
 
 struct control {
-    /* The first call that fails, counted from 1, and the first one that does not any more; 0: nothing is counted. */
+    /* The first call that fails, counted from 1, and the first one that succeeds again; `end` 0: nothing is counted. */
     uint64_t first, end;
     /* One bit for each `enum call` that is counted and fails. */
     uint64_t mask;
     /* The errno. */
     uint64_t error;
-    /* Not 0: of a write that would be the first to fail, half is written instead. */
+    /* Not 0: if the first call to fail is a write, it writes half of its bytes instead. */
     uint64_t half;
     uint64_t count;
     uint64_t seen[CALLS], injected[CALLS];
 };
 
-/* What `fault` gives when half of a write is to be done. */
+/* Returned by `fault` when half of a write is to be done. */
 #define HALF (-1)
 
 static struct control *control;
@@ -67,7 +67,7 @@ static uint64_t increment(uint64_t *at) { return __atomic_add_fetch(at, 1, __ATO
 
 static int is_armed(void) { return control && load(&control->end) != 0; }
 
-/* The errno of a call on a path; 0: it is made. */
+/* The errno of a call on a path; 0: the call is made. */
 static int fault(enum call call, const char *path, size_t length) {
     if (length < under_length || memcmp(path, under, under_length) != 0) return 0;
     if (length > under_length && path[under_length] != '/') return 0;
@@ -91,7 +91,7 @@ static int on_file(enum call call, int file) {
     return length > 0 ? fault(call, path, (size_t)length) : 0;
 }
 
-/* A relative path counts with the folder it is relative to. */
+/* For a relative path, the folder it is relative to decides. */
 static int on_path(enum call call, int folder, const char *path) {
     if (!is_armed() || !path) return 0;
     return path[0] == '/' ? fault(call, path, strlen(path)) : on_file(call, folder);

@@ -1,4 +1,4 @@
-//! System calls of a running server that fail on request: `faults.c`, compiled and preloaded into it, and controlled
+//! System calls of a running server that fail on request: compiles `faults.c`, which the server preloads, and controls it
 //! through a file that it maps.
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The calls, in the order of `enum call` in `faults.c`.
+/// The intercepted calls, in the order of `enum call` in `faults.c`.
 pub const CALLS: [&str; 16] = [
     "open",
     "read",
@@ -27,10 +27,10 @@ pub const CALLS: [&str; 16] = [
     "mkdir",
 ];
 
-/// How often each call came.
+/// Number of calls of each kind.
 pub type Counts = [u64; CALLS.len()];
 
-/// Where fields of `struct control` begin, in words of 8 bytes.
+/// Offsets of fields of `struct control`, in words of 8 bytes.
 const END: u64 = 1;
 const SEEN: u64 = 6;
 const INJECTED: u64 = SEEN + CALLS.len() as u64;
@@ -38,18 +38,18 @@ const INJECTED: u64 = SEEN + CALLS.len() as u64;
 /// Which calls fail, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The calls that are counted and fail; all when empty.
+    /// The calls that are counted and fail; empty means all.
     pub calls: &'static [&'static str],
     pub errno: i32,
     /// The first of them that fails, counted from 1.
     pub first: u64,
     /// How many fail in succession.
     pub burst: u64,
-    /// The first one, where it is a write, does half of its work instead.
+    /// If the first failing call is a write, it does half of its work instead.
     pub half: bool,
 }
 
-/// The library and its control file.
+/// The compiled library and its control file.
 pub struct Faults {
     library: PathBuf,
     path: PathBuf,
@@ -57,10 +57,10 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Compiles the library, once a process, and makes a control file in a folder.
+    /// Compiles the library, once per process, and creates a control file in a folder.
     ///
     /// # Panics
-    /// Without a C compiler: building the server needs one, too.
+    /// Without a C compiler; building the server needs one, too.
     pub fn new(folder: &Path) -> Self {
         static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
         let path = folder.join("faults");
@@ -69,10 +69,10 @@ impl Faults {
         Self { library: LIBRARY.get_or_init(compile).clone(), path, control }
     }
 
-    /// What makes a program load the library; its calls on files below `folder` count.
+    /// Environment variables that make a program load the library; its calls on files below `folder` count.
     pub fn environment(&self, folder: &Path) -> [(&'static str, PathBuf); 3] {
-        // Descriptors are looked up in /proc, which knows no symbolic links.
-        let folder = folder.canonicalize().expect("the folder is there");
+        // Descriptors are looked up in /proc, which resolves symbolic links.
+        let folder = folder.canonicalize().expect("the folder exists");
         [
             ("LD_PRELOAD", self.library.clone()),
             ("HEARTHCAST_FAULTS_UNDER", folder),
@@ -80,7 +80,7 @@ impl Faults {
         ]
     }
 
-    /// Lets calls fail from now on.
+    /// Makes calls fail from now on.
     pub fn arm(&self, fault: Fault) {
         let Fault { calls, errno, first, burst, half } = fault;
         let chosen = |name: &&str| calls.is_empty() || calls.contains(name);
@@ -92,7 +92,7 @@ impl Faults {
         self.set(END, first.saturating_add(burst));
     }
 
-    /// Counts calls, and lets none fail.
+    /// Counts calls without making any fail.
     pub fn count(&self) {
         self.arm(Fault { calls: &[], errno: 0, first: u64::MAX, burst: 0, half: false });
     }
@@ -102,12 +102,12 @@ impl Faults {
         self.set(END, 0);
     }
 
-    /// Calls so far that were counted, whether they failed or not.
+    /// Calls counted so far, failed or not.
     pub fn seen(&self) -> Counts {
         self.counts(SEEN)
     }
 
-    /// Calls so far that failed.
+    /// Calls that failed so far.
     pub fn injected(&self) -> Counts {
         self.counts(INJECTED)
     }
@@ -135,7 +135,7 @@ fn compile() -> PathBuf {
     let status = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/kit/faults.c")).status();
     let status = status.expect("a C compiler `cc` is needed to inject faults (Debian: build-essential)");
     assert!(status.success(), "cc compiles tests/it/kit/faults.c: {status}");
-    // Another test program may be compiling it, too.
+    // Another test program may be compiling it at the same time.
     std::fs::rename(&fresh, &library).expect("the library can be put in place");
     library
 }

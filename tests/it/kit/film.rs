@@ -1,4 +1,4 @@
-//! Makes media with ffmpeg, and looks at media as a player would.
+//! Makes media with ffmpeg, and inspects media with ffprobe and ffmpeg.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +10,8 @@ use hearthcast::domain::media::{Audio, Color, Container, Media, Stream, StreamKi
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::source::{Roots, Source};
 
-/// A picture that moves, with one white frame and one beep at the start of every second, 320x180 at 25 fps with 48 kHz
-/// stereo; `seconds` long. `more` are the arguments that encode it.
+/// Makes moving video, 320x180 at 25 fps, with 48 kHz stereo audio, `seconds` long. Every second starts with one white
+/// frame and one beep. `more` are the encoder arguments.
 pub fn flash_and_beep(path: &Path, seconds: u32, more: &str) {
     make(
         path,
@@ -27,7 +27,7 @@ pub fn flash_and_beep(path: &Path, seconds: u32, more: &str) {
     );
 }
 
-/// Runs `ffmpeg … path`; arguments with a space or a quote in a filter must stand alone.
+/// Runs `ffmpeg … path`. Source filters, which may contain spaces or quotes, must be separate arguments.
 pub fn make(path: &Path, args: &[&str]) {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y"]);
@@ -42,14 +42,14 @@ pub fn make(path: &Path, args: &[&str]) {
     assert!(output.status.success(), "ffmpeg: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Opens a file as the library would.
+/// Opens a file as the library does.
 pub fn open(path: &Path) -> Arc<Source> {
     let folder = path.parent().expect("in a folder").to_owned();
     let roots = Roots::open(vec![Root { id: "films".into(), path: folder }]).expect("the folder opens");
     Arc::new(roots.open_file(path.to_str().expect("plain name")).expect("the file opens"))
 }
 
-/// What ffprobe says of a file, as far as a producer needs it.
+/// The parts of ffprobe's report that a backend needs.
 pub fn media(path: &Path, container: Container) -> Media {
     let known = ffprobe(path, &["-show_streams", "-show_format"]);
     let number = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse::<f64>().ok());
@@ -90,7 +90,7 @@ pub fn media(path: &Path, container: Container) -> Media {
     }
 }
 
-/// One packet as ffprobe lists it; times in 90 kHz ticks.
+/// One packet as listed by ffprobe; times in 90 kHz ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub stream: u64,
@@ -114,7 +114,7 @@ pub fn packets(path: &Path) -> Vec<Seen> {
     seen.collect()
 }
 
-/// The kinds of a file's streams, by index.
+/// The kind of each stream of a file, by index.
 pub fn kinds(path: &Path) -> BTreeMap<u64, String> {
     let known = ffprobe(path, &["-show_streams"]);
     let streams = known["streams"].as_array().expect("streams");
@@ -130,14 +130,14 @@ pub fn ffprobe(path: &Path, ask: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("ffprobe writes JSON")
 }
 
-/// Decodes the whole file; what the decoder complains of.
+/// Decodes the whole file; returns the decoder's warnings.
 pub fn complaints(path: &Path) -> String {
     let mut command = Command::new("ffmpeg");
     let output = command.args(["-nostdin", "-v", "warning", "-i"]).arg(path).args(["-f", "null", "-"]).output();
     String::from_utf8_lossy(&output.expect("ffmpeg runs").stderr).into_owned()
 }
 
-/// When the picture flashes and when a beep begins, seconds of the file's own clock.
+/// Start times of flashes in the video and of beeps in the audio, seconds of the file's own clock.
 pub fn flashes_and_beeps(path: &Path, rate: f64) -> (Vec<f64>, Vec<f64>) {
     let raw = |args: &str| {
         let mut command = Command::new("ffmpeg");
@@ -167,7 +167,7 @@ pub fn flashes_and_beeps(path: &Path, rate: f64) -> (Vec<f64>, Vec<f64>) {
     (flashes.map(|n| video_start + n as f64 / rate).collect(), beeps)
 }
 
-/// How alike the worst pair of pictures is, decibels; under 25 they are different pictures.
+/// PSNR of the least similar pair of frames, decibels; under 25 the frames differ.
 pub fn psnr(a: &Path, b: &Path) -> f64 {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "info", "-i"]).arg(a).arg("-i").arg(b);
@@ -176,12 +176,12 @@ pub fn psnr(a: &Path, b: &Path) -> f64 {
     let min = said.split("min:").nth(1).and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
     match min.as_deref() {
         Some("inf") => f64::INFINITY,
-        min => min.and_then(|min| min.parse().ok()).unwrap_or_else(|| panic!("no psnr in {said}")),
+        min => min.and_then(|min| min.parse().ok()).unwrap_or_else(|| panic!("no PSNR in {said}")),
     }
 }
 
-/// The numbers that the pictures of a file tell by their colour (steps of 10 in luma, 20 of 10 in blue, 400 of 5 in red),
-/// `side` pixels high and wide.
+/// The numbers encoded in the colours of a file's frames (steps of 10 in luma, 20 of 10 in blue, 400 of 5 in red). The
+/// frames are `side` pixels high and wide.
 pub fn numbers(path: &Path, side: usize) -> Vec<usize> {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(["-map", "0:v:0"]);

@@ -1,19 +1,19 @@
-//! How far sound moved in time: what is heard in two files, held against each other.
+//! Measures how far audio moved in time between two files.
 
 use std::path::Path;
 use std::process::Stdio;
 
 use tokio::process::Command;
 
-/// Steps of loudness a second: 5 ms each.
+/// Loudness values per second: one every 5 ms.
 const STEPS: usize = 200;
 const RATE: usize = 8000;
-/// How far the two may be apart to be found, steps.
+/// The largest delay that is searched, steps.
 const REACH: usize = STEPS / 4;
 
-/// Loudness of a file's first sound from `start` (seconds of its own clock) on, in steps of 5 ms; a minute at most.
+/// Loudness of a file's first audio stream from `start` (seconds of its own clock), in steps of 5 ms; a minute at most.
 async fn loudness(path: &Path, start: f64) -> Vec<f64> {
-    // Not the very start: where the two are equal ffmpeg moves the stream to where it alone begins.
+    // Not exactly the start: if the two are equal, ffmpeg shifts the stream to its own beginning.
     let offset = format!("{:.6}", 2e-6 - start);
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "quiet", "-copyts", "-itsoffset", &offset, "-i"])
@@ -33,8 +33,8 @@ async fn loudness(path: &Path, start: f64) -> Vec<f64> {
         .collect()
 }
 
-/// How much later sound is in `ours` than in `theirs`, seconds, each by its own start; None where nothing tells, as in
-/// silence, in an even tone, or when the two are not the same sound.
+/// Delay of the audio in `ours` against `theirs`, seconds, each relative to its own start. None if it cannot be measured:
+/// silence, a steady tone, or different audio.
 pub async fn later(ours: (&Path, f64), theirs: (&Path, f64)) -> Option<f64> {
     let (ours, theirs) = (loudness(ours.0, ours.1).await, loudness(theirs.0, theirs.1).await);
     let likeness = |lag: i64| {
@@ -46,7 +46,7 @@ pub async fn later(ours: (&Path, f64), theirs: (&Path, f64)) -> Option<f64> {
     let lags = -(REACH as i64)..=REACH as i64;
     let (best, likeness_there) =
         lags.filter_map(|lag| Some((lag, likeness(lag)?))).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // A lag that is hardly better than none is none.
+    // A lag that is hardly better than none counts as none.
     let plain = likeness(0)?;
     match likeness_there {
         sure if sure < 0.7 => None,
@@ -55,7 +55,7 @@ pub async fn later(ours: (&Path, f64), theirs: (&Path, f64)) -> Option<f64> {
     }
 }
 
-/// Pearson's correlation.
+/// Pearson's correlation coefficient.
 fn alike(a: &[f64], b: &[f64]) -> f64 {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));

@@ -1,5 +1,5 @@
-//! The program killed at any moment while many write, its files damaged now and then, its disk full, or its system calls
-//! failing, and what is stored afterwards: what was acknowledged, and nothing that was refused.
+//! Kills the program at any moment while many writers save, damages its files, fills its disk or makes system calls fail,
+//! and checks what is stored afterwards: everything acknowledged, and nothing refused.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,37 +14,37 @@ use super::disk::limit_files;
 use super::faults::{CALLS, Counts, Fault};
 use super::program::Program;
 
-/// What was seen over all rounds.
+/// Counts over all rounds.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub acknowledged: u64,
     /// Saves answered with an error.
     pub refused: u64,
-    /// Saves answered that the outcome is unknown.
+    /// Saves answered with "the outcome is unknown".
     pub unknown: u64,
-    /// Rounds in which the server said that it found damage.
+    /// Rounds in which the server reported damage.
     pub mended: u64,
     pub slowest_start: Duration,
     /// System calls that failed on request.
     pub faults: Counts,
-    /// Starts that ended with an error because of that.
+    /// Starts that ended with an error because of those.
     pub failed_starts: u64,
 }
 
-/// What a writer was told last, and what it sent last.
+/// What one writer sent and which answers it got.
 struct Told {
     film: PathBuf,
     acknowledged: u64,
     refused: u64,
     told: f64,
     sent: f64,
-    /// Sent and not answered, or answered that the outcome is unknown, after what was acknowledged last.
+    /// Positions sent after the last acknowledged one whose outcome is unknown or that were not answered.
     open: Vec<f64>,
     unknown: u64,
 }
 
-/// `rounds` times: writes to every film at once, kills, damages files in five rounds of six, starts, and holds what
-/// stands against what was acknowledged. Panics when anything acknowledged is missing.
+/// Each round writes to every film at once, kills the server, damages files (in five rounds of six), starts it, and
+/// compares what is stored with what was acknowledged. Panics when anything acknowledged is missing.
 pub async fn rounds(roots: &[&Path], films: &[PathBuf], rounds: u64) -> Seen {
     let mut program = Program::start(roots, &[]).await;
     let (mut standing, mut seen) = (HashMap::new(), Seen::default());
@@ -56,15 +56,15 @@ pub async fn rounds(roots: &[&Path], films: &[PathBuf], rounds: u64) -> Seen {
         let log = start(&mut program, &mut seen).await;
         hold(&program, all, &mut standing, &mut seen, &format!("round {round}\n{log}")).await;
     }
-    assert!(standing.values().all(|position| *position > 10.0), "writers got through: {standing:?}");
+    assert!(standing.values().all(|position| *position > 10.0), "writers made progress: {standing:?}");
     seen
 }
 
-/// `rounds` times: writes to every film at once, fills the disk and in two rounds of three frees it again, kills, starts
-/// (in a sixth of the rounds with the disk still full but for 8 MiB), and holds what stands against what was acknowledged.
+/// Each round writes to every film at once, fills the disk, frees it again (in two rounds of three), kills the server,
+/// starts it (in a sixth of the rounds with only 8 MiB free), and compares what is stored with what was acknowledged.
 ///
-/// With `own_disk` the state lies on a tmpfs that is filled; gives None where none can be mounted. Without it the size
-/// of files is limited, so that writes fail in their middle.
+/// With `own_disk` the state lies on a tmpfs that is filled; returns None where none can be mounted. Without it, file sizes
+/// are limited, so that writes fail halfway.
 pub async fn rounds_with_the_disk_full(
     roots: &[&Path],
     films: &[PathBuf],
@@ -97,12 +97,12 @@ pub async fn rounds_with_the_disk_full(
     Some(seen)
 }
 
-/// `rounds` times: writes to every film at once while system calls on the files of the state fail, kills, starts while
-/// system calls fail, kills, starts, and holds what is stored against the answers: what was acknowledged is there, and what
-/// was refused is not.
+/// Each round writes to every film at once while system calls on the files of the state fail, kills the server, starts it
+/// while system calls fail, kills it, starts it, and compares what is stored with the answers: everything acknowledged is
+/// there, nothing refused is.
 ///
-/// In each round other calls fail, another number of them, and with another error. Every few rounds the journal is so
-/// long that the next changes let it be compacted.
+/// Rounds differ in the calls that fail, their number and their error. Every few rounds the journal is so long that the
+/// next changes make the server compact it.
 pub async fn rounds_with_faults(roots: &[&Path], films: &[PathBuf], rounds: u64) -> Seen {
     let mut program = Program::start_with_faults(roots).await;
     let (mut standing, mut seen, mut calls) = (HashMap::new(), Seen::default(), [0; CALLS.len()]);
@@ -113,10 +113,10 @@ pub async fn rounds_with_faults(roots: &[&Path], films: &[PathBuf], rounds: u64)
         let fault = fault(round);
         let all = write_until_killed(&mut program, films, &standing, true, async |program| {
             let pause = |ms| tokio::time::sleep(Duration::from_millis(ms));
-            // A compaction comes with the first changes.
+            // The first changes cause a compaction.
             pause(if is_compacted(round) { 0 } else { 20 + round * 7919 % 60 }).await;
             program.faults().arm(fault);
-            // In some rounds as long as truncation is tried, and longer.
+            // In some rounds longer than truncation is tried.
             pause(if round % 48 == 45 { 11_000 } else { 120 + round * 7919 % 250 }).await;
             // In half of the rounds the state is opened again before the kill.
             if round / 12 % 2 == 1 {
@@ -143,9 +143,9 @@ pub async fn rounds_with_faults(roots: &[&Path], films: &[PathBuf], rounds: u64)
     seen
 }
 
-/// What fails in a round while the server runs.
+/// The fault of a round while the server runs.
 fn fault(round: u64) -> Fault {
-    // At ever later calls; those that open files come with a compaction, and are few.
+    // The failing call moves on from round to round; compactions alone open files, and only a few.
     let step = round / 12;
     let (calls, errno, first) =
         kind_of_fault(round, |opens| if opens { 1 + step % 6 } else { 1 + step * 4 + round % 4 });
@@ -153,8 +153,8 @@ fn fault(round: u64) -> Fault {
     Fault { calls, errno, first, burst, half: errno == libc::ENOSPC && (round / 24).is_multiple_of(2) }
 }
 
-/// Starts the killed server while a call fails, of `rounds` at ever later ones of the `calls` of a start; kills it where it
-/// started all the same.
+/// Starts the killed server while a call fails: over `rounds` rounds, ever later ones of the `calls` of a start. Kills it
+/// if it starts nevertheless.
 async fn start_with_a_fault(program: &mut Program, seen: &mut Seen, round: u64, rounds: u64, calls: &Counts) -> Fault {
     let of_start = |names: &[&str]| -> u64 {
         let counted = CALLS.iter().zip(calls).filter(|(name, _)| names.is_empty() || names.contains(name));
@@ -176,7 +176,7 @@ async fn start_with_a_fault(program: &mut Program, seen: &mut Seen, round: u64, 
     fault
 }
 
-/// Calls, an errno that they give, and the first one that fails.
+/// The failing calls, their errno, and the first call that fails.
 fn kind_of_fault(round: u64, first: impl Fn(bool) -> u64) -> (&'static [&'static str], i32, u64) {
     const GROWING: &[&str] = &[
         "write",
@@ -199,14 +199,14 @@ fn kind_of_fault(round: u64, first: impl Fn(bool) -> u64) -> (&'static [&'static
     }
 }
 
-/// Whether the journal is compacted in a round.
+/// Whether the journal is compacted in this round.
 fn is_compacted(round: u64) -> bool {
     round % 3 == 2 || round / 12 % 3 == 1
 }
 
-/// Makes the journal of a server that does not run so long that some `room` bytes of changes let it be compacted.
+/// Lengthens the journal of a stopped server until about `room` bytes of changes trigger a compaction.
 async fn lengthen_journal(state: &Path, room: u64) {
-    /// Where the server begins to compact.
+    /// The journal length at which the server compacts.
     const LONG: u64 = 16 << 20;
     until_released(state).await;
     let store = Store::open_waiting(state).expect("the state opens");
@@ -224,7 +224,7 @@ async fn lengthen_journal(state: &Path, room: u64) {
 
 fn fill(program: &Program, round: u64) {
     match program.disk() {
-        // With what a start needs, where it starts so; else to the last byte, into the reserve, or almost into it.
+        // Leaves room for a start on a full disk; otherwise fills to the last byte, into the reserve, or almost into it.
         Some(disk) if round % 6 == 2 => disk.fill((8 << 20) + round * 7919 % 4096),
         Some(disk) => disk.fill([0, 0, 1 << 20, 30 << 20][(round % 4) as usize] + round * 7919 % 4096),
         None => {
@@ -241,18 +241,18 @@ fn free(program: &Program) {
     }
 }
 
-/// Waits until the state of a killed server can be opened: a child that was forked and does not run its program yet still
-/// has the lock.
+/// Waits until the state of a killed server can be opened: a forked child that has not yet executed its program still
+/// holds the lock.
 async fn until_released(state: &Path) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let lock = fs::File::open(state.join("lock")).expect("there is a lock");
     while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-        assert!(Instant::now() < deadline, "a killed server lets go of its state");
+        assert!(Instant::now() < deadline, "a killed server releases its state");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Starts what was killed; gives what it said.
+/// Starts the killed server; returns what it logged.
 async fn start(program: &mut Program, seen: &mut Seen) -> String {
     until_released(&program.state()).await;
     let said = program.log().len();
@@ -265,7 +265,7 @@ async fn start(program: &mut Program, seen: &mut Seen) -> String {
     log
 }
 
-/// Holds what stands against what was acknowledged and what was sent.
+/// Compares what is stored with what was acknowledged and sent.
 async fn hold(program: &Program, all: Vec<Told>, standing: &mut HashMap<PathBuf, f64>, seen: &mut Seen, what: &str) {
     for Told { film, acknowledged, refused, told, sent, open, unknown } in all {
         seen.acknowledged += acknowledged;
@@ -282,12 +282,12 @@ async fn hold(program: &Program, all: Vec<Told>, standing: &mut HashMap<PathBuf,
     }
 }
 
-/// Waits until saves are taken again.
+/// Waits until saves succeed again.
 async fn goes_on(program: &Program, film: &Path, standing: &mut HashMap<PathBuf, f64>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let position = standing.get(film).copied().unwrap_or(0.0) + 1.0;
     while save(program, film, position).await != 200 {
-        assert!(Instant::now() < deadline, "saves go on once there is space: {}", program.log());
+        assert!(Instant::now() < deadline, "saves succeed once there is space: {}", program.log());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     standing.insert(film.to_owned(), position);
@@ -336,7 +336,7 @@ async fn write_until_killed(
                         last.open.push(last.sent);
                     }
                     (507, Some("STORAGE_FULL")) => last.refused += 1,
-                    // The state is being opened again, or the disk did not give a record that was asked for.
+                    // The state is being opened again, or the disk failed to read a requested record.
                     (503 | 500, _) if injected => {
                         last.refused += 1;
                         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -348,7 +348,7 @@ async fn write_until_killed(
     };
     let writers: Vec<_> = films.iter().cloned().map(|film| tokio::spawn(writer(film))).collect();
     meanwhile(program).await;
-    assert!(program.lives(), "it outlives what its disk does: {}", program.log());
+    assert!(program.lives(), "the server survives disk errors: {}", program.log());
     program.kill();
     let mut all = Vec::new();
     for writer in writers {

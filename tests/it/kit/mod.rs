@@ -1,5 +1,5 @@
-//! Starts servers in this process, on a free port and a temporary state folder.
-#![allow(dead_code, reason = "not every test needs every helper")]
+//! Starts servers in this process, on a free port and with a temporary state folder.
+#![allow(dead_code, reason = "no test needs every helper")]
 
 pub mod answer;
 pub mod captions;
@@ -45,7 +45,7 @@ pub async fn server(roots: &[&Path]) -> Server {
     server_with(roots, |_| ()).await
 }
 
-/// The same with the configuration changed first.
+/// Starts a server over library roots; `change` edits its configuration.
 pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
     let mut server = unclaimed(roots, change).await;
     let accounts = &server.service.accounts;
@@ -54,7 +54,7 @@ pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> S
     server
 }
 
-/// A server that nobody has set up: without users, and with empty tokens.
+/// Starts a server that is not set up: it has no users, and the tokens are empty.
 pub async fn unclaimed(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
@@ -85,7 +85,7 @@ impl Server {
         self.client.get(format!("{}{path}", self.base)).bearer_auth(&self.token)
     }
 
-    /// A request as nobody.
+    /// A request without a token.
     pub fn ask(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("{}{path}", self.base))
     }

@@ -1,5 +1,4 @@
-//! A player as a test: reads playlists as RFC 8216 says, fetches segments in any order without a header of its own, and
-//! decodes what came.
+//! A test player: reads playlists as RFC 8216 says, fetches segments in any order without extra headers, and decodes them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,14 +12,14 @@ use tokio::process::Command;
 
 use super::{Server, film};
 
-/// How long a session may take to its first segment: four times what one request waits for.
+/// The longest wait for the first playlist: four times what one request waits for.
 const PREPARED: Duration = Duration::from_secs(40);
 
-/// A session's video (or audio) playlist, checked.
+/// The checked video (or audio) playlist of a session.
 pub struct Stream {
     client: reqwest::Client,
     pub index: Url,
-    /// Address and length in seconds of every segment.
+    /// URL of every segment and its length, seconds.
     pub segments: Vec<(Url, f64)>,
     /// The first subtitle rendition's segments.
     pub subtitles: Vec<(Url, f64)>,
@@ -28,16 +27,16 @@ pub struct Stream {
     pub media_text: String,
 }
 
-/// What a decoder made of some bytes.
+/// The decoder's output for one file.
 #[derive(Debug, Default)]
 pub struct Decoded {
     pub video: Vec<Frame>,
     pub audio: Vec<Frame>,
-    /// What the decoder complained of, without addresses and counts.
+    /// Warnings of the decoder, without addresses and counts.
     pub warnings: Vec<String>,
 }
 
-/// One decoded picture or block of samples; times in seconds.
+/// One decoded video frame or block of audio samples; times in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     pub at: f64,
@@ -45,10 +44,10 @@ pub struct Frame {
     pub checksum: String,
 }
 
-/// Asks for playback; status and body.
+/// Starts playback with these options; returns status and body.
 pub async fn start(server: &Server, path: &Path, wish: Value) -> (u16, Value) {
     let mut body = json!({"mediaPath": path});
-    let extra = wish.as_object().expect("a wish is an object").clone();
+    let extra = wish.as_object().expect("the options are an object").clone();
     body.as_object_mut().expect("an object").extend(extra);
     let answer = server.post("/api/stream/transcode/start", &body).send().await.expect("the server answers");
     let status = answer.status().as_u16();
@@ -65,17 +64,17 @@ pub async fn stop(server: &Server, started: &Value) {
 }
 
 impl Stream {
-    /// Reads the playlists of a started session, with nothing but the signed address.
+    /// Reads the playlists of a started session, using only the signed URL.
     ///
     /// # Errors
-    /// What a player would stumble over.
+    /// Anything that would break a player.
     pub async fn open(server: &Server, started: &Value) -> Result<Self, String> {
         let signed = started["signedPlaylistUrl"].as_str().ok_or("no signedPlaylistUrl")?;
         let index = Url::parse(&format!("{}{signed}", server.base)).map_err(|cause| cause.to_string())?;
         let client = reqwest::Client::new();
         let index_text = playlist(&client, &index).await?;
         let Playlist::MasterPlaylist(master) = parse(&index_text)? else {
-            return Err("index.m3u8 is no multivariant playlist".into());
+            return Err("index.m3u8 is not a multivariant playlist".into());
         };
         let variant = master.variants.first().ok_or("no variant")?;
         if variant.bandwidth == 0 {
@@ -98,7 +97,7 @@ impl Stream {
         self.segments.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Where a segment begins and ends, seconds from the item's start.
+    /// Start and end of a segment, seconds from the item's start.
     pub fn span(&self, index: usize) -> (f64, f64) {
         let begin = self.segments[..index].iter().map(|(_, seconds)| seconds).sum();
         (begin, begin + self.segments[index].1)
@@ -107,7 +106,7 @@ impl Stream {
     /// One segment's bytes.
     ///
     /// # Errors
-    /// Any answer but 200 with whole transport stream packets.
+    /// Any response except a 200 with whole transport stream packets.
     pub async fn segment(&self, index: usize) -> Result<Bytes, String> {
         let answer = self.client.get(self.segments[index].0.clone()).send().await.map_err(|c| c.to_string())?;
         let status = answer.status();
@@ -121,15 +120,15 @@ impl Stream {
         let length: Option<u64> = answer.content_length();
         let bytes = answer.bytes().await.map_err(|cause| format!("segment {index}: {cause}"))?;
         if length != Some(bytes.len() as u64) || bytes.len() % 188 != 0 || bytes.first() != Some(&0x47) {
-            return Err(format!("segment {index}: {} bytes are no transport stream", bytes.len()));
+            return Err(format!("segment {index}: {} bytes are not a transport stream", bytes.len()));
         }
         Ok(bytes)
     }
 
-    /// Segments in the given order of fetching, joined in the order of time.
+    /// Fetches segments in the given order and joins them in time order.
     ///
     /// # Errors
-    /// The first segment that does not come.
+    /// The first segment that cannot be fetched.
     pub async fn fetch(&self, order: impl IntoIterator<Item = usize>) -> Result<Vec<u8>, String> {
         let mut pieces = std::collections::BTreeMap::new();
         for index in order {
@@ -141,10 +140,10 @@ impl Stream {
         }))
     }
 
-    /// Every segment, one after the other.
+    /// Fetches every segment in order.
     ///
     /// # Errors
-    /// Those of [`Self::fetch`].
+    /// As [`Self::fetch`].
     pub async fn fetch_all(&self) -> Result<Vec<u8>, String> {
         self.fetch(0..self.segments.len()).await
     }
@@ -152,13 +151,13 @@ impl Stream {
     /// One segment of the subtitle rendition.
     ///
     /// # Errors
-    /// Any answer but 200 with WebVTT.
+    /// Any response except a 200 with WebVTT.
     pub async fn subtitle(&self, index: usize) -> Result<String, String> {
         text(&self.client, &self.subtitles[index].0, "text/vtt; charset=utf-8").await
     }
 }
 
-/// A playlist; asks again as long as the server says that it is being prepared.
+/// Fetches a playlist; repeats the request while the server answers that it is preparing the session.
 async fn playlist(client: &reqwest::Client, url: &Url) -> Result<String, String> {
     let deadline = Instant::now() + PREPARED;
     loop {
@@ -183,27 +182,27 @@ fn parse(text: &str) -> Result<Playlist, String> {
     m3u8_rs::parse_playlist_res(text.as_bytes()).map_err(|cause| format!("not a playlist: {cause}"))
 }
 
-/// The rules of RFC 8216 section 4.3.3 that a finished VOD playlist must keep.
+/// Checks the rules of RFC 8216 section 4.3.3 for a finished VOD playlist.
 fn media_segments(at: &Url, text: &str) -> Result<Vec<(Url, f64)>, String> {
     let Playlist::MediaPlaylist(list) = parse(text)? else { return Err("a media playlist was expected".into()) };
     if !list.end_list || list.playlist_type != Some(m3u8_rs::MediaPlaylistType::Vod) || list.media_sequence != 0 {
-        return Err("not a complete VOD playlist from the first segment on".into());
+        return Err("not a complete VOD playlist that begins with the first segment".into());
     }
-    // m3u8-rs reads lengths as f32, too coarse for a sum over two hours.
+    // m3u8-rs parses lengths as f32, too coarse for a sum over two hours.
     let lengths = text.lines().filter_map(|line| line.strip_prefix("#EXTINF:")?.split(',').next()?.parse::<f64>().ok());
     let lengths: Vec<f64> = lengths.collect();
     if lengths.len() != list.segments.len() || lengths.is_empty() {
         return Err(format!("{} lengths for {} segments", lengths.len(), list.segments.len()));
     }
     if let Some(wrong) = lengths.iter().find(|&&s| s <= 0.0 || s.round() as u64 > list.target_duration) {
-        return Err(format!("a segment of {wrong} s against a target duration of {}", list.target_duration));
+        return Err(format!("a segment of {wrong} s exceeds the target duration of {}", list.target_duration));
     }
     let addresses = list.segments.iter().map(|segment| at.join(&segment.uri).map_err(|cause| cause.to_string()));
     addresses.zip(lengths).map(|(address, length)| Ok((address?, length))).collect()
 }
 
 impl Decoded {
-    /// From the first picture's start to the last one's end, seconds.
+    /// From the start of the first frame to the end of the last one, seconds.
     pub fn video_seconds(&self) -> f64 {
         span(&self.video)
     }
@@ -212,7 +211,7 @@ impl Decoded {
         span(&self.audio)
     }
 
-    /// From whatever is first to whatever is last, seconds.
+    /// From the start of the first frame or sample to the end of the last one, seconds.
     pub fn seconds(&self) -> f64 {
         let both = || [&self.video, &self.audio].into_iter().filter(|frames| !frames.is_empty());
         let first = both().map(|frames| frames[0].at).fold(f64::INFINITY, f64::min);
@@ -220,17 +219,17 @@ impl Decoded {
         (last - first).max(0.0)
     }
 
-    /// Places where time does not go forward by about one frame: pictures that step back or stand, sound with a gap or
-    /// an overlap of more than 2 ms.
+    /// Positions where time does not advance by about one frame: video frames that go back or repeat a time, audio with a gap
+    /// or an overlap of more than 2 ms.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for pair in self.video.windows(2).filter(|pair| pair[1].at <= pair[0].at) {
-            faults.push(format!("picture at {:.3} after {:.3}", pair[1].at, pair[0].at));
+            faults.push(format!("frame at {:.3} after {:.3}", pair[1].at, pair[0].at));
         }
         for pair in self.audio.windows(2) {
             let gap = pair[1].at - (pair[0].at + pair[0].length);
             if gap.abs() > 0.002 {
-                faults.push(format!("sound jumps by {:.1} ms at {:.3}", gap * 1000.0, pair[1].at));
+                faults.push(format!("audio jumps by {:.1} ms at {:.3}", gap * 1000.0, pair[1].at));
             }
         }
         faults
@@ -244,7 +243,7 @@ fn span(frames: &[Frame]) -> f64 {
     }
 }
 
-/// Decodes a file with the machine's ffmpeg: every frame with its time, and every complaint.
+/// Decodes a file with the system's ffmpeg: every frame with its time, and every warning.
 pub async fn decode(path: &Path) -> Decoded {
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-hide_banner", "-v", "warning", "-copyts", "-i"])
@@ -279,22 +278,22 @@ pub async fn decode(path: &Path) -> Decoded {
     decoded
 }
 
-/// Decodes a file to its end: no complaint, decoding times that go forward, and no hole between two pictures of `widest`
-/// 90 kHz ticks. Gives when its pictures begin and how long they last, seconds.
+/// Decodes a file to its end: no warning, increasing decoding times, and no gap of `widest` 90 kHz ticks or more between
+/// two frames. Returns the start of its first frame and the time to the last one, seconds.
 pub async fn decodes_through(path: &Path, widest: i64) -> (f64, f64) {
     let mut warnings = decode(path).await.warnings;
     warnings.retain(|warning| !warning.contains("non monotonically increasing"));
     assert_eq!(warnings, Vec::<String>::new());
     let (kinds, packets) = (film::kinds(path), film::packets(path));
     let pictures: Vec<_> = packets.iter().filter(|packet| kinds[&packet.stream] == "video").collect();
-    assert!(pictures.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times go forward");
-    let worst = pictures.windows(2).map(|pair| pair[1].dts - pair[0].dts).max().expect("there are pictures");
-    assert!(worst < widest, "a picture is missing: {worst}");
+    assert!(pictures.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times increase");
+    let worst = pictures.windows(2).map(|pair| pair[1].dts - pair[0].dts).max().expect("there are frames");
+    assert!(worst < widest, "a frame is missing: gap of {worst} ticks");
     let (first, last) = (pictures[0].pts, pictures[pictures.len() - 1].pts);
     (first as f64 / 90_000.0, (last - first) as f64 / 90_000.0)
 }
 
-/// Error output without what differs from run to run; harmless notes about formats left out.
+/// Error output without the parts that differ between runs, and without harmless notes about formats.
 fn complaints(text: &str) -> Vec<String> {
     const HARMLESS: [&str; 4] =
         ["deprecated pixel format", "Guessed Channel Layout", "Last message repeated", "Stream map"];

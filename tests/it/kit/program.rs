@@ -1,4 +1,4 @@
-//! The real program as a process of its own: what it leaves behind can be counted.
+//! The real program as a separate process, whose leftovers can be counted.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -28,33 +28,33 @@ pub struct Program {
     launch: Launch,
 }
 
-/// What surrounds the process.
+/// The environment of the process.
 #[derive(Default)]
 struct Launch {
-    /// Where its state lies instead.
+    /// A disk of its own for its state.
     disk: Option<Disk>,
-    /// The most any file it writes may hold, bytes; until it starts again.
+    /// The largest size of any file it writes, bytes; reset when it starts again.
     file_limit: Option<u64>,
-    /// Whether a write beyond a limit fails, instead of ending it.
+    /// Whether a write beyond a limit fails instead of ending the process.
     outlives_limits: bool,
-    /// System calls of it that can be made to fail.
+    /// Makes its system calls fail.
     faults: Option<Faults>,
 }
 
 impl Program {
-    /// Starts it over library roots, with settings as `HEARTHCAST_…` variables.
+    /// Starts it over library roots; `settings` are `HEARTHCAST_…` variables.
     pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
         Self::begin(roots, settings, tempfile::tempdir().expect("a temporary folder"), Launch::default()).await
     }
 
-    /// The same with a limit on the size of every file it writes, bytes; a write beyond it fails.
+    /// Starts it with a limit on the size of every file it writes, bytes; a write beyond it fails.
     pub async fn start_limited(roots: &[&Path], settings: &[(&str, &str)], bytes: u64) -> Self {
         let launch = Launch { file_limit: Some(bytes), outlives_limits: true, ..Launch::default() };
         Self::begin(roots, settings, tempfile::tempdir().expect("a temporary folder"), launch).await
     }
 
-    /// The same over a disk that can be filled: one of its own (None where none can be mounted), or files that can be
-    /// limited while it runs.
+    /// Starts it over a disk that can be filled: a tmpfs of its own (None where none can be mounted), or with file sizes that
+    /// can be limited while it runs.
     pub async fn start_fillable(roots: &[&Path], own_disk: bool) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = folder.path().join("disk");
@@ -64,7 +64,7 @@ impl Program {
         Some(Self::begin(roots, &[], folder, launch).await)
     }
 
-    /// The same where system calls on its state can be made to fail.
+    /// Starts it so that system calls on its state can be made to fail.
     pub async fn start_with_faults(roots: &[&Path]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let launch = Launch { faults: Some(Faults::new(folder.path())), ..Launch::default() };
@@ -79,32 +79,32 @@ impl Program {
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         let settings: Vec<(String, String)> =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await.expect("it says where it listens");
+        let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await.expect("a listening program");
         Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings, launch }
     }
 
-    /// The same as after [`Self::kill`]: over the state that is there.
+    /// Kills it and starts it over the state that is there.
     pub async fn restart(&mut self) {
         self.kill();
         self.launch.file_limit = None;
-        self.try_start().await.expect("it says where it listens");
+        self.try_start().await.expect("the program prints its address");
     }
 
-    /// Starts it after [`Self::kill`]; gives how it ended where it does not get as far as listening.
+    /// Starts it after [`Self::kill`]; returns its exit status if it ends before it listens.
     pub async fn try_start(&mut self) -> Result<(), ExitStatus> {
         (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await?;
         self.client = reqwest::Client::new();
         Ok(())
     }
 
-    /// The same with a limit on the size of every file it writes, bytes.
+    /// Like [`Self::restart`], with a limit on the size of every file it writes, bytes.
     pub async fn restart_limited(&mut self, bytes: u64) {
         self.kill();
         self.launch.file_limit = Some(bytes);
-        self.try_start().await.expect("it says where it listens");
+        self.try_start().await.expect("the program prints its address");
     }
 
-    /// Ends it without a word, as a power cut would.
+    /// Ends it with SIGKILL, as a power cut would.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -114,7 +114,7 @@ impl Program {
         state(self.folder.path(), &self.launch)
     }
 
-    /// Where its disk is mounted, for a program that runs inside.
+    /// Mount point of its disk, as seen by programs inside the mount namespace.
     pub fn inside(&self) -> PathBuf {
         self.folder.path().join("disk")
     }
@@ -123,9 +123,9 @@ impl Program {
         self.launch.disk.as_ref()
     }
 
-    /// Panics unless it was started with them.
+    /// Panics unless it was started with [`Self::start_with_faults`].
     pub fn faults(&self) -> &Faults {
-        self.launch.faults.as_ref().expect("it was started with faults")
+        self.launch.faults.as_ref().expect("the program was started with faults")
     }
 
     /// A request with the user's token; `target` is path and query, already encoded.
@@ -137,12 +137,12 @@ impl Program {
         self.child.id()
     }
 
-    /// Whether the process still runs.
+    /// Whether the process is still running.
     pub fn lives(&mut self) -> bool {
-        self.child.try_wait().expect("it can be waited for").is_none()
+        self.child.try_wait().expect("the process can be waited for").is_none()
     }
 
-    /// Command lines of all processes below this one.
+    /// Command lines of all descendants of this process.
     pub fn children(&self) -> Vec<String> {
         let mut found = vec![self.pid()];
         let mut next = 0;
@@ -158,7 +158,7 @@ impl Program {
         found[1..].iter().filter_map(|pid| line(pid).ok()).collect()
     }
 
-    /// Waits until no child is left.
+    /// Waits until it has no child process.
     pub async fn until_alone(&self) {
         let deadline = Instant::now() + Duration::from_secs(15);
         while !self.children().is_empty() {
@@ -167,19 +167,19 @@ impl Program {
         }
     }
 
-    /// Open files.
+    /// Number of open files.
     pub fn files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }
 
-    /// Memory in use, KiB.
+    /// Resident memory, KiB.
     pub fn memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
 
-    /// Everything in the temporary folder and in the folder for segments.
+    /// All files in its temporary folder and in its segment cache.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.path().join("scratch"), self.folder.path().join("cache")];
@@ -194,7 +194,7 @@ impl Program {
         found
     }
 
-    /// What it wrote to its log.
+    /// Its whole log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -207,12 +207,13 @@ impl Drop for Program {
     }
 }
 
-/// Where its state lies, seen from here.
+/// The state folder, as this process sees it.
 fn state(folder: &Path, launch: &Launch) -> PathBuf {
     launch.disk.as_ref().map_or(folder, Disk::outside).join("state")
 }
 
-/// Starts the program over a folder with `state`, `cache` and `scratch`; gives where it listens, or how it ended before.
+/// Starts the program over a folder with `state`, `cache` and `scratch`. Returns where it listens, or its exit status if it
+/// ends before that.
 async fn spawn(
     folder: &Path,
     roots: &[PathBuf],
@@ -225,7 +226,7 @@ async fn spawn(
         None => Command::new("env"),
     };
     if launch.outlives_limits {
-        // The signal of a write beyond the limit would end the program; ignored, the write fails. 512-byte blocks.
+        // SIGXFSZ after a write beyond the limit would end the program; if ignored, the write fails. In 512-byte blocks.
         let limit = launch.file_limit.map_or(String::new(), |bytes| format!("ulimit -f {};", bytes / 512));
         command.args(["sh", "-c", &format!("trap '' XFSZ; {limit} exec \"$0\" \"$@\"")]);
     }
@@ -238,7 +239,7 @@ async fn spawn(
     if let Some(faults) = &launch.faults {
         command.envs(faults.environment(&state(folder, launch)));
     }
-    // Seen from inside, the disk lies where it was mounted.
+    // Inside the namespace, the disk lies at its mount point.
     let place = if launch.disk.is_some() { folder.join("disk") } else { folder.to_owned() };
     command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(place.join("state"));
     for root in roots {
@@ -255,11 +256,11 @@ async fn spawn(
     let listening = tokio::time::timeout(Duration::from_secs(30), listening).await;
     match listening.expect("it listens within 30 s").expect("no panic") {
         Some(base) => Ok((child, base)),
-        None => Err(child.wait().expect("it can be waited for")),
+        None => Err(child.wait().expect("the process can be waited for")),
     }
 }
 
-/// Makes a user before the program opens its state.
+/// Creates a user before the program opens its state.
 async fn token(state: &Path, cache: &Path) -> String {
     let config = Config::new(state.to_owned(), cache.to_owned());
     let store = Store::open_waiting(state).expect("a fresh store opens");

@@ -1,8 +1,9 @@
-//! JSON Schema, as far as our OpenAPI document uses it.
+//! Validates JSON against JSON Schema, as far as our OpenAPI document uses it.
 
 use serde_json::Value;
 
-/// What is wrong with `value` by `schema`; empty when it fits. Properties the schema does not name are wrong too: the
+/// Violations of `schema` in `value`. Properties that the schema does not name are violations, too, because the document must
+/// be complete.
 /// document is to be whole.
 pub fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
@@ -13,7 +14,7 @@ pub fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
 fn check(document: &Value, schema: &Value, value: &Value, at: &str, closed: bool, faults: &mut Vec<String>) {
     if let Some(reference) = schema["$ref"].as_str() {
         let pointer = reference.strip_prefix('#').expect("references stay inside the document");
-        let target = document.pointer(pointer).unwrap_or_else(|| panic!("{reference} leads nowhere"));
+        let target = document.pointer(pointer).unwrap_or_else(|| panic!("{reference} cannot be resolved"));
         return check(document, target, value, at, closed, faults);
     }
     for part in schema["allOf"].as_array().into_iter().flatten() {
@@ -37,7 +38,7 @@ fn check(document: &Value, schema: &Value, value: &Value, at: &str, closed: bool
         _ => Vec::new(),
     };
     if !types.is_empty() && !types.iter().any(|name| is(name, value)) {
-        faults.push(format!("{at}: {value} is no {types:?}"));
+        faults.push(format!("{at}: {value} is not one of {types:?}"));
         return;
     }
     if let Some(allowed) = schema["enum"].as_array()
@@ -77,6 +78,6 @@ fn is(name: &str, value: &Value) -> bool {
         "string" => value.is_string(),
         "array" => value.is_array(),
         "object" => value.is_object(),
-        other => panic!("{other} is no JSON type"),
+        other => panic!("{other} is not a JSON type"),
     }
 }

@@ -1,15 +1,15 @@
-//! A transport stream as a receiver sees it, packet by packet (ISO/IEC 13818-1).
+//! Checks a transport stream as a receiver would, packet by packet (ISO/IEC 13818-1).
 
 use std::collections::HashMap;
 
 use hearthcast::domain::mpegts::packet::{LEN, Packet};
 use hearthcast::domain::mpegts::{AUDIO_PID, VIDEO_PID, pes, unwrap};
 
-/// The most there may be between two PCRs, ticks: 100 ms.
+/// The longest interval between two PCRs, ticks: 100 ms.
 const PCR_MOST: i64 = 9_000;
 
-/// Asserts that counters go on, that PCR and decoding times go forward, that a PCR comes at least each 100 ms and lies before
-/// the times that come behind it. Gives the first PCR, ticks.
+/// Asserts that continuity counters are right, that PCRs and decoding times increase, that a PCR comes at least every 100 ms,
+/// and that it lies before the times after it. Returns the first PCR, ticks.
 pub fn check(stream: &[u8]) -> i64 {
     let (mut counters, mut decoded) = (HashMap::new(), HashMap::new());
     let (mut clock, mut first) = (None, None);
@@ -37,7 +37,7 @@ pub fn check(stream: &[u8]) -> i64 {
             assert!(pts >= dts, "PTS {pts} before DTS {dts} at packet {n}");
             assert!((0..10 * 90_000).contains(&(dts - clock)), "DTS {dts}, PCR {clock} at packet {n}");
             if let Some(before) = decoded.insert(pid, dts) {
-                assert!(dts > before, "DTS {dts} behind {before} of PID {pid} at packet {n}");
+                assert!(dts > before, "DTS {dts} after {before} of PID {pid} at packet {n}");
             }
         }
     }

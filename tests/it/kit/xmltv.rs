@@ -1,13 +1,13 @@
-//! XMLTV as a strict reader sees it: held against the DTD.
+//! Checks XMLTV against the DTD, as a strict parser would.
 
 use std::collections::HashMap;
 
 use quick_xml::events::{BytesStart, Event};
 
-/// A child: its name, whether it must be there, whether it may repeat.
+/// A child element: its name, whether it is required, whether it may repeat.
 type Child = (&'static str, bool, bool);
 
-/// What may stand in an element, in this order (xmltv.dtd 0.6).
+/// Children that an element may have, in this order (xmltv.dtd 0.6).
 const MODEL: [(&str, &[Child]); 4] = [
     ("tv", &[("channel", false, true), ("programme", false, true)]),
     ("channel", &[("display-name", true, true), ("icon", false, true), ("url", false, true)]),
@@ -42,7 +42,7 @@ const MODEL: [(&str, &[Child]); 4] = [
     ("rating", &[("value", true, false), ("icon", false, true)]),
 ];
 
-/// Attributes of the elements we write, and which of them must be there.
+/// Required and optional attributes of the elements we write.
 const ATTRIBUTES: [(&str, &[&str], &[&str]); 7] = [
     ("tv", &[], &["date", "source-info-url", "source-info-name", "generator-info-name", "generator-info-url"]),
     ("channel", &["id"], &[]),
@@ -84,7 +84,7 @@ impl Element {
     }
 }
 
-/// Reads a guide, and holds it against the DTD.
+/// Parses a guide and checks it against the DTD.
 pub fn read(text: &str) -> Element {
     let mut reader = quick_xml::Reader::from_str(text);
     let mut open = vec![Element::default()];
@@ -105,7 +105,7 @@ pub fn read(text: &str) -> Element {
             _ => {}
         }
     }
-    assert_eq!(open.len(), 1, "everything is closed");
+    assert_eq!(open.len(), 1, "all elements are closed");
     let tv = open[0].children.remove(0);
     assert_eq!((tv.name.as_str(), open[0].children.len()), ("tv", 0));
     valid(&tv);

@@ -20,7 +20,7 @@ struct Served {
     _root: TempDir,
 }
 
-/// A server with one file of `len` bytes.
+/// Serves one file of `len` bytes.
 async fn served(len: usize) -> Served {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("It's a film – 100%.mp4");
@@ -185,11 +185,11 @@ async fn a_file_that_shrinks_while_it_is_sent_is_cut_not_padded() {
             Err(_) => break true,
         }
     };
-    assert!(cut, "the client must see that bytes are missing");
+    assert!(cut, "the client sees that bytes are missing");
     assert!(received.len() < it.content.len());
-    // The kernel sends its cached pages by reference: those it clears for the shorter file arrive as zeros.
+    // The kernel sends cached pages by reference; pages cleared by the truncation arrive as zeros.
     let is_own = |(came, own): (&u8, &u8)| came == own || *came == 0;
-    assert!(received.iter().zip(&it.content).all(is_own), "nothing came that was never in the file");
+    assert!(received.iter().zip(&it.content).all(is_own), "only bytes of the file are sent");
     assert_eq!(it.get().send().await.unwrap().headers()["content-length"], "1000");
 }
 
@@ -215,7 +215,7 @@ async fn offsets_above_four_gigabytes_are_exact() {
     let answer = it.range("bytes=-10").await;
     assert_eq!(answer.headers()["content-range"], "bytes 5368709110-5368709119/5368709120");
     assert_eq!(&answer.bytes().await.unwrap()[..], b"\0\0far away");
-    // A client that asks for all of it and leaves.
+    // A client that requests the whole file and disconnects.
     let mut whole = it.get().send().await.unwrap();
     assert_eq!(whole.headers()["content-length"], "5368709120");
     assert!(whole.chunk().await.unwrap().is_some());

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Bytes that are recognised as MP4, `len` of them, no 251 in a row alike.
+/// `len` bytes that are recognised as MP4; the content repeats every 251 bytes.
 pub fn media(len: usize) -> Vec<u8> {
     let mut bytes = b"\0\0\0\x14ftypisom\0\0\x02\0isom\0\0\0\0mdat".to_vec();
     let start = bytes.len();
@@ -17,7 +17,7 @@ pub fn media(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The address of a file's bytes.
+/// URL of a file's bytes.
 pub fn file(path: &Path) -> String {
     raw_file(path.to_str().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Which paths are answered with bytes, and that no other ever is.
+//! Which paths are served, and that no others are.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::kit;
 
 const CANARY: &str = "TOP-SECRET-CANARY";
 
-/// Status and code; checks on the way that nothing of `outside` came along and that the answer was quick.
+/// Requests a URL; returns status and code. Asserts that nothing from `outside` leaks and that the answer is quick.
 async fn ask(server: &kit::Server, url: &str) -> (u16, String) {
     let asked = Instant::now();
     let answer = server.get(url).header("range", "bytes=0-65535").send().await.unwrap();
@@ -125,7 +125,7 @@ async fn only_regular_media_files_beneath_a_root_are_opened() {
     for (name, status, code) in table {
         let url = raw_file(&format!("{}/{name}", root.display()));
         assert_eq!(ask(&server, &url).await, (status, code.to_owned()), "{name}");
-        // Nor does asking again change the answer.
+        // A repeated request gets the same answer.
         assert_eq!(ask(&server, &url).await.0, status, "{name} again");
     }
     for (raw, status, code) in [
@@ -173,7 +173,7 @@ async fn a_root_may_itself_be_a_link_and_roots_may_nest() {
     assert_eq!(ask(&server, &file(&real.join("a.mp4"))).await.0, 403, "only the configured spelling is a root");
 }
 
-/// The hostile inputs of the media corpus, where it is at hand.
+/// Runs over the hostile inputs of the media corpus, if there is one.
 #[tokio::test]
 async fn the_corpus_of_hostile_inputs_leaks_nothing() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
@@ -213,7 +213,7 @@ async fn the_corpus_of_hostile_inputs_leaks_nothing() {
     assert!(served > 80, "only {served} were served");
 }
 
-/// The statuses that are right for a hostile file.
+/// The statuses allowed for a hostile file.
 fn expected(path: &Path) -> &'static [u16] {
     let text = path.to_str().unwrap();
     match path.components().next().and_then(|part| part.as_os_str().to_str()).unwrap() {
@@ -222,7 +222,7 @@ fn expected(path: &Path) -> &'static [u16] {
         "ts" => &[206],
         "deep" => &[206, 400],
         "links" if text.ends_with("inside-ok.mp4") => &[206],
-        // A hard link is the same file under another name: nothing tells it from any other.
+        // A hard link is indistinguishable from any other name of the file.
         "links" if text.ends_with("hard-out.mp4") => &[206],
         "links" => &[403, 404],
         "special" if text.ends_with("5g.mp4") || text.contains("no-read") => &[206, 415, 403],

@@ -1,4 +1,4 @@
-//! What is on air, whoever asks and whatever happens: restarts, a second server, missing files, shared encodes, access.
+//! Channels on air: the same for every client, after restarts and on a second server; missing files, shared encodes, access.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Number and name of every segment of a list.
+/// Sequence number and name of every segment of a playlist.
 fn numbered(text: &str) -> Vec<(u64, String)> {
     let first = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:")).unwrap();
     let names =
@@ -82,9 +82,9 @@ async fn neither_a_kill_nor_a_second_server_changes_what_is_said() {
     assert!(before[0].0 <= now[0].0 && now[0].0 <= before.last().unwrap().0 + 20, "{before:?} {now:?}");
     for (number, name) in &now {
         let known = before.iter().find(|(known, _)| known == number);
-        assert!(known.is_none_or(|(_, known)| known == name), "segment {number} was another");
+        assert!(known.is_none_or(|(_, known)| known == name), "segment {number} has changed");
     }
-    // The clock goes on while one is asked after the other: the same list, asked before and behind, is that instant's.
+    // Time passes between requests: if our playlist is the same before and after the second one, all three must be equal.
     let mut same = false;
     for _ in 0..20 {
         let ours = program.get(&target).send().await.unwrap().text().await.unwrap();
@@ -95,7 +95,7 @@ async fn neither_a_kill_nor_a_second_server_changes_what_is_said() {
             break;
         }
     }
-    assert!(same, "the list never stood still for three requests");
+    assert!(same, "the playlist changed during every comparison");
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn what_cannot_be_shown_gives_way_to_a_slate_and_the_rest_stays_on_time() 
     let end = start + Duration::from_secs(25);
     let target = format!("/api/livetv/watch/{}?at={start}&end={end}&wait=15", made["id"]);
     let answer = server.get(&target).send().await.unwrap();
-    assert_eq!(answer.status(), 200, "the way leads to a list");
+    assert_eq!(answer.status(), 200, "the redirect leads to a playlist");
     let url = answer.url().clone();
     let listed = list(&server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
     let path = folder.path().join("aired.ts");
@@ -129,18 +129,18 @@ async fn what_cannot_be_shown_gives_way_to_a_slate_and_the_rest_stays_on_time() 
     assert!((decoded.video_seconds() - 25.0).abs() < 2.5, "{}", decoded.video_seconds());
     for pair in decoded.video.windows(2) {
         let step = pair[1].at - pair[0].at;
-        assert!(step > 0.0 && step < 0.08, "the picture steps by {step} at {}", pair[0].at);
+        assert!(step > 0.0 && step < 0.08, "video steps by {step} at {}", pair[0].at);
     }
     for pair in decoded.audio.windows(2) {
         let gap = pair[1].at - pair[0].at - pair[0].length;
-        assert!(gap.abs() < 0.022, "the sound steps by {gap} at {}", pair[0].at);
+        assert!(gap.abs() < 0.022, "audio steps by {gap} at {}", pair[0].at);
     }
 }
 
 #[tokio::test]
 async fn one_file_on_three_channels_and_in_a_session_is_encoded_once() {
     let folder = tempfile::tempdir().unwrap();
-    // Sound that a session for the web encodes as well: a copy of it would be another rendition.
+    // Audio that a web session encodes, too: a copy of it would be a different rendition.
     film::flash_and_beep(&folder.path().join("a.avi"), 6, "-c:v mpeg4 -q:v 5 -c:a ac3");
     let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
     let start = (Timestamp::now() - Duration::from_secs(3)).to_string();
@@ -162,7 +162,7 @@ async fn one_file_on_three_channels_and_in_a_session_is_encoded_once() {
 async fn a_channel_nobody_watches_gives_its_slot_to_whoever_plays_a_film() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.avi");
-    // Long enough that the channel's run does not come to its end.
+    // Long enough that the channel's run does not end.
     film::flash_and_beep(&path, 60, "-c:v mpeg4 -q:v 5 -c:a ac3");
     let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
     let start = (Timestamp::now() - Duration::from_secs(1)).to_string();
@@ -173,7 +173,7 @@ async fn a_channel_nobody_watches_gives_its_slot_to_whoever_plays_a_film() {
     let watched = server.get(&format!("/api/livetv/watch/{id}?wait=15&watchSession=sofa")).send().await.unwrap();
     assert_eq!((watched.status(), server.service.sessions.active_jobs()), (StatusCode::OK, 1));
 
-    // A session beside it takes turns with it; left, the channel needs none.
+    // The session and the watched channel take turns in the only encode slot.
     let other = folder.path().join("b.avi");
     film::flash_and_beep(&other, 6, "-c:v mpeg4 -q:v 5 -c:a ac3");
     let (status, started) = play::start(&server, &other, json!({})).await;
@@ -181,7 +181,7 @@ async fn a_channel_nobody_watches_gives_its_slot_to_whoever_plays_a_film() {
     let leave = format!("/api/livetv/watch/{id}?watchSession=sofa");
     let left = server.ask(Method::DELETE, &leave).bearer_auth(&server.token).send().await.unwrap();
     assert_eq!(success(left, 200).await, json!({"ended": true}));
-    // Where a whole slot is needed, the channel that nobody watches gives its own up.
+    // A session that needs a whole slot takes that of the unwatched channel.
     play::stop(&server, &started).await;
     server.service.sessions.produce_by(Arc::new(Fake::taking(Duration::from_secs(60))));
     let large = folder.path().join("c.avi");
@@ -214,7 +214,7 @@ async fn a_stream_token_watches_its_channels_and_does_nothing_else() {
     let ask = async |target: String| server.ask(Method::GET, &target).send().await.unwrap();
     let own = format!("/api/livetv/watch/{}/live.m3u8?token={secret}", one["id"]);
     let text = list(&server, &own).await;
-    assert!(!text.0.contains(secret), "the secret is not handed on");
+    assert!(!text.0.contains(secret), "the playlist does not contain the secret");
     assert!(!fetch(&server, &text).await.is_empty());
     let elsewhere = format!("/api/livetv/watch/{}/live.m3u8?token={secret}", other["id"]);
     refused(ask(elsewhere).await, 404, "CHANNEL_NOT_FOUND").await;
@@ -243,7 +243,7 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     let target = url.strip_prefix(&server.base).expect("an address of this server").to_owned();
     let first = list(&server, &target).await;
     assert!(!fetch(&server, &first).await.is_empty());
-    // No child address outlives the signature that let the request in, nor do those of a list a child opens.
+    // No child URL outlives the signature that opened its playlist, directly or through another child URL.
     let one_watch = format!("/api/livetv/watch/{}", one["id"]);
     let child = |text: &str| text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned();
     let grant = |address: &str| address.split_once("?st=").unwrap().1.split('&').next().unwrap().to_owned();
@@ -264,13 +264,13 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     refused(server.ask(Method::GET, &moved).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
     let alone = target.split("&exp").next().unwrap();
     refused(server.ask(Method::GET, alone).send().await.unwrap(), 401, "UNAUTHORIZED").await;
-    // From the start of what is on: the list a player reads again and again goes on with the next programme.
+    // From the start of the current programme: the playlist that a player reloads continues with the next programme.
     let asked = json!({"channelId": one["id"], "fromStart": true});
     let begun = success(server.post("/api/livetv/sign", &asked).send().await.unwrap(), 200).await;
     let begun = begun["url"].as_str().unwrap().strip_prefix(&server.base).unwrap().to_owned();
     let first = async || numbered(&list(&server, &begun).await.0)[0].clone();
     let before = first().await;
-    // The same for a player that has but a stream token, and names no view.
+    // The same for a player with a stream token and without `watchSession`.
     let request = json!({"name": "Kitchen", "channelIds": null});
     let made = success(server.post("/api/livetv/tokens", &request).send().await.unwrap(), 201).await;
     let plain = format!("{one_watch}/live.m3u8?token={}", made["secret"].as_str().unwrap());
@@ -281,7 +281,7 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     server.service.clock.advance(Duration::from_secs(20));
     assert_eq!(first().await, before);
     assert_eq!(token_first().await, before);
-    assert_ne!(live().await, live_before, "what is live is not held back");
+    assert_ne!(live().await, live_before, "the live playlist still advances");
     server.service.clock.advance(Duration::from_secs(100));
     for address in addresses {
         refused(server.ask(Method::GET, &address).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;
@@ -314,7 +314,7 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     };
     assert_eq!(leave().await, json!({"ended": true}));
     assert_eq!(leave().await, json!({"ended": false}));
-    // Deleted while it is watched: who leaves it then is not refused.
+    // Leaving a channel that was deleted while it was watched is not refused.
     let gone = add(&server, &body).await["id"].clone();
     let address = format!("/api/livetv/watch/{gone}?wait=15&watchSession=sofa");
     assert_eq!(server.get(&address).send().await.unwrap().status(), 200);

@@ -1,4 +1,4 @@
-//! Channels by the clock.
+//! Channels with a block schedule.
 
 use std::time::Duration;
 
@@ -36,16 +36,16 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
         let answer = get(&server, &format!("/api/livetv/epg?from={from}&to={to}&channelId={}", made["id"])).await;
         answer["entries"].as_array().unwrap().clone()
     };
-    // Saturday, and Sunday behind the night the clock goes forward: a quarter past eight both times.
+    // Saturday, and Sunday after the change to daylight saving time: the film starts at 20:15 on both days.
     let week = epg("2026-03-27", "2026-03-30").await;
     let films: Vec<&str> =
         week.iter().filter(|entry| entry["title"] == "2").map(|entry| entry["start"].as_str().unwrap()).collect();
     assert_eq!(films, ["2026-03-28T19:15:00.000Z", "2026-03-29T18:15:00.000Z"]);
     let spans: Vec<(i64, i64)> = week.iter().map(span).collect();
     assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0), "no gap, no overlap");
-    assert!(spans.iter().all(|(start, _)| start % 300_000 == 0), "on the grid");
+    assert!(spans.iter().all(|(start, _)| start % 300_000 == 0), "starts are multiples of 5 minutes");
     assert!(week.iter().all(|entry| ["0", "1", "2"].contains(&entry["title"].as_str().unwrap())), "filler is hidden");
-    // Named where that is asked for.
+    // Filler is listed when the channel is set to show it.
     success(send(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": true}})).await, 200).await;
     let all = epg("2026-03-27", "2026-03-30").await;
     assert!(
@@ -53,7 +53,7 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
             && all.iter().any(|entry| entry["isFiller"] == true && (entry["title"] == "3" || entry["title"] == "4"))
     );
 
-    // An edit begins at the end of what is on, and the series goes on.
+    // A change takes effect at the end of the current programme, and the series continues.
     server.service.clock.advance(Duration::ZERO);
     let now = get(&server, &format!("/api/livetv/now?channelId={}", made["id"])).await;
     let mut schedule = body["schedule"].clone();
@@ -62,8 +62,8 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
     assert_eq!(changed["channel"]["revision"], 2);
     let then = get(&server, &format!("/api/livetv/now?channelId={}", made["id"])).await;
     assert_eq!(now["current"], then["current"]);
-    assert_eq!(epg("2026-03-27", "2026-03-30").await, all, "what was aired stays aired");
-    // What is on disk is what is aired.
+    assert_eq!(epg("2026-03-27", "2026-03-30").await, all, "aired programmes stay in the guide");
+    // The stored channel equals the one in memory.
     let (store, clock) = (server.service.store.clone(), server.service.clock.clone());
     let read = hearthcast::service::channels::Channels::open(store, clock).unwrap().all();
     let held = server.service.channels.all();
@@ -71,7 +71,7 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
         (&held[0].definition, &held[0].plan, &held[0].filler),
         (&read[0].definition, &read[0].plan, &read[0].filler)
     );
-    // Back to something simple.
+    // Back to a sequential schedule.
     let simple = json!({"scheduleMode": "sequential", "items": [{"path": files[0]}]});
     let back = success(send(&server, Method::PATCH, &target, &simple).await, 200).await["channel"].clone();
     assert_eq!((&back["scheduleMode"], back.get("schedule")), (&json!("sequential"), None));

@@ -1,4 +1,4 @@
-//! Filler within programmes: what is broken, where, and that nothing of it is lost.
+//! Filler within programmes: where a programme is interrupted, and that none of it is lost.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::{CHANNELS, add, get, refused_field, send, span};
 use crate::kit::answer::success;
 use crate::kit::{self, Server, play};
 
-/// Where both films have their chapter, seconds; and where the segment nearest to that begins.
+/// Position of the chapter in both films, seconds, and the start of the nearest segment.
 const CHAPTER: f64 = 660.7;
 const BREAK_MS: i64 = 660_000;
 
-/// A picture a second: a film that is long and yet small.
+/// One frame per second keeps long films small.
 const RATE: u32 = 1;
 const FILM_MS: i64 = 1_320_000;
 
-/// Films of 22 minutes with a chapter in their middle, one to be copied and one to be encoded, and two fillers that are.
+/// Makes two films of 22 minutes with a chapter in the middle, one to copy and one to encode, and two fillers to encode.
 fn media(folder: &Path) -> [PathBuf; 4] {
     let chapters = folder.join("chapters.txt");
     let chapter = |from: f64, to: f64| {
@@ -47,21 +47,21 @@ fn media(folder: &Path) -> [PathBuf; 4] {
     [copied, encoded, six, eight]
 }
 
-/// What is on now: path, where in it, and how much longer, ms.
+/// The current programme: path, position in the file and remaining time, ms.
 async fn now(server: &Server, id: &Value) -> (String, i64, i64) {
     let now = get(server, &format!("/api/livetv/now?channelId={id}")).await["current"].clone();
     let ms = |field: &str| (now[field].as_f64().unwrap() * 1000.0).round() as i64;
     (now["mediaPath"].as_str().unwrap().to_owned(), ms("offsetSeconds"), ms("remainingSeconds"))
 }
 
-/// What was on between two instants, as a player decodes it: film, picture, and when (ticks since 1970).
+/// Plays what was aired between two instants: film, frame number and time (ticks since 1970).
 async fn played(server: &Server, id: &Value, (from_ms, to_ms): (i64, i64), folder: &Path) -> Vec<(usize, i64, i64)> {
     let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
     let (text, base, url) = stretch(server, id, at(from_ms), at(to_ms)).await;
     let list = play::decode(Path::new(&url)).await;
     for pair in list.audio.windows(2) {
         let step = pair[1].at - pair[0].at;
-        assert!((step - 1024.0 / 48_000.0).abs() < 0.0025, "the sound steps by {step} at {}", pair[0].at);
+        assert!((step - 1024.0 / 48_000.0).abs() < 0.0025, "audio steps by {step} at {}", pair[0].at);
     }
     let path = folder.join("aired.ts");
     std::fs::write(&path, fetch(server, &(text, base)).await).unwrap();
@@ -78,7 +78,7 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
     let [copied, encoded, six, eight] = media(folder.path());
     let recorded = tempfile::tempdir().unwrap();
     let recordings = recorded.path().to_owned();
-    // One place to encode: a film must give it to what is aired in its break, and take it again.
+    // With one encode slot, the film must release it for the filler and take it back.
     let change = |config: &mut Config| {
         (config.limits.concurrent_jobs, config.recordings) = (1, Some(recordings));
     };
@@ -101,7 +101,7 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
             .clone()
     };
 
-    // One entry for the whole of it; shown with its breaks where that is asked for, each with an id of its own.
+    // One entry for the whole film. With its breaks shown, every part has an entry with its own id.
     let hidden = epg(id).await;
     let (from, to) = span(&hidden[0]);
     let filler_ms = to - from - FILM_MS;
@@ -121,14 +121,14 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
     let ids: std::collections::BTreeSet<&str> = shown.iter().map(|entry| entry["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), shown.len());
 
-    // XMLTV agrees: both parts are on for the first time.
+    // XMLTV agrees: both parts of the first showing are premieres.
     let xmltv = server.get(&format!("/api/livetv/xmltv?channelIds={id}")).send().await.unwrap().text().await.unwrap();
     let first = |title: &str| {
         let line = |line: &&str| line.contains(&format!("<title>{title}</title>"));
         xmltv.lines().filter(line).map(|line| line.contains("<premiere/>")).collect::<Vec<_>>()
     };
     assert_eq!(first("Copied")[..3], [true, true, false], "{xmltv}");
-    // Whoever records a part, or a break, records the whole.
+    // A recording of a part or a break records the whole programme.
     for entry in [&shown[4], &shown[5]] {
         let body = json!({"channelId": id, "entryId": entry["id"]});
         let made = success(send(&server, Method::POST, "/api/livetv/recordings", &body).await, 201).await;
@@ -139,7 +139,7 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
     }
     success(send(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": false}})).await, 200).await;
 
-    // Where in which file what is on stands. An edit waits for the end of the programme, not of its part.
+    // Position in the file of the current part. A change waits for the end of the programme, not of its part.
     let at = |wanted_ms: i64| {
         let now_ms = server.service.clock.now().as_millisecond();
         server.service.clock.advance(Duration::from_millis((wanted_ms - now_ms).max(0).unsigned_abs()));
@@ -169,7 +169,7 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
     );
     assert_eq!(span(&edited[0]), (from, to));
 
-    // Over the break: every picture once, at its time, and the sound without a step.
+    // Over the break: every frame once, at its time, and continuous audio.
     for (film, begins) in [(1, from), (2, to)] {
         let entry = epg(id).await.into_iter().find(|entry| span(entry).0 == begins).unwrap();
         let filler_ms = span(&entry).1 - begins - FILM_MS;
@@ -180,7 +180,7 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
         let order: Vec<usize> = seen.chunk_by(|a, b| a.0 == b.0).map(|run| run[0].0).collect();
         assert_eq!(order, [film, ad, film]);
         let own: Vec<i64> = seen.iter().filter(|(of, ..)| *of == film).map(|(_, picture, _)| *picture).collect();
-        assert!(own.windows(2).all(|pair| pair[1] == pair[0] + 1), "nothing is lost or doubled: {own:?}");
+        assert!(own.windows(2).all(|pair| pair[1] == pair[0] + 1), "no frame is lost or repeated: {own:?}");
         let left = BREAK_MS * i64::from(RATE) / 1000;
         assert!(own[0] <= left - 9 && own[own.len() - 1] >= left + 8, "{own:?}");
         let filler: Vec<i64> = seen.iter().filter(|(of, ..)| *of == ad).map(|(_, picture, _)| *picture).collect();
@@ -192,18 +192,18 @@ async fn a_film_is_broken_at_its_chapter_and_goes_on_where_it_was_left() {
                 (false, _) => (breaks, 40),
             };
             let off = (ticks - (zero + picture * step) * 90).abs();
-            assert!(off <= 40 * 90, "picture {picture} of {of} is {off} ticks off");
+            assert!(off <= 40 * 90, "frame {picture} of film {of} is {off} ticks off");
         }
     }
 
-    // From the start of what is on: of the film, although its second part is on.
+    // From the start of the current programme, which is the film, although its second part is on.
     let answer = server.get(&format!("/api/livetv/watch/{id}/live.m3u8?fromStart=1")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let text = answer.text().await.unwrap();
     let first = text.lines().find_map(|line| line.strip_prefix("#EXT-X-PROGRAM-DATE-TIME:")).unwrap();
     assert_eq!(first.parse::<Timestamp>().unwrap().as_millisecond(), to);
 
-    // A film that is gone is a slate, and what is aired in its break is aired.
+    // A deleted film becomes a slate; the filler in its break is still aired.
     std::fs::remove_file(&encoded).unwrap();
     let entry = epg(&gone["id"]).await.remove(0);
     let breaks = span(&entry).0 + BREAK_MS;
@@ -223,7 +223,7 @@ async fn what_is_aired_between_programmes_needs_a_clock_and_what_is_within_does_
     refused_field(&server, Method::POST, CHANNELS, &body(json!({"mid": ad, "post": ad})), "filler").await;
     let made = add(&server, &body(json!({"mid": ad}))).await;
     assert_eq!((&made["filler"]["mid"][0]["path"], &made["itemCount"]), (&json!(files[1]), &json!(2)));
-    // What has no chapters is not broken; another name leaves what there is; none is none.
+    // A file without chapters is not interrupted. Renaming keeps the filler; an empty object removes it.
     let target = format!("{CHANNELS}/{}", made["id"]);
     let (from, to) = (Timestamp::now(), Timestamp::now() + Duration::from_secs(60));
     let epg = get(&server, &format!("/api/livetv/epg?channelId={}&from={from}&to={to}", made["id"])).await;
@@ -232,7 +232,7 @@ async fn what_is_aired_between_programmes_needs_a_clock_and_what_is_within_does_
     assert_eq!((&named["channel"]["filler"], &named["channel"]["revision"]), (&made["filler"], &made["revision"]));
     let none = success(send(&server, Method::PATCH, &target, &json!({"filler": {}})).await, 200).await;
     assert_eq!((none["channel"].get("filler"), &none["channel"]["itemCount"]), (None, &json!(1)));
-    // What is on disk is what is aired.
+    // The stored channel equals the one in memory.
     let back = success(send(&server, Method::PATCH, &target, &json!({"filler": {"mid": ad}})).await, 200).await;
     assert_eq!(back["channel"]["itemCount"], 2);
     let (store, clock) = (server.service.store.clone(), server.service.clock.clone());

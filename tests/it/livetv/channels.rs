@@ -1,4 +1,4 @@
-//! `/api/livetv/channels`: made, changed, removed; refused by name; kept.
+//! `/api/livetv/channels`: create, change, delete, validate, store.
 
 use hearthcast::service::channels::Channels;
 use reqwest::Method;
@@ -43,7 +43,7 @@ async fn a_channel_is_made_seen_changed_and_removed() {
     assert_eq!(listed["now"]["isLive"], true);
     assert_eq!(listed["now"]["end"], listed["next"]["start"]);
 
-    // Name and number are no programme: the revision stays, and so does what players know it by.
+    // Name and number do not affect the schedule: the revision stays, and so do the ids that players use.
     let change = json!({"name": "Renamed", "number": 99, "enabled": false, "logoUrl": "/art/1.png"});
     let changed = success(send(&server, Method::PATCH, &location, &change).await, 200).await["channel"].clone();
     assert_eq!(
@@ -51,7 +51,7 @@ async fn a_channel_is_made_seen_changed_and_removed() {
         (&json!("Renamed"), &json!(99), &json!(1))
     );
     assert_eq!((&changed["tvgId"], &changed["logoUrl"]), (&made["tvgId"], &json!("/art/1.png")));
-    assert_eq!(get(&server, CHANNELS).await, json!({"channels": []}), "what is off is hidden from users");
+    assert_eq!(get(&server, CHANNELS).await, json!({"channels": []}), "disabled channels are hidden from users");
     refused(server.get(&location).send().await.unwrap(), 404, "CHANNEL_NOT_FOUND").await;
     let back = send(&server, Method::PATCH, &location, &json!({"enabled": true, "logoUrl": null})).await;
     assert_eq!(success(back, 200).await["channel"]["logoUrl"], made["logoUrl"]);
@@ -60,7 +60,7 @@ async fn a_channel_is_made_seen_changed_and_removed() {
     assert_eq!(success(gone, 200).await, json!({"channelId": made["id"], "deleted": true}));
     refused(send(&server, Method::DELETE, &location, &json!({})).await, 404, "CHANNEL_NOT_FOUND").await;
     let again = add(&server, &body).await;
-    assert!(again["id"].as_u64() > made["id"].as_u64(), "an id is never used again");
+    assert!(again["id"].as_u64() > made["id"].as_u64(), "ids are never reused");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn what_cannot_be_a_channel_is_refused_by_name() {
         let refusal = refused(answer, status, code).await;
         assert_eq!(refusal["details"]["items"][0]["path"], json!(path), "{refusal}");
     }
-    // Empty settings of what is not built say nothing.
+    // Empty lists of unsupported filler are accepted.
     let body = with("filler", json!({"pre": [], "mid": []}));
     success(send(&server, Method::POST, CHANNELS, &body).await, 201).await;
     let taken = refused(send(&server, Method::POST, CHANNELS, &good).await, 409, "CONFLICT").await;
@@ -150,7 +150,7 @@ async fn a_preview_keeps_nothing() {
     let body = json!({"name": "A", "scheduleMode": "sequential", "items": [{"path": files[0]}]});
     let target = format!("{CHANNELS}/preview");
     let seen = success(send(&server, Method::POST, &target, &body).await, 200).await;
-    assert_eq!(seen["entries"].as_array().unwrap().len(), 24 * 6 + 1, "a day, the one on air included");
+    assert_eq!(seen["entries"].as_array().unwrap().len(), 24 * 6 + 1, "a day, including the current programme");
     assert_eq!(get(&server, CHANNELS).await, json!({"channels": []}));
 
     let made = add(&server, &body).await;
@@ -158,7 +158,7 @@ async fn a_preview_keeps_nothing() {
     let change = json!({"items": [{"path": files[1]}]});
     let seen = success(send(&server, Method::POST, &target, &change).await, 200).await;
     let title = |n: usize| seen["entries"][n]["title"].clone();
-    assert_eq!((title(0), title(1)), (json!("0"), json!("1")), "what is on air stays");
+    assert_eq!((title(0), title(1)), (json!("0"), json!("1")), "the current programme stays");
     let still = get(&server, &format!("{CHANNELS}/{}", made["id"])).await;
     assert_eq!((&still["channel"]["revision"], &still["channel"]["next"]["title"]), (&json!(1), &json!("0")));
 }
@@ -171,7 +171,7 @@ async fn what_is_on_disk_is_what_is_aired() {
     let made = add(&server, &json!({"name": "A", "number": 5, "items": [{"path": folder.path()}]})).await;
     let gone = add(&server, &json!({"name": "B", "items": [{"path": folder.path()}]})).await;
     let target = format!("{CHANNELS}/{}", made["id"]);
-    // The second of these changes takes the place of the first, which is never aired.
+    // The second change replaces the first, which is never aired.
     for items in [json!([{"path": files[0]}]), json!([{"path": files[1], "weight": 3}, {"path": files[2]}])] {
         let change = json!({"items": items, "scheduleMode": "weighted"});
         success(send(&server, Method::PATCH, &target, &change).await, 200).await;

@@ -1,4 +1,4 @@
-//! Channels that air only while somebody watches, and what is skipped on them.
+//! On-demand channels, which air only while they are watched, and skipping on them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::{CHANNELS, add, get, refused_field, send, sounds, span};
 use crate::kit::answer::{refused, success};
 use crate::kit::{self, Server, film, play};
 
-/// Over restarts, and when many want something at once.
+/// After restarts and with concurrent changes.
 mod kept;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A server whose clock goes when it is told to, with a channel on demand.
+/// A server whose clock only moves when the test advances it, with an on-demand channel.
 async fn waiting(folder: &Path, items: &[std::path::PathBuf]) -> (Server, Value) {
     let server = kit::server(&[folder]).await;
     server.service.clock.advance(Duration::ZERO);
@@ -29,7 +29,7 @@ async fn waiting(folder: &Path, items: &[std::path::PathBuf]) -> (Server, Value)
     (server, made)
 }
 
-/// What is on: title, seconds into it, whether it stands.
+/// The current programme: title, seconds into it, whether the channel is paused.
 async fn on(server: &Server, id: &Value) -> (String, f64, bool) {
     on_of(&get(server, &format!("/api/livetv/now?channelId={id}")).await)
 }
@@ -45,7 +45,7 @@ fn of(title: &str, offset: f64, stands: bool) -> (String, f64, bool) {
     (title.to_owned(), offset, stands)
 }
 
-/// Watches for so long, as a player does.
+/// Watches for `long` seconds, reloading the playlist every 5 s as a player does.
 async fn stay(server: &Server, id: &Value, long: u64) -> List {
     for _ in 0..long / 5 {
         server.service.clock.advance(seconds(5));
@@ -63,7 +63,7 @@ fn target(server: &Server, id: &Value) -> String {
     format!("/api/livetv/watch/{id}/live.m3u8?watchSession=sofa&st={user}")
 }
 
-/// Somebody comes: the clock runs before the first segment is listed.
+/// A viewer arrives: the channel clock runs before the first segment is listed.
 async fn come(server: &Server, id: &Value) {
     let answer = server.get(&format!("/api/livetv/watch/{id}?watchSession=sofa")).send().await.unwrap();
     assert!([200, 202].contains(&answer.status().as_u16()), "{}", answer.status());
@@ -79,7 +79,7 @@ async fn skip(server: &Server, id: &Value) -> Value {
     success(send(server, Method::POST, &format!("{CHANNELS}/{id}/skip"), &json!({})).await, 200).await
 }
 
-/// A list, read.
+/// A parsed playlist.
 #[derive(Debug)]
 struct List {
     text: (String, String),
@@ -104,7 +104,7 @@ impl List {
         (self.sequence..).zip(self.names.iter().map(String::as_str)).collect()
     }
 
-    /// Nothing that both name has another number, and this one comes later.
+    /// Asserts that common segments have the same numbers in both playlists, and that this one is not older.
     fn follows(&self, before: &Self) {
         for (number, name) in before.numbered() {
             let known = self.numbered().iter().find(|(_, other)| *other == name).map(|(number, _)| *number);
@@ -132,14 +132,14 @@ async fn it_airs_while_somebody_watches_and_is_found_where_it_was_left() {
     let id = &made["id"];
     assert_eq!((made["onDemand"].as_bool(), made["alwaysOn"].as_bool()), (Some(true), Some(false)));
     server.service.clock.advance(seconds(7200));
-    assert_eq!(on(&server, id).await, of("0", 6.0, true), "nobody came");
+    assert_eq!(on(&server, id).await, of("0", 6.0, true), "no viewer came");
     let (etag, entries) = epg(&server, "").await;
     let live = entries.iter().find(|entry| entry["isLive"] == true).unwrap();
     let left_ms = span(live).1 - server.service.clock.now().as_millisecond();
-    assert!((84_000..=144_000).contains(&left_ms), "as if somebody came within a minute: {left_ms}");
+    assert!((84_000..=144_000).contains(&left_ms), "as if a viewer came within a minute: {left_ms}");
     let again = server.get("/api/livetv/epg").header("if-none-match", etag.clone());
     assert!([200, 304].contains(&again.send().await.unwrap().status().as_u16()));
-    // Made ready, it still stands.
+    // Warming the channel does not resume it.
     let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
     success(warm, 202).await;
     server.service.clock.advance(seconds(60));
@@ -155,20 +155,24 @@ async fn it_airs_while_somebody_watches_and_is_found_where_it_was_left() {
     assert_eq!(leave(&server, id).await, json!({"ended": true}));
     server.service.clock.advance(seconds(86_400));
     assert_eq!(on(&server, id).await, of("0", 48.0, true));
-    assert_eq!(get(&server, &format!("{CHANNELS}/{id}")).await["channel"]["state"], "starting", "kept ready");
+    assert_eq!(
+        get(&server, &format!("{CHANNELS}/{id}")).await["channel"]["state"],
+        "starting",
+        "the channel is kept ready"
+    );
 
-    // Another day. What was listed last is listed still, and goes on from there.
+    // A day later. The last playlist is still valid and continues from there.
     let second = stay(&server, id, 10).await;
     second.follows(&first);
-    assert_eq!(on(&server, id).await, of("0", 53.0, false), "from the first list on");
+    assert_eq!(on(&server, id).await, of("0", 53.0, false), "running since the first playlist");
     let third = stay(&server, id, 60).await;
     third.follows(&second);
     assert_eq!(on(&server, id).await, of("1", 23.0, false));
-    // Who goes without a word counts for a while.
+    // A viewer that disappears without leaving counts for a while.
     server.service.clock.advance(seconds(3600));
     assert_eq!(on(&server, id).await, of("1", 48.0, true));
 
-    // What was on stays what it was: each programme once, with the time it stood in it.
+    // Past programmes stay in the guide: each once, including the time it was paused.
     let now = server.service.clock.now();
     let (_, entries) = epg(&server, &format!("?from={}&to={}", now - seconds(30 * 3600), now + seconds(60))).await;
     let told: Vec<&str> = entries.iter().map(|entry| entry["title"].as_str().unwrap()).collect();
@@ -178,7 +182,7 @@ async fn it_airs_while_somebody_watches_and_is_found_where_it_was_left() {
     assert_eq!(span(zero).1, now.as_millisecond() - (3600 + 23) * 1000, "{zero}");
     let past = list(&server, &format!("{}&{}", target(&server, id), past(zero))).await.0;
     assert!(past.contains("#EXT-X-ENDLIST") && past.matches("#EXTINF").count() > 80 / 6, "{past}");
-    assert_eq!(on(&server, id).await, of("1", 48.0, true), "who watches what was does not move it");
+    assert_eq!(on(&server, id).await, of("1", 48.0, true), "catch-up does not move the channel clock");
     let begun = List::of(list(&server, &format!("{}&fromStart=1", target(&server, id))).await);
     assert!(begun.names[0].ends_with("-00000.ts") && begun.text.0.contains("EXT-X-START"), "{begun:?}");
     let stood = server.service.clock.now() - seconds(3600 * 10);
@@ -186,7 +190,7 @@ async fn it_airs_while_somebody_watches_and_is_found_where_it_was_left() {
     refused(none, 404, "NOT_FOUND").await;
 }
 
-/// The query of an entry's catch-up address.
+/// The query of an entry's catch-up URL.
 fn past(entry: &Value) -> String {
     entry["catchupUrl"].as_str().unwrap().split_once('?').unwrap().1.to_owned()
 }
@@ -216,8 +220,8 @@ async fn what_is_skipped_is_no_hole_for_players() {
         assert_eq!((skipped.1, skipped.2), (0.0, false));
         titles.push(skipped.0);
         let at = List::of(list(&server, &target(&server, id)).await);
-        // On a busy machine some more may have aired before it was skipped.
-        assert!(at.names.contains(before.names.last().unwrap()), "what was listed stays: {before:?} {at:?}");
+        // On a busy machine, more segments may have aired before the skip.
+        assert!(at.names.contains(before.names.last().unwrap()), "listed segments stay: {before:?} {at:?}");
         at.follows(&before);
         for _ in 0..3 {
             let after = stay(&server, id, 5).await;
@@ -228,7 +232,7 @@ async fn what_is_skipped_is_no_hole_for_players() {
                     if after.sequence + n as u64 >= fetched { fresh + line + "\n" } else { fresh }
                 },
             );
-            assert!(after.sequence <= fetched, "nothing was missed");
+            assert!(after.sequence <= fetched, "no segment was missed");
             fetched = after.sequence + after.names.len() as u64;
             bytes.extend(fetch(&server, &(fresh, after.text.1.clone())).await);
             before = after;
@@ -236,7 +240,7 @@ async fn what_is_skipped_is_no_hole_for_players() {
     }
     assert_eq!(titles, ["a", "b", "c", "a"]);
 
-    // All of it as one stream: as if nothing had been left out.
+    // All segments together are one continuous stream.
     let path = folder.path().join("aired.ts");
     std::fs::write(&path, bytes).unwrap();
     let mut warnings = play::decode(&path).await.warnings;
@@ -246,18 +250,18 @@ async fn what_is_skipped_is_no_hole_for_players() {
     let packets = film::packets(&path);
     let of = |kind: &str| packets.iter().filter(|packet| kinds[&packet.stream] == kind).collect::<Vec<_>>();
     let (pictures, sounds) = (of("video"), of("audio"));
-    assert!(pictures.windows(2).all(|pair| (1..2 * 3600).contains(&(pair[1].dts - pair[0].dts))), "pictures go on");
-    assert!(sounds.windows(2).all(|pair| (0..=2 * 1920).contains(&(pair[1].pts - pair[0].pts))), "and sound");
+    assert!(pictures.windows(2).all(|pair| (1..2 * 3600).contains(&(pair[1].dts - pair[0].dts))), "video has no gap");
+    assert!(sounds.windows(2).all(|pair| (0..=2 * 1920).contains(&(pair[1].pts - pair[0].pts))), "audio has no gap");
 
-    // The guide of what was: each to where it was left.
+    // Past guide entries end where the programmes were skipped.
     let (_, entries) = epg(&server, "").await;
     let past: Vec<&Value> = entries.iter().take(4).collect();
     let lengths: Vec<i64> = past.iter().map(|entry| span(entry).1 - span(entry).0).collect();
     assert!(lengths[1..3].iter().all(|ms| *ms < 30_000) && lengths[3] >= 40_000, "{lengths:?}");
     let b = list(&server, &format!("{}&{}", target(&server, id), self::past(past[1]))).await;
-    assert!(b.0.contains("#EXT-X-ENDLIST"), "what was left is not waited for: {}", b.0);
+    assert!(b.0.contains("#EXT-X-ENDLIST"), "the playlist of a skipped programme is complete: {}", b.0);
 
-    // Nobody there: it goes to the beginning of what is next, and stands; time and again.
+    // Without viewers, a skip goes to the start of the next programme and pauses there, every time.
     leave(&server, id).await;
     server.service.clock.advance(seconds(100));
     assert_eq!(on_of(&skip(&server, id).await), self::of("b", 0.0, true));
@@ -298,7 +302,7 @@ async fn what_goes_by_the_clock_cannot_wait() {
     let wrong = send(&server, Method::POST, CHANNELS, &body(json!({"onDemand": "yes"}))).await;
     refused(wrong, 400, "VALIDATION_ERROR").await;
 
-    // One that goes all the time, and is let wait.
+    // An ordinary channel that is changed to on demand.
     let made = add(&server, &body(json!({"onDemand": false}))).await;
     let (id, channel) = (&made["id"], format!("{CHANNELS}/{}", made["id"]));
     let skip = format!("{channel}/skip");
@@ -310,13 +314,13 @@ async fn what_goes_by_the_clock_cannot_wait() {
     let waits = success(send(&server, Method::PATCH, &channel, &json!({"onDemand": true})).await, 200).await;
     assert_eq!(waits["channel"]["onDemand"], true);
     server.service.clock.advance(seconds(3600));
-    assert_eq!(on(&server, id).await, of(&before.0, before.1, true), "it stands where it was");
+    assert_eq!(on(&server, id).await, of(&before.0, before.1, true), "the channel is paused where it was");
     refused_field(&server, Method::PATCH, &channel, &json!({"alwaysOn": true}), "onDemand").await;
     let span = json!({"channelId": id, "start": server.service.clock.now().to_string(),
         "end": (server.service.clock.now() + seconds(60)).to_string()});
     refused(send(&server, Method::POST, "/api/livetv/recordings", &span).await, 409, "CONFLICT").await;
 
-    // A change takes hold at the end of what is on, whenever that is reached.
+    // A change takes effect at the end of the current programme, whenever that is reached.
     let other = json!({"items": [{"path": files[1], "title": "other"}]});
     success(send(&server, Method::PATCH, &channel, &other).await, 200).await;
     assert_eq!(on(&server, id).await, of(&before.0, before.1, true));
@@ -325,7 +329,7 @@ async fn what_goes_by_the_clock_cannot_wait() {
         of("other", 0.0, true)
     );
 
-    // Let go on again, it goes on from there; what was on stays where it was.
+    // Switching `onDemand` off resumes the channel; past programmes keep their times.
     let (_, entries) = epg(&server, "").await;
     let free = success(send(&server, Method::PATCH, &channel, &json!({"onDemand": false})).await, 200).await;
     assert_eq!(
@@ -348,7 +352,7 @@ async fn exports_follow_the_clock_of_a_channel() {
     let files = sounds(folder.path(), &[600, 900]);
     let (server, made) = waiting(folder.path(), &files).await;
     let id = &made["id"];
-    // So that a minute is not over by chance.
+    // Half a second into a minute, so that the next minute does not begin during the test.
     let into = server.service.clock.now().as_millisecond().rem_euclid(60_000);
     server.service.clock.advance(Duration::from_millis((60_500 - into) as u64));
     let xmltv = async |known: Option<&str>| {
@@ -368,10 +372,10 @@ async fn exports_follow_the_clock_of_a_channel() {
         assert_eq!(pair[0].attributes["stop"], pair[1].attributes["start"], "no gap, no overlap");
     }
     server.service.clock.advance(seconds(50));
-    assert_eq!(xmltv(Some(&etag)).await.0, 304, "it stands, and nothing was said of this minute");
+    assert_eq!(xmltv(Some(&etag)).await.0, 304, "the channel is paused, and the guide of this minute is unchanged");
     server.service.clock.advance(seconds(20));
     let (status, next, _) = xmltv(Some(&etag)).await;
-    assert!(status == 200 && next != etag, "what is to come comes later");
+    assert!(status == 200 && next != etag, "future programmes move to later times");
     let said = skip(&server, id).await;
     assert_eq!(said["current"]["entry"]["title"], "1");
     let (status, skipped, _) = xmltv(Some(&next)).await;
@@ -382,7 +386,7 @@ async fn exports_follow_the_clock_of_a_channel() {
         server.service.clock.advance(seconds(5));
         come(&server, id).await;
     }
-    assert_eq!(xmltv(Some(&running)).await.0, 304, "it goes as it was said to");
+    assert_eq!(xmltv(Some(&running)).await.0, 304, "a running channel follows its guide");
     let lineup = server.get("/api/livetv/m3u").send().await.unwrap().text().await.unwrap();
     assert!(lineup.contains("tvg-name=\"Mine\""), "{lineup}");
 }

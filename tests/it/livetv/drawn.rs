@@ -1,4 +1,4 @@
-//! What a channel draws into its pictures: a mark in a corner, subtitles; and a picture where there is none.
+//! Video overlays of a channel: watermark and burned-in subtitles; and the image of its slate.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::kit::{self, film};
 
 const SIZE: (usize, usize) = (640, 360);
 
-/// The colour of one place of the first picture, as red, green and blue.
+/// The colour of one point of the first frame, as red, green and blue.
 fn colour(path: &Path, (x, y): (f64, f64)) -> [u8; 3] {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
@@ -24,7 +24,7 @@ fn colour(path: &Path, (x, y): (f64, f64)) -> [u8; 3] {
     output.stdout[at..at + 3].try_into().unwrap()
 }
 
-/// Whether every part of a colour is near another's.
+/// Whether every component of a colour is close to the expected one.
 fn near(found: [u8; 3], wanted: [u8; 3]) -> bool {
     found.iter().zip(wanted).all(|(found, wanted)| found.abs_diff(wanted) < 24)
 }
@@ -60,14 +60,14 @@ async fn a_watermark_stands_in_its_corner_and_nowhere_else() {
     let made = add(&server, &body).await;
     let seen = folder.path().join("seen.ts");
     aired(&server, &made, (4, 8), &seen).await;
-    // A tenth of the width, and half as high; 3 % from the edges.
+    // A tenth of the width, half as high as wide, 3 % from the edges.
     for inside in [(0.95, 0.95), (0.88, 0.95), (0.95, 0.90)] {
         assert!(near(colour(&seen, inside), RED), "{inside:?}: {:?}", colour(&seen, inside));
     }
     for outside in [(0.99, 0.99), (0.85, 0.95), (0.95, 0.85), (0.05, 0.05), (0.05, 0.95), (0.5, 0.5)] {
         assert!(near(colour(&seen, outside), BLUE), "{outside:?}: {:?}", colour(&seen, outside));
     }
-    // Half as strong, in another corner: what was encoded is encoded anew, for that is another rendition.
+    // Half as opaque in another corner: this is another rendition, so it is encoded again.
     let target = format!("{CHANNELS}/{}", made["id"]);
     body["name"] = json!("Faint");
     body["watermark"] = json!({"imageUrl": red, "opacity": 50, "widthPercent": 10, "position": "top-left"});
@@ -75,7 +75,7 @@ async fn a_watermark_stands_in_its_corner_and_nowhere_else() {
     aired(&server, &faint, (4, 8), &seen).await;
     assert!(near(colour(&seen, (0.05, 0.05)), [127, 0, 127]), "{:?}", colour(&seen, (0.05, 0.05)));
     assert!(near(colour(&seen, (0.95, 0.95)), BLUE));
-    // Only pictures of the library, looked at before anything decodes them.
+    // Only images of the library, checked before they are decoded.
     let text = folder.path().join("text.png");
     std::fs::write(&text, "no picture").unwrap();
     for wrong in [text.to_str().unwrap(), path.to_str().unwrap(), "http://127.0.0.1/a.png", "/etc/passwd"] {
@@ -101,9 +101,9 @@ async fn subtitles_are_drawn_in_the_language_asked_for() {
         aired(&server, &made, (4, 8), path).await;
     }
     let psnr = film::psnr(&plain, &drawn);
-    assert!(psnr < 30.0, "there are words in one of them: {psnr} dB");
+    assert!(psnr < 30.0, "one of them has subtitles: {psnr} dB");
 
-    // The same words in a file beside a film that has none, and could be copied.
+    // The same text in a sidecar file of a film without subtitles, which could be copied.
     let (bare, beside) = (folder.path().join("b.mp4"), folder.path().join("beside.ts"));
     blue(&bare, &[]);
     std::fs::write(folder.path().join("b.de.srt"), "1\n00:00:00,000 --> 00:00:20,000\nWWWWWWWWWWWWWWWWWWWWWWWW\n")
@@ -113,7 +113,7 @@ async fn subtitles_are_drawn_in_the_language_asked_for() {
     let made = add(&server, &body).await;
     aired(&server, &made, (4, 8), &beside).await;
     let (plain, drawn) = (film::psnr(&plain, &beside), film::psnr(&drawn, &beside));
-    assert!(plain < 30.0 && drawn > 30.0, "{plain} dB from none, {drawn} dB from the film's own words");
+    assert!(plain < 30.0 && drawn > 30.0, "{plain} dB compared with no subtitles, {drawn} dB with embedded ones");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +130,7 @@ async fn a_slate_shows_the_picture_it_is_told_to() {
     let seen = folder.path().join("seen.ts");
     aired(&server, &made, (2, 6), &seen).await;
     assert!(near(colour(&seen, (0.5, 0.5)), RED), "{:?}", colour(&seen, (0.5, 0.5)));
-    assert!(near(colour(&seen, (0.05, 0.5)), [0, 0, 0]), "as large as it fits");
+    assert!(near(colour(&seen, (0.05, 0.5)), [0, 0, 0]), "the image is scaled to fit");
     let target = format!("{CHANNELS}/{}", made["id"]);
     assert_eq!(send(&server, Method::PATCH, &target, &json!({"offline": {"imageUrl": null}})).await.status(), 200);
     aired(&server, &made, (2, 6), &seen).await;

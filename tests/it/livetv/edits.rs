@@ -1,4 +1,4 @@
-//! Edits of a channel that somebody watches: the next programme is the one that the guide names.
+//! Changes to a watched channel: the next programme is the one in the guide.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::{CHANNELS, add, get, send, span};
 use crate::kit::answer::success;
 use crate::kit::{self, film};
 
-/// A film of one colour with a track of sound in each of two languages.
+/// A film of one colour with an English and a German audio track.
 fn film(folder: &Path, color: &str, seconds: u32) {
     let picture = format!("color=c={color}:s=320x180:r=25:d={seconds}");
     let sound = |hertz: u32| format!("aevalsrc='0.3*sin(2*PI*{hertz}*t)|0.3*sin(2*PI*{hertz}*t)':s=48000:d={seconds}");
@@ -22,7 +22,7 @@ fn film(folder: &Path, color: &str, seconds: u32) {
     film::make(&folder.join(format!("{color}.mp4")), &[&inputs[..], &[encode]].concat());
 }
 
-/// The colour of the first frame of a segment: the strongest of red, green and blue.
+/// The dominant colour of the first frame of a segment: red, green or blue.
 fn color(segment: &[u8], folder: &Path) -> &'static str {
     let path = folder.join("segment.ts");
     std::fs::write(&path, segment).unwrap();
@@ -41,7 +41,7 @@ async fn what_was_prepared_before_an_edit_is_not_aired_after_it() {
     }
     let server = kit::server(&[films.path()]).await;
     let item = |color: &str| json!({"path": films.path().join(format!("{color}.mp4"))});
-    // The second of two programmes is on, and ends in some 8 s.
+    // The second of two programmes is on, and ends in about 8 s.
     let start = (Timestamp::now() - Duration::from_secs(10)).to_string();
     let body = json!({"name": "Edited", "scheduleMode": "sequential", "startAt": start,
         "items": [item("red"), item("lime")]});
@@ -53,7 +53,7 @@ async fn what_was_prepared_before_an_edit_is_not_aired_after_it() {
     let now_ms = Timestamp::now().as_millisecond();
     let on = on["entries"].as_array().unwrap().iter().find(|entry| span(entry).1 > now_ms).unwrap();
     let boundary = span(on).1;
-    // A segment may be fetched 10 s early: what the next programme begins with is prepared as it is for a viewer.
+    // A segment may be fetched 10 s early; this prepares the next programme as for a viewer.
     let first = async || {
         let target = format!("/api/livetv/watch/{id}/{boundary}-00000.ts");
         let answer = server.get(&target).send().await.unwrap();
@@ -64,16 +64,16 @@ async fn what_was_prepared_before_an_edit_is_not_aired_after_it() {
     let (before, english) = first().await;
     assert_eq!(before, "red");
 
-    // Another language is aired from the next programme on, too.
+    // Another audio language takes effect with the next programme, too.
     let target = format!("{CHANNELS}/{id}");
     let german = json!({"languages": {"audio": ["de"]}});
     success(send(&server, Method::PATCH, &target, &german).await, 200).await;
     let (same, other) = first().await;
-    assert!(same == "red" && other != english, "{other} is still the English one");
+    assert!(same == "red" && other != english, "{other} is still the English segment");
 
     success(send(&server, Method::PATCH, &target, &json!({"items": [item("blue")]})).await, 200).await;
     let guide = get(&server, &format!("/api/livetv/epg?channelId={id}")).await;
     let next = guide["entries"].as_array().unwrap().iter().find(|entry| span(entry).0 == boundary).unwrap();
-    assert_eq!(next["title"], "blue", "the guide names the new one: {guide}");
+    assert_eq!(next["title"], "blue", "the guide has the new programme: {guide}");
     assert_eq!(first().await.0, "blue");
 }

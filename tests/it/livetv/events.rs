@@ -1,4 +1,4 @@
-//! What is told of channels as it happens.
+//! Events about channels.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{CHANNELS, add, get};
 use crate::kit::{self, Server, film};
 
-/// Events of a server, one after the other.
+/// The event stream of a server.
 struct Heard {
     pieces: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Send>>,
     text: String,
@@ -25,11 +25,12 @@ impl Heard {
     }
 
     async fn more(&mut self) {
-        let piece = tokio::time::timeout(Duration::from_secs(40), self.pieces.next()).await.expect("something is told");
-        self.text.push_str(std::str::from_utf8(&piece.expect("the stream stands").unwrap()).unwrap());
+        let piece =
+            tokio::time::timeout(Duration::from_secs(40), self.pieces.next()).await.expect("an event within 40 s");
+        self.text.push_str(std::str::from_utf8(&piece.expect("an open stream").unwrap()).unwrap());
     }
 
-    /// The data of the next event of this name that fits.
+    /// The data of the next event with this name that fits.
     async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             while let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -61,7 +62,7 @@ async fn who_watches_and_what_begins_is_told() {
     let id = add(&server, &body).await["id"].clone();
     let mut heard = Heard::listen(&server).await;
 
-    // Nobody watches: what begins is told all the same, as the guide has it.
+    // Programme starts are published even without viewers, as in the guide.
     let began = heard.until("programme.changed", |data| data["channelId"] == id).await;
     let now = get(&server, &format!("/api/livetv/now?channelId={id}")).await;
     assert_eq!(began["entry"]["start"], now["current"]["entry"]["start"]);

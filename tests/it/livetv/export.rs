@@ -17,7 +17,7 @@ async fn text(server: &Server, target: &str) -> String {
     answer.text().await.unwrap()
 }
 
-/// Three channels, the last of them off.
+/// Three channels, the last of them disabled.
 async fn lineup(server: &Server, files: &[std::path::PathBuf]) -> Vec<Value> {
     let items: Vec<Value> = files.iter().map(|path| json!({"path": path})).collect();
     let mut made = Vec::new();
@@ -70,7 +70,7 @@ async fn a_playlist_names_every_channel_that_is_on() {
     let known = server.get("/api/livetv/m3u").header("if-none-match", &etag).send().await.unwrap();
     assert_eq!((known.status().as_u16(), known.bytes().await.unwrap().len()), (304, 0));
 
-    // Players keep favourites by these, whatever a channel is called.
+    // Players store favourites by these ids, which do not depend on the channel name.
     let target = format!("{CHANNELS}/{}", five["id"]);
     success(send(&server, Method::PATCH, &target, &json!({"name": "Renamed", "number": 99})).await, 200).await;
     let again = server.get("/api/livetv/m3u").header("if-none-match", &etag).send().await.unwrap();
@@ -140,7 +140,7 @@ async fn the_guide_of_players_is_valid_and_says_what_the_other_says() {
 
     let known = server.get("/api/livetv/xmltv?days=2&prevDays=0").header("if-none-match", &etag).send().await.unwrap();
     assert_eq!((known.status().as_u16(), known.bytes().await.unwrap().len()), (304, 0));
-    // Two ways to have it compressed.
+    // Two ways to get it compressed.
     let packed =
         server.get("/api/livetv/xmltv?days=2&prevDays=0").header("accept-encoding", "gzip").send().await.unwrap();
     assert_eq!(packed.headers()["content-encoding"], "gzip");
@@ -154,7 +154,7 @@ async fn the_guide_of_players_is_valid_and_says_what_the_other_says() {
         flate2::read::GzDecoder::new(&*packed).read_to_string(&mut text).unwrap();
         assert!(text == whole && packed.len() * 4 < whole.len());
     }
-    // A date will do for those who keep no tags.
+    // Clients that store no ETag can use the date.
     server.service.clock.advance(Duration::from_secs(3));
     let target = "/api/livetv/xmltv";
     let modified = server.get(target).send().await.unwrap().headers()["last-modified"].clone();
@@ -172,7 +172,7 @@ async fn the_guide_of_players_is_valid_and_says_what_the_other_says() {
     assert_eq!(changed.status(), 200);
 }
 
-/// The `exp` of every address of a playlist, unix seconds.
+/// The `exp` of every URL in a playlist, Unix seconds.
 fn ends(playlist: &str) -> Vec<i64> {
     playlist.split("&exp=").skip(1).map(|rest| rest[..10].parse().unwrap()).collect()
 }
@@ -198,7 +198,7 @@ async fn signed_lists_are_issued_and_their_links_end_with_them() {
     for link in links {
         assert_eq!(ask(link).await.status(), 200, "{link}");
     }
-    assert_eq!(ask(&guide.replace("/xmltv?", "/xmltv.gz?")).await.status(), 200, "the same guide as a file");
+    assert_eq!(ask(&guide.replace("/xmltv?", "/xmltv.gz?")).await.status(), 200, "the same guide as gzip file");
     refused(ask(&guide.replace("/xmltv?", "/m3u?")).await, 403, "SIGNATURE_INVALID").await;
     let query = m3u.split_once('?').unwrap().1;
     refused(
@@ -244,12 +244,12 @@ async fn players_that_cannot_sign_in_come_with_a_token_or_a_signed_address() {
     let lines: Vec<&str> = playlist.lines().collect();
     assert_eq!(lines.len(), 3, "the channels of this token: {playlist}");
     assert_eq!(lines[2], format!("{}/api/livetv/watch/{}/live.m3u8?token={secret}", server.base, made[0]["id"]));
-    // What the playlist links to works as it stands there.
+    // Links in the playlist work as they are.
     let guide = lines[0].split('"').nth(1).unwrap();
     let guide = server.client.get(guide).send().await.unwrap();
     assert_eq!(read(&guide.text().await.unwrap()).all("channel").count(), 1);
     let again = ask(&format!("/api/livetv/m3u?token={secret}")).await.text().await.unwrap();
-    assert_eq!(again, playlist, "favourites hang on addresses that stay");
+    assert_eq!(again, playlist, "URLs are stable, because favourites depend on them");
 
     let signed = server.get("/api/livetv/m3u?auth=signed").send().await.unwrap().text().await.unwrap();
     let lines: Vec<&str> = signed.lines().collect();
@@ -264,7 +264,7 @@ async fn players_that_cannot_sign_in_come_with_a_token_or_a_signed_address() {
     assert_eq!(channel.status(), 200);
     let stolen = lines[2].replace(&format!("watch/{}/", made[1]["id"]), &format!("watch/{}/", made[0]["id"]));
     refused(server.client.get(stolen).send().await.unwrap(), 403, "SIGNATURE_INVALID").await;
-    // An `exp` that no signature covers decides nothing.
+    // An unsigned `exp` is ignored.
     let week = server.service.clock.now().as_second() + 7 * 86_400;
     for query in ["auth=signed&exp=9999999999", "exp=9999999999"] {
         let far = server.get(&format!("/api/livetv/m3u?{query}")).send().await.unwrap().text().await.unwrap();

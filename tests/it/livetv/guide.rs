@@ -23,7 +23,7 @@ async fn the_guide_tiles_time_and_an_edit_changes_what_comes_only() {
         "items": files.iter().map(|path| json!({"path": path})).collect::<Vec<_>>()});
     let made = add(&server, &body).await;
     let target = format!("{CHANNELS}/{}", made["id"]);
-    // Across the night the clocks go forward.
+    // Across the change to daylight saving time.
     let day = "?from=2026-03-28T20:00:00%2B01:00&to=2026-03-29T20:00:00%2B02:00";
     let whole = epg(&server, day).await;
     let spans: Vec<(i64, i64)> = whole.iter().map(span).collect();
@@ -35,9 +35,9 @@ async fn the_guide_tiles_time_and_an_edit_changes_what_comes_only() {
     ];
     let mut joined = halves.concat();
     joined.dedup_by(|a, b| a["id"] == b["id"]);
-    assert_eq!(joined, whole, "two guides are the guide of both");
+    assert_eq!(joined, whole, "adjacent ranges give the same entries as one range");
 
-    // What is short is told with what was on before it.
+    // Short programmes are merged into the entry before.
     let least = json!({"guide": {"minProgrammeSeconds": 61}});
     success(send(&server, Method::PATCH, &target, &least).await, 200).await;
     let fewer = epg(&server, day).await;
@@ -45,11 +45,11 @@ async fn the_guide_tiles_time_and_an_edit_changes_what_comes_only() {
     assert!(fewer.iter().map(span).zip(fewer.iter().skip(1).map(span)).all(|(one, next)| one.1 == next.0));
     success(send(&server, Method::PATCH, &target, &json!({"guide": {"minProgrammeSeconds": 0}})).await, 200).await;
 
-    // An hour into the day, something else is to be aired.
+    // Replace the items while a programme is on.
     server.service.clock.advance(Duration::from_secs(1));
     let now = get(&server, &format!("/api/livetv/now?channelId={}", made["id"])).await;
     let before = epg(&server, "").await;
-    let on = before.iter().position(|entry| entry["isLive"] == true).expect("something is on");
+    let on = before.iter().position(|entry| entry["isLive"] == true).expect("a programme is on");
     assert_eq!(before[on]["id"], now["current"]["entry"]["id"]);
     let into = now["current"]["offsetSeconds"].as_f64().unwrap() + now["current"]["remainingSeconds"].as_f64().unwrap();
     assert_eq!(into, before[on]["durationSeconds"].as_f64().unwrap());
@@ -60,15 +60,15 @@ async fn the_guide_tiles_time_and_an_edit_changes_what_comes_only() {
         json!({"items": [{"path": files[2], "title": "Show S02E03 - Only (2020)"}], "scheduleMode": "sequential"});
     success(send(&server, Method::PATCH, &target, &change).await, 200).await;
     let after = epg(&server, "").await;
-    assert_eq!(after[..=on], before[..=on], "neither what is on nor what was");
+    assert_eq!(after[..=on], before[..=on], "current and past entries are unchanged");
     let next = &after[on + 1];
     assert_eq!(next["start"], before[on]["end"]);
     assert_eq!((&next["title"], &next["season"], &next["episode"]), (&json!("Show"), &json!(2), &json!(3)));
     assert_eq!((&next["subtitle"], &next["mediaPath"]), (&json!("Only (2020)"), &json!(files[2])));
     assert!(after[on + 1..].iter().all(|entry| entry["title"] == "Show"));
-    assert_eq!(epg(&server, day).await, whole, "what was aired in March stays aired");
+    assert_eq!(epg(&server, day).await, whole, "past entries of March are unchanged");
 
-    // Cut at once, if that is what is asked for.
+    // `applyAt=now` cuts the current programme.
     let change = json!({"items": [{"path": files[3]}]});
     success(send(&server, Method::PATCH, &format!("{target}?applyAt=now"), &change).await, 200).await;
     let cut = get(&server, &format!("/api/livetv/now?channelId={}", made["id"])).await;

@@ -1,4 +1,4 @@
-//! Channels out of the library, and their guide.
+//! Channels scheduled from the library, and their guide.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ mod warm;
 
 const CHANNELS: &str = "/api/livetv/channels";
 
-/// Sounds of so many seconds each, named by their place.
+/// Makes audio files of these lengths, named by their index.
 fn sounds(folder: &Path, seconds: &[u32]) -> Vec<PathBuf> {
     let make = |(n, seconds): (usize, &u32)| {
         let path = folder.join(format!("{n}.wav"));
@@ -58,7 +58,7 @@ fn span(entry: &Value) -> (i64, i64) {
     (at("start"), at("end"))
 }
 
-/// Tries what must be refused with a field named.
+/// Sends a request that must be refused with this field.
 async fn refused_field(server: &Server, method: Method, target: &str, body: &Value, field: &str) {
     let refusal = refused(send(server, method, target, body).await, 400, "VALIDATION_ERROR").await;
     assert_eq!(refusal["details"]["fields"][0]["field"], json!(field), "{body}: {refusal}");

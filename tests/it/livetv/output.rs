@@ -1,4 +1,4 @@
-//! What a channel makes of its items where it is told to: a level, a rate, a line of text.
+//! Output settings of a channel: loudness, frame rate, and the text on its slate.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::play::{fetch, list};
 use super::{CHANNELS, add, refused_field, send};
 use crate::kit::{self, Server, film, play};
 
-/// What a channel airs from `after` to `until` seconds behind its start, as a file.
+/// Stores what a channel airs from `after` to `until` seconds after its start.
 pub(super) async fn aired(server: &Server, made: &Value, (after, until): (u64, u64), path: &Path) {
     let start = made["epoch"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let (from, to) = (start + Duration::from_secs(after), start + Duration::from_secs(until));
@@ -54,7 +54,7 @@ async fn soft_and_loud_items_are_aired_at_one_level_and_one_rate() {
     for (from, to) in [(2, 18), (22, 38)] {
         aired(&server, &made, (from, to), &path).await;
         let heard = loudness(&path);
-        assert!((heard + 23.0).abs() < 1.0, "{heard} LUFS from {from} s on");
+        assert!((heard + 23.0).abs() < 1.0, "{heard} LUFS after {from} s");
         let decoded = play::decode(&path).await;
         let steps = decoded.video.windows(2).map(|pair| pair[1].at - pair[0].at);
         assert!(steps.clone().count() > 300 && steps.into_iter().all(|step| (step - 1.0 / 30.0).abs() < 0.001));
@@ -84,7 +84,7 @@ async fn a_slate_says_what_it_is_told_to() {
     aired(&server, &made, (2, 6), &told).await;
     let decoded = play::decode(&told).await;
     assert_eq!((decoded.warnings.len(), decoded.video.len() > 50), (0, true), "{:?}", decoded.warnings);
-    assert!(film::psnr(&plain, &told) < 40.0, "there is text in it");
+    assert!(film::psnr(&plain, &told) < 40.0, "the slate has text");
     let wrong = json!({"offline": {"message": ""}});
     refused_field(&server, Method::PATCH, &target, &wrong, "offline.message").await;
     let wrong = json!({"offline": {"imageUrl": "/a.png"}});

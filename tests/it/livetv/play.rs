@@ -1,4 +1,4 @@
-//! Channels on air, looked at as a player sees them: made of films that have nothing in common.
+//! Channels on air as a player sees them, made of very different films.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::add;
 use crate::kit::{self, Server, film, play, ts};
 
-/// Films that differ in everything a player takes amiss: size, rate, reordering, sound, silence, container.
+/// Films that differ in everything that can break a player: size, rate, reordering, missing audio, container.
 fn films(folder: &Path) -> Vec<PathBuf> {
     let make = |name: &str, more: &str| {
         let path = folder.join(name);
@@ -26,7 +26,7 @@ fn films(folder: &Path) -> Vec<PathBuf> {
     ]
 }
 
-/// A channel that began a while ago and airs a folder in its order.
+/// A channel that started a while ago and airs the files of a folder in order.
 async fn channel(server: &Server, folder: &Path, ago: Duration) -> Value {
     let start = (Timestamp::now() - ago).to_string();
     let body =
@@ -34,7 +34,7 @@ async fn channel(server: &Server, folder: &Path, ago: Duration) -> Value {
     add(server, &body).await
 }
 
-/// A playlist by its address alone, as players fetch it: text, and what its addresses are relative to.
+/// Fetches a playlist by its URL alone, as players do; returns its text and the path that its URLs are relative to.
 pub(super) async fn list(server: &Server, target: &str) -> (String, String) {
     let answer = server.ask(Method::GET, target).send().await.unwrap();
     assert_eq!(answer.status(), 200, "{target}");
@@ -43,10 +43,10 @@ pub(super) async fn list(server: &Server, target: &str) -> (String, String) {
     (answer.text().await.unwrap(), base)
 }
 
-/// Fetches everything a playlist names, with nothing but its addresses.
+/// Fetches and joins all segments of a playlist, using only their URLs.
 pub(super) async fn fetch(server: &Server, (text, base): &(String, String)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A connection of its own: one that rested while something was decoded may be closed at the moment it is used.
+    // A new connection: an idle one may be closed by the server at the moment it is used again.
     let client = reqwest::Client::new();
     for address in text.lines().filter(|line| !line.starts_with('#')) {
         let answer = client.get(format!("{}{base}/{address}", server.base)).send().await.unwrap();
@@ -57,7 +57,7 @@ pub(super) async fn fetch(server: &Server, (text, base): &(String, String)) -> V
     bytes
 }
 
-/// The addresses of each whole programme of a list.
+/// The segment URLs of each complete programme of a playlist.
 fn programmes(text: &str) -> Vec<String> {
     let mut all: Vec<(String, String)> = Vec::new();
     for address in text.lines().filter(|line| !line.starts_with('#')) {
@@ -95,13 +95,13 @@ async fn whatever_follows_what_plays_without_a_step() {
     let changes = |line: &&str| !line.starts_with("#EXT-X-DISCONTINUITY");
     let unchanged = listed.0.lines().filter(changes).collect::<Vec<_>>().join("\n");
     let told = answer.text().await.unwrap().replace("#EXT-X-DISCONTINUITY-SEQUENCE:0\n", "");
-    assert_eq!(told.trim_end(), unchanged, "VLC is told of no change");
+    assert_eq!(told.trim_end(), unchanged, "VLC gets no EXT-X-DISCONTINUITY");
 
     let path = folder.path().join("aired.ts");
     let bytes = fetch(&server, &listed).await;
     ts::check(&bytes);
     std::fs::write(&path, bytes).unwrap();
-    // Sound of two items may overlap by less than a frame where they meet.
+    // Audio of two items may overlap by less than a frame at a boundary.
     let mut warnings = play::decode(&path).await.warnings;
     warnings.retain(|warning| !warning.contains("non monotonically increasing"));
     assert_eq!(warnings, Vec::<String>::new());
@@ -110,14 +110,14 @@ async fn whatever_follows_what_plays_without_a_step() {
     let packets = film::packets(&path);
     let of = |kind: &str| packets.iter().filter(|packet| kinds[&packet.stream] == kind).collect::<Vec<_>>();
     let (pictures, sounds) = (of("video"), of("audio"));
-    assert!(pictures.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times go forward");
+    assert!(pictures.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times increase");
     let worst = pictures.windows(2).map(|pair| pair[1].dts - pair[0].dts).max().unwrap();
-    assert!(worst < 2 * 3600, "a picture is missing: {worst}");
+    assert!(worst < 2 * 3600, "a frame is missing: {worst}");
     for pair in sounds.windows(2) {
         let step = pair[1].pts - pair[0].pts;
-        assert!((1..=2 * 1920).contains(&step), "sound steps by {step} at {}", pair[0].pts);
+        assert!((1..=2 * 1920).contains(&step), "audio steps by {step} at {}", pair[0].pts);
     }
-    // Item by item, for their rates differ: every beep stands beside its flash.
+    // Item by item, because their rates differ: every beep coincides with its flash.
     let rates = [25.0, 25.0, 25.0, 25.0, 30_000.0 / 1001.0];
     for (n, (programme, rate)) in programmes(&listed.0).iter().zip(rates.iter().cycle()).enumerate() {
         std::fs::write(&path, fetch(&server, &(programme.clone(), listed.1.clone())).await).unwrap();

@@ -1,5 +1,5 @@
-//! Where programmes meet: every picture and every sound stands where the guide and its own file say. The long forms
-//! (`HEARTHCAST_LONG=1`) are of 200 programmes, and of every hour of a day.
+//! Programme boundaries: every video frame and audio sample is at the time given by the guide and its own file. The long
+//! versions (`HEARTHCAST_LONG=1`) cover 200 programmes, and every hour of a day.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,18 +19,18 @@ fn is_long() -> bool {
     std::env::var_os("HEARTHCAST_LONG").is_some_and(|long| !long.is_empty())
 }
 
-/// The list of a stretch of the past, and where it leads.
+/// The playlist of a past range: its text, base path and URL.
 pub(super) async fn stretch(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> (String, String, String) {
     let target = format!("/api/livetv/watch/{id}?at={from}&end={to}&wait=15");
     let answer = server.get(&target).send().await.unwrap();
-    assert_eq!(answer.status(), 200, "the way leads to a list");
+    assert_eq!(answer.status(), 200, "the redirect leads to a playlist");
     let url = answer.url().clone();
     let (text, base) = list(server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
     assert!(text.contains("#EXT-X-ENDLIST"), "{text}");
     (text, base, url.to_string())
 }
 
-/// Programmes by the guide: start and end in ms, and what is on.
+/// Programmes in the guide: start and end in ms, and title.
 async fn programmes(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> Vec<(i64, i64, String)> {
     let guide = get(server, &format!("/api/livetv/epg?channelId={id}&from={from}&to={to}")).await;
     let entry = |entry: &Value| {
@@ -40,14 +40,14 @@ async fn programmes(server: &Server, id: &Value, from: Timestamp, to: Timestamp)
     guide["entries"].as_array().unwrap().iter().map(entry).collect()
 }
 
-/// What ffmpeg makes of a file, raw.
+/// Decodes a file to raw data with ffmpeg.
 async fn raw(path: &Path, args: &str) -> Vec<u8> {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(args.split(' ')).kill_on_drop(true);
     command.output().await.expect("ffmpeg runs").stdout
 }
 
-/// Pictures at a rate with one white one each second, beside a beep.
+/// Makes a film with a white flash and a beep every second.
 fn film(path: &Path, rate: f64, fraction: &str, seconds: f64, more: &str) {
     let picture = format!(
         "testsrc2=s=320x180:r={fraction}:d={seconds},drawbox=c=white:t=fill:enable='lt(mod(t\\,1)\\,{})'",
@@ -60,7 +60,7 @@ fn film(path: &Path, rate: f64, fraction: &str, seconds: f64, more: &str) {
 
 const X264: &str = "-c:v libx264 -preset ultrafast";
 
-/// Films that have nothing in common; their rates by name.
+/// Makes very different films; returns their frame rates by name.
 fn mixed(folder: &Path) -> BTreeMap<String, f64> {
     let (film_rate, tv_rate) = (24_000.0 / 1001.0, 30_000.0 / 1001.0);
     let kinds = [
@@ -101,26 +101,26 @@ async fn picture_and_sound_step_evenly_over_every_boundary() {
     let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
     let (text, base, url) = stretch(&server, &made["id"], at(from), at(to)).await;
 
-    // As a player reads it, from list and segments.
+    // As a player reads it, from playlist and segments.
     let played = play::decode(Path::new(&url)).await;
     let first = played.video[0].at;
     let wall = |time: f64| from + ((time - first) * 1000.0).round() as i64;
-    let on = |ms: i64| known.iter().find(|(start, end, _)| (*start..*end).contains(&ms)).expect("something is on");
+    let on = |ms: i64| known.iter().find(|(start, end, _)| (*start..*end).contains(&ms)).expect("a programme is on");
     let mut met = 0;
     for pair in played.video.windows(2) {
         let (before, after) = (on(wall(pair[0].at) + 1), on(wall(pair[1].at) + 1));
         met += i32::from(before.0 != after.0);
         let (step, wanted) = (pair[1].at - pair[0].at, 1.0 / rates[&before.2]);
-        // Times of Matroska, and lengths of programmes, are whole milliseconds.
-        assert!((step - wanted).abs() < 0.0021, "the picture steps by {step} in {before:?}, at {}", wall(pair[0].at));
+        // Times in Matroska and programme lengths are whole milliseconds.
+        assert!((step - wanted).abs() < 0.0021, "video steps by {step} in {before:?}, at {}", wall(pair[0].at));
     }
     assert_eq!(met, boundaries);
     for pair in played.audio.windows(2) {
         let step = pair[1].at - pair[0].at;
-        assert!((step - 1024.0 / 48_000.0).abs() < 0.0025, "the sound steps by {step} at {}", wall(pair[0].at));
+        assert!((step - 1024.0 / 48_000.0).abs() < 0.0025, "audio steps by {step} at {}", wall(pair[0].at));
     }
 
-    // Flashes and beeps, by the times of what was decoded.
+    // Flashes and beeps, at the times of the decoded frames.
     let path = folder.path().join("aired.ts");
     std::fs::write(&path, fetch(&server, &(text, base)).await).unwrap();
     let times = play::decode(&path).await;
@@ -149,10 +149,10 @@ async fn picture_and_sound_step_evenly_over_every_boundary() {
         assert!(off.abs() < 0.04, "a beep at {beep} is {off} from its flash");
         worst = worst.max(off.abs());
     }
-    println!("{met} boundaries, {} pictures, sound at most {:.1} ms off", bright.len(), worst * 1000.0);
+    println!("{met} boundaries, {} frames, audio at most {:.1} ms off", bright.len(), worst * 1000.0);
 }
 
-/// A film whose pictures say which film it is, and which of its pictures they are: sixteen bits, black or white.
+/// Makes a film whose frames encode the film's number and their own in sixteen black or white bits.
 pub(super) fn marked(path: &Path, number: u32, (rate, seconds): (u32, f64), more: &[&str]) {
     let mut picture = format!("color=c=black:s=320x180:r={rate}:d={seconds}");
     for bit in 0..16 {
@@ -167,7 +167,7 @@ pub(super) fn marked(path: &Path, number: u32, (rate, seconds): (u32, f64), more
     film::make(path, &[&["-f lavfi -i", &picture, "-f lavfi -i", &sound], more].concat());
 }
 
-/// What marked pictures say: film, and picture.
+/// Decodes frames of [`marked`] films: number of the film and of the frame.
 pub(super) async fn marks(path: &Path) -> Vec<(usize, i64)> {
     let pictures =
         raw(path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:1:flags=area,format=gray -f rawvideo -").await;
@@ -209,15 +209,15 @@ async fn after_a_day_every_picture_is_the_one_the_guide_names() {
         let mut begun = 0;
         for ((film, frame), at) in marks.iter().zip(&times.video) {
             let ticks = unwrap(((at.at * 90_000.0).round() as i64).rem_euclid(WRAP), now.as_millisecond() * 90);
-            let on = known.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("something is on");
+            let on = known.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("a programme is on");
             assert_eq!(&film.to_string(), &on.2, "at {} of {on:?}", ticks / 90);
             let off = (ticks - (on.0 * 90 + frame * 3600)).abs() / 90;
-            assert!(off <= 40, "picture {frame} of {on:?} is {off} ms off");
+            assert!(off <= 40, "frame {frame} of {on:?} is {off} ms off");
             worst = worst.max(off);
             begun += i32::from(*frame == 0);
         }
-        assert!(begun >= 2, "programmes begin in it");
+        assert!(begun >= 2, "at least two programmes begin in the range");
     }
     assert_eq!(server.ask(Method::GET, "/api/health").send().await.unwrap().status(), 200);
-    println!("{rounds} stretches, {worst} ms off at most");
+    println!("{rounds} ranges, {worst} ms off at most");
 }

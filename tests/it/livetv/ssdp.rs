@@ -1,4 +1,4 @@
-//! The tuner, announced in the home network.
+//! SSDP announcements of the tuner in the home network.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 use crate::kit;
 use crate::kit::answer::success;
 
-/// Somebody in the home network who hears what is announced.
+/// A client in the home network that receives announcements.
 fn neighbour(port: u16) -> std::io::Result<UdpSocket> {
     let made = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     set_socket_reuseaddr(&made, true)?;
@@ -28,7 +28,7 @@ fn neighbour(port: u16) -> std::io::Result<UdpSocket> {
 async fn hear(socket: &UdpSocket) -> String {
     let mut datagram = [0; 2048];
     let heard = tokio::time::timeout(Duration::from_secs(40), socket.recv_from(&mut datagram)).await;
-    let length = heard.expect("something is said").unwrap().0;
+    let length = heard.expect("a datagram within 40 s").unwrap().0;
     String::from_utf8(datagram[..length].to_vec()).unwrap()
 }
 
@@ -61,7 +61,7 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     assert_eq!(kinds[0], "upnp:rootdevice");
     assert_eq!(kinds[2], "urn:schemas-upnp-org:device:MediaServer:1");
 
-    // Bound to one address, the kernel sends it to the group from there.
+    // Bound to one address, so the kernel sends the multicast from there.
     let seeker = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let seek = async |target: &str| {
         let text = format!(
@@ -81,11 +81,11 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     let (description, own) = (description.text().await.unwrap(), kinds[1].clone());
     assert!(description.contains(&format!("<UDN>{own}</UDN>")), "{description}");
     assert_eq!(header(&answer, "USN"), format!("{own}::upnp:rootdevice"));
-    // Nobody else answered.
+    // There was no other answer.
     seek(&own).await;
     assert_eq!(header(&hear(&seeker).await, "ST"), own);
 
-    // While its token opens nothing, it is not there.
+    // With a revoked token, the tuner does not answer.
     let id = made["token"]["id"].as_str().unwrap();
     let target = format!("/api/livetv/tokens/{id}");
     seek("ssdp:all").await;
@@ -94,7 +94,7 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     }
     announcer.end().await;
     for _ in 0..3 {
-        // The searches came here as well.
+        // The listener receives the searches, too.
         let mut told = hear(&neighbour).await;
         while told.starts_with("M-SEARCH") {
             told = hear(&neighbour).await;

@@ -1,4 +1,4 @@
-//! The lineup as a network tuner.
+//! The lineup as an HDHomeRun tuner.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{CHANNELS, add, get};
 use crate::kit::answer::{refused, success};
 use crate::kit::{self, Server, film, play};
 
-/// A stream token's secret and id.
+/// Creates a stream token; returns its secret and id.
 async fn token(server: &Server, channels: Value) -> (String, String) {
     let asked = json!({"name": "Tuner", "channelIds": channels});
     let made = success(server.post("/api/livetv/tokens", &asked).send().await.unwrap(), 201).await;
@@ -26,7 +26,7 @@ async fn revoke(server: &Server, id: &str) {
     assert_eq!(success(gone.unwrap(), 200).await["deleted"], json!(true));
 }
 
-/// Waits until as many watch.
+/// Waits until the channel has this number of viewers.
 async fn viewers(server: &Server, id: &Value, wanted: u64) {
     for _ in 0..100 {
         let seen = get(server, &format!("{CHANNELS}/{id}")).await["channel"]["viewers"].as_u64();
@@ -35,7 +35,7 @@ async fn viewers(server: &Server, id: &Value, wanted: u64) {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("never {wanted} viewers");
+    panic!("the channel did not reach {wanted} viewers");
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_tuner_gives_one_stream_over_the_end_of_a_programme_until_its_token_is
         config.limits.sessions_per_user = 1;
     })
     .await;
-    // The first programme ends while the stream is read: 24 s of whole programmes are past, and one and a half seconds.
+    // The first programme ends while the stream is read: 24 s of complete programmes and 1.5 s of the next are past.
     let start = (Timestamp::now() - Duration::from_millis(25_500)).to_string();
     let body = json!({"name": "One & Two", "number": 7, "scheduleMode": "sequential", "startAt": start, "items": [{"path": folder.path()}]});
     let made = add(&server, &body).await;
@@ -81,22 +81,22 @@ async fn a_tuner_gives_one_stream_over_the_end_of_a_programme_until_its_token_is
     let mut player = Command::new("ffmpeg");
     player.args(["-nostdin", "-v", "error", "-y", "-i", &address, "-t", "12", "-map", "0", "-c", "copy"]).arg(&path);
     let read = player.stderr(Stdio::piped()).kill_on_drop(true).output();
-    let read = tokio::time::timeout(Duration::from_secs(90), read).await.expect("it comes to its end").unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(90), read).await.expect("ffmpeg ends").unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let decoded = play::decode(&path).await;
     assert_eq!(decoded.warnings, Vec::<String>::new());
     assert!(decoded.video_seconds() > 11.0 && decoded.audio_seconds() > 11.0, "{decoded:?}");
     for pair in decoded.video.windows(2) {
         let step = pair[1].at - pair[0].at;
-        assert!((0.02..0.06).contains(&step), "the picture steps by {step} at {}", pair[0].at);
+        assert!((0.02..0.06).contains(&step), "video steps by {step} at {}", pair[0].at);
     }
     for pair in decoded.audio.windows(2) {
         let gap = pair[1].at - pair[0].at - pair[0].length;
-        assert!(gap.abs() < 0.022, "the sound steps by {gap} at {}", pair[0].at);
+        assert!(gap.abs() < 0.022, "audio steps by {gap} at {}", pair[0].at);
     }
     viewers(&server, &made["id"], 0).await;
 
-    // One stream a token here; it ends with the token.
+    // The limit is one stream; it ends when the token is revoked.
     let answer = ask("/auto/v7").await;
     assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (200, &"video/mp2t".parse().unwrap()));
     viewers(&server, &made["id"], 1).await;

@@ -1,4 +1,4 @@
-//! Encoded channels that share the encode slots, and what is said to whoever comes when no share is left.
+//! Encoded channels that share the encode slots, and refusals when all slots are in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ async fn two_encoded_channels_and_a_film_play_on_one_encode_slot() {
     }
     let (status, session) = play::start(&server, &paths[2], json!({})).await;
     assert_eq!(status, 200, "{session}");
-    // As players follow them, but for the waiting: a list every 2 s of the channels' clock.
+    // As players follow them, but without waiting: each playlist every 2 s of channel time.
     let client = reqwest::Client::new();
     let mut seen = vec![BTreeMap::new(); 2];
     for round in 0..10 {
@@ -50,7 +50,7 @@ async fn two_encoded_channels_and_a_film_play_on_one_encode_slot() {
             let (text, base) = list(&server, target).await;
             let first = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:")).unwrap();
             let named = (first.parse::<u64>().unwrap()..).zip(text.lines().filter(|line| !line.starts_with('#')));
-            // The first time a player takes the last three only.
+            // A player starts with the last three segments.
             let skipped = if round == 0 { named.clone().count().saturating_sub(3) } else { 0 };
             for (sequence, address) in named.skip(skipped) {
                 if seen.last_key_value().is_some_and(|(last, _)| *last >= sequence) {
@@ -65,7 +65,7 @@ async fn two_encoded_channels_and_a_film_play_on_one_encode_slot() {
     }
     for seen in &seen {
         let (first, last) = (seen.first_key_value().unwrap().0, seen.last_key_value().unwrap().0);
-        assert_eq!(last - first + 1, seen.len() as u64, "none is missing");
+        assert_eq!(last - first + 1, seen.len() as u64, "no segment is missing");
         assert!(seen.len() >= 11 && seen.values().all(|bytes| *bytes > 1000), "{seen:?}");
     }
     let folder = session["playlistUrl"].as_str().unwrap().rsplit_once('/').unwrap().0;
@@ -80,7 +80,7 @@ async fn two_encoded_channels_and_a_film_play_on_one_encode_slot() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_comes_when_no_share_is_left_is_told_before_a_list_names_anything() {
     let folder = tempfile::tempdir().unwrap();
-    // More pixels than a slot is expected to make in time, and a backend that makes none: nothing is measured.
+    // More pixels than one slot is expected to encode in real time, and a backend that makes none, so nothing is measured.
     let paths: Vec<_> = (4..7).map(|seconds| folder.path().join(format!("{seconds}.avi"))).collect();
     for (path, seconds) in paths.iter().zip(4..) {
         let frames = format!("color=size=1920x1080:rate=60:duration={seconds}");
@@ -92,9 +92,10 @@ async fn whoever_comes_when_no_share_is_left_is_told_before_a_list_names_anythin
     let target = |id: &Value, player: &str| format!("/api/livetv/watch/{id}/live.m3u8?watchSession={player}");
     assert_eq!(server.get(&target(&ids[0], "sofa")).send().await.unwrap().status(), 200);
     for target in [target(&ids[1], "kitchen"), format!("/api/livetv/watch/{}?wait=15&watchSession=kitchen", ids[1])] {
+        // The refusal takes 1.5 s; the bound leaves room for a busy machine, and is far from the 60 s of the encode.
         let began = Instant::now();
         let answer = server.get(&target).send().await.unwrap();
-        assert!(began.elapsed() < Duration::from_secs(2), "{target}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{target}: {:?}", began.elapsed());
         assert_eq!(answer.headers()["retry-after"], "5");
         let told = refused(answer, 503, "TRANSCODER_BUSY").await;
         assert_eq!(told["details"]["max"], 1, "{told}");
@@ -102,16 +103,20 @@ async fn whoever_comes_when_no_share_is_left_is_told_before_a_list_names_anythin
     let began = Instant::now();
     let (status, told) = play::start(&server, &paths[2], json!({})).await;
     assert_eq!((status, &told["code"]), (503, &json!("TRANSCODER_BUSY")));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    // Who was let in stays.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // A viewer that was admitted stays.
     assert_eq!(server.get(&target(&ids[0], "sofa")).send().await.unwrap().status(), 200);
 
-    // The place of a player that was left is free at once: it says so, or it is seen on another channel.
+    // The slot of a player that leaves or changes channels is free at once.
     let leave = server.ask(Method::DELETE, &format!("/api/livetv/watch/{}?watchSession=sofa", ids[0]));
     success(leave.bearer_auth(&server.token).send().await.unwrap(), 200).await;
     assert_eq!(server.get(&target(&ids[1], "kitchen")).send().await.unwrap().status(), 200);
     assert_eq!(server.get(&target(&ids[0], "sofa")).send().await.unwrap().status(), 503);
-    assert_eq!(server.get(&target(&ids[0], "kitchen")).send().await.unwrap().status(), 200, "it changed channels");
+    assert_eq!(
+        server.get(&target(&ids[0], "kitchen")).send().await.unwrap().status(),
+        200,
+        "the player changed channels"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,18 +129,18 @@ async fn no_more_channels_are_kept_ready_than_there_are_slots_for_even_after_a_z
         film::flash_and_beep(&path, 60 + n, "-c:v mpeg4 -q:v 5 -c:a ac3");
         ids.push(channel(&server, &path, 30).await);
     }
-    // Somebody zaps through all of them: their files are open from then on.
+    // A viewer zaps through all channels, which opens their files.
     for id in &ids {
         assert_eq!(watch(&server, id, "zapper").await.status(), 200);
         let leave = server.ask(Method::DELETE, &format!("/api/livetv/watch/{id}?watchSession=zapper"));
         success(leave.bearer_auth(&server.token).send().await.unwrap(), 200).await;
     }
-    // Another viewer takes what they had.
+    // Another viewer takes the encode slot.
     assert_eq!(watch(&server, &ids[0], "sofa").await.status(), 200);
     let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({})).await;
     let told = success(warm, 202).await;
     let skipped: Vec<&Value> =
         told["channels"].as_array().unwrap().iter().filter(|channel| channel["state"] == "skipped").collect();
-    assert_eq!((&told["accepted"], skipped.len()), (&json!(1), 3), "the one that is watched: {told}");
+    assert_eq!((&told["accepted"], skipped.len()), (&json!(1), 3), "only the watched channel is accepted: {told}");
     assert!(skipped.iter().all(|channel| channel["reason"] == "limit"), "{told}");
 }

@@ -1,4 +1,4 @@
-//! Channels that are kept ready although nobody watches.
+//! Channels that are kept ready without viewers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{add, get, send};
 use crate::kit::answer::success;
 use crate::kit::{self, Server, film, play};
 
-/// What a list names from where players begin, and what it names within two seconds.
+/// The segments of a playlist from where players begin, and those of the next two seconds.
 fn wanted(server: &Server, channel: &Channel) -> Vec<Slot> {
     let (listed, now_ms) = onair::listed(&server.service, channel, View::Live);
     let first = onair::first_wanted(&listed, channel.output.target).unwrap();
@@ -30,7 +30,7 @@ fn made(server: &Server, channel: &Arc<Channel>, slots: &[Slot]) -> Vec<bool> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
     let folder = tempfile::tempdir().unwrap();
-    // Of different lengths, for what is the same is made once.
+    // Of different lengths, because identical renditions are encoded once.
     for seconds in 30..34 {
         let path = folder.path().join(format!("{seconds}.avi"));
         film::flash_and_beep(&path, seconds, "-c:v mpeg4 -q:v 5 -c:a ac3");
@@ -46,7 +46,7 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
     let warm = send(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
     assert_eq!(success(warm, 202).await["channels"][0]["state"], "warming");
 
-    // Across the end of a programme, and the one place to encode goes over to the next.
+    // Across the end of a programme, where the only encode slot passes to the next one.
     for _ in 0..12 {
         let until = Instant::now() + Duration::from_secs(60);
         let slots = loop {
@@ -58,21 +58,24 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
         assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
-        // No faster than it is needed: the next programme 20 s before it begins, and of each 20 s at once.
+        // No earlier than needed: at most 20 s before a programme begins, and in steps of 20 s.
         let now_ms = server.service.clock.now().as_millisecond();
         let far: Vec<Slot> = live::slots(&channel.definition, None, now_ms + 46_000).take(3).collect();
         assert_eq!(made(&server, &channel, &far), [false; 3], "at {now_ms}");
         server.service.clock.advance(Duration::from_secs(2));
         let (listed, _) = onair::listed(&server.service, &channel, View::Live);
         let begun: Vec<Slot> = listed.iter().copied().filter(|slot| slot.sequence >= slots[0].sequence).collect();
-        assert!(begun.len() > 3 && made(&server, &channel, &begun).iter().all(|made| *made), "named, and not there");
+        assert!(
+            begun.len() > 3 && made(&server, &channel, &begun).iter().all(|made| *made),
+            "a listed segment is missing"
+        );
     }
     let target = format!("/api/livetv/watch/{id}");
     let way = server.get(&format!("{target}?wait=15&watchSession=sofa")).send().await.unwrap().url().clone();
     let listed = list(&server, &format!("{}?{}", way.path(), way.query().unwrap())).await;
     assert!(!fetch(&server, &listed).await.is_empty());
 
-    // Whoever plays a film has the place, however much the channel is to be kept ready.
+    // A session takes the encode slot even from a channel that is to be kept warm.
     let leave = server.ask(Method::DELETE, &format!("{target}?watchSession=sofa")).bearer_auth(&server.token);
     assert_eq!(success(leave.send().await.unwrap(), 200).await, json!({"ended": true}));
     server.service.clock.advance(Duration::from_secs(20));

@@ -17,7 +17,7 @@ async fn save(server: &Server, path: &Path, more: Value) -> Value {
     success(server.post(PROGRESS, &body).send().await.unwrap(), 200).await["progress"].clone()
 }
 
-/// A sound file with three chapters of 2, 3 and 1 seconds.
+/// Makes an audio file with three chapters of 2, 3 and 1 seconds.
 fn book(path: &Path, codec: &str) {
     let folder = path.parent().unwrap();
     let marks = folder.join("marks.ffmeta");
@@ -80,7 +80,7 @@ async fn a_listener_is_remembered_with_rate_and_percent() {
     assert_eq!((&saved["version"], &saved["applied"]), (&json!(1), &json!(true)));
     assert_eq!(get(&server, &query(PROGRESS, &path)).await["progress"], saved);
 
-    // Far off, it is computed; left out, it is computed, and the rate stays.
+    // An implausible or missing percentage is computed, and the rate stays.
     let off = save(&server, &path, json!({"positionSeconds": 1800, "progressPercentage": 90})).await;
     assert_eq!((&off["progressPercentage"], &off["playbackRate"]), (&json!(50.0), &json!(1.25)));
     assert_eq!(off["durationSeconds"], 3600.0);
@@ -91,7 +91,7 @@ async fn a_listener_is_remembered_with_rate_and_percent() {
 
     let history = get(&server, "/api/stream/audiobook/history?status=completed").await;
     assert_eq!((&history["total"], &history["history"][0]["available"]), (&json!(1), &json!(true)));
-    assert_eq!(get(&server, "/api/stream/history").await["total"], 0, "films are another list");
+    assert_eq!(get(&server, "/api/stream/history").await["total"], 0, "audiobooks are not in the history of films");
     assert_eq!(delete(&server, &query(PROGRESS, &path)).await, json!({"audiobookPath": path, "deleted": true}));
     assert_eq!(delete(&server, &query(PROGRESS, &path)).await["deleted"], false);
 
@@ -153,7 +153,7 @@ async fn a_folder_is_one_book_on_one_timeline() {
     assert_eq!((&saved["chapterIndex"], &saved["chapterPositionSeconds"]), (&json!(2), &json!(0.5)));
     assert_eq!((&saved["progressPercentage"], &saved["title"]), (&json!(55.0), &json!("Title vol. 2")));
 
-    // Moved, it is the same book; with one file more at its old place, too.
+    // A moved book is still the same book, also when it loses a file.
     let moved = folder.path().join("Elsewhere");
     std::fs::rename(&shelf, &moved).unwrap();
     assert_eq!(get(&server, &query(PROGRESS, &moved)).await["progress"]["positionSeconds"], 5.5);

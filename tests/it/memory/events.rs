@@ -1,4 +1,4 @@
-//! `/api/events`: what one device does, another one hears.
+//! `/api/events`: one device receives events about what another does.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{delete, query, save, small_film};
 use crate::kit::answer::refused;
 use crate::kit::{self, Server};
 
-/// A stream of events, read one by one.
+/// An event stream, read event by event.
 struct Ear {
     answer: Response,
     text: String,
@@ -44,7 +44,7 @@ impl Ear {
                 return piece;
             }
             let more = tokio::time::timeout(Duration::from_secs(20), self.answer.chunk()).await;
-            let more = more.expect("something within 20 s").unwrap().expect("the stream goes on");
+            let more = more.expect("the stream sends within 20 s").unwrap().expect("the stream is still open");
             self.text.push_str(std::str::from_utf8(&more).unwrap());
         }
     }
@@ -77,7 +77,7 @@ async fn a_second_device_sees_progress_move() {
     let heard = ear.event().await;
     assert_eq!((heard.name.as_str(), &heard.data["mediaPath"]), ("progress.deleted", &json!(film)));
 
-    // Who comes back hears what he missed; nobody hears what is another's.
+    // A client that reconnects gets what it missed, and only events of its own user.
     let mut back = Ear::open(&server, &server.token, Some(&id)).await;
     assert_eq!(back.event().await.name, "progress.deleted");
     let mut lost = Ear::open(&server, &server.token, Some("otherrun-7")).await;
@@ -103,5 +103,5 @@ async fn listeners_are_bounded_and_end_with_their_login_and_with_the_server() {
     refused(server.get("/api/events").send().await.unwrap(), 503, "SERVER_BUSY").await;
     let mut ear = ears.pop().unwrap();
     server.service.events.close();
-    assert_eq!(ear.answer.chunk().await.unwrap(), None, "the stream ends in good order");
+    assert_eq!(ear.answer.chunk().await.unwrap(), None, "the stream ends cleanly");
 }

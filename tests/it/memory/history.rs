@@ -34,7 +34,7 @@ async fn what_was_watched_comes_last_first_page_by_page() {
     save(&server, &films[0], 0.0, json!({"version": 1})).await;
 
     let all = get(&server, ROUTE).await;
-    assert_eq!(names(&all), ["0.mp4", "1.mp4", "4.mp4", "3.mp4", "2.mp4"], "the same moment: by path");
+    assert_eq!(names(&all), ["0.mp4", "1.mp4", "4.mp4", "3.mp4", "2.mp4"], "same time: sorted by path");
     assert!(all["history"].as_array().unwrap().iter().all(|record| record["available"] == true));
     assert_eq!((&all["total"], &all["nextCursor"]), (&json!(5), &json!(null)));
 
@@ -68,7 +68,7 @@ async fn what_was_watched_comes_last_first_page_by_page() {
         refused(server.get(&format!("{ROUTE}?{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
     }
 
-    // What is gone stays, and says so; what was put back does not.
+    // Entries of deleted files stay and say so; entries deleted by the user are gone.
     std::fs::remove_file(&films[4]).unwrap();
     delete(&server, &query("/api/stream/progress", &films[0])).await;
     let left = get(&server, ROUTE).await;
@@ -97,7 +97,7 @@ async fn the_next_episode_is_the_one_behind_the_last_that_was_watched_to_its_end
     };
     assert_eq!(next().await, Vec::<String>::new());
     save(&server, &episodes[0], 100.0, json!({})).await;
-    assert_eq!(next().await, Vec::<String>::new(), "it is still being watched");
+    assert_eq!(next().await, Vec::<String>::new(), "the episode is still being watched");
     for (n, wanted) in [(0, "Show S01E2"), (1, "Show S01E3"), (2, "Show S01E10")] {
         server.service.clock.advance(Duration::from_secs(1));
         save(&server, &episodes[n], 5400.0, json!({"completed": true})).await;
@@ -105,7 +105,7 @@ async fn the_next_episode_is_the_one_behind_the_last_that_was_watched_to_its_end
     }
     server.service.clock.advance(Duration::from_secs(1));
     save(&server, &alien, 5400.0, json!({"completed": true})).await;
-    assert_eq!(next().await, ["Show S01E10"], "unlike films are no row");
+    assert_eq!(next().await, ["Show S01E10"], "films with different names are not a series");
     save(&server, &episodes[3], 60.0, json!({})).await;
     let answer = get(&server, "/api/stream/next-up?limit=5").await;
     assert_eq!(answer["limit"], 5);

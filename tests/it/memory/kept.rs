@@ -1,4 +1,4 @@
-//! What survives: kill -9, damage, a full disk; and the state taken out and in.
+//! Durability: what survives kill -9, damaged files, a full disk and failing system calls.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ async fn what_was_acknowledged_survives_kill_9_and_damage() {
     let folder = tempfile::tempdir().unwrap();
     let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 40 + n)).collect();
     let seen = kill::rounds(&[folder.path()], &films, 6).await;
-    assert!(seen.mended > 0, "damage is noticed, and said: {seen:?}");
+    assert!(seen.mended > 0, "damage is detected and logged: {seen:?}");
 }
 
 #[tokio::test]
@@ -22,10 +22,10 @@ async fn what_was_acknowledged_survives_kill_9_while_the_disk_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 20 + n)).collect();
     if kill::rounds_with_the_disk_full(&[folder.path()], &films, 3, true).await.is_none() {
-        eprintln!("no disk of its own can be mounted here");
+        eprintln!("no tmpfs can be mounted here");
     }
     let limited = kill::rounds_with_the_disk_full(&[folder.path()], &films, 3, false).await;
-    assert!(limited.is_some(), "limits need no rights");
+    assert!(limited.is_some(), "file size limits need no privileges");
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn nothing_is_touched_where_a_start_has_no_room() {
     let folder = tempfile::tempdir().unwrap();
     let film = small_film(folder.path(), "a.mp4", 30);
     let Some(mut program) = Program::start_fillable(&[folder.path()], true).await else {
-        return eprintln!("no disk of its own can be mounted here");
+        return eprintln!("no tmpfs can be mounted here");
     };
     let body = json!({"mediaPath": film, "positionSeconds": 12.0, "durationSeconds": 3600.0});
     let save = program.client.post(format!("{}/api/stream/progress", program.base)).bearer_auth(&program.token);
@@ -71,8 +71,8 @@ async fn nothing_is_touched_where_a_start_has_no_room() {
     let tried = tried.unwrap();
     let said = String::from_utf8_lossy(&tried.stderr).into_owned();
     assert_eq!(tried.status.code(), Some(1), "{said}");
-    assert!(said.contains("the disk is full: ") && said.contains("4194304 are needed"), "{said}");
-    assert!(lies() == before, "a start that is refused changes nothing");
+    assert!(said.contains("the disk is full: ") && said.contains("4194304 are required"), "{said}");
+    assert!(lies() == before, "a refused start changes nothing");
     disk.free();
     program.restart().await;
     let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
@@ -84,14 +84,14 @@ async fn nothing_is_touched_where_a_start_has_no_room() {
 async fn a_disk_that_is_full_in_truth_is_507_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let films: Vec<PathBuf> = (0..8).map(|n| small_film(folder.path(), &format!("{n}.mp4"), 60 + n)).collect();
-    // No file may grow beyond 3 MiB: what a full disk does to a write, without a disk.
+    // No file may grow beyond 3 MiB: the effect of a full disk on a write, without a disk.
     let mut program = Program::start_limited(&[folder.path()], &[], 3 << 20).await;
     let url = format!("{}/api/stream/progress", program.base);
     let mut told = vec![0; films.len()];
     let mut refused = 0;
     let deadline = Instant::now() + Duration::from_secs(60);
     for position in 1.. {
-        assert!(Instant::now() < deadline, "it fills up within a minute");
+        assert!(Instant::now() < deadline, "the disk fills up within a minute");
         let saves = (0..64).map(|n| {
             let body = json!({"mediaPath": films[n % 8], "positionSeconds": position, "durationSeconds": 1e6,
                 "title": "x".repeat(512), "deviceId": "y".repeat(128)});
@@ -115,13 +115,13 @@ async fn a_disk_that_is_full_in_truth_is_507_and_loses_nothing() {
             break;
         }
     }
-    assert!(told.iter().all(|version| *version > 1), "it worked before: {told:?}");
+    assert!(told.iter().all(|version| *version > 1), "saves succeeded before: {told:?}");
     let versions = async |program: &Program| {
         let mut versions = Vec::new();
         for film in &films {
             let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
             let answer = program.get(&format!("/api/stream/progress?{query}")).send().await.unwrap();
-            assert_eq!(answer.status(), 200, "reading goes on: {}", program.log());
+            assert_eq!(answer.status(), 200, "reads succeed on a full disk: {}", program.log());
             versions.push(answer.json::<Value>().await.unwrap()["progress"]["version"].as_u64().unwrap());
         }
         versions

@@ -1,4 +1,4 @@
-//! What is remembered: progress, history, books, events.
+//! Stored user data: progress, history, audiobooks, events.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ mod kept;
 mod progress;
 mod watched;
 
-/// A small film; its content differs with `seed`, below 336: a white box lies elsewhere in the picture.
+/// A small film. Its content depends on `seed`, below 336, which sets the position of a white box.
 fn small_film(folder: &Path, name: &str, seed: u32) -> PathBuf {
     let path = folder.join(name);
-    assert!(seed < 336, "boxes of more seeds have no room");
+    assert!(seed < 336, "seeds from 336 have no position for their box");
     let (x, y) = (seed % 56, 2 + seed / 56 * 9);
     let picture = format!("testsrc2=s=64x64:r=5:d=1,drawbox=x={x}:y={y}:w=9:h=9:c=white");
     film::make(&path, &["-f lavfi -i", &picture, "-c:v libx264 -preset ultrafast"]);
@@ -32,7 +32,7 @@ fn query(route: &str, path: &Path) -> String {
     format!("{route}?{}", serde_urlencoded::to_string([("path", text(path))]).unwrap())
 }
 
-/// Saves a position; gives the record.
+/// Saves a position; returns the record.
 async fn save(server: &Server, path: &Path, position: f64, more: Value) -> Value {
     let mut body = json!({"mediaPath": path, "positionSeconds": position, "durationSeconds": 5400});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -104,7 +104,7 @@ async fn an_older_device_changes_nothing() {
         (&late["applied"], &late["positionSeconds"], &late["version"]),
         (&json!(false), &json!(500.0), &json!(1))
     );
-    // What the server itself said is not older than what it knows.
+    // A save with the server's own timestamp is not outdated.
     let echoed = save(&server, &film, 510.0, json!({"clientUpdatedAt": first["updatedAt"]})).await;
     assert_eq!((&echoed["applied"], &echoed["version"]), (&json!(true), &json!(2)));
     let other = save(&server, &film, 20.0, json!({"version": 1})).await;
@@ -132,7 +132,7 @@ async fn a_stray_zero_can_be_undone() {
     assert_eq!(stray["positionHistory"][0]["positionSeconds"], 1312.5);
     let position = stray["positionHistory"][0]["positionSeconds"].as_f64().unwrap();
     assert_eq!(save(&server, &film, position, json!({})).await["resumePositionSeconds"], 1312.5);
-    // The body of the interface, which always has every field.
+    // A client that sends every field.
     let body = json!({
         "mediaPath": film, "mediaType": "video", "title": "Example", "positionSeconds": 0, "durationSeconds": 5400,
         "completed": false, "player": "web",
@@ -159,7 +159,7 @@ async fn progress_belongs_to_the_content_and_to_one_user() {
     let other = server.client.get(format!("{}{}", server.base, query(ROUTE, &moved))).bearer_auth(&server.admin);
     assert_eq!(success(other.send().await.unwrap(), 200).await, json!({"progress": null}));
 
-    // What is remembered of a file that is gone can be seen and forgotten.
+    // Progress of a deleted file can still be read and deleted.
     std::fs::remove_file(&moved).unwrap();
     let missing = server.get(&query(ROUTE, &moved)).send().await.unwrap();
     refused(missing, 404, "NOT_FOUND").await;

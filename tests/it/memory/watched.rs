@@ -1,4 +1,4 @@
-//! The library watched: what was moved is found again, what changes is told.
+//! Watching the library: moved files keep their progress, and changes are published as events.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::{get, save, small_film};
 use crate::kit::answer::success;
 use crate::kit::{self, Server, film};
 
-/// Waits until the only entry of a list lies at a path and is there.
+/// Waits until the only entry of a list has this path and is available.
 async fn until_at(server: &Server, route: &str, field: &str, path: &Path) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -34,7 +34,7 @@ async fn what_was_moved_is_found_again_while_the_server_runs() {
     let body = json!({"mediaPath": film, "positionSeconds": 700, "durationSeconds": 5400});
     let saved: Value = success(server.post("/api/stream/progress", &body).send().await.unwrap(), 200).await;
     watching::start(&server.service);
-    // Moved twice, into folders that were not there.
+    // Moved twice, into new folders.
     let mut at = film;
     for name in ["a/b/other.mp4", "c/third.mp4"] {
         let to = folder.path().join(name);
@@ -52,7 +52,7 @@ async fn what_was_moved_is_found_again_while_the_server_runs() {
             }
         }
     };
-    let folders = tokio::time::timeout(Duration::from_secs(20), folders).await.expect("a change is told");
+    let folders = tokio::time::timeout(Duration::from_secs(20), folders).await.expect("a change is published");
     assert!(folders.iter().all(|path| path.starts_with(folder.path().to_str().unwrap())), "{folders:?}");
 }
 

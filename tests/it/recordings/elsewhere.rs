@@ -1,4 +1,4 @@
-//! Recordings of channels from elsewhere, asked for by what a guide from elsewhere says.
+//! Recordings of external channels, scheduled by an imported guide.
 
 use jiff::ToSpan;
 
@@ -7,7 +7,7 @@ use crate::ingest::antenna::{self, Antenna};
 
 const SOURCES: &str = "/api/livetv/sources";
 
-/// Programmes of a channel: title, its other elements, and begin and end in hours from an instant.
+/// An XMLTV guide with programmes of one channel: title, further elements, start and end in hours from `now`.
 fn guide(now: Timestamp, programmes: &[(&str, &str, f64, f64)]) -> String {
     let at = |hours: f64| {
         let at = now + ((hours * 3600.0) as i64).seconds();
@@ -39,7 +39,7 @@ async fn asked(server: &Server, target: &str) -> Value {
     success(server.ask(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap(), 200).await
 }
 
-/// Titles and starts of what is to be recorded, the first first.
+/// Start and title of scheduled recordings, by start.
 async fn scheduled(server: &Server) -> Vec<(String, String)> {
     let all = asked(server, RECORDINGS).await["recordings"].clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -83,7 +83,7 @@ async fn what_a_guide_from_elsewhere_says_is_recorded_by_entry_and_by_series() {
     let channel = entries[0]["channelId"].clone();
     let on = entries.as_array().unwrap().iter().find(|entry| entry["title"] == "Now").unwrap();
 
-    // Whoever may show it may not record it yet: by its entry as little as by a series.
+    // The right to show does not include the right to record, neither by entry nor by series.
     let by_entry = json!({"channelId": channel, "entryId": on["id"]});
     let by_series = json!({"channelId": channel, "series": {"title": "show", "newOnly": true}});
     for body in [&by_entry, &by_series] {
@@ -98,13 +98,13 @@ async fn what_a_guide_from_elsewhere_says_is_recorded_by_entry_and_by_series() {
     let one = success(send(&server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
     assert_eq!((&one["title"], &one["subtitle"], &one["entryId"]), (&json!("Now"), &json!("Part"), &on["id"]));
     assert_eq!((&one["season"], &one["episode"], &one["end"]), (&json!(1), &json!(2), &on["end"]));
-    // Of a series what is new, and each episode once.
+    // A series rule records new programmes only, and each episode once.
     success(send(&server, Method::POST, RECORDINGS, &by_series).await, 201).await;
     let first = scheduled(&server).await;
     assert_eq!(first.iter().map(|(_, title)| title.as_str()).collect::<Vec<_>>(), ["Show", "SHOW"], "{first:?}");
 
-    // The guide moves one of them: so does its recording. It gives the programme on air another title and a later end,
-    // and the recording under way follows.
+    // A programme moves in the guide, and its recording with it. The current programme gets another title and a later
+    // end, and its running recording follows.
     let mut moved = told;
     (moved[3].2, moved[3].3) = (7.0, 8.0);
     (moved[0].0, moved[0].3) = ("Now with extra time", 0.75);
@@ -122,7 +122,7 @@ async fn what_a_guide_from_elsewhere_says_is_recorded_by_entry_and_by_series() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
-    // What is on is recorded meanwhile, until nobody may any more: then at once, with what there is.
+    // The current programme is recorded until the rights are withdrawn; then it stops at once and keeps its file.
     let target = format!("{RECORDINGS}/{}", one["id"].as_str().unwrap());
     let entries = asked(&server, "/api/livetv/epg").await["entries"].clone();
     let longer = entries.as_array().unwrap().iter().find(|entry| entry["id"] == on["id"]).unwrap();

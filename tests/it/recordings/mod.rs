@@ -1,4 +1,4 @@
-//! Recordings: made, made again after a crash, kept and removed, and what is refused.
+//! Recordings: made, resumed after a crash, kept and deleted, and invalid requests.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::kit::answer::{refused, success};
 use crate::kit::{self, Server, film, play, ts};
 
-/// Of channels from elsewhere.
+/// Recordings of external channels.
 mod elsewhere;
 mod survive;
 
 const RECORDINGS: &str = "/api/livetv/recordings";
 
-/// A server with one channel that airs two short films, over and over, since an hour ago; and the folder of recordings.
+/// A server with a channel that has repeated two short films for an hour, and the recordings folder.
 struct Studio {
     server: Server,
     channel: Value,
@@ -39,7 +39,7 @@ impl Studio {
         Self { server, channel, recorded, _films: films }
     }
 
-    /// Asks for a span, in seconds from now.
+    /// Schedules a recording of a range, in seconds from now.
     async fn record(&self, from: i64, to: i64, more: Value) -> Value {
         let now = Timestamp::now();
         let at =
@@ -55,7 +55,7 @@ impl Studio {
         success(asked.send().await.unwrap(), 200).await["recording"].clone()
     }
 
-    /// Waits until a recording is as it should be.
+    /// Waits until a recording meets a condition.
     async fn until(&self, id: &Value, so: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -63,7 +63,7 @@ impl Studio {
             if so(&seen) {
                 return seen;
             }
-            assert!(Instant::now() < deadline, "it never came to that: {seen}");
+            assert!(Instant::now() < deadline, "the recording did not get there within 60 s: {seen}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -73,10 +73,10 @@ async fn send(server: &Server, method: Method, target: &str, body: &Value) -> re
     server.ask(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()
 }
 
-/// Decodes a recording: no complaint, times that go forward from a second on, and about so many seconds long.
+/// Decodes a recording: no warning, increasing times that begin at one second, and about this length.
 async fn plays(path: &Path, seconds: f64) {
     let (begins, long) = play::decodes_through(path, 2 * 3600).await;
-    assert!((0.9..1.1).contains(&begins), "the file begins at its first second: {begins}");
+    assert!((0.9..1.1).contains(&begins), "the file does not begin at 1 s: {begins}");
     assert!((long - seconds).abs() < 4.1, "{long} s instead of {seconds}");
     let first = ts::check(&std::fs::read(path).unwrap());
     assert!((0..90_000).contains(&first), "the first PCR is not wrapped: {first}");
@@ -99,7 +99,7 @@ async fn what_was_on_air_is_recorded_and_lies_in_the_library() {
         (&json!(0.0), &json!([]), &Value::Null)
     );
     plays(path, 34.0).await;
-    // GStreamer reckons a length by the first and the last PCR.
+    // GStreamer computes the length from the first and the last PCR.
     gstreamer::init().unwrap();
     let discoverer = gstreamer_pbutils::Discoverer::new(gstreamer::ClockTime::from_seconds(30)).unwrap();
     let uri = gstreamer::glib::filename_to_uri(path, None).unwrap();
@@ -107,7 +107,7 @@ async fn what_was_on_air_is_recorded_and_lies_in_the_library() {
     let long = info.duration().expect("a length").mseconds() as f64 / 1000.0;
     assert!((30.0..=40.0).contains(&long), "{long} s");
 
-    // A library item like any other: listed, probed, with progress.
+    // An ordinary library item: listed, probed, with progress.
     let server = &studio.server;
     let folder = path.parent().unwrap().to_str().unwrap();
     let listed = success(server.get(&format!("/api/library?path={folder}")).send().await.unwrap(), 200).await;
@@ -181,7 +181,7 @@ async fn what_cannot_be_is_refused_by_name() {
     refused(send(server, Method::GET, &format!("{RECORDINGS}?state=lost"), &json!({})).await, 400, "VALIDATION_ERROR")
         .await;
 
-    // What is an admin's is not shown to others.
+    // Recordings of an admin are hidden from other users.
     let made = studio.record(600, 700, json!({})).await;
     let listed = success(server.get(RECORDINGS).send().await.unwrap(), 200).await;
     assert_eq!(listed, json!({"recordings": [], "series": []}));
@@ -206,10 +206,10 @@ async fn a_series_finds_its_programmes_and_conflicts_are_named() {
     let listed = all().await["recordings"].as_array().unwrap().clone();
     assert!(listed.len() >= 50, "{} were planned", listed.len());
     assert!(listed.iter().all(|one| one["title"] == "Show" && one["seriesId"] == made["series"]["id"]));
-    // Films that are copied take no place to encode.
+    // Copied films take no encode slot.
     assert!(listed.iter().all(|one| one["conflicts"] == json!([])));
 
-    // Only what was not on before: both films were, an hour long.
+    // New programmes only: both films have been shown within the hour.
     let body = json!({"channelId": studio.channel["id"], "series": {"title": "Show", "newOnly": true}});
     let new = success(send(server, Method::POST, RECORDINGS, &body).await, 201).await;
     assert_eq!(new["recording"], Value::Null, "{new}");
@@ -238,7 +238,7 @@ async fn what_was_asked_for_by_its_entry_follows_its_programme() {
     let made = success(send(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
     assert_eq!((&made["episode"], &made["start"]), (&json!(1), &entry["start"]));
 
-    // Another film is aired between the two: what was asked for comes at another time, and under another id.
+    // Another film is inserted: the programme moves to another time and gets another id.
     let film = |name: &str| json!({"path": studio._films.path().join(name)});
     film::flash_and_beep(&studio._films.path().join("Other.mp4"), 5, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
     let edit = async |items: Value| {
@@ -250,16 +250,16 @@ async fn what_was_asked_for_by_its_entry_follows_its_programme() {
     let after = guide().await;
     let found = after.iter().find(|entry| entry["id"] == moved["entryId"]).unwrap();
     assert_eq!((&found["episode"], &found["start"], &found["end"]), (&json!(1), &moved["start"], &moved["end"]));
-    // An id is never another programme's.
+    // Entry ids are never reused for another programme.
     assert!(!after.iter().any(|entry| before.iter().any(|before| before["id"] == entry["id"])), "{before:?} {after:?}");
     refused(send(server, Method::POST, RECORDINGS, &by_entry).await, 404, "NOT_FOUND").await;
 
-    // What is never aired again is not recorded as something else.
+    // A programme that is no longer aired is not replaced by another.
     edit(json!([film("Other.mp4"), film("Show S01E02.mkv")])).await;
     let failed = studio.until(&made["id"], |one| one["state"] == "failed").await;
     assert_eq!(failed["failure"]["code"], "NOT_FOUND", "{failed}");
 
-    // A change that applies at once cuts the programme on air: its recording, begun long ago, ends there too.
+    // A change with `applyAt=now` cuts the current programme, and its running recording with it.
     let long = studio._films.path().join("Long.mp4");
     film::flash_and_beep(&long, 120, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
     let start = (Timestamp::now() - Duration::from_secs(5)).to_string();
@@ -274,7 +274,7 @@ async fn what_was_asked_for_by_its_entry_follows_its_programme() {
     let cut = studio.until(&made["id"], |one| one["state"] == "complete").await;
     assert_eq!((&cut["entryId"], &cut["start"]), (&made["entryId"], &made["start"]));
     assert!(cut["end"].as_str() < made["end"].as_str(), "{cut}");
-    // A recording itself has no fields to change.
+    // A recording cannot be changed.
     let target = format!("{RECORDINGS}/{}", made["id"].as_str().unwrap());
     let refusal = send(server, Method::PATCH, &target, &json!({"end": made["end"]})).await;
     assert_eq!(refusal.headers()["allow"], "DELETE, GET, HEAD, OPTIONS");

@@ -1,4 +1,4 @@
-//! What is left of recordings when the server is killed, and when there is no more space.
+//! Durability of recordings: a killed server and a full disk.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::plays;
 use crate::kit::film;
 use crate::kit::program::Program;
 
-/// Puts a channel over a folder and a recording into a state that no program has open.
+/// Adds a channel over a folder and a recording to the state of a stopped program.
 async fn prepare(program: &Program, films: &Path, recorded: &Path, from: i64, to: i64) -> String {
     let service = open(program, films, recorded);
     let change = Change {
@@ -38,7 +38,7 @@ async fn prepare(program: &Program, films: &Path, recorded: &Path, from: i64, to
         keep: Keep::default(),
     };
     let made = service.record(asked).await.unwrap();
-    // Not a moment longer: the program is to make it.
+    // Stop at once, because the program is to make the recording.
     service.recordings.shutdown().await;
     made.recording.unwrap().id
 }
@@ -47,7 +47,7 @@ fn open(program: &Program, films: &Path, recorded: &Path) -> std::sync::Arc<Serv
     let mut config = Config::new(program.state(), program.state().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
     config.recordings = Some(recorded.to_path_buf());
-    // The task of a service that was just dropped may hold the state for a moment still.
+    // The task of a dropped service may still hold the lock for a moment.
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         match Service::open(config.clone()) {
@@ -58,7 +58,7 @@ fn open(program: &Program, films: &Path, recorded: &Path) -> std::sync::Arc<Serv
     }
 }
 
-/// The one file of a folder's folders, once it has so many bytes.
+/// Waits until the only file in the subfolders has this many bytes; returns its path and length.
 async fn grown(recorded: &Path, least: u64) -> (std::path::PathBuf, u64) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -74,7 +74,7 @@ async fn grown(recorded: &Path, least: u64) -> (std::path::PathBuf, u64) {
     }
 }
 
-/// The recording as the state has it, once no program runs.
+/// The stored recording, while no program runs.
 fn left(program: &Program, films: &Path, recorded: &Path, id: &str) -> Recording {
     open(program, films, recorded).recordings.get(id).unwrap()
 }
@@ -86,7 +86,7 @@ async fn a_recording_goes_on_after_a_kill_as_if_nothing_had_been() {
     let folder = recorded.path().to_str().unwrap().to_owned();
     let mut program = Program::start(&[films.path()], &[("HEARTHCAST_RECORDINGS", &folder)]).await;
     program.kill();
-    // Half of it lies before, so that there is something to append at once; the end comes while the program is away.
+    // Most of it is in the past, so that appending starts at once; its end passes while the program is stopped.
     let id = prepare(&program, films.path(), recorded.path(), -20, 8).await;
     program.restart().await;
     grown(recorded.path(), 1).await;
@@ -101,13 +101,13 @@ async fn a_recording_goes_on_after_a_kill_as_if_nothing_had_been() {
     let deadline = Instant::now() + Duration::from_secs(60);
     let done = loop {
         let answer = program.get("/api/livetv/recordings").send().await.unwrap();
-        assert_eq!(answer.status(), 200, "others' recordings are hidden, the list is not");
+        assert_eq!(answer.status(), 200, "every user may list recordings");
         let (path, _) = grown(recorded.path(), 1).await;
         let pictures = film::packets(&path).iter().filter(|packet| packet.stream == 0).count();
         if pictures >= 27 * 25 {
             break path;
         }
-        assert!(Instant::now() < deadline, "{pictures} pictures");
+        assert!(Instant::now() < deadline, "{pictures} frames");
     };
     program.kill();
     plays(&done, 28.0).await;
@@ -125,7 +125,7 @@ async fn a_recording_that_finds_no_more_space_fails_and_says_so() {
     let mut program = Program::start_limited(&[films.path()], &settings, limit).await;
     program.kill();
     let id = prepare(&program, films.path(), recorded.path(), -3600, -60).await;
-    // It was started once with the limit; `restart` would lift it.
+    // `restart` would remove the limit.
     program.restart_limited(limit).await;
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -136,7 +136,7 @@ async fn a_recording_that_finds_no_more_space_fails_and_says_so() {
             let failure = seen.failure.unwrap();
             assert_eq!(failure.code, "STORAGE_FULL");
             assert!(failure.message.contains("full"), "{}", failure.message);
-            assert_eq!(seen.written.bytes, len, "what it is said to hold is what it holds");
+            assert_eq!(seen.written.bytes, len, "the recorded size is the file size");
             let path = seen.path.unwrap();
             let seconds = (seen.written.through - seen.written.from) as f64 / 90_000.0;
             assert!(seconds > 4.0 && len <= limit);

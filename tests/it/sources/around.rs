@@ -1,4 +1,4 @@
-//! Ways around the gate, as somebody would try them who means to: odd values, lists that change, and good timing.
+//! Attempts to bypass the rights check: odd values, changing lists and race conditions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn no_value_passes_for_another() {
                 assert!([400, 422].contains(&answer.status().as_u16()), "{part}: {value}");
             }
         }
-        // Said twice, the second time otherwise.
+        // A second, different value for the same key.
         for twice in
             ["\"attestation\":{\"authorized\":false}", "\"rights\":{\"basis\":\"other\"}", "\"sourceType\":\"virtual\""]
         {
@@ -104,13 +104,13 @@ async fn no_value_passes_for_another() {
         body["sourceType"] = kind;
         assert_eq!(send(&server, Method::POST, CHANNELS, &body).await.status(), 400);
     }
-    // Neither by somebody who may not.
+    // Users who are no admins cannot do it either.
     refused(server.post(CHANNELS, &external).send().await.unwrap(), 403, "FORBIDDEN").await;
     refused(server.post(SOURCES, &list).send().await.unwrap(), 403, "FORBIDDEN").await;
     assert!(server.service.channels.all().is_empty() && server.service.sources.all().is_empty());
 }
 
-/// A server that can record, and may fetch from this machine.
+/// A server that can record, and may connect to this machine.
 async fn server(recorded: &Path) -> Server {
     let folder = recorded.to_owned();
     kit::server_with(&[], |config| {
@@ -122,13 +122,13 @@ async fn server(recorded: &Path) -> Server {
     .await
 }
 
-/// A token for players.
+/// A stream token.
 async fn token(server: &Server) -> String {
     let made = send(server, Method::POST, "/api/livetv/tokens", &json!({"name": "Tuner", "channelIds": null})).await;
     success(made, 201).await["secret"].as_str().unwrap().to_owned()
 }
 
-/// Every way to something of a channel: each refused with the code, and nothing of it shown.
+/// Asserts that every access to a channel is refused with this code, and that it is listed nowhere.
 async fn is_closed(server: &Server, secret: &str, id: &Value, code: &str) {
     let watch = format!("/api/livetv/watch/{id}");
     for target in [watch.clone(), format!("{watch}/live.m3u8"), format!("{watch}/1767225600000-00000.ts")] {
@@ -140,7 +140,7 @@ async fn is_closed(server: &Server, secret: &str, id: &Value, code: &str) {
     let number = server.service.channels.get(id.as_u64().unwrap() as u32).unwrap().face.number;
     let tuner = format!("/hdhr/{secret}/auto/v{number}");
     refused(server.ask(Method::GET, &tuner).send().await.unwrap(), 403, code).await;
-    // Nor is it offered to players.
+    // It is not offered to players either.
     let text = async |target: String| server.ask(Method::GET, &target).send().await.unwrap().text().await.unwrap();
     let list = text(format!("/api/livetv/m3u?token={secret}")).await;
     assert!(list.starts_with("#EXTM3U") && !list.contains(&format!("/watch/{id}/")), "{list}");
@@ -172,7 +172,7 @@ async fn a_channel_of_a_withdrawn_list_comes_back_by_no_other_way() {
     let id = asked(&server, CHANNELS).await["channels"][0]["id"].clone();
     let channel = format!("{CHANNELS}/{id}");
 
-    // What a list says is vouched for with the list, and never by its channel.
+    // Rights of an imported channel are attested with its list, never with the channel.
     let own = cleared(json!({}));
     for body in [
         json!({"source": {"url": "http://other.example/"}, "attestation": {"authorized": true}}),
@@ -209,7 +209,7 @@ async fn a_channel_of_a_withdrawn_list_comes_back_by_no_other_way() {
         assert!(status < 500, "{way} {body}: {status}");
         is_closed(&server, &secret, &id, "RIGHTS_WITHDRAWN").await;
     }
-    assert_eq!(lists.asked().len(), fetched, "a list that was withdrawn is not fetched");
+    assert_eq!(lists.asked().len(), fetched, "a withdrawn list is not fetched");
     assert_eq!(server.service.channels.all().len(), 1);
     let again = json!({"attestation": {"authorized": true}, "url": lists.url("/l.m3u")});
     success(send(&server, Method::PATCH, &target, &again).await, 200).await;
@@ -237,7 +237,7 @@ async fn a_withdrawal_wins_every_race_that_it_ends() {
             (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
         };
         let end = async {
-            // Before, while and after a recording comes into being.
+            // Before, during and after the creation of a recording.
             tokio::time::sleep(Duration::from_millis(round * round * 20)).await;
             success(send(&server, Method::PATCH, &target, &no).await, 200).await;
         };
@@ -253,7 +253,7 @@ async fn a_withdrawal_wins_every_race_that_it_ends() {
         assert!(status == 201 || status == 403, "{status} {told}");
         if status == 201 {
             let one = format!("{RECORDINGS}/{}", told["recording"]["id"].as_str().unwrap());
-            let ended = until("it failed", &async || {
+            let ended = until("the recording has failed", &async || {
                 let seen = asked(&server, &one).await["recording"].clone();
                 (seen["state"] == "failed").then_some(seen)
             })
@@ -262,7 +262,7 @@ async fn a_withdrawal_wins_every_race_that_it_ends() {
             let size = ended["path"].as_str().map_or(0, |path| std::fs::metadata(path).unwrap().len());
             assert_eq!(size, ended["sizeBytes"].as_u64().unwrap_or(0), "{ended}");
         }
-        until("nothing is fetched any more", &async || (antenna.open() == 0).then_some(())).await;
+        until("the connection is closed", &async || (antenna.open() == 0).then_some(())).await;
     }
     let log = asked(&server, &format!("/api/livetv/audit?channel={id}&limit=100")).await;
     let withdrawn = log["entries"].as_array().unwrap().iter().filter(|line| line["action"] == "withdrawn").count();
@@ -275,12 +275,12 @@ async fn until<T>(what: &str, so: &impl AsyncFn() -> Option<T>) -> T {
         if let Some(found) = so().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "not within 120 s: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// A server that answers each request with a list once it is let to.
+/// A server that answers each request with a list when permitted; returns its URL, its requests and the permits.
 async fn slow() -> (String, Arc<Semaphore>, Arc<Semaphore>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/l.m3u", listener.local_addr().unwrap());
@@ -312,7 +312,7 @@ async fn what_was_read_while_it_was_withdrawn_is_not_taken() {
     let old = asked(&server, CHANNELS).await["channels"][0]["id"].clone();
     let no = json!({"attestation": {"authorized": false}});
 
-    // A change whose list is still being read when the right goes.
+    // The rights are withdrawn while a change still reads its list.
     let moved = json!({"url": url, "attestation": {"authorized": true}});
     let change = send(&server, Method::PATCH, &target, &moved);
     let withdraw = async {
@@ -323,15 +323,15 @@ async fn what_was_read_while_it_was_withdrawn_is_not_taken() {
     let (changed, ()) = tokio::join!(change, withdraw);
     refused(changed, 409, "CONFLICT").await;
     is_closed(&server, &secret, &old, "RIGHTS_WITHDRAWN").await;
-    assert_eq!(server.service.channels.all().len(), 1, "nothing came of it");
+    assert_eq!(server.service.channels.all().len(), 1, "the change has no effect");
 
-    // A reading on time, likewise; and a source that is gone by then.
+    // The same during a scheduled refresh, and when the source is deleted meanwhile.
     let change = send(&server, Method::PATCH, &target, &moved);
     let (changed, ()) = tokio::join!(change, async { may.add_permits(1) });
     success(changed, 200).await;
     came.acquire().await.unwrap().forget();
     let before = server.service.channels.all().len();
-    // The old one is in the list no more, another is.
+    // The old channel is no longer in the list; another one is.
     let listed =
         server.service.channels.all().iter().find(|channel| channel.face.enabled).map(|channel| json!(channel.id));
     let listed = listed.unwrap();
@@ -340,7 +340,7 @@ async fn what_was_read_while_it_was_withdrawn_is_not_taken() {
     success(send(&server, Method::PATCH, &target, &no).await, 200).await;
     may.add_permits(1);
     let id = source["id"].as_u64().unwrap() as u32;
-    until("the reading is over", &async || (!server.service.sources.is_busy(id)).then_some(())).await;
+    until("the refresh is over", &async || (!server.service.sources.is_busy(id)).then_some(())).await;
     assert_eq!(server.service.channels.all().len(), before);
     is_closed(&server, &secret, &listed, "RIGHTS_WITHDRAWN").await;
     let yes = json!({"attestation": {"authorized": true}});
@@ -349,6 +349,6 @@ async fn what_was_read_while_it_was_withdrawn_is_not_taken() {
     came.acquire().await.unwrap().forget();
     success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
     may.add_permits(1);
-    until("the reading is over", &async || (!server.service.sources.is_busy(id)).then_some(())).await;
+    until("the refresh is over", &async || (!server.service.sources.is_busy(id)).then_some(())).await;
     assert!(server.service.channels.all().is_empty() && server.service.sources.all().is_empty());
 }

@@ -1,4 +1,4 @@
-//! The gate: nothing from elsewhere without provenance, rights and attestation, and no way around it.
+//! The rights check: nothing external without provenance, rights and attestation.
 
 use hearthcast::service::channels::Channels;
 use hearthcast::service::rights::Audit;
@@ -44,14 +44,14 @@ async fn a_channel_from_elsewhere_shows_its_rights_and_never_its_password() {
         assert!(!text.contains("hunter2"), "{target}: {text}");
     }
     assert!(!format!("{:?}", server.service.channels.all()).contains("hunter2"));
-    // Nobody pretends: what was not on air is not there.
+    // A segment that was never on air does not exist.
     let watch = format!("/api/livetv/watch/{}", made["id"]);
     assert_eq!(server.get(&watch).send().await.unwrap().status(), 202);
     refused(server.get(&format!("{watch}/1-00000.ts")).send().await.unwrap(), 404, "ASSET_NOT_FOUND").await;
 
     let store = server.service.store.clone();
     let read = Channels::open(store.clone(), server.service.clock.clone()).unwrap().all();
-    assert_eq!(read[0].external, server.service.channels.all()[0].external, "kept whole");
+    assert_eq!(read[0].external, server.service.channels.all()[0].external, "the stored channel is complete");
     assert_eq!(read[0].external.as_deref().unwrap().feed.url.secret().as_str(), SECRET);
     let lines = Audit::open(store.clone(), server.service.clock.clone()).unwrap().lines(None, 0, 9).unwrap();
     assert_eq!(lines.len(), 1);
@@ -97,9 +97,9 @@ async fn there_is_no_way_around() {
             }
         }
     }
-    assert_eq!(asked(&server, "/api/livetv/audit").await["entries"], json!([]), "nothing was made, nothing noted");
+    assert_eq!(asked(&server, "/api/livetv/audit").await["entries"], json!([]), "no channel and no audit entry");
 
-    // Neither can one be made of a channel out of the library, nor the other way round.
+    // A library channel cannot become external, nor the other way round.
     let body = json!({"name": "Own", "items": [{"path": film}]});
     let own = success(send(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone();
     let own = format!("{CHANNELS}/{own}");
@@ -124,7 +124,7 @@ async fn there_is_no_way_around() {
     let nulls = json!({"provenance": null, "source": null, "rights": null, "attestation": null});
     success(send(&server, Method::PATCH, &own, &nulls).await, 200).await;
 
-    // What was vouched for is what stands: whoever changes it vouches anew.
+    // The attestation covers the current values: a change needs a new attestation.
     for (body, missing) in [
         (json!({"provenance": null}), "provenance.sourceName"),
         (json!({"rights": null}), "rights.basis"),
@@ -143,7 +143,7 @@ async fn there_is_no_way_around() {
     let kept = server.service.channels.all().into_iter().find(|channel| channel.external.is_some()).unwrap();
     assert_eq!((kept.version, kept.external.as_deref().unwrap().feed.url.secret().as_str()), (1, SECRET));
     let renamed = success(send(&server, Method::PATCH, &target, &json!({"name": "Renamed"})).await, 200).await;
-    assert_eq!(renamed["channel"]["attestation"]["authorized"], true, "a name needs no word");
+    assert_eq!(renamed["channel"]["attestation"]["authorized"], true, "a new name needs no attestation");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_withdrawal_stops_it_at_once_and_is_written_down() {
         refused(server.get(&target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
     }
     assert!(service.may_record(&channel()).is_err());
-    // Saying it again is no event, and a new statement alone does not bring it back.
+    // A repeated withdrawal is not logged, and a new statement alone does not restore the rights.
     success(send(&server, Method::PATCH, &target, &body).await, 200).await;
     let body = json!({"rights": {"statement": "Now I have got a contract with them."}});
     success(send(&server, Method::PATCH, &target, &body).await, 200).await;
@@ -200,7 +200,7 @@ async fn a_withdrawal_stops_it_at_once_and_is_written_down() {
     }
 }
 
-/// A tuner's clients are recorders (Plex, Emby, Jellyfin); M3U and XMLTV are read by players too, so both keep the channel.
+/// Tuner clients are recorders (Plex, Emby, Jellyfin). Plain players use M3U and XMLTV, so those keep the channel.
 #[tokio::test]
 async fn recorders_are_offered_an_external_channel_only_with_a_recording_basis() {
     let server = kit::server_with(&[], |config| config.hdhomerun = true).await;

@@ -1,4 +1,4 @@
-//! Guides from elsewhere: read, shown with the channels they belong to, exported again.
+//! Imported guides: parsed, shown with their channels, exported again.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::kit::elsewhere::{Elsewhere, ok};
 use crate::kit::program::Program;
 use crate::kit::{self, xmltv};
 
-/// A guide of one channel: three hours, the second of them on now.
+/// A guide of one channel with three programmes of an hour; the second is on now.
 fn guide(id: &str, title: &str) -> String {
     let now: Timestamp = Timestamp::now();
     let at = |hours: i64| (now + hours.hours()).strftime("%Y%m%d%H0000 +0000").to_string();
@@ -56,7 +56,7 @@ async fn programmes_are_shown_with_the_channels_they_belong_to() {
     let (one, two) = (all[0]["id"].clone(), all[1]["id"].clone());
     assert_eq!(asked(&server, "/api/livetv/epg").await["entries"], json!([]));
 
-    // Of a guide it is enough to say where it comes from.
+    // A guide needs provenance only.
     let body = json!({"kind": "xmltv", "name": "G", "upload": guide("one", "Show")});
     let refusal = refused(send(&server, Method::POST, SOURCES, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
     assert_eq!(refusal["details"]["missing"].as_array().unwrap().len(), 3);
@@ -80,13 +80,13 @@ async fn programmes_are_shown_with_the_channels_they_belong_to() {
     let text = answer.text().await.unwrap();
     let tv = xmltv::read(&text);
     assert_eq!(tv.all("programme").count(), 3, "{text}");
-    // What comes from elsewhere is not kept, so nobody is told to go back to it.
+    // External streams are not stored, so the playlist offers no catch-up.
     let list = server.get("/api/livetv/m3u").send().await.unwrap().text().await.unwrap();
     assert!(list.contains(",One\n") && !list.contains("catchup="), "{list}");
     assert_eq!((&on["catchupUrl"], &all[0]["catchupDays"]), (&Value::Null, &json!(0)));
     assert!(text.contains("<title>Show 2</title><sub-title>A &amp; B</sub-title><desc>&lt;b&gt;</desc><category>Film</category><episode-num system=\"onscreen\">S02E02</episode-num><episode-num system=\"xmltv_ns\">1.1.</episode-num></programme>"), "{text}");
 
-    // By hand: the other channel shows the same, whatever its list says.
+    // Mapped by hand: the other channel shows the same guide, whatever its `tvg-id`.
     let target = format!("{CHANNELS}/{two}");
     let mapped = json!({"guide": {"xmltvId": "one", "xmltvSourceId": made["id"]}});
     let mapped = success(send(&server, Method::PATCH, &target, &mapped).await, 200).await["channel"].clone();
@@ -94,7 +94,7 @@ async fn programmes_are_shown_with_the_channels_they_belong_to() {
     assert_eq!(asked(&server, "/api/livetv/epg").await["entries"].as_array().unwrap().len(), 6);
     success(send(&server, Method::PATCH, &target, &json!({"guide": {"xmltvId": null}})).await, 200).await;
 
-    // Another guide takes its place; what players have kept is known to be old.
+    // The guide is replaced, and cached exports become outdated.
     let target = format!("{SOURCES}/{}", made["id"]);
     let body = json!({"upload": guide("one", "News")});
     success(send(&server, Method::PATCH, &target, &body).await, 200).await;
@@ -106,7 +106,7 @@ async fn programmes_are_shown_with_the_channels_they_belong_to() {
     assert_eq!(asked(&server, "/api/livetv/epg").await["entries"], json!([]));
 }
 
-/// The quirks of guides elsewhere, on one channel that is on air through them all.
+/// Quirks of real guides, on one channel that is on air during all of them.
 const QUIRKS: &str = "<tv><channel id=\"one\"><display-name>One</display-name></channel>\
     <programme start=\"S0\" stop=\"S2\" channel=\"one\"><title>A \u{1}&amp; B &lt;i&gt; &#xfffe;&#8;</title><title lang=\"de\">Zwei</title>\
     <desc>Lines\n&#13;and \u{202e}tricks ]]&gt;</desc><date>1999-05-01</date><category>Film</category><category>Drama &amp; more</category>\
@@ -139,7 +139,7 @@ async fn what_is_read_leniently_is_written_as_the_dtd_has_it() {
     assert_eq!(told[0].text_of("desc"), "Lines and tricks ]]>");
     assert!(told[0].all("previously-shown").next().is_some() && told[1].all("previously-shown").next().is_none());
     assert_eq!(told[0].all("rating").next().unwrap().text_of("value"), "12 & up");
-    assert_eq!(told[0].attributes["stop"], told[1].attributes["start"], "none lies over another");
+    assert_eq!(told[0].attributes["stop"], told[1].attributes["start"], "no programmes overlap");
     assert_eq!(told[2].text_of("title"), "Open");
     assert_eq!(told[2].all("sub-title").count(), 0);
 }
@@ -186,7 +186,7 @@ async fn programmes_are_there_still_after_a_restart() {
     assert!(first == second && first.iter().any(|(_, title)| title == "Show 3"), "{seen:?}");
 }
 
-/// The state of a program that does not run.
+/// Opens the service over the state of a stopped program.
 async fn open(program: &Program) -> Arc<Service> {
     let config = Config::new(program.state(), program.state().join("cache"));
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -217,7 +217,7 @@ async fn a_guide_is_fetched_packed_and_a_bad_one_is_refused_by_name() {
     assert_eq!(seen["counts"], made["counts"]);
     let body = own(&json!({"kind": "xmltv", "name": "G", "url": elsewhere.url("/page")}));
     let refusal = refused(send(&server, Method::POST, SOURCES, &body).await, 400, "VALIDATION_ERROR").await;
-    assert!(refusal["error"].as_str().unwrap().contains("is no XMLTV"), "{refusal}");
+    assert!(refusal["error"].as_str().unwrap().contains("is not XMLTV"), "{refusal}");
     let wrong = json!({"guide": {"xmltvId": ""}});
     let channel = cleared(json!({"name": "E", "sourceType": "external", "source": {"url": "http://tv.example/"}}));
     let id = success(send(&server, Method::POST, CHANNELS, &channel).await, 201).await["channel"]["id"].clone();

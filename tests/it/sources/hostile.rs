@@ -1,4 +1,4 @@
-//! Lists and guides made to do harm: each is taken as far as it makes sense, or refused with a reason.
+//! Hostile lists and guides: each is imported as far as it makes sense, or refused with a reason.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,11 +10,11 @@ use super::{CHANNELS, SOURCES, asked, cleared, upload};
 use crate::kit::answer::{refused, success};
 use crate::kit::{self, Server};
 
-/// What becomes of a file.
+/// The expected outcome for a file.
 enum Fate {
-    /// Refused, with this in the reason.
+    /// Refused, with this text in the reason.
     Refused(&'static str),
-    /// Taken: channels of a list or programmes of a guide, how many are left out, and this in the first reason for that.
+    /// Imported: channels of a list or programmes of a guide, number of skipped entries, and text in a reason for skipping.
     Taken(usize, usize, &'static str),
 }
 
@@ -37,7 +37,7 @@ fn programme(n: usize, title: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_is_taken_or_refused_with_a_clear_report() {
-    // A billion laughs, and files and addresses by name.
+    // A billion laughs, and external entities of files and URLs.
     let bomb: String = (1..12).fold("<!DOCTYPE tv [<!ENTITY e0 \"lol\">".to_owned(), |text, n| {
         text + &format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10))
     });
@@ -51,7 +51,7 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
     let cases: Vec<(&str, &str, Vec<u8>, Fate)> = vec![
         ("entity bomb", "xmltv", format!("{bomb}]><tv>{}</tv>", programme(0, "&e11;")).into_bytes(), Taken(1, 0, "")),
         ("entities of files", "xmltv", format!("{outside}<tv>{}</tv>", programme(0, "&f;&h;")).into(), Taken(1, 0, "")),
-        ("packed twice", "xmltv", packed(&packed(whole.as_bytes())), Refused("is no XMLTV")),
+        ("packed twice", "xmltv", packed(&packed(whole.as_bytes())), Refused("is not XMLTV")),
         (
             "packed comment of 4 MiB",
             "xmltv",
@@ -78,10 +78,10 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
             "garbage",
             "xmltv",
             (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
-            Refused("is no XMLTV"),
+            Refused("is not XMLTV"),
         ),
         ("deep", "xmltv", format!("<tv>{}", "<a>".repeat(50_000)).into(), Taken(0, 1, "too deep")),
-        ("a page", "xmltv", b"<!doctype html><title>Please sign in</title>".to_vec(), Refused("is no XMLTV")),
+        ("a page", "xmltv", b"<!doctype html><title>Please sign in</title>".to_vec(), Refused("is not XMLTV")),
         ("hundreds", "xmltv", whole.clone().into_bytes(), Taken(600, 0, "")),
         (
             "control characters",
@@ -163,7 +163,7 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
     .await;
 }
 
-/// Ids by address, of all channels that are on.
+/// Channel ids by URL, of all enabled channels.
 async fn ids(server: &Server) -> BTreeMap<String, u32> {
     let all = server.service.channels.all();
     let on = all.iter().filter(|channel| channel.face.enabled);
@@ -175,7 +175,7 @@ async fn ids(server: &Server) -> BTreeMap<String, u32> {
 async fn hundreds_stay_who_they_are_however_they_are_reordered_and_renamed() {
     const COUNT: usize = 400;
     let server = kit::server(&[]).await;
-    // Entry n of reading `round`: its place in the list, its name, its token, and whether it says its id.
+    // Entry n of refresh `round` varies its position, its name, its token, and whether it has an id.
     let list = |round: usize| {
         let mut order: Vec<usize> = (0..COUNT).collect();
         match round {
@@ -204,7 +204,7 @@ async fn hundreds_stay_who_they_are_however_they_are_reordered_and_renamed() {
         let again = json!({"attestation": {"authorized": true}});
         let read = upload(&server, Method::PATCH, &target, &again, list(round).as_bytes()).await;
         assert_eq!(success(read, 200).await["source"]["counts"]["channels"], json!(COUNT));
-        assert_eq!(ids(&server).await, first, "after reading {round}");
+        assert_eq!(ids(&server).await, first, "after refresh {round}");
     }
-    assert_eq!(server.service.channels.all().len(), COUNT, "none came beside");
+    assert_eq!(server.service.channels.all().len(), COUNT, "no channel was added");
 }

@@ -1,4 +1,4 @@
-//! Every way to point at the inside is refused, whatever it is written like, and nothing there is ever connected to.
+//! SSRF: every way to name a non-global address is refused, and no such address is ever connected to.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::elsewhere::{Elsewhere, moved, ok};
 
-/// A way out that knows these names and nothing else.
+/// An HTTP client with these allowed hosts and DNS records.
 fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
     let allowed: Vec<String> = allowed.iter().map(|item| (*item).to_owned()).collect();
     let ip = |text: &&str| text.parse::<IpAddr>().unwrap();
@@ -152,7 +152,7 @@ async fn the_inside_is_refused_however_it_is_written() {
         let answer = get(&outbound, &written).await;
         assert!(matches!(answer, Err(Fault::Inside(_) | Fault::Address(_) | Fault::Unknown)), "{written}: {answer:?}");
     }
-    assert_eq!(inside.asked(), Vec::<String>::new(), "nothing inside was ever asked");
+    assert_eq!(inside.asked(), Vec::<String>::new(), "no request reached the private server");
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_redirect_is_checked_like_the_first_address() {
         _ => ok("text/plain", "the end"),
     };
     let outside = Elsewhere::serve("127.0.0.9", to).await;
-    // The first is let through by its name alone, which covers no address.
+    // The first host is allowed by its name, which does not allow its address.
     let names: [(&str, &[&str]); 2] = [("tv.example", &["127.0.0.9"]), ("inside.example", &["127.0.0.1"])];
     let outbound = outbound(&["tv.example"], &names);
     let url = |path: &str| format!("http://ada:secret@tv.example:{}{path}", outside.address.port());
@@ -189,7 +189,7 @@ async fn a_redirect_is_checked_like_the_first_address() {
     assert_eq!(inside.asked(), Vec::<String>::new());
     let heads = outside.asked();
     assert!(heads[0].to_ascii_lowercase().contains("authorization: basic ywrhonnly3jlda=="), "{}", heads[0]);
-    // By its address the same server is refused.
+    // The same server is refused by its address.
     let answer = get(&outbound, &outside.url("/good")).await;
     assert!(matches!(answer, Err(Fault::Inside(_))), "{answer:?}");
 }
@@ -197,7 +197,7 @@ async fn a_redirect_is_checked_like_the_first_address() {
 #[tokio::test]
 async fn what_was_checked_is_what_is_connected_to() {
     let inside = Elsewhere::serve("127.0.0.1", |_| ok("text/plain", "secret")).await;
-    // The first answer is harmless, every later one is not.
+    // DNS rebinding: the first answer is harmless, later ones are not.
     let answers = Arc::new(Mutex::new(0));
     let count = answers.clone();
     let lookup = move |_: String| {
@@ -234,13 +234,13 @@ async fn nothing_is_read_without_end() {
     assert!(matches!(ask("/gone").await, Err(Fault::Broken(_))));
     assert_eq!(ask("/?token=hunter2").await.as_deref(), Ok("a\nb"));
 
-    // A server that takes the connection and says nothing.
+    // A server that accepts the connection and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::read(&format!("http://{}/hunter2", silent.local_addr().unwrap())).unwrap();
     let patience = Ask { head: Duration::from_millis(100), ..Ask::stream() };
     let answer = outbound.get(&address, &patience).await.map(drop);
     assert!(matches!(answer, Err(Fault::TooSlow(_))), "{answer:?}");
-    // And one that stops in the middle.
+    // A server that stops in the middle.
     let stalled = tokio::spawn(async move {
         let _given_up = silent.accept().await.unwrap();
         let (mut socket, _) = silent.accept().await.unwrap();
@@ -255,7 +255,7 @@ async fn nothing_is_read_without_end() {
     assert!(matches!(answer.next().await, Err(Fault::TooSlow(_))));
     stalled.abort();
 
-    // A port that nobody listens on.
+    // A port without a listener.
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let answer = get(&outbound, &format!("http://{free}/hunter2")).await.unwrap_err();
     assert!(matches!(answer, Fault::Broken(_)) && !answer.to_string().contains("hunter2"), "{answer}");

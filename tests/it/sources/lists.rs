@@ -1,4 +1,4 @@
-//! Lists of channels: uploaded or fetched, previewed, chosen from, read again with every channel where it was.
+//! Channel lists: uploaded or fetched, previewed, filtered, and refreshed without changing channel ids.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn list(text: &str) -> Value {
     cleared(json!({"kind": "m3u", "name": "A list", "upload": text}))
 }
 
-/// Ids by name, of all channels there are.
+/// Ids of all channels, by name.
 async fn ids(server: &Server) -> BTreeMap<String, u64> {
     let all = asked(server, CHANNELS).await;
     let named = |channel: &Value| (channel["name"].as_str().unwrap().to_owned(), channel["id"].as_u64().unwrap());
@@ -54,7 +54,7 @@ async fn a_list_becomes_channels_with_a_reason_for_what_does_not() {
     preview["select"] = json!({"groups": ["films"], "names": ["four"]});
     let seen = success(send(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;
     assert_eq!((&seen["counts"]["channels"], &seen["skipped"][1]["reason"]), (&json!(2), &json!("is not selected")));
-    assert!(ids(&server).await.is_empty(), "a preview keeps nothing");
+    assert!(ids(&server).await.is_empty(), "a preview stores nothing");
 
     let answer = send(&server, Method::POST, SOURCES, &list(LIST)).await;
     let location = answer.headers()["location"].to_str().unwrap().to_owned();
@@ -64,7 +64,7 @@ async fn a_list_becomes_channels_with_a_reason_for_what_does_not() {
     assert_eq!(asked(&server, &location).await["source"]["skipped"][0]["name"], "Three");
     let all = asked(&server, CHANNELS).await["channels"].clone();
     let told: Vec<_> = all.as_array().unwrap().iter().map(|one| (one["number"].clone(), one["name"].clone())).collect();
-    // The second wanted the same number.
+    // The entry "Two" has the same number.
     assert_eq!(told, [(json!(1), json!("Two")), (json!(2), json!("Four")), (json!(7), json!("One"))]);
     assert_eq!((&all[2]["sourceType"], &all[2]["category"]), (&json!("m3u-import"), &json!("News")));
     assert_eq!(all[2]["provenance"]["sourceName"], "Own antenna");
@@ -75,7 +75,7 @@ async fn a_list_becomes_channels_with_a_reason_for_what_does_not() {
             server.ask(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap().text().await.unwrap();
         assert!(!text.contains("hunter2"), "{target}: {text}");
     }
-    // Its rights are those of the source, and so is its stream.
+    // Rights and stream URL of an imported channel belong to its source.
     for body in [json!({"source": {"url": "http://other.example/"}}), json!({"attestation": {"authorized": true}})] {
         let target = format!("{CHANNELS}/{}", one["id"]);
         refused(send(&server, Method::PATCH, &target, &body).await, 400, "VALIDATION_ERROR").await;
@@ -93,7 +93,7 @@ async fn what_is_no_list_is_refused_by_name() {
     })
     .await;
     for (path, why) in
-        [("/page", "page"), ("/away", "leads inside"), ("/large", "more than"), ("/none?p=hunter2", "404")]
+        [("/page", "page"), ("/away", "blocked address"), ("/large", "more than"), ("/none?p=hunter2", "404")]
     {
         let mut body = cleared(json!({"kind": "m3u", "name": "A", "url": server_elsewhere.url(path)}));
         for target in [SOURCES, "/api/livetv/sources/preview"] {
@@ -127,7 +127,7 @@ async fn what_is_no_list_is_refused_by_name() {
     }
 }
 
-/// Asks for another reading, and waits until it is done.
+/// Requests a refresh and waits for its end.
 async fn again(server: &Server, target: &str) -> Value {
     success(send(server, Method::POST, &format!("{target}/refresh"), &json!({})).await, 202).await;
     let until = Instant::now() + Duration::from_secs(20);
@@ -157,7 +157,7 @@ async fn channels_keep_their_ids_through_every_reading() {
     let four = format!("{CHANNELS}/{}", first["Four"]);
     success(send(&server, Method::PATCH, &four, &json!({"name": "My four", "number": 4})).await, 200).await;
 
-    // Reordered, renamed, with new tokens; one is new.
+    // Reordered, renamed, with new tokens, and one new channel.
     *now.lock().unwrap() =
         "#EXTM3U\n#EXTINF:-1,New\nhttp://tv.example/new\n#EXTINF:-1,Four HD\nhttp://tv.example/4.ts\n\
         #EXTINF:-1 tvg-id=\"two\",Two HD\nhttp://tv.example/2.ts?token=other\n\
@@ -166,9 +166,9 @@ async fn channels_keep_their_ids_through_every_reading() {
     assert_eq!(again(&server, &target).await["counts"]["channels"], 4);
     let second = ids(&server).await;
     assert_eq!((second["One"], second["Two HD"], second["My four"]), (first["One"], first["Two"], first["Four"]));
-    assert_eq!(asked(&server, &four).await["channel"]["number"], 4, "what was changed by hand stays");
+    assert_eq!(asked(&server, &four).await["channel"]["number"], 4, "manual changes stay");
 
-    // One is gone for a while: it is off, and on again when it comes back.
+    // A channel missing from the list is disabled until it comes back.
     *now.lock().unwrap() = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://elsewhere.example/1.m3u8\n".to_owned();
     again(&server, &target).await;
     assert_eq!(asked(&server, &four).await["channel"]["enabled"], false);
@@ -179,13 +179,13 @@ async fn channels_keep_their_ids_through_every_reading() {
     assert_eq!(asked(&server, &four).await["channel"]["enabled"], true);
     assert_eq!(asked(&server, &format!("{CHANNELS}/{}", second["New"])).await["channel"]["enabled"], false);
 
-    // A reading that fails changes nothing, and says why.
+    // A failed refresh changes nothing and reports its reason.
     *now.lock().unwrap() = "<html>down for maintenance</html>".to_owned();
     let failed = again(&server, &target).await;
     assert_eq!((&failed["state"], ids(&server).await == third), (&json!("failed"), true));
     assert!(failed["error"].as_str().unwrap().contains("page"), "{failed}");
 
-    // Withdrawn: nothing is shown any more, nothing is fetched any more.
+    // After a withdrawal, nothing is shown or fetched.
     let watch = format!("/api/livetv/watch/{}/live.m3u8", third["One"]);
     let body = json!({"attestation": {"authorized": false}});
     let gone = success(send(&server, Method::PATCH, &target, &body).await, 200).await;
@@ -211,7 +211,7 @@ async fn channels_keep_their_ids_through_every_reading() {
     assert_eq!(refusal["details"]["missing"], json!(["attestation.authorized"]));
 
     success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
-    assert!(ids(&server).await.is_empty(), "its channels end with it");
+    assert!(ids(&server).await.is_empty(), "channels are deleted with their source");
     let log = asked(&server, &format!("/api/livetv/audit?source={}", made["id"])).await;
     let told: Vec<&str> =
         log["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();

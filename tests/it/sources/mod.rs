@@ -1,4 +1,4 @@
-//! What comes from elsewhere: by what right, how it is read, and where it may be fetched from.
+//! Imported lists and guides: rights, parsing, SSRF.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use crate::kit::Server;
 use crate::kit::answer::success;
 
-/// Ways around the gate.
+/// Attempts to bypass the rights check.
 mod around;
 mod gate;
 mod guides;
-/// Lists and guides made to do harm.
+/// Hostile lists and guides.
 mod hostile;
 mod inside;
 mod lists;
@@ -26,7 +26,7 @@ async fn asked(server: &Server, target: &str) -> Value {
     success(server.ask(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap(), 200).await
 }
 
-/// A form with a file, as pages send it.
+/// Sends a multipart form with a file, as browsers do.
 async fn upload(server: &Server, method: Method, target: &str, body: &Value, file: &[u8]) -> reqwest::Response {
     let mut form = String::new();
     for (field, value) in body.as_object().unwrap() {
@@ -39,7 +39,7 @@ async fn upload(server: &Server, method: Method, target: &str, body: &Value, fil
     request.header("content-type", "multipart/form-data; boundary=x").body(form).send().await.unwrap()
 }
 
-/// Everything that is needed to show something from elsewhere.
+/// Adds everything that is required to show an external channel.
 fn cleared(mut body: Value) -> Value {
     body["provenance"] =
         json!({"sourceName": "Own antenna", "sourceUrl": "https://antenna.example/terms", "importedAt": "2026-01-01"});

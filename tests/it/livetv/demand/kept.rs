@@ -1,4 +1,4 @@
-//! What is left of the clock of a channel on demand, over restarts, and when many want something at once.
+//! Durability of the clock of an on-demand channel: restarts and concurrent changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::kit::answer::success;
 use crate::kit::program::Program;
 use crate::livetv::sounds;
 
-/// The service over a state that no program has open.
+/// Opens the service over the state of a stopped program.
 fn open(program: &Program, films: &Path) -> Arc<Service> {
     let mut config = Config::new(program.state(), program.state().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
@@ -30,7 +30,7 @@ fn open(program: &Program, films: &Path) -> Arc<Service> {
     }
 }
 
-/// Killed while somebody watches, it goes on as if it had not been; where it was left, it is found.
+/// A channel watched during a kill continues as if nothing had happened; a paused one stays paused.
 #[tokio::test]
 async fn a_killed_server_knows_how_far_everybody_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ async fn a_killed_server_knows_how_far_everybody_was() {
         assert_eq!(answer.status(), 200);
         List::of((answer.text().await.unwrap(), String::new()))
     };
-    assert!(now(&program).await.1 <= 6000, "nobody came");
+    assert!(now(&program).await.1 <= 6000, "no viewer came");
     let first = watch(&program).await;
     let (at, into) = now(&program).await;
     assert!(into > 0);
@@ -72,10 +72,10 @@ async fn a_killed_server_knows_how_far_everybody_was() {
     let second = watch(&program).await;
     second.follows(&first);
     let (then, gone) = now(&program).await;
-    // Unless this machine was so busy that the viewer was given up meanwhile.
+    // Unless the machine was so busy that the viewer timed out meanwhile.
     assert!((gone - into) == (then - at) || then - at > 20_000, "{into} at {at}, {gone} at {then}");
 
-    // The state copied to another server names the same.
+    // The state opened by another service has the same position.
     let left = program.client.delete(format!("{}/api/livetv/watch/{id}?watchSession=sofa", program.base));
     success(left.bearer_auth(&program.token).send().await.unwrap(), 200).await;
     let (_, stood) = now(&program).await;
@@ -85,11 +85,11 @@ async fn a_killed_server_knows_how_far_everybody_was() {
     assert!(channel.on_demand() && channel.pace.as_ref().unwrap().stands(service.clock.now().as_millisecond()));
     drop((channel, service));
     program.restart().await;
-    assert_eq!(now(&program).await.1, stood, "it stands where it was left");
+    assert_eq!(now(&program).await.1, stood, "the channel is paused where it was");
     watch(&program).await.follows(&second);
 }
 
-/// Whoever comes, goes and skips at once: one after the other, and nothing is lost.
+/// Concurrent starts, stops and skips run one after the other, and none is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_remotes_at_once_are_one_after_the_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ async fn many_remotes_at_once_are_one_after_the_other() {
     let halts = futures_util::future::join_all((0..5).map(|_| channels.halt(id, || false)));
     let (skips, runs, ()) = tokio::join!(skips, runs, async { drop(halts.await) });
     assert!(skips.iter().all(Result::is_ok) && runs.iter().all(Result::is_ok));
-    assert_eq!(on(&server, &made["id"]).await.0, "5", "five of them");
+    assert_eq!(on(&server, &made["id"]).await.0, "5", "five skips");
     let kept = channels.get(id).unwrap().pace.clone().unwrap();
     let read = Channels::open(server.service.store.clone(), server.service.clock.clone());
     assert_eq!(

@@ -15,6 +15,7 @@ pub mod join;
 pub mod layout;
 pub mod packet;
 pub mod pes;
+pub mod program;
 pub mod shift;
 pub mod tables;
 pub mod write;

@@ -36,17 +36,32 @@ pub struct Entry {
     pub descriptors: Vec<u8>,
 }
 
+/// A program as a PAT lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramEntry {
+    pub number: u16,
+    pub pmt_pid: u16,
+}
+
 /// PIDs of the PMTs listed by the PAT that begins in this payload. None unless it is a valid PAT of one section that fits
 /// in one packet.
 pub fn parse_pat(payload: &[u8]) -> Option<Vec<u16>> {
+    Some(parse_programs(payload)?.iter().map(|program| program.pmt_pid).collect())
+}
+
+/// Like [`parse_pat`], with the program numbers.
+pub fn parse_programs(payload: &[u8]) -> Option<Vec<ProgramEntry>> {
     let section = section(payload, 0)?;
     if section.get(6..8)? != [0, 0] {
         return None;
     }
-    let programmes = section.get(8..section.len().checked_sub(4)?)?.as_chunks::<4>().0;
+    let programs = section.get(8..section.len().checked_sub(4)?)?.as_chunks::<4>().0;
     // Program number 0 is the network information table.
-    let programmes = programmes.iter().filter(|entry| entry[..2] != [0, 0]);
-    Some(programmes.map(|entry| u16::from_be_bytes([entry[2] & 0x1f, entry[3]])).collect())
+    let programs = programs.iter().map(|&[a, b, c, d]| ProgramEntry {
+        number: u16::from_be_bytes([a, b]),
+        pmt_pid: u16::from_be_bytes([c & 0x1f, d]),
+    });
+    Some(programs.filter(|program| program.number != 0).collect())
 }
 
 /// The section with this table id that begins in this payload, including its CRC, which is checked.
@@ -60,8 +75,20 @@ fn section(payload: &[u8], table: u8) -> Option<&[u8]> {
     (crc(section) == 0).then_some(section)
 }
 
+/// A PMT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pmt {
+    pub pcr_pid: u16,
+    pub entries: Vec<Entry>,
+}
+
 /// Entries of the PMT that begins in this payload. None unless it is a valid PMT that fits in one packet.
 pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
+    Some(parse_pmt_section(payload)?.entries)
+}
+
+/// Like [`parse_pmt`], with the PCR PID. A section of several packets must be joined first.
+pub fn parse_pmt_section(payload: &[u8]) -> Option<Pmt> {
     let section = section(payload, 2)?;
     let mut rest = section.get(12..section.len().checked_sub(4)?)?;
     rest = rest.get(usize::from(u16::from_be_bytes([section[10] & 0x0f, section[11]]))..)?;
@@ -75,13 +102,23 @@ pub fn parse_pmt(payload: &[u8]) -> Option<Vec<Entry>> {
         });
         rest = after.get(length..)?;
     }
-    Some(entries)
+    Some(Pmt { pcr_pid: u16::from_be_bytes([section[8] & 0x1f, section[9]]), entries })
 }
 
 /// A PAT with one program, whose PMT is on [`PMT_PID`]; continuity counter 0.
 pub fn pat() -> [u8; LEN] {
-    let pmt = PMT_PID.to_be_bytes();
-    packet(0, &[0x00, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xe0 | pmt[0], pmt[1]])
+    pat_of(&[ProgramEntry { number: 1, pmt_pid: PMT_PID }])
+}
+
+/// A PAT of these programs, 40 at most; continuity counter 0.
+pub fn pat_of(programs: &[ProgramEntry]) -> [u8; LEN] {
+    let mut section = vec![0x00, 0xb0, 0, 0, 1, 0xc1, 0, 0];
+    for program in programs.iter().take(40) {
+        let ([a, b], [c, d]) = (program.number.to_be_bytes(), program.pmt_pid.to_be_bytes());
+        section.extend_from_slice(&[a, b, 0xe0 | c, d]);
+    }
+    section[2] = (section.len() - 3 + 4) as u8;
+    packet(0, &section)
 }
 
 /// A PMT of these streams, with PIDs as given; continuity counter 0. Descriptors are dropped if the table would not fit
@@ -91,12 +128,12 @@ pub fn pmt(entries: &[Entry]) -> [u8; LEN] {
 }
 
 /// Like [`pmt`], with program descriptors of at most 32 bytes.
-pub fn pmt_of(programme: &[u8], entries: &[Entry]) -> [u8; LEN] {
-    let room = LEN - 5 - 16 - programme.len() - 5 * entries.len().min(8);
+pub fn pmt_of(program: &[u8], entries: &[Entry]) -> [u8; LEN] {
+    let room = LEN - 5 - 16 - program.len() - 5 * entries.len().min(8);
     let descriptors: usize = entries.iter().map(|entry| entry.descriptors.len()).sum();
     let clock = entries.iter().map(|entry| entry.pid).min().unwrap_or(0x1fff).to_be_bytes();
-    let mut section = vec![0x02, 0xb0, 0, 0, 1, 0xc1, 0, 0, 0xe0 | clock[0], clock[1], 0xf0, programme.len() as u8];
-    section.extend_from_slice(programme);
+    let mut section = vec![0x02, 0xb0, 0, 0, 1, 0xc1, 0, 0, 0xe0 | clock[0], clock[1], 0xf0, program.len() as u8];
+    section.extend_from_slice(program);
     for entry in entries.iter().take(8) {
         let pid = entry.pid.to_be_bytes();
         let extra: &[u8] = if descriptors <= room { &entry.descriptors } else { &[] };

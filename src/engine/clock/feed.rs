@@ -9,7 +9,7 @@ use tokio::net::unix::pipe::Sender;
 
 use super::{Lane, PIECE};
 use crate::domain::mpegts::clock::{Piece, repair, source_time};
-use crate::domain::mpegts::packet::LEN;
+use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
 use crate::engine::ffmpeg::spawn::Inherited;
 use crate::engine::source::Source;
@@ -47,16 +47,17 @@ impl Feed {
         let (file, known): (_, Arc<[Piece]>) = (source.clone(), pieces.into());
         let clock = known.clone();
         let looking = tokio::task::spawn_blocking(move || {
-            let lane = Lane::of(&file)?.ok_or_else(|| Error::other("not a transport stream with a single program"))?;
+            let lane = Lane::of(&file)?.ok_or_else(|| Error::other("not a transport stream with video or audio"))?;
             let at = if from > 0.0 { lane.place(&clock, ticks(from))? } else { 0 };
-            Ok::<_, Error>((lane, at))
+            let router = lane.router(&clock, at)?;
+            Ok::<_, Error>((lane, at, router))
         });
-        let (lane, at) = looking.await.map_err(Error::other)??;
+        let (lane, at, router) = looking.await.map_err(Error::other)??;
         let begin = from.max(0.0).floor() as i64;
         let (reader, writer) = std::io::pipe()?;
         let writer = Sender::from_owned_fd(OwnedFd::from(writer))?;
         let by = (BASE_SECONDS - begin) * TICKS_PER_SECOND;
-        tokio::spawn(pump(lane, known, at, by, writer));
+        tokio::spawn(pump(lane, known, router, at, by, writer));
         Ok(Self { reader: Arc::new(reader), offset_seconds: begin - BASE_SECONDS })
     }
 
@@ -88,7 +89,7 @@ impl Lane {
 }
 
 /// Reads, repairs and writes packets until the file or the child ends.
-async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut at: u64, by: i64, mut writer: Sender) {
+async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut router: Option<Router>, mut at: u64, by: i64, mut writer: Sender) {
     let lane = Arc::new(lane);
     if at > 0 && writer.write_all(&lane.tables).await.is_err() {
         return;
@@ -96,23 +97,27 @@ async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut at: u64, by: i64, mut writer
     let mut out = Vec::with_capacity(PIECE + PIECE / 8);
     while at < lane.source.len {
         let (reading, clock) = (lane.clone(), pieces.clone());
-        let mut filling = std::mem::take(&mut out);
+        let (mut filling, mut routing) = (std::mem::take(&mut out), router.take());
         let read = tokio::task::spawn_blocking(move || {
             filling.clear();
             let to = at + PIECE as u64;
             let mut next = to;
             let walked = reading.walk(at, to, |offset, bytes| {
-                let from = filling.len();
-                filling.extend_from_slice(bytes);
-                if let Some(packet) = filling[from..].first_chunk_mut::<LEN>() {
-                    repair(&clock, offset, by, packet);
-                }
                 next = next.max(offset + reading.stride as u64);
+                let mut packet = *bytes;
+                match routing.as_mut().map_or(Route::Keep, |router| router.route(&mut packet)) {
+                    Route::Keep => {
+                        repair(&clock, offset, by, &mut packet);
+                        filling.extend_from_slice(&packet);
+                    }
+                    Route::Tables => filling.extend_from_slice(&reading.tables),
+                    Route::Drop => {}
+                }
             });
-            walked.map(|()| (filling, next))
+            walked.map(|()| (filling, routing, next))
         });
-        let Ok(Ok((filled, next))) = read.await else { return };
-        (out, at) = (filled, next);
+        let Ok(Ok((filled, routing, next))) = read.await else { return };
+        (out, router, at) = (filled, routing, next);
         // An error means that the child has ended.
         if writer.write_all(&out).await.is_err() {
             return;

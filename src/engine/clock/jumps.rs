@@ -13,8 +13,9 @@ use super::{Lane, Mark, PIECE};
 use crate::domain::media::Media;
 use crate::domain::mpegts::clock::{Piece, source_time};
 use crate::domain::mpegts::packet::Packet;
+use crate::domain::mpegts::program::Route;
 use crate::domain::mpegts::{WRAP, pes, unwrap};
-use crate::domain::time::{TICKS_PER_SECOND, seconds};
+use crate::domain::time::{TICKS_PER_SECOND, round_ms, seconds};
 use crate::engine::source::Source;
 
 /// A clock that advances by more than this has jumped, ticks; a smaller step means lost data. The same limit as in ffmpeg.
@@ -48,6 +49,12 @@ pub struct Repaired {
     pub pieces: Vec<Piece>,
     /// End of the last stream, ticks of source time.
     pub end: i64,
+    /// Number of programs at the beginning of the file, and the program number of the one that is played.
+    pub programs: (usize, u16),
+    /// The video PID changes.
+    pub renumbered: bool,
+    /// A later part has no video of the same codec and is not played.
+    pub has_more: bool,
 }
 
 impl Repaired {
@@ -68,7 +75,17 @@ impl Repaired {
         media.bitrate_kbps = Some((len as f64 * 8.0 / duration / 1000.0).round() as u32);
         media.seekable = true;
         let jumps = self.pieces.len() - 1;
-        media.warnings.push(format!("the clock jumps ({jumps}x): the {} parts are played as one", jumps + 1));
+        if jumps > 0 {
+            let what = if self.renumbered { "clock or its PIDs change" } else { "clock jumps" };
+            media.warnings.push(format!("the {what} ({jumps}x): the {} parts are played as one", jumps + 1));
+        }
+        if let (several @ 2.., number) = self.programs {
+            media.warnings.push(format!("the file has {several} programs: program {number} is played"));
+        }
+        if self.has_more {
+            let text = format!("the part after {} s has video of another kind and is not played", round_ms(duration));
+            media.warnings.push(text);
+        }
         media.clock = self.pieces;
     }
 }
@@ -98,13 +115,20 @@ pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
     let beginning = lane.marks(0, AROUND.min(first.at + 1))?;
     let start = beginning.first().map_or(first.dts, |mark| mark.dts);
     let mut pieces = vec![Piece { at: 0, shift: (-start).rem_euclid(WRAP) }];
+    let (mut to, mut renumbered, mut has_more) = (source.len, false, false);
     for (old, new) in &jumps {
         let at = boundary(&lane, old, new)?;
+        if lane.router(&[], new.at)?.is_some_and(|router| router.first_pid(new.pid) != Some(lane.pid)) {
+            (to, has_more) = (at, true);
+            break;
+        }
         let shift = joined(&lane, at, pieces[pieces.len() - 1].shift)?;
         pieces.push(Piece { at, shift });
+        renumbered |= old.pid != new.pid;
     }
-    let end = ending(&lane, &pieces)?;
-    Ok((end > 0).then_some(Repaired { pieces, end }))
+    let end = ending(&lane, &pieces, to)?;
+    let programs = (lane.program_count, lane.program.as_ref().map_or(0, |program| program.entry.number));
+    Ok((end > 0).then_some(Repaired { pieces, end, programs, renumbered, has_more }))
 }
 
 /// The range between two neighbouring marks that has not been scanned.
@@ -153,6 +177,7 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
     // Bytes per second.
     let rate = rates.get(rates.len() / 2).copied().unwrap_or(0).max(1);
     let doubt = |from: &Mark, to: &Mark| match forward(from, to) {
+        _ if from.pid != to.pid => i64::MAX,
         back if back < -BACK => i64::MAX,
         ticks => (ticks - (to.at - from.at) as i64 * TICKS_PER_SECOND / rate).abs(),
     };
@@ -163,14 +188,16 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
         let whole = gap.to - gap.from <= 3 * PIECE as u64;
         let middle = gap.from + (gap.to - gap.from) / 2 - PIECE as u64 / 2;
         let found = if whole {
-            // From the mark itself to the mark at the end, so that nothing in between stays unread.
-            lane.marks(gap.from, gap.to + 1)?
+            // From the mark itself to the mark at the end, so that nothing in between stays unread. Beyond it if the PID
+            // changes, because a takeover shows only in several frames.
+            let more = if known[&gap.from].0.pid == known[&gap.to].0.pid { 1 } else { 4 * PIECE as u64 };
+            lane.marks(gap.from, gap.to + more)?
         } else {
             lane.marks(middle, middle + PIECE as u64)?
         };
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };
         if whole {
-            known.extend(found.into_iter().skip(1).map(|mark| (mark.at, (mark, true))));
+            known.extend(found.into_iter().filter(|mark| mark.at > gap.from).map(|mark| (mark.at, (mark, true))));
         } else {
             let (from, to) = (known[&gap.from].0, known[&gap.to].0);
             keep(&mut known, found);
@@ -198,6 +225,10 @@ fn forward(from: &Mark, to: &Mark) -> i64 {
 }
 
 fn jumps(from: &Mark, to: &Mark) -> bool {
+    from.pid != to.pid || clock_jumps(from, to)
+}
+
+fn clock_jumps(from: &Mark, to: &Mark) -> bool {
     let most = if to.new_clock { FORWARD_TOLD } else { FORWARD };
     !(-BACK..=most).contains(&forward(from, to))
 }
@@ -222,8 +253,17 @@ fn between(marks: &[(Mark, bool)]) -> Vec<(Mark, Mark)> {
 /// The byte where the new clock begins: the first timestamp that is closer to the new clock than to the old.
 fn boundary(lane: &Lane, old: &Mark, new: &Mark) -> Result<u64> {
     let mut at = new.at;
-    lane.walk(old.at + 1, new.at, |offset, bytes| {
-        let Some(packet) = Packet::new(bytes).filter(|packet| packet.starts_unit()) else { return };
+    if !clock_jumps(old, new) {
+        return Ok(at);
+    }
+    let mut router = lane.router(&[], old.at)?;
+    lane.walk(old.at, new.at, |offset, bytes| {
+        let mut bytes = *bytes;
+        let is_other = router.as_mut().is_some_and(|router| router.route(&mut bytes) != Route::Keep);
+        if is_other || offset == old.at {
+            return;
+        }
+        let Some(packet) = Packet::new(&bytes).filter(|packet| packet.starts_unit()) else { return };
         let payload = packet.payload();
         if !matches!(payload.get(3), Some(0xbd | 0xc0..=0xef | 0xfd)) {
             return;
@@ -259,12 +299,17 @@ fn joined(lane: &Lane, at: u64, shift: i64) -> Result<i64> {
     Ok((shift + decoded + late).rem_euclid(WRAP))
 }
 
-/// End of the last video or audio, ticks of source time.
-fn ending(lane: &Lane, pieces: &[Piece]) -> Result<i64> {
-    let from = pieces[pieces.len() - 1].at.max(lane.source.len.saturating_sub(AROUND));
+/// End of the last video or audio before byte `to`, ticks of source time.
+fn ending(lane: &Lane, pieces: &[Piece], to: u64) -> Result<i64> {
+    let from = pieces[pieces.len() - 1].at.max(to.saturating_sub(AROUND));
     let mut lanes: BTreeMap<u16, Vec<i64>> = BTreeMap::new();
-    lane.walk(from, lane.source.len, |at, bytes| {
-        let Some(packet) = Packet::new(bytes).filter(|packet| packet.starts_unit()) else { return };
+    let mut router = lane.router(pieces, from)?;
+    lane.walk(from, to, |at, bytes| {
+        let mut bytes = *bytes;
+        if router.as_mut().is_some_and(|router| router.route(&mut bytes) != Route::Keep) {
+            return;
+        }
+        let Some(packet) = Packet::new(&bytes).filter(|packet| packet.starts_unit()) else { return };
         let payload = packet.payload();
         let counts = packet.pid() == lane.pid || matches!(payload.get(3), Some(0xc0..=0xdf | 0xbd));
         let Some(pts) = pes::parse(payload).and_then(|header| header.pts).filter(|_| counts) else { return };

@@ -8,13 +8,17 @@
 mod feed;
 mod jumps;
 
+use std::collections::BTreeMap;
 use std::io::Result;
 use std::sync::Arc;
 
 pub use feed::{Fed, Feed};
 pub use jumps::{Repaired, has_jump, repaired};
 
+use crate::domain::mpegts::clock::Piece;
 use crate::domain::mpegts::packet::{LEN, Packet, SYNC};
+use crate::domain::mpegts::program::{PmtSection, Program, Router};
+use crate::domain::mpegts::tables::{Pmt, ProgramEntry};
 use crate::domain::mpegts::{pes, tables};
 use crate::engine::source::Source;
 
@@ -23,6 +27,12 @@ const PIECE: usize = 256 * 1024;
 
 /// Maximum size of the file's beginning that is searched for tables and for the first frame.
 const HEAD: u64 = 4 << 20;
+
+/// Range in which PAT and PMT are repeated, bytes: at least twice a second, more often at high bit rates.
+const TABLES: u64 = 2 << 20;
+
+/// Consecutive frames under another PID after which that PID is followed.
+const TAKEOVER_FRAMES: usize = 3;
 
 /// Distances between packets: plain, with the timestamps of Blu-ray discs, with error correction.
 const STRIDES: [usize; 3] = [LEN, 192, 204];
@@ -33,6 +43,11 @@ struct Lane {
     source: Arc<Source>,
     stride: usize,
     pid: u16,
+    is_video: bool,
+    /// None if its PMT could not be read: no packet is remapped.
+    program: Option<Program>,
+    /// Number of programs in the first PAT.
+    program_count: usize,
     /// The packets of PAT and PMT at the beginning of the file.
     tables: Vec<u8>,
 }
@@ -42,6 +57,8 @@ struct Lane {
 struct Mark {
     /// Offset of its first packet in the file.
     at: u64,
+    /// Differs from the lane's PID in a part with other PIDs.
+    pid: u16,
     /// 90 kHz, 33 bits.
     pts: i64,
     dts: i64,
@@ -50,8 +67,29 @@ struct Mark {
     new_clock: bool,
 }
 
+/// A PMT at the beginning of the file.
+#[derive(Default)]
+struct FirstPmt {
+    raw: Vec<u8>,
+    section: PmtSection,
+    pmt: Option<Pmt>,
+    done: bool,
+}
+
+impl FirstPmt {
+    fn push(&mut self, packet: Packet, bytes: &[u8; LEN]) {
+        // A PMT may take several packets.
+        self.done |= packet.starts_unit() && !self.raw.is_empty();
+        if !self.done && (packet.starts_unit() || !self.raw.is_empty()) {
+            self.raw.extend_from_slice(bytes);
+            self.pmt = self.section.push(packet).or(self.pmt.take());
+        }
+    }
+}
+
 impl Lane {
-    /// None if the file is not a transport stream of a single program with video or audio.
+    /// None if the file is not a transport stream with video or audio. Of several programs, the first one with both is
+    /// taken, as `probe/report` does with ffprobe's report.
     fn of(source: &Arc<Source>) -> Result<Option<Self>> {
         let mut head = vec![0; HEAD.min(source.len) as usize];
         let filled = source.read_blocking(&mut head, 0)?;
@@ -60,35 +98,60 @@ impl Lane {
             (0..stride.min(head.len())).any(|at| (0..5).all(|n| head.get(at + n * stride) == Some(&SYNC)))
         };
         let Some(stride) = STRIDES.into_iter().find(|&stride| synced(stride)) else { return Ok(None) };
-        let (mut map, mut several) = (None, false);
-        let (mut pat, mut pmt, mut pmt_done) = (Vec::new(), Vec::new(), false);
-        let (mut video, mut audio) = (None, None);
+        let (mut listed, mut pmts, mut pat) = (Vec::new(), BTreeMap::<u16, FirstPmt>::new(), Vec::new());
+        let (mut videos, mut audios) = (Vec::new(), Vec::new());
         packets(&head, 0, stride, true, |_, bytes| {
             let Some(packet) = Packet::new(bytes) else { return };
-            let payload = packet.payload();
-            if packet.pid() == 0 && packet.starts_unit() && map.is_none() {
-                let Some(programmes) = tables::parse_pat(payload) else { return };
-                several |= programmes.len() != 1;
-                map = programmes.first().copied();
-                pat.extend_from_slice(bytes);
-            } else if map == Some(packet.pid()) && !pmt_done {
-                // A PMT may take several packets.
-                match packet.starts_unit() {
-                    true if pmt.is_empty() => pmt.extend_from_slice(bytes),
-                    true => pmt_done = true,
-                    false if !pmt.is_empty() => pmt.extend_from_slice(bytes),
-                    false => {}
-                }
+            let (payload, pid) = (packet.payload(), packet.pid());
+            if pid == 0 && packet.starts_unit() && listed.is_empty() {
+                listed = tables::parse_programs(payload).unwrap_or_default();
+                pat = bytes.to_vec();
+            } else if listed.iter().any(|program| program.pmt_pid == pid) {
+                pmts.entry(pid).or_default().push(packet, bytes);
             } else if packet.starts_unit() && pes::parse(payload).is_some_and(|header| header.pts.is_some()) {
-                match payload.get(3) {
-                    Some(0xe0..=0xef) => video = video.or(Some(packet.pid())),
-                    Some(0xc0..=0xdf | 0xbd | 0xfd) => audio = audio.or(Some(packet.pid())),
-                    _ => {}
+                let seen = match payload.get(3) {
+                    Some(0xe0..=0xef) => &mut videos,
+                    Some(0xc0..=0xdf | 0xbd | 0xfd) => &mut audios,
+                    _ => return,
+                };
+                if !seen.contains(&pid) {
+                    seen.push(pid);
                 }
             }
         });
-        let lane = video.or(audio).filter(|_| !several && !pmt.is_empty());
-        Ok(lane.map(|pid| Self { source: source.clone(), stride, pid, tables: [pat, pmt].concat() }))
+        let several = listed.len() > 1;
+        let of = |seen: &[u16], program: &ProgramEntry| {
+            let Some(pmt) = pmts.get(&program.pmt_pid).filter(|_| several).and_then(|first| first.pmt.as_ref()) else {
+                return seen.first().copied().filter(|_| !several);
+            };
+            seen.iter().copied().find(|pid| pmt.entries.iter().any(|entry| entry.pid == *pid))
+        };
+        let with = |video: bool, audio: bool| {
+            let has = |program: &&ProgramEntry| {
+                (!video || of(&videos, program).is_some()) && (!audio || of(&audios, program).is_some())
+            };
+            listed.iter().find(has)
+        };
+        let chosen = with(true, true).or_else(|| with(true, false)).or_else(|| with(false, true));
+        let Some((program, first)) = chosen.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?))) else {
+            return Ok(None);
+        };
+        let video = of(&videos, program);
+        let Some(pid) = video.or_else(|| of(&audios, program)).filter(|_| !first.raw.is_empty()) else {
+            return Ok(None);
+        };
+        if several {
+            pat = tables::pat_of(&[*program]).to_vec();
+        }
+        Ok(Some(Self {
+            source: source.clone(),
+            stride,
+            pid,
+            is_video: video.is_some(),
+            program: first.pmt.clone().map(|pmt| Program { entry: *program, pmt, selected: several }),
+            program_count: listed.len(),
+            tables: [&pat, &first.raw[..]].concat(),
+        }))
     }
 
     /// The marks whose first packet begins in this byte range. Blocks on file I/O.
@@ -97,15 +160,54 @@ impl Lane {
         self.walk(from, to, |at, bytes| {
             let Some(packet) = Packet::new(bytes) else { return };
             new_clock |= packet.new_clock();
-            if packet.pid() != self.pid || !packet.starts_unit() || packet.damaged() || packet.scrambled() {
+            let (pid, payload) = (packet.pid(), packet.payload());
+            let is_marked = pid == self.pid || self.may_take_over(pid, payload);
+            if !is_marked || !packet.starts_unit() || packet.damaged() || packet.scrambled() {
                 return;
             }
-            let Some((pts, dts)) = pes::parse(packet.payload()).and_then(|header| header.pts.zip(header.dts)) else {
-                return;
-            };
-            marks.push(Mark { at, pts, dts, key: packet.random_access(), new_clock: std::mem::take(&mut new_clock) });
+            let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
+            let key = packet.random_access();
+            marks.push(Mark { at, pid, pts, dts, key, new_clock: std::mem::take(&mut new_clock) });
         })?;
-        Ok(marks)
+        Ok(self.followed(marks))
+    }
+
+    /// Whether this may be video of a joined part with other PIDs.
+    fn may_take_over(&self, pid: u16, payload: &[u8]) -> bool {
+        let program = self.program.as_ref().filter(|program| self.is_video && !program.selected);
+        let is_new = program.is_some_and(|first| first.pmt.entries.iter().all(|entry| entry.pid != pid));
+        is_new && matches!(payload, [0, 0, 1, 0xe0..=0xef, ..])
+    }
+
+    /// Video under another PID counts where it replaces the lane's video, not where the two are interleaved.
+    fn followed(&self, marks: Vec<Mark>) -> Vec<Mark> {
+        if marks.iter().all(|mark| mark.pid == self.pid) {
+            return marks;
+        }
+        let takes_over = |run: &&[Mark]| run[0].pid == self.pid || run.len() >= TAKEOVER_FRAMES;
+        let runs = || marks.chunk_by(|a, b| a.pid == b.pid);
+        if runs().any(|run| takes_over(&run)) {
+            return runs().filter(takes_over).flatten().copied().collect();
+        }
+        let mut counts = BTreeMap::<u16, usize>::new();
+        for mark in &marks {
+            *counts.entry(mark.pid).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(pid, _)| pid);
+        marks.into_iter().filter(|mark| Some(mark.pid) == most).collect()
+    }
+
+    /// The router for the packets from byte `at`, with the tables at the beginning of its piece and just before `at`. None
+    /// if no packet is remapped. Blocks on file I/O.
+    fn router(&self, pieces: &[Piece], at: u64) -> Result<Option<Router>> {
+        let Some(mut router) = self.program.clone().map(Router::new) else { return Ok(None) };
+        let piece = pieces.iter().rev().map(|piece| piece.at).find(|begin| *begin <= at);
+        for before in piece.into_iter().chain([at]) {
+            self.walk(before.saturating_sub(TABLES), before, |_, bytes| {
+                router.route(&mut bytes.clone());
+            })?;
+        }
+        Ok(Some(router))
     }
 
     /// Calls `each` for every packet that begins in this byte range.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::*;
 use crate::domain::library::Root;
-use crate::domain::mpegts::WRAP;
-use crate::domain::mpegts::clock::source_time;
+use crate::domain::mpegts::clock::{Piece, source_time};
 use crate::domain::mpegts::shift::shift;
-use crate::domain::mpegts::tables::{Entry, Track};
+use crate::domain::mpegts::tables::{Entry, ProgramEntry, Track, pat_of};
 use crate::domain::mpegts::write::{Unit, Writer};
+use crate::domain::mpegts::{PMT_PID, WRAP};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::source::Roots;
 
@@ -26,6 +26,44 @@ fn film(from: i64, to: i64, size: usize) -> Vec<u8> {
     }
     let entry = |track: Track, stream_type| Entry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
+}
+
+/// The same stream with all PIDs except that of the PAT increased by `by`.
+fn renumbered(mut film: Vec<u8>, by: u16) -> Vec<u8> {
+    for packet in film.as_chunks_mut::<LEN>().0 {
+        let (pid, counter) = (Packet::new(packet).unwrap().pid(), packet[3]);
+        let payload = Packet::new(packet).unwrap().payload();
+        // A packet that only closes the continuity counter holds no table.
+        if pid == 0 && tables::parse_pat(payload).is_some() {
+            *packet = pat_of(&[ProgramEntry { number: 1 + by, pmt_pid: PMT_PID + by }]);
+        } else if pid != 0 {
+            if let Some(entries) = tables::parse_pmt(payload).filter(|_| pid == PMT_PID) {
+                let entries = entries.into_iter().map(|entry| Entry { pid: entry.pid + by, ..entry });
+                *packet = tables::pmt(&entries.collect::<Vec<_>>());
+            }
+            packet[1] = packet[1] & 0xe0 | ((pid + by) >> 8) as u8;
+            packet[2] = (pid + by) as u8;
+        }
+        packet[3] = counter;
+    }
+    film
+}
+
+/// Two films in one stream, packet by packet. Every PAT lists the programs of both, as in a real multiplex.
+fn multiplexed(one: &[u8], other: &[u8]) -> Vec<u8> {
+    let listed = |packet: &[u8; LEN]| tables::parse_programs(Packet::new(packet)?.payload());
+    let first = |film: &[u8]| listed(film.first_chunk().unwrap()).unwrap();
+    let both = pat_of(&[first(one), first(other)].concat());
+    let pair = one.as_chunks::<LEN>().0.iter().zip(other.as_chunks::<LEN>().0);
+    let mut packets: Vec<[u8; LEN]> = pair.flat_map(|(one, other)| [*one, *other]).collect();
+    for packet in &mut packets {
+        let (pid, counter) = (Packet::new(packet).unwrap().pid(), packet[3]);
+        if pid == 0 && listed(packet).is_some() {
+            *packet = both;
+            packet[3] = counter;
+        }
+    }
+    packets.concat()
 }
 
 fn moved(mut film: Vec<u8>, by: i64) -> Vec<u8> {
@@ -106,6 +144,92 @@ fn one_damaged_time_is_no_jump_and_a_cut_packet_no_obstacle() {
     assert_eq!(found.end, 20 * SECOND + 9000);
 }
 
+/// Bytes that a feed writes, and its offset in seconds.
+async fn fed(source: &Arc<Source>, pieces: &[Piece], from: f64) -> (Vec<u8>, i64) {
+    use std::io::Read;
+    let feed = Feed::open(source, pieces, from).await.unwrap();
+    let (offset, reader) = (feed.offset_seconds, feed.reader.clone());
+    drop(feed);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut bytes = Vec::new();
+        (&*reader).read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    (reading.await.unwrap(), offset)
+}
+
+/// Decode times of the packets with this PID, ticks of source time, and all PIDs present.
+fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16>) {
+    let (mut times, mut pids) = (Vec::new(), std::collections::BTreeSet::new());
+    for packet in bytes.as_chunks::<LEN>().0.iter().map(|bytes| Packet::new(bytes).unwrap()) {
+        pids.insert(packet.pid());
+        if packet.pid() == pid && packet.starts_unit() {
+            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * SECOND);
+        }
+    }
+    (times, pids.into_iter().collect())
+}
+
+#[tokio::test]
+async fn a_part_with_other_pids_plays_under_the_first_ones() {
+    for (by, large) in [(0, false), (-4900, false), (0, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let size = if large { 70_000 } else { 3000 };
+        let first = moved(film(0, 10, size), 5000 * SECOND);
+        let second = renumbered(moved(film(10, 20, size), (5000 + by) * SECOND), 0x100);
+        let source = open(folder.path(), &[&first[..], &second].concat());
+        assert_eq!(source.len > jumps::WHOLE, large);
+        assert!(has_jump(&source).unwrap());
+        let found = repaired(&source).unwrap().unwrap();
+        assert_eq!((found.pieces.len(), found.end, found.has_more), (2, 20 * SECOND + 9000, false), "{by}: {found:?}");
+        for from in [0.0, 9.0, 15.0] {
+            let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, Track::Video.pid());
+            assert_eq!(pids, [0, PMT_PID, Track::Video.pid(), Track::Audio.pid()], "{by} {from}");
+            assert!((0..=3600).contains(&((from * SECOND as f64) as i64 - times[0])), "{by} {from}: {}", times[0]);
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{by} {from}");
+            assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by} {from}");
+        }
+    }
+}
+
+#[test]
+fn a_part_with_another_video_codec_is_not_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut second = renumbered(film(10, 20, 3000), 0x100);
+    for packet in second.as_chunks_mut::<LEN>().0 {
+        if Packet::new(packet).unwrap().pid() == PMT_PID + 0x100 {
+            let entry = Entry { pid: Track::Video.pid() + 0x100, stream_type: 0x24, descriptors: Vec::new() };
+            let head = [packet[1], packet[2], packet[3]];
+            *packet = tables::pmt(&[entry]);
+            packet[1..4].copy_from_slice(&head);
+        }
+    }
+    let source = open(folder.path(), &[film(0, 10, 3000), second].concat());
+    let found = repaired(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end, found.has_more), (1, 10 * SECOND + 9000, true), "{found:?}");
+}
+
+#[tokio::test]
+async fn of_several_programs_one_is_read_on_its_own_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = |from, to| renumbered(moved(film(from, to, 3000), 700 * SECOND), 0x100);
+    let parts = [multiplexed(&film(0, 10, 3000), &other(0, 10)), {
+        multiplexed(&moved(film(10, 20, 3000), -7000 * SECOND), &other(10, 20))
+    }];
+    let source = open(folder.path(), &parts.concat());
+    let found = repaired(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end, found.programs), (2, 20 * SECOND + 9000, (2, 1)), "{found:?}");
+    for from in [0.0, 15.0] {
+        let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, Track::Video.pid());
+        assert_eq!(pids, [0, PMT_PID, Track::Video.pid(), Track::Audio.pid()]);
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
+        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
+    }
+    // One clock: ffmpeg reads it as it is.
+    let plain = open(tempfile::tempdir().unwrap().path(), &multiplexed(&film(0, 10, 3000), &other(0, 10)));
+    assert_eq!(repaired(&plain).unwrap(), None);
+}
+
 #[test]
 fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,21 +244,11 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
 
 #[tokio::test]
 async fn a_feed_begins_where_it_is_asked_to_with_tables_and_one_clock() {
-    use std::io::Read;
     let folder = tempfile::tempdir().unwrap();
     let source = open(folder.path(), &[film(0, 10, 3000), moved(film(10, 20, 3000), -9 * SECOND)].concat());
     let found = repaired(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
-        let feed = Feed::open(&source, &found.pieces, from).await.unwrap();
-        let offset = feed.offset_seconds;
-        let reader = feed.reader.clone();
-        drop(feed);
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut bytes = Vec::new();
-            (&*reader).read_to_end(&mut bytes).unwrap();
-            bytes
-        });
-        let bytes = reading.await.unwrap();
+        let (bytes, offset) = fed(&source, &found.pieces, from).await;
         assert!(bytes.len().is_multiple_of(LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0);
         let lane = Lane::of(&open(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
         let marks = lane.marks(0, bytes.len() as u64).unwrap();

@@ -98,6 +98,45 @@ async fn a_film_whose_clock_jumps_is_shown_whole_and_without_a_stop() {
     }
 }
 
+/// Joined recordings whose parts have different PIDs, and a multiplex of two programs whose clock jumps.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_with_other_pids_and_a_jumping_multiplex_play_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let kept = folder.path().join("kept.bin");
+    let part = |name: &str, frames: (usize, usize), more: &str| {
+        let path = folder.path().join(name);
+        film(&path, frames, 16, &format!("-c:a mp2 -b:a 128k {more} -f mpegts"));
+        std::fs::read(path).unwrap()
+    };
+    let other = "-mpegts_start_pid 0x300 -mpegts_pmt_start_pid 0x1100 -mpegts_service_id 7";
+    let two = "-map 0:v -map 1:a -map 0:v -map 1:a -program st=0:st=1 -program st=2:st=3";
+    let first = part("first.bin", (0, 150), "-output_ts_offset 5000");
+    let multiplex = part("multiplex.bin", (0, 150), &format!("{two} -output_ts_offset 5000"));
+    for (name, first, second) in [
+        ("clock.ts", &first, part("b.bin", (150, 300), &format!("{other} -output_ts_offset 100"))),
+        ("pids.ts", &first, part("c.bin", (150, 300), &format!("{other} -output_ts_offset 5006"))),
+        ("multiplex.ts", &multiplex, part("d.bin", (150, 300), &format!("{two} -output_ts_offset 100"))),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, [&first[..], &second].concat()).unwrap();
+        let known = info(&server, &path).await;
+        let duration = known["probe"]["durationSeconds"].as_f64().unwrap_or(0.0);
+        assert!((duration - 12.0).abs() < 0.1, "{name}: {known}");
+        let kind = if name == "pids.ts" { "encode" } else { "copy" };
+        let wish = if kind == "copy" { json!({"forceTranscode": true}) } else { encoded() };
+        let (started, stream) = open(&server, &path, wish, kind).await;
+        // The last segment first.
+        let last = stream.segments.len() - 1;
+        std::fs::write(&kept, stream.fetch([last].into_iter().chain(0..last)).await.unwrap()).unwrap();
+        let seen = film::numbers(&kept, 16);
+        assert_eq!(seen[..300], (0..300).collect::<Vec<_>>(), "{name}");
+        assert!(seen.len() <= 303, "{name}: {seen:?}");
+        assert_eq!(astray(&kept).0, Vec::<f64>::new(), "{name}");
+        play::stop(&server, &started).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_channels_or_size_costs_one_segment_no_more_than_another() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ mod language;
 pub use language::language_tag;
 
 /// Raised whenever the meaning of a cached probe changes.
-pub const PROBE_VERSION: u32 = 3;
+pub const PROBE_VERSION: u32 = 4;
 
 /// Container family by the bytes of the file, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,7 +70,8 @@ pub struct Media {
     pub duration_seconds: Option<f64>,
     /// First timestamp of the file in its own clock, seconds; subtract it to get source time.
     pub start_seconds: f64,
-    /// The continuous pieces of a transport stream whose clock jumps; empty if the clock is continuous from `start_seconds`.
+    /// The continuous pieces of a transport stream whose clock jumps, or the links of a chained Ogg file. Empty if the clock
+    /// is continuous from `start_seconds`.
     #[serde(rename = "clock", default, skip_serializing_if = "Vec::is_empty")]
     pub clock: Vec<Piece>,
     pub bitrate_kbps: Option<u32>,

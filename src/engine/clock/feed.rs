@@ -7,9 +7,11 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
+use super::chain::Chain;
 use super::{Lane, PIECE};
 use crate::domain::mpegts::clock::{Piece, repair, source_time};
 use crate::domain::mpegts::program::{Route, Router};
+use crate::domain::sniff::Container;
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
 use crate::engine::ffmpeg::spawn::Inherited;
 use crate::engine::source::Source;
@@ -42,22 +44,29 @@ impl Feed {
     /// inside a tokio runtime.
     ///
     /// # Errors
-    /// Those of reading the file, or that it is no longer a transport stream.
+    /// Those of reading the file, or that it is no longer a transport stream or a chained Ogg file.
     pub async fn open(source: &Arc<Source>, pieces: &[Piece], from: f64) -> Result<Self> {
         let (file, known): (_, Arc<[Piece]>) = (source.clone(), pieces.into());
-        let clock = known.clone();
-        let looking = tokio::task::spawn_blocking(move || {
-            let lane = Lane::of(&file)?.ok_or_else(|| Error::other("not a transport stream with video or audio"))?;
-            let at = if from > 0.0 { lane.place(&clock, ticks(from))? } else { 0 };
-            let router = lane.router(&clock, at)?;
-            Ok::<_, Error>((lane, at, router))
-        });
-        let (lane, at, router) = looking.await.map_err(Error::other)??;
         let begin = from.max(0.0).floor() as i64;
+        let by = (BASE_SECONDS - begin) * TICKS_PER_SECOND;
         let (reader, writer) = std::io::pipe()?;
         let writer = Sender::from_owned_fd(OwnedFd::from(writer))?;
-        let by = (BASE_SECONDS - begin) * TICKS_PER_SECOND;
-        tokio::spawn(pump(lane, known, router, at, by, writer));
+        if source.sniffed.is_some_and(|sniffed| sniffed.container == Container::Ogg) {
+            let opening = move || Chain::open(&file, &known, from, by);
+            let chain = tokio::task::spawn_blocking(opening).await.map_err(Error::other)??;
+            tokio::spawn(pump_chain(chain, writer));
+        } else {
+            let clock = known.clone();
+            let looking = tokio::task::spawn_blocking(move || {
+                let none = || Error::other("not a transport stream with video or audio");
+                let lane = Lane::of(&file)?.ok_or_else(none)?;
+                let at = if from > 0.0 { lane.place(&clock, ticks(from))? } else { 0 };
+                let router = lane.router(&clock, at)?;
+                Ok::<_, Error>((lane, at, router))
+            });
+            let (lane, at, router) = looking.await.map_err(Error::other)??;
+            tokio::spawn(pump(lane, known, router, at, by, writer));
+        }
         Ok(Self { reader: Arc::new(reader), offset_seconds: begin - BASE_SECONDS })
     }
 
@@ -85,6 +94,18 @@ impl Lane {
         let before = self.marks(low, high)?.into_iter().rev();
         let mut before = before.filter(|mark| source_time(pieces, mark.at, mark.dts) <= from);
         Ok(before.next().map_or(low, |mark| mark.at))
+    }
+}
+
+/// Reads and writes the links of a chain until the last one or the child ends.
+async fn pump_chain(mut chain: Chain, mut writer: Sender) {
+    loop {
+        let read = tokio::task::spawn_blocking(move || chain.read().map(|bytes| (chain, bytes)));
+        let Ok(Ok((rest, bytes))) = read.await else { return };
+        chain = rest;
+        if bytes.is_empty() || writer.write_all(&bytes).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Transport streams with timestamp discontinuities (clock jumps): the pieces of the file are found, and every reader gets one
-//! continuous clock.
+//! continuous clock. Chained Ogg files are handled in the same way.
 //!
 //! ffmpeg corrects such jumps itself, but not with `-copyts`, and not in a way that is known beforehand. So this program
 //! reads the file and writes it into a pipe with every timestamp moved to source time. Probe, keyframe index, copy and
 //! encode all see one continuous clock.
 
+mod chain;
 mod feed;
 mod jumps;
 
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Result;
 use std::sync::Arc;
 
+pub use chain::{Links, links};
 pub use feed::{Fed, Feed};
 pub use jumps::{Repaired, has_jump, repaired};
 

@@ -181,7 +181,8 @@ pub(super) fn reading_start(media: &Media, rendition: &Rendition, grid: &Grid, f
 fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
     if let Some(Fed { address, offset_seconds }) = fed {
         args.pair("-itsoffset", format!("{:.6}", *offset_seconds as f64 + 2e-6));
-        args.add("-protocol_whitelist pipe -f mpegts").pair("-i", address);
+        let format = demuxer(media.container).unwrap_or("mpegts");
+        args.add("-protocol_whitelist pipe").pair("-f", format).pair("-i", address);
         return;
     }
     if media.start_seconds != 0.0 {

@@ -223,7 +223,7 @@ impl Work {
         let Job { source, media, rendition, grid, first, .. } = &self.job;
         let from = reading_start(media, rendition, grid, *first);
         let opened = Feed::open(source, &media.clock, from).await;
-        opened.map_err(|cause| RunError::SourceRead(format!("its clock jumps cannot be repaired: {cause}")))
+        opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
     /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.

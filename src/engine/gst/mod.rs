@@ -251,6 +251,9 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     if let Some(AudioPlan::Encode { gain: Some(_), .. }) = rendition.audio {
         return Some("audio is levelled by ffmpeg's limiter");
     }
+    if !media.clock.is_empty() {
+        return Some("its pieces are put on one clock, in a pipe that ffmpeg reads");
+    }
     match media.container {
         Container::Mp4 | Container::Matroska | Container::Webm => {}
         // Times start at the first clock reference, and a seek is a guess.

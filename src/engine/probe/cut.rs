@@ -9,8 +9,8 @@ use super::outline::number;
 use super::{ends, matroska};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{round_ms, seconds};
-use crate::engine::index;
 use crate::engine::source::Source;
+use crate::engine::{clock, index};
 
 /// The warning for a file whose duration is unknown.
 pub(super) const UNKNOWN: &str = "the duration is unknown";
@@ -37,19 +37,33 @@ pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
         (Container::Flv | Container::Asf | Container::Avi | Container::WavPack | Container::Flac, ..) => {
             by_last_packets(source, media).await
         }
-        (Container::Ogg, ..) => first_of_chain(source, media).await,
+        (Container::Ogg, ..) => chained(source, media).await,
         _ => media,
     }
 }
 
-/// Chained Ogg: limits the duration to what a session can reach.
-async fn first_of_chain(source: &Arc<Source>, mut media: Media) -> Media {
+/// Chained Ogg: all links if they can be played as one stream, otherwise the first one, because ffmpeg seeks only in it.
+async fn chained(source: &Arc<Source>, mut media: Media) -> Media {
     let file = source.clone();
-    let looking = tokio::task::spawn_blocking(move || ends::first_link(&file));
-    if let Some(end) = looking.await.ok().flatten() {
-        let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_ms(end));
-        media.warnings.push(text);
-        set_duration(&mut media, source, Some(end));
+    let is_single = media.audios().count() == 1 && media.videos().next().is_none();
+    let looking = tokio::task::spawn_blocking(move || {
+        ends::first_link(&file).map(|first| (first, if is_single { clock::links(&file) } else { None }))
+    });
+    match looking.await.ok().flatten() {
+        Some((_, Some(links))) => {
+            media
+                .warnings
+                .push(format!("the file is a chain of {} streams: they are played as one", links.pieces.len()));
+            set_duration(&mut media, source, Some(seconds(links.end)));
+            media.start_seconds = 0.0;
+            media.clock = links.pieces;
+        }
+        Some((end, None)) => {
+            let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_ms(end));
+            media.warnings.push(text);
+            set_duration(&mut media, source, Some(end));
+        }
+        None => {}
     }
     media
 }

@@ -7,6 +7,7 @@ use super::{Tools, cut, matroska, mp4, mpegts, quick, thorough};
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, Source};
+use crate::engine::tables::ogg;
 
 fn make(path: &Path, more: &[&str]) {
     // A further input must precede all output options.
@@ -278,28 +279,42 @@ fn decoded(path: &Path) -> f64 {
 }
 
 #[tokio::test]
-async fn a_chain_of_streams_is_as_long_as_its_first() {
+async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new("ffmpeg"));
+    let link = |name: &str, codec: &str, seconds: u32, channels: &str| {
+        let path = folder.path().join(name);
+        let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 300 + seconds);
+        let made = Command::new("ffmpeg")
+            .args(["-v", "error", "-y", "-f", "lavfi", "-i", &tone, "-ac", channels, "-c:a", codec, "-serial_offset"])
+            .arg(seconds.to_string())
+            .arg(&path)
+            .status();
+        assert!(made.expect("ffmpeg runs").success());
+        std::fs::read(path).unwrap()
+    };
     for (name, codec) in [("a.ogg", "libvorbis"), ("a.opus", "libopus")] {
-        let link = |seconds: u32| {
-            let path = folder.path().join(name);
-            let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 300 + seconds);
-            let made = Command::new("ffmpeg")
-                .args(["-v", "error", "-y", "-f", "lavfi", "-i", &tone, "-c:a", codec, "-serial_offset"])
-                .arg(seconds.to_string())
-                .arg(&path)
-                .status();
-            assert!(made.expect("ffmpeg runs").success());
-            std::fs::read(path).unwrap()
-        };
-        let (first, second) = (link(10), link(14));
-        std::fs::write(folder.path().join("one.ogg"), &first).unwrap();
-        std::fs::write(folder.path().join("chain.ogg"), [&first[..], &second].concat()).unwrap();
-        for (name, warnings) in [("one.ogg", 0), ("chain.ogg", 1)] {
+        let (first, second, third) =
+            (link(name, codec, 10, "1"), link(name, codec, 14, "1"), link(name, codec, 3, "1"));
+        let stereo = link(name, codec, 4, "2");
+        // A recorder that joined a station in the middle of a title: headers, then pages from about second 8.
+        let is_late = |page: &ogg::Page| page.granule > 8 * 48_000;
+        let late = ogg::pages(&second, 0).filter(|page| page.granule == 0 || is_late(page));
+        let late: Vec<u8> = late.flat_map(|page| second[page.at as usize..][..page.len].to_vec()).collect();
+        let skipped = ogg::pages(&second, 0).filter(|page| !is_late(page)).last().unwrap().granule as f64 / 48_000.0;
+        for (name, parts, seconds, pieces, warnings) in [
+            ("one.ogg", vec![&first], 10.0, 0, 0),
+            ("chain.ogg", vec![&first, &second], 24.0, 2, 1),
+            ("three.ogg", vec![&first, &second, &third], 27.0, 3, 1),
+            ("late.ogg", vec![&late, &first], 24.0 - skipped, 2, 1),
+            ("unlike.ogg", vec![&first, &stereo], 10.0, 0, 1),
+        ] {
+            let bytes: Vec<u8> = parts.into_iter().flatten().copied().collect();
+            std::fs::write(folder.path().join(name), bytes).unwrap();
             let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
-            let seconds = media.duration_seconds.unwrap();
-            assert!((9.9..10.1).contains(&seconds), "{codec} {name}: {seconds}");
+            let found = media.duration_seconds.unwrap();
+            assert!((found - seconds).abs() < 0.1, "{codec} {name}: {found}");
+            assert_eq!(media.clock.len(), pieces, "{codec} {name}: {:?}", media.clock);
             assert_eq!(media.warnings.len(), warnings, "{codec} {name}: {:?}", media.warnings);
         }
     }

@@ -6,6 +6,7 @@
 pub mod bytes;
 pub mod matroska;
 pub mod mp4;
+pub mod ogg;
 
 /// Why the tables of a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -124,8 +124,8 @@ async fn parts_with_other_pids_and_a_jumping_multiplex_play_whole() {
         let duration = known["probe"]["durationSeconds"].as_f64().unwrap_or(0.0);
         assert!((duration - 12.0).abs() < 0.1, "{name}: {known}");
         let kind = if name == "pids.ts" { "encode" } else { "copy" };
-        let wish = if kind == "copy" { json!({"forceTranscode": true}) } else { encoded() };
-        let (started, stream) = open(&server, &path, wish, kind).await;
+        let options = if kind == "copy" { json!({"forceTranscode": true}) } else { encoded() };
+        let (started, stream) = open(&server, &path, options, kind).await;
         // The last segment first.
         let last = stream.segments.len() - 1;
         std::fs::write(&kept, stream.fetch([last].into_iter().chain(0..last)).await.unwrap()).unwrap();
@@ -225,4 +225,36 @@ async fn half_of_a_wmv_file_plays_as_far_as_it_goes() {
     assert!(sure > 90 && seen[..sure].iter().enumerate().all(|(n, number)| n.abs_diff(*number) <= 1), "{seen:?}");
     assert!(((seen.len() as f64) / RATE as f64 - duration).abs() < 0.1, "{} of {duration}", seen.len());
     play::stop(&server, &started).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_links_of_a_chained_ogg_play_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::server(&[folder.path()]).await;
+    let kept = folder.path().join("kept.bin");
+    for (name, codec) in [("vorbis.ogg", "libvorbis"), ("opus.ogg", "libopus")] {
+        let link = |seconds: usize| {
+            let path = folder.path().join("link.bin");
+            let beeps = format!("aevalsrc='0.6*sin(2*PI*1000*t)*lt(mod(t\\,1)\\,0.1)':s=48000:d={seconds}");
+            let made = Command::new("ffmpeg")
+                .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", &beeps, "-c:a", codec])
+                .args(["-serial_offset", &seconds.to_string(), "-f", "ogg"])
+                .arg(&path)
+                .status();
+            assert!(made.expect("ffmpeg runs").success());
+            std::fs::read(path).unwrap()
+        };
+        let path = folder.path().join(name);
+        std::fs::write(&path, [link(10), link(14)].concat()).unwrap();
+        let (status, started) = play::start(&server, &path, json!({"forceTranscode": true})).await;
+        assert_eq!(status, 200, "{started}");
+        let stream = Stream::open(&server, &started).await.unwrap();
+        assert!((stream.duration() - 24.0).abs() < 0.05, "{codec}: {}", stream.duration());
+        // Runs that start in the second link, just before its beginning, and at 0.
+        let at = |seconds: f64| (0..stream.segments.len()).find(|index| seconds < stream.span(*index).1).unwrap();
+        let order = [at(12.0), at(9.5)].into_iter().chain(0..stream.segments.len());
+        std::fs::write(&kept, stream.fetch(order).await.unwrap()).unwrap();
+        assert_eq!(astray(&kept), (vec![], 24), "{codec}");
+        play::stop(&server, &started).await;
+    }
 }

@@ -3,20 +3,9 @@
 
 use super::{little, read};
 use crate::engine::source::Source;
+use crate::engine::tables::ogg::{NO_GRANULE, PAGE, Page, page, pages};
 
-/// Maximum size of a page (section 6).
-const PAGE: usize = 65_307;
 const MOST_STREAMS: usize = 16;
-
-struct Page {
-    at: u64,
-    begins: bool,
-    granule: u64,
-    serial: u64,
-    /// Start of its content in the bytes it was found in, and the length of the whole page.
-    content: usize,
-    len: usize,
-}
 
 /// End of the first stream of a chain in seconds; None for a file that is not chained, and for codecs other than Vorbis
 /// and Opus.
@@ -24,7 +13,7 @@ pub(super) fn first_link_end(source: &Source) -> Option<f64> {
     let head = read(source, 0, 2 * PAGE)?;
     let (mut serials, mut clock, mut from) = (Vec::new(), None, 0);
     while serials.len() < MOST_STREAMS
-        && let Some(page) = page(&head, from, 0).filter(|page| page.at == from as u64 && page.begins)
+        && let Some(page) = page(&head, from, 0).filter(|page| page.at == from as u64 && page.is_first())
     {
         serials.push(page.serial);
         clock = clock.or_else(|| Some((page.serial, clock_of(head.get(page.content..)?)?)));
@@ -47,7 +36,8 @@ pub(super) fn first_link_end(source: &Source) -> Option<f64> {
         }
     }
     let bytes = read(source, low, 5 * PAGE)?;
-    let ends = pages(&bytes, low).take_while(is_first).filter(|page| page.serial == serial && page.granule != u64::MAX);
+    let ends =
+        pages(&bytes, low).take_while(is_first).filter(|page| page.serial == serial && page.granule != NO_GRANULE);
     let samples = ends.last()?.granule.checked_sub(lead)?;
     Some(samples as f64 / rate as f64)
 }
@@ -59,29 +49,4 @@ fn clock_of(packet: &[u8]) -> Option<(u64, u64)> {
     }
     let rate = little::<4>(packet, 12).filter(|_| packet.starts_with(b"\x01vorbis"))?;
     (rate > 0).then_some((rate, 0))
-}
-
-fn pages(bytes: &[u8], at: u64) -> impl Iterator<Item = Page> {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let found = page(bytes, from, at)?;
-        from = (found.at - at) as usize + found.len;
-        Some(found)
-    })
-}
-
-/// The first page at or after `from`; `at` is the offset of these bytes in the file.
-fn page(bytes: &[u8], from: usize, at: u64) -> Option<Page> {
-    let begins = bytes.get(from..)?.windows(6).position(|six| six[..5] == *b"OggS\0" && six[5] < 8)? + from;
-    let header = &bytes[begins..];
-    let segments = usize::from(*header.get(26)?);
-    let lengths: usize = header.get(27..27 + segments)?.iter().map(|len| usize::from(*len)).sum();
-    Some(Page {
-        at: at + begins as u64,
-        begins: header[5] & 2 != 0,
-        granule: little::<8>(header, 6)?,
-        serial: little::<4>(header, 14)?,
-        content: begins + 27 + segments,
-        len: 27 + segments + lengths,
-    })
 }

@@ -1,0 +1,310 @@
+//! Chained Ogg (RFC 3533 section 4), e.g. recorded internet radio: one logical stream per title, each with a clock of its
+//! own. The links are read as one stream on one clock.
+//!
+//! Vorbis decoders accept new headers inside a stream, so those of every link are kept. Opus packets need none.
+
+use std::io::{Error, Result};
+use std::sync::Arc;
+
+use super::PIECE;
+use crate::domain::mpegts::clock::Piece;
+use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::engine::source::Source;
+use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, NO_GRANULE, PAGE, Page, page, pages, rewrite};
+
+/// Maximum number of links. Each costs a search for its end.
+const MOST_LINKS: usize = 256;
+/// Maximum size of a link's headers, bytes: the comment header may hold a cover image.
+const MOST_HEADERS: u64 = 16 << 20;
+/// A range of this size contains a whole page, bytes.
+const WINDOW: usize = 2 * PAGE;
+/// Serial number of the written stream.
+const SERIAL: u32 = 1;
+
+/// A chained file on one clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Links {
+    /// The links. The first one begins with source time 0.
+    pub pieces: Vec<Piece>,
+    /// End of the last link, ticks of source time.
+    pub end: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codec {
+    Vorbis,
+    Opus,
+}
+
+/// The identification header of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Format {
+    codec: Codec,
+    channels: u8,
+    /// Granules per second.
+    rate: u32,
+}
+
+/// The headers of a link.
+#[derive(Clone, Copy, Debug)]
+struct Headers {
+    format: Format,
+    serial: u32,
+    /// Granules before the first sample that is played (the Opus pre-skip).
+    pre_skip: u16,
+    /// Offset of the first audio page.
+    end: u64,
+    /// Granule position before the first audio page. Not 0 if a live stream was joined in the middle of a title.
+    base: i64,
+}
+
+/// The links of a chained file. None for a file with one link, for links with several streams, and for links that differ in
+/// codec, channels or sample rate. Blocks on file I/O.
+pub fn links(source: &Source) -> Option<Links> {
+    let (mut pieces, mut at, mut start, mut format) = (Vec::new(), 0, 0, None);
+    while at < source.len {
+        let headers = headers(source, at)?;
+        if pieces.len() == MOST_LINKS || *format.get_or_insert(headers.format) != headers.format {
+            return None;
+        }
+        let rate = i64::from(headers.format.rate);
+        if pieces.is_empty() {
+            start = -i64::from(headers.pre_skip);
+        }
+        pieces.push(Piece { at, shift: scaled(start, TICKS_PER_SECOND, rate) });
+        let end = link_end(source, headers.end, headers.serial)?;
+        start += (last_granule(source, headers.end, end, headers.serial)? - headers.base).max(0);
+        at = end;
+    }
+    let end = scaled(start, TICKS_PER_SECOND, i64::from(format?.rate));
+    (pieces.len() > 1 && end > 0).then_some(Links { pieces, end })
+}
+
+/// The headers of the link that begins at this offset.
+fn headers(source: &Source, begin: u64) -> Option<Headers> {
+    let (mut at, mut found, mut packets) = (begin, None::<(Format, u32, u16)>, 0);
+    while at < source.len && at - begin < MOST_HEADERS {
+        let bytes = read(source, at, PAGE).ok()?;
+        let page = page(&bytes, 0, at).filter(|page| page.at == at && page.len <= bytes.len())?;
+        match found {
+            None if page.is_first() => {
+                let (format, pre_skip) = format(bytes.get(page.content..page.len)?)?;
+                found = Some((format, page.serial, pre_skip));
+            }
+            Some((_, serial, _)) if !page.is_first() && page.serial == serial => {}
+            // Several multiplexed streams.
+            _ => return None,
+        }
+        packets += page.packets;
+        at += page.len as u64;
+        let (format, serial, pre_skip) = found?;
+        let count = match format.codec {
+            Codec::Vorbis => 3,
+            Codec::Opus => 2,
+        };
+        if packets >= count {
+            let base = base(&read(source, at, 2 * WINDOW).ok()?, serial, i64::from(format.rate));
+            return Some(Headers { format, serial, pre_skip, end: at, base });
+        }
+    }
+    None
+}
+
+/// Granule position before the first of these audio pages, estimated by the size of the second one. 0 unless the first
+/// page ends much later than a page at the beginning of a stream can.
+fn base(bytes: &[u8], serial: u32, rate: i64) -> i64 {
+    let mut ends = pages(bytes, 0)
+        .take_while(|page| page.serial == serial)
+        .filter(|page| page.granule != NO_GRANULE)
+        .filter_map(|page| i64::try_from(page.granule).ok());
+    let (Some(first), Some(second)) = (ends.next(), ends.next()) else { return 0 };
+    let size = second.saturating_sub(first);
+    if size >= 0 && first > size.saturating_mul(2).saturating_add(rate) { first - size } else { 0 }
+}
+
+fn format(packet: &[u8]) -> Option<(Format, u16)> {
+    if packet.starts_with(b"OpusHead") {
+        let pre_skip = u16::from_le_bytes(*packet.get(10..)?.first_chunk()?);
+        return Some((Format { codec: Codec::Opus, channels: packet[9], rate: 48_000 }, pre_skip));
+    }
+    if !packet.starts_with(b"\x01vorbis") {
+        return None;
+    }
+    let rate = u32::from_le_bytes(*packet.get(12..)?.first_chunk()?);
+    let format = Format { codec: Codec::Vorbis, channels: packet[11], rate };
+    (8_000..=192_000).contains(&rate).then_some((format, 0))
+}
+
+/// Offset at which the next link begins; the file's length after the last link. Found by bisection, because links follow
+/// one another.
+fn link_end(source: &Source, from: u64, serial: u32) -> Option<u64> {
+    let (mut low, mut high) = (from, source.len);
+    while high - low > WINDOW as u64 {
+        let middle = low + (high - low) / 2;
+        let bytes = read(source, middle, WINDOW).ok()?;
+        match page(&bytes, 0, middle) {
+            Some(found) if found.serial == serial && found.at < high => low = found.at,
+            _ => high = middle,
+        }
+    }
+    let bytes = read(source, low, 2 * WINDOW).ok()?;
+    let next = pages(&bytes, low).find(|page| page.serial != serial);
+    Some(next.map_or(source.len, |page| page.at))
+}
+
+/// The last granule position in this byte range.
+fn last_granule(source: &Source, from: u64, to: u64, serial: u32) -> Option<i64> {
+    let at = from.max(to.saturating_sub(2 * WINDOW as u64));
+    let bytes = read(source, at, to.saturating_sub(at) as usize).ok()?;
+    let ends = pages(&bytes, at).filter(|page| page.serial == serial && page.granule != NO_GRANULE);
+    i64::try_from(ends.last()?.granule).ok().filter(|granule| *granule < 1 << 40)
+}
+
+/// `value * to / from`, rounded.
+fn scaled(value: i64, to: i64, from: i64) -> i64 {
+    (value * to + from / 2).div_euclid(from)
+}
+
+fn read(source: &Source, at: u64, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let filled = source.read_blocking(&mut bytes, at)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Reads a chained file as one stream.
+#[derive(Debug)]
+pub(super) struct Chain {
+    source: Arc<Source>,
+    pieces: Arc<[Piece]>,
+    rate: i64,
+    codec: Codec,
+    /// Added to all times, ticks.
+    offset: i64,
+    /// Index of the current link.
+    link: usize,
+    /// Offset of its first audio page, and the granule position before that page.
+    audio: u64,
+    base: i64,
+    /// Offset of the next page to read.
+    at: u64,
+    /// Where reading continues after the headers of the first link that is read.
+    resume: Option<u64>,
+    sequence: u32,
+    has_audio: bool,
+}
+
+impl Chain {
+    /// Starts at the page before source time `from`, seconds; the headers come first. Blocks on file I/O.
+    ///
+    /// # Errors
+    /// Those of reading the file, or that it is not the same chain any more.
+    pub(super) fn open(source: &Arc<Source>, pieces: &Arc<[Piece]>, from: f64, offset: i64) -> Result<Self> {
+        let none = || Error::other("not a chain of Ogg streams");
+        let from = ticks(from.max(0.0));
+        let link = pieces.partition_point(|piece| piece.shift <= from).saturating_sub(1);
+        let begin = pieces.get(link).ok_or_else(none)?.at;
+        let headers = headers(source, begin).ok_or_else(none)?;
+        let mut chain = Self {
+            source: source.clone(),
+            pieces: pieces.clone(),
+            rate: i64::from(headers.format.rate),
+            codec: headers.format.codec,
+            offset,
+            link,
+            audio: headers.end,
+            base: headers.base,
+            at: begin,
+            resume: None,
+            sequence: 0,
+            has_audio: false,
+        };
+        chain.resume = Some(chain.last_page_before(from)?);
+        Ok(chain)
+    }
+
+    /// End of the current link.
+    fn end(&self) -> u64 {
+        self.pieces.get(self.link + 1).map_or(self.source.len, |next| next.at).max(self.audio)
+    }
+
+    /// Source time of the current link's granule position 0, granules.
+    fn start(&self) -> i64 {
+        scaled(self.pieces[self.link].shift, self.rate, TICKS_PER_SECOND) - self.base
+    }
+
+    /// Offset of the link's last page that ends at or before this source time (ticks); of its first audio page if there is
+    /// none.
+    fn last_page_before(&self, from: i64) -> Result<u64> {
+        let granule = scaled(from, self.rate, TICKS_PER_SECOND) - self.start();
+        let is_before = |page: &Page| i64::try_from(page.granule).is_ok_and(|end| end <= granule);
+        let (mut low, mut high) = (self.audio, self.end());
+        while high - low > WINDOW as u64 {
+            let middle = low + (high - low) / 2;
+            let bytes = read(&self.source, middle, (2 * WINDOW).min((high - middle) as usize))?;
+            match pages(&bytes, middle).find(|page| page.granule != NO_GRANULE) {
+                Some(found) if is_before(&found) => low = found.at,
+                _ => high = middle,
+            }
+        }
+        let bytes = read(&self.source, low, (self.end() - low).min(4 * WINDOW as u64) as usize)?;
+        Ok(pages(&bytes, low).filter(is_before).last().map_or(low, |page| page.at))
+    }
+
+    /// The next pages, rewritten; empty at the end. Blocks on file I/O.
+    pub(super) fn read(&mut self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        while out.is_empty() && self.link < self.pieces.len() {
+            let base = self.at;
+            let most = self.end().saturating_sub(base).min((PIECE + PAGE) as u64) as usize;
+            let mut bytes = read(&self.source, base, most)?;
+            let is_whole = |page: &Page| (page.at - base) as usize + page.len <= bytes.len();
+            let found: Vec<Page> = pages(&bytes, base).take_while(is_whole).collect();
+            for page in &found {
+                if self.resume.is_some() && page.at >= self.audio {
+                    self.at = page.at;
+                    break;
+                }
+                self.at = page.at + page.len as u64;
+                let from = (page.at - base) as usize;
+                self.put(page, &mut bytes[from..from + page.len], &mut out);
+            }
+            match self.resume.filter(|_| self.at >= self.audio) {
+                Some(at) => (self.at, self.resume) = (at, None),
+                None if found.is_empty() => self.next_link(),
+                None => {}
+            }
+        }
+        Ok(out)
+    }
+
+    fn next_link(&mut self) {
+        (self.link, self.resume) = (self.link + 1, None);
+        let Some(piece) = self.pieces.get(self.link) else { return };
+        let headers = headers(&self.source, piece.at);
+        (self.audio, self.base) = headers.map_or((piece.at, 0), |headers| (headers.end, headers.base));
+        self.at = match self.codec {
+            Codec::Vorbis => piece.at,
+            Codec::Opus => self.audio,
+        };
+    }
+
+    fn put(&mut self, page: &Page, bytes: &mut [u8], out: &mut Vec<u8>) {
+        let is_audio = page.at >= self.audio;
+        let start = self.start() + scaled(self.offset, self.rate, TICKS_PER_SECOND);
+        let granule = match page.granule {
+            NO_GRANULE => NO_GRANULE,
+            granule if is_audio => (granule as i64).saturating_add(start).max(0) as u64,
+            // Headers inside the stream have the time at which they come.
+            _ if self.has_audio => start.saturating_add(self.base).max(0) as u64,
+            _ => 0,
+        };
+        // ffmpeg computes the times of the first audio page back from its end, except in a page with the LAST flag.
+        let kept = if is_audio && self.has_audio { CONTINUED | LAST } else { CONTINUED };
+        let first = if self.sequence == 0 { FIRST } else { 0 };
+        self.has_audio |= is_audio;
+        rewrite(bytes, page.flags & kept | first, granule, SERIAL, self.sequence);
+        self.sequence = self.sequence.wrapping_add(1);
+        out.extend_from_slice(bytes);
+    }
+}

@@ -37,7 +37,7 @@ export function abrConfig(Hls) {
       super.load(context, config, { ...callbacks, onSuccess });
     }
   }
-  // The server first has to start encoding a higher quality; nobody should wait for that.
+  // The server first has to start encoding a higher quality; playback does not wait for it.
   class CautiousAbrController extends Hls.DefaultConfig.abrController {
     get nextAutoLevel() {
       const [nextLevel, level, media] = [super.nextAutoLevel, this.hls.loadLevel, this.hls.media];

@@ -9,26 +9,37 @@ import { resolvePath } from "./api.js";
  */
 export async function attach(media, playback, position, onFailure) {
   let detachPlaylist = () => {};
-  let hasFailed = false;
-  const fail = (failure) => {
-    if (hasFailed) return;
-    hasFailed = true;
-    onFailure(failure);
-  };
+  const failure = firstFailure(onFailure);
   const onerror = () => {
     if (!media.error) return;
     const unsupported = media.error.code >= MediaError.MEDIA_ERR_DECODE;
-    fail({ kind: unsupported ? "unsupported" : "broken", detail: media.error.message });
+    failure.report({ kind: unsupported ? "unsupported" : "broken", detail: media.error.message });
   };
   if (playback.playbackMode === "direct") {
     media.addEventListener("error", onerror);
     media.src = resolvePath(playback.signedDirectUrl ?? playback.directUrl);
     seekWhenLoaded(media, position);
   } else {
-    detachPlaylist = await attachPlaylist(media, playback.signedPlaylistUrl, position, fail, onerror);
+    detachPlaylist = await attachPlaylist(media, playback.signedPlaylistUrl, position, failure.report, onerror);
   }
+  return detacher(media, failure, onerror, detachPlaylist);
+}
+
+/** Calls `onFailure` with the first failure only, and not after `ignore`. */
+function firstFailure(onFailure) {
+  let isOver = false;
+  const ignore = () => { isOver = true; };
+  const report = (failure) => {
+    if (isOver) return;
+    ignore();
+    onFailure(failure);
+  };
+  return { report, ignore };
+}
+
+function detacher(media, failure, onerror, detachPlaylist) {
   return () => {
-    hasFailed = true;
+    failure.ignore();
     media.removeEventListener("error", onerror);
     detachPlaylist();
     media.removeAttribute("src");
@@ -43,20 +54,10 @@ function seekWhenLoaded(media, position) {
 
 /** Plays a channel's playlist in `media`, live or from its first segment. The rest is as in `attach`. */
 export async function attachLive(media, url, { fromStart }, onFailure) {
-  let hasFailed = false;
-  const fail = (failure) => {
-    if (!hasFailed) onFailure(failure);
-    hasFailed = true;
-  };
-  const onerror = () => media.error && fail({ kind: "broken", detail: media.error.message });
-  const detachPlaylist = await attachPlaylist(media, url, fromStart ? 0 : -1, fail, onerror);
-  return () => {
-    hasFailed = true;
-    media.removeEventListener("error", onerror);
-    detachPlaylist();
-    media.removeAttribute("src");
-    media.load();
-  };
+  const failure = firstFailure(onFailure);
+  const onerror = () => media.error && failure.report({ kind: "broken", detail: media.error.message });
+  const detachPlaylist = await attachPlaylist(media, url, fromStart ? 0 : -1, failure.report, onerror);
+  return detacher(media, failure, onerror, detachPlaylist);
 }
 
 /** Consecutive segment errors before giving up: more retries would only keep the server busy. */

@@ -84,3 +84,50 @@ impl Service {
         self.loudness.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::domain::library::Root;
+
+    /// A mono WAV file of 10 s with a tone of 1 kHz: quiet, and from second 2 to 4 of this amplitude.
+    fn tone(path: &Path, amplitude: f64) {
+        let (rate, samples) = (48_000_u32, 480_000_u32);
+        let mut bytes = [&b"RIFF"[..], &(36 + 2 * samples).to_le_bytes(), b"WAVEfmt ", &16_u32.to_le_bytes()].concat();
+        bytes.extend([1, 0, 1, 0]);
+        bytes.extend([rate.to_le_bytes(), (2 * rate).to_le_bytes()].concat());
+        bytes.extend([&[2, 0, 16, 0][..], b"data", &(2 * samples).to_le_bytes()].concat());
+        for n in 0..samples {
+            let amplitude = if (2 * rate..4 * rate).contains(&n) { amplitude } else { 0.02 };
+            let phase = std::f64::consts::TAU * 1000.0 * f64::from(n) / f64::from(rate);
+            bytes.extend(((phase.sin() * amplitude * 32_767.0) as i16).to_le_bytes());
+        }
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_repaired_in_place_is_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tone.wav");
+        let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
+        config.roots = vec![Root { id: "r".into(), path: folder.path().to_owned() }];
+        config.limits.probe_deadline = std::time::Duration::from_secs(60);
+        let service = Service::open(config).unwrap();
+        let gain = async || {
+            let source = Arc::new(service.roots.open_media(path.to_str().unwrap()).unwrap());
+            let media = service.media.probe(&source).await.unwrap();
+            let gain = service.gain(&source, &media, 0, -23).await.expect("measured");
+            (source.fingerprint().unwrap().to_owned(), gain)
+        };
+        tone(&path, 0.02);
+        let quiet = gain().await;
+        assert_eq!(gain().await, quiet);
+        tone(&path, 0.8);
+        let loud = gain().await;
+        assert_eq!(loud.0, quiet.0, "no sampled byte changed");
+        assert!(loud.1 < quiet.1 - 100, "tenths of a decibel: {} after {}", loud.1, quiet.1);
+    }
+}

@@ -147,7 +147,7 @@ const REMAINING: &[(&str, usize)] = &[
     ("tests/bench", 36),
     ("tests/it", 754),
     ("tests/web", 1),
-    ("assets/web", 6),
+    ("assets/web", 5),
     ("README.md", 1),
     ("CONTRIBUTING.md", 1),
     ("LIMITS.md", 5),

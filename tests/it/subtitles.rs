@@ -124,6 +124,29 @@ async fn formats_conditions_grants_and_mistakes() {
 }
 
 #[tokio::test]
+async fn subtitles_of_a_film_repaired_in_place_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (film, srt) = (folder.path().join("film.mkv"), folder.path().join("in.txt"));
+    std::fs::write(&srt, "1\n00:00:09,000 --> 00:00:10,000\ndamaged cue\n").unwrap();
+    let inputs = format!("-f lavfi -i testsrc2=s=320x240:r=25:d=30 -f srt -i {}", srt.display());
+    film::make(&film, &[&inputs, "-map 0 -map 1 -c:v mpeg4 -c:s subrip"]);
+    let mut bytes = std::fs::read(&film).unwrap();
+    let at = bytes.windows(11).position(|text| text == b"damaged cue").unwrap();
+    assert!(at > 64 << 10 && at < bytes.len() / 2 - (64 << 10), "the sampled parts are unchanged: {}", bytes.len());
+    let server = patient(&[folder.path()]).await;
+    let url = info(&server, &film).await["subtitles"][0]["url"].as_str().unwrap().to_owned();
+    let before = text(&server, &url).await;
+    assert!(before.0 == 200 && before.2.contains("damaged cue"), "{before:?}");
+    // Repaired in place, with the same length and modification time.
+    let modified = std::fs::metadata(&film).unwrap().modified().unwrap();
+    bytes[at..at + 11].copy_from_slice(b"written new");
+    std::fs::write(&film, &bytes).unwrap();
+    std::fs::File::options().write(true).open(&film).unwrap().set_modified(modified).unwrap();
+    let after = text(&server, &url).await;
+    assert!(after.0 == 200 && after.2.contains("written new"), "{after:?}");
+}
+
+#[tokio::test]
 async fn without_a_transcoder_files_beside_the_item_still_work() {
     let folder = folder_with_film();
     let server = kit::server_with(&[folder.path()], |config| config.ffmpeg = "/nonexistent/ffmpeg".into()).await;

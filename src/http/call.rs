@@ -11,6 +11,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use serde::de::DeserializeOwned;
 
+use super::places::Place;
 use super::upload::{Upload, too_large};
 use crate::domain::access::Principal;
 use crate::error::{Code, Error, Result};
@@ -33,15 +34,13 @@ impl Default for Context {
 
 /// The connection's part of a request, passed in the request's extensions. The headers are moved here, because warp
 /// filters would clone them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Arrival {
     pub context: Context,
     pub headers: Arc<HeaderMap>,
+    /// The connection's slot, which valid credentials protect from eviction.
+    pub place: Arc<Place>,
 }
-
-/// Marks a response (in its extensions): the request was admitted by valid credentials.
-#[derive(Clone, Copy, Debug)]
-pub struct Admitted;
 
 /// The ID of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
 #[derive(Clone, Debug)]

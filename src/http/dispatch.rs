@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 use warp::reply::Response;
 
 use super::address::Addresses;
-use super::call::{Admitted, Call, Context};
+use super::call::{Call, Context};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
+use super::places::Place;
 use super::upload::Upload;
 use super::{address, reply, target};
 use crate::error::{Code, Error, Result};
@@ -50,6 +51,8 @@ pub struct Request {
     pub headers: Arc<HeaderMap>,
     pub context: Context,
     pub body: Upload,
+    /// The slot of the connection.
+    pub place: Arc<Place>,
 }
 
 impl Dispatch {
@@ -86,7 +89,7 @@ impl Dispatch {
     }
 
     async fn route(&self, request: Request) -> (&'static str, Result<Response>) {
-        let Request { method, path, query, headers, context, body } = request;
+        let Request { method, path, query, headers, context, body, place } = request;
         let prefix = Addresses::of(&self.service.config).prefix();
         let path = match path.len() - address::without_prefix(&path, prefix).len() {
             0 => path,
@@ -122,17 +125,16 @@ impl Dispatch {
             call.query = target::query(&query)?;
             call.path = path;
             call.principal = endpoint.admit(&self.service, &call)?;
+            if call.principal.is_some() {
+                // Now, because the response may take a minute to begin.
+                place.admit();
+            }
             call.body.within(limit)
         };
         if let Err(error) = admitted.await {
             return (endpoint.path, Err(error));
         }
-        let (admitted, context) = (call.principal.is_some(), call.context.clone());
-        let mut response = self.run(&endpoint, call).await.unwrap_or_else(|error| reply::error(error, &context));
-        if admitted {
-            response.extensions_mut().insert(Admitted);
-        }
-        (endpoint.path, Ok(response))
+        (endpoint.path, self.run(&endpoint, call).await)
     }
 
     fn find<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {

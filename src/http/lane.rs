@@ -26,7 +26,7 @@ use warp::reply::Response;
 
 use super::alarm::Alarm;
 use super::body::Outgoing;
-use super::call::{Admitted, Arrival, Context, RequestId};
+use super::call::{Arrival, Context, RequestId};
 use super::places::Place;
 use super::reply;
 use super::wire::{Pace, Runs, Wire};
@@ -172,19 +172,16 @@ async fn connection(
         let refused = too_large(&request).map(|error| reply::error(error, &context));
         let routed = refused.is_none().then(|| {
             let headers = Arc::new(std::mem::take(request.headers_mut()));
-            request.extensions_mut().insert(Arrival { context, headers });
+            request.extensions_mut().insert(Arrival { context, headers, place: place.clone() });
             routes.clone().call(request)
         });
-        let (runs, place) = (queue.clone(), place.clone());
+        let runs = queue.clone();
         async move {
             let mut response = match (refused, routed) {
                 (Some(refused), _) => refused,
                 (None, Some(routed)) => routed.await?,
                 (None, None) => unreachable!("a request is either rejected or routed"),
             };
-            if response.extensions().get::<Admitted>().is_some() {
-                place.admit();
-            }
             response.headers_mut().insert(X_REQUEST_ID, request_id.header().clone());
             Ok::<_, Infallible>(Outgoing::of(response, runs))
         }

@@ -90,9 +90,9 @@ pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
         .and(warp::ext::get::<Arrival>())
         .and(warp::body::stream())
         .then(move |method, path: FullPath, query, arrival: Arrival, body| {
-            let Arrival { context, headers } = arrival;
+            let Arrival { context, headers, place } = arrival;
             let (path, body) = (path.as_str().to_owned(), Upload::new(&headers, body));
-            dispatch.clone().answer(Request { method, path, query, headers, context, body })
+            dispatch.clone().answer(Request { method, path, query, headers, context, body, place })
         })
         .boxed()
 }

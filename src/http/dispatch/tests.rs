@@ -1,31 +1,35 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::header::ORIGIN;
+use http::header::{AUTHORIZATION, ORIGIN};
 use http_body_util::BodyExt;
 use tempfile::TempDir;
 
 use super::*;
 use crate::config::Config;
-use crate::domain::access::Access;
+use crate::domain::access::{Access, Role};
 use crate::http::endpoint::{get, post};
+use crate::http::places::Places;
 
 fn service() -> (Arc<Service>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     (Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap(), dir)
 }
 
-async fn ask(dispatch: &Arc<Dispatch>, method: Method, path: &str) -> (u16, serde_json::Value) {
+fn request(method: Method, path: &str, headers: HeaderMap) -> Request {
     let nothing = futures_util::stream::empty::<Result<bytes::Bytes, warp::Error>>();
-    let headers = Arc::new(HeaderMap::new());
-    let request = Request {
+    Request {
         method,
         path: path.to_owned(),
         query: String::new(),
         body: Upload::new(&headers, nothing),
-        headers,
+        headers: Arc::new(headers),
         context: Context::default(),
-    };
-    let answer = dispatch.clone().answer(request).await;
+        place: Arc::new(Places::new(8, &[]).take([192, 0, 2, 1].into()).unwrap()),
+    }
+}
+
+async fn ask(dispatch: &Arc<Dispatch>, method: Method, path: &str) -> (u16, serde_json::Value) {
+    let answer = dispatch.clone().answer(request(method, path, HeaderMap::new())).await;
     assert_eq!(answer.headers()["x-api-version"], "1");
     assert!(answer.headers().get(ORIGIN).is_none());
     let status = answer.status().as_u16();
@@ -92,5 +96,22 @@ async fn the_more_exact_route_is_meant() {
         ("/a/c/%C3%B6", serde_json::json!(["open", ["c", "ö"]])),
     ] {
         assert_eq!(ask(&dispatch, Method::GET, path).await, (200, expected), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn credentials_protect_a_connection_while_its_request_is_held() {
+    let (service, _dir) = service();
+    let token = service.accounts.issue("viewer", Role::User).await.unwrap();
+    let endpoints = vec![get("/held", Access::User).to(&service, |_, _| std::future::pending())];
+    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+    for (token, is_held) in [(token.as_str(), true), ("unknown", false)] {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        let request = request(Method::GET, "/held", headers);
+        let place = request.place.clone();
+        assert!(!place.is_admitted());
+        assert_eq!(dispatch.clone().answer(request).now_or_never().is_none(), is_held, "{token}");
+        assert_eq!(place.is_admitted(), is_held, "{token}");
     }
 }

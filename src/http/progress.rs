@@ -132,11 +132,13 @@ pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response>
     (status = 200, description = "The stored record", body = WatchProgress),
     (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
     (status = 404, description = "`NOT_FOUND`: no such file"),
+    (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: WatchedRequest = call.json().await?;
-    let (path, wish) = asked.wish()?;
-    let verdict = service.save_watched(&call.user()?.user_id, &path, wish).await?;
+    let (path, mut options) = asked.wish()?;
+    options.version = if_match(&call)?.or(options.version);
+    let verdict = service.save_watched(&call.user()?.user_id, &path, options).await?;
     answer(&call, verdict)
 }
 

@@ -122,6 +122,24 @@ async fn an_older_device_changes_nothing() {
 }
 
 #[tokio::test]
+async fn if_match_guards_a_file_that_is_marked_as_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = small_film(folder.path(), "film.mp4", 3);
+    let server = kit::server(&[folder.path()]).await;
+    assert_eq!(save(&server, &film, 500.0, json!({})).await["version"], 1);
+    let body = json!({"mediaPath": film});
+    let marked = |tag: &'static str| server.post("/api/stream/progress/watched", &body).header("if-match", tag).send();
+    let refusal = refused(marked("\"2\"").await.unwrap(), 409, "CONFLICT").await;
+    assert_eq!(refusal["details"]["version"], 1);
+    let stored = get(&server, &query(ROUTE, &film)).await;
+    let record = &stored["progress"];
+    assert_eq!((&record["completed"], &record["version"]), (&json!(false), &json!(1)));
+    let watched = success(marked("\"1\"").await.unwrap(), 200).await;
+    assert_eq!((&watched["completed"], &watched["version"]), (&json!(true), &json!(2)));
+    refused(marked("soon").await.unwrap(), 400, "BAD_REQUEST").await;
+}
+
+#[tokio::test]
 async fn a_stray_zero_can_be_undone() {
     let folder = tempfile::tempdir().unwrap();
     let film = small_film(folder.path(), "film.mp4", 4);

@@ -8,8 +8,7 @@ use serde::{Deserialize, Deserializer};
 pub(super) enum StreamIndex {
     #[default]
     Absent,
-    Null,
-    /// -1.
+    /// Null or -1.
     None,
     At(u32),
 }
@@ -24,7 +23,7 @@ impl StreamIndex {
     pub fn given(self) -> Option<Option<u32>> {
         match self {
             Self::Absent => None,
-            Self::Null | Self::None => Some(None),
+            Self::None => Some(None),
             Self::At(index) => Some(Some(index)),
         }
     }
@@ -33,8 +32,7 @@ impl StreamIndex {
 impl<'de> Deserialize<'de> for StreamIndex {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Option::<i64>::deserialize(deserializer)? {
-            None => Ok(Self::Null),
-            Some(-1) => Ok(Self::None),
+            None | Some(-1) => Ok(Self::None),
             Some(index) => match u32::try_from(index) {
                 Ok(index) => Ok(Self::At(index)),
                 Err(_) => Err(D::Error::custom("must be a stream index of at least 0, or -1 for none")),
@@ -50,7 +48,7 @@ mod tests {
     #[test]
     fn null_and_minus_one_are_none_and_absent_is_not() {
         for (json, index) in [
-            ("null", Ok(StreamIndex::Null)),
+            ("null", Ok(StreamIndex::None)),
             ("-1", Ok(StreamIndex::None)),
             ("0", Ok(StreamIndex::At(0))),
             ("4294967295", Ok(StreamIndex::At(u32::MAX))),
@@ -61,12 +59,9 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<StreamIndex>(json).map_err(|_| ()), index, "{json}");
         }
-        for (index, given) in [
-            (StreamIndex::Absent, None),
-            (StreamIndex::Null, Some(None)),
-            (StreamIndex::None, Some(None)),
-            (StreamIndex::At(1), Some(Some(1))),
-        ] {
+        for (index, given) in
+            [(StreamIndex::Absent, None), (StreamIndex::None, Some(None)), (StreamIndex::At(1), Some(Some(1)))]
+        {
             assert_eq!((index.given(), index.stream()), (given, given.flatten()), "{index:?}");
         }
     }

@@ -88,8 +88,7 @@ impl StartBody {
         let off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
         let mode = self.subtitle_mode.map(|mode| mode.to_ascii_lowercase());
         let subtitle = match mode.as_deref() {
-            // -1 switches subtitles off, whatever the mode. Null does not: with `embedded`, the server then chooses the
-            // stream.
+            // Null and -1 switch the subtitles of the file off.
             Some("embedded" | "burn") if off => SubtitleRequest::None,
             None if subtitle_stream.is_some() => SubtitleRequest::Embedded,
             None | Some("none") => SubtitleRequest::None,
@@ -199,6 +198,8 @@ mod tests {
             serde_json::json!({"audioStreamIndex": null, "subtitleMode": "none"}),
             serde_json::json!({"subtitleMode": "embedded", "subtitleStreamIndex": -1}),
             serde_json::json!({"subtitleMode": "burn", "subtitleStreamIndex": -1}),
+            serde_json::json!({"subtitleMode": "burn", "subtitleStreamIndex": null}),
+            serde_json::json!({"subtitleMode": "embedded", "subtitleStreamIndex": null}),
             serde_json::json!({"subtitleMode": "None"}),
         ] {
             assert_eq!(request(body.clone()), none, "{body}");

@@ -8,7 +8,7 @@ use http::header::{
 
 /// Request headers a page may send in addition to those that are always allowed.
 const ALLOWED: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, if-match, if-modified-since, if-none-match, if-range, prefer, range",
+    "authorization, content-type, if-match, if-modified-since, if-none-match, if-range, last-event-id, prefer, range",
 );
 
 /// Response headers a page may read in addition to those that are always readable.

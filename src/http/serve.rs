@@ -9,10 +9,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use super::call::RequestId;
 use super::lane::{Arrived, Lanes, Phase};
 use super::places::{Full, Places};
 use crate::error::{Error, Result};
 use crate::service::Service;
+use crate::service::accounts::random;
 
 /// How long responses in flight may take to finish during shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -67,10 +69,12 @@ fn turn_away(socket: &TcpStream, full: Full) {
         Full::Server => "the server has reached its connection limit",
         Full::Address => "too many open connections from this address",
     };
-    let body = format!(r#"{{"error":"{error}","code":"SERVER_BUSY","requestId":"-"}}"#);
+    let id = RequestId::new(random::<8>(), 0);
+    let id = id.as_str();
+    let body = format!(r#"{{"error":"{error}","code":"SERVER_BUSY","requestId":"{id}"}}"#);
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
-         retry-after: 5\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+         x-request-id: {id}\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     let _ = socket.try_write(answer.as_bytes());

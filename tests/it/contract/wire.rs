@@ -91,6 +91,9 @@ async fn readers_who_do_not_read_shut_nobody_else_out() {
     }
     let refused = begins(&mut connect(&server, "127.0.0.2").await).await;
     assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\"code\":\"SERVER_BUSY\""), "{refused}");
+    let (head, body) = refused.split_once("\r\n\r\n").expect("a whole head");
+    let id = head.lines().find_map(|line| line.strip_prefix("x-request-id: ")).expect("an id in the head");
+    assert!(id.len() == 16 && body.contains(&format!("\"requestId\":\"{id}\"")), "{refused}");
     let health = || reqwest::get(format!("{}/api/health", server.base));
     assert_eq!(health().await.unwrap().status(), 200, "sixteen connections from one address");
     for _ in 0..16 {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
@@ -17,9 +16,9 @@ use crate::http;
 use crate::http::ssdp::Announcer;
 use crate::service::{Service, onair, recordings, sources, watching};
 
-/// Time limits during shutdown: for responses in flight, for sessions to stop, and for unwritten state. With the runtime's
-/// own shutdown (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the process.
-const DRAIN: Duration = Duration::from_secs(4);
+/// Time limits during shutdown: for sessions to stop, and for unwritten state. With those for responses in flight (4 s,
+/// `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the
+/// process.
 const END: Duration = Duration::from_secs(2);
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -72,23 +71,14 @@ pub async fn run_on(
     println!("listening on http://{address}");
     welcome(&service, address, code.as_deref());
 
-    let (told, stopping) = oneshot::channel();
     let told_of = service.clone();
     let stop = async move {
         stop.await;
         tracing::info!("stopping");
         told_of.events.close();
         told_of.onair.close();
-        let _ = told.send(());
     };
-    let overdue = async move {
-        let _ = stopping.await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    tokio::select! {
-        served = http::serve::serve(service.clone(), listener, stop) => served?,
-        () = overdue => tracing::info!("aborting responses still in flight after 4 s"),
-    }
+    http::serve::serve(service.clone(), listener, stop).await?;
     if tokio::time::timeout(END, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
         .await
         .is_err()

@@ -69,8 +69,6 @@ impl RequestId {
 pub struct Call {
     pub context: Context,
     pub method: Method,
-    /// The raw path.
-    pub path: String,
     /// Decoded values of the template's `{…}` parts, in order.
     pub params: Vec<String>,
     pub headers: Arc<HeaderMap>,

@@ -112,7 +112,6 @@ impl Dispatch {
         let mut call = Call {
             context,
             method,
-            path: String::new(),
             params: Vec::new(),
             headers,
             principal: None,
@@ -123,7 +122,6 @@ impl Dispatch {
         let admitted = async {
             call.params = params?;
             call.query = target::query(&query)?;
-            call.path = path;
             call.principal = endpoint.admit(&self.service, &call)?;
             if call.principal.is_some() {
                 // Now, because the response may take a minute to begin.

@@ -166,7 +166,7 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 /// Delete a series rule and cancel its scheduled recordings
-#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Recording id")),
+#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")),
     responses(
         (status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone),
         (status = 404, description = "`NOT_FOUND`")))]

@@ -17,9 +17,9 @@ use crate::service::Service;
 use crate::service::accounts::random;
 
 /// How long responses in flight may take to finish during shutdown.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN: Duration = Duration::from_secs(4);
 
-/// Serves until `stop` resolves; responses in flight then have at most 10 s to finish.
+/// Serves until `stop` resolves; responses in flight then have at most 4 s to finish.
 ///
 /// # Errors
 /// When the system cannot create the connection threads.
@@ -50,7 +50,11 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
         };
         let _ = socket.set_nodelay(true);
         match socket.into_std() {
-            Ok(socket) => lanes.take(Arrived { socket, remote: remote.ip(), place }).await,
+            // Also while a thread's queue is full, so that a thread that waits for a disk cannot delay the shutdown.
+            Ok(socket) => tokio::select! {
+                () = &mut stop => break,
+                () = lanes.take(Arrived { socket, remote: remote.ip(), place }) => {}
+            },
             Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
         }
     }

@@ -40,7 +40,7 @@ async fn ask(dispatch: &Arc<Dispatch>, method: Method, path: &str) -> (u16, serd
 #[tokio::test]
 async fn a_panic_is_an_answer_that_tells_nothing() {
     let (service, _dir) = service();
-    let explode = |_: Arc<Service>, call: Call| async move { panic!("secret {}", call.path) };
+    let explode = |_: Arc<Service>, call: Call| async move { panic!("secret {}", call.method) };
     let endpoints =
         vec![get("/a", Access::Public).to(&service, explode), post("/a", Access::Public).to(&service, explode)];
     let dispatch = Arc::new(Dispatch::new(&service, endpoints));

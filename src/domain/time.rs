@@ -78,6 +78,11 @@ pub fn instant(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
+/// Formats a file time like [`instant`]; a time beyond the range of the calendar becomes 1970-01-01.
+pub fn file_instant(at: std::time::SystemTime) -> String {
+    instant(jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
+}
+
 /// Formats unix ms like [`instant`], without the cost of time zone handling: a guide has many times.
 pub fn instant_of(ms: i64) -> String {
     std::str::from_utf8(&instant_text(ms)).unwrap_or_default().to_owned()
@@ -135,6 +140,17 @@ mod tests {
         for ms in (-62_135_596_800_000..253_370_764_800_000i64).step_by(86_399_977 * 331) {
             let expected = instant(jiff::Timestamp::from_millisecond(ms).unwrap());
             assert_eq!(instant_of(ms), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_time_beyond_the_calendar_is_1970() {
+        use std::time::{Duration, UNIX_EPOCH};
+        for (at, text) in [
+            (UNIX_EPOCH + Duration::from_micros(1_767_225_600_123_400), "2026-01-01T00:00:00.123Z"),
+            (UNIX_EPOCH + Duration::from_secs(1 << 40), "1970-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(file_instant(at), text);
         }
     }
 }

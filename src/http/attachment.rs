@@ -3,14 +3,13 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
 use warp::reply::Response;
 
 use super::body::FileBody;
 use super::call::Call;
+use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, get};
 use crate::domain::access::Access;
 use crate::domain::media::font_type;
@@ -63,14 +62,13 @@ pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::new(Code::PayloadTooLarge, format!("the font has {len} bytes, more than {FONT_BYTES}")));
     }
     let etag = format!("\"{}-{offset}\"", source.etag().trim_matches('"'));
-    let same = |tag: &str| matches!(tag.trim().trim_start_matches("W/"), "*") || tag.trim().ends_with(&etag);
     let mut response = Response::default();
-    let known = call.header(IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(same));
+    let found = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).map_err(Error::internal)?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if known {
+    if found == Outcome::NotModified {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(response);
     }

@@ -96,6 +96,20 @@ impl Call {
         self.query("path")?.ok_or_else(|| Error::new(Code::InvalidPath, "path is missing"))
     }
 
+    /// The number of entries that `limit` requests: `default` when absent, at most `max`.
+    ///
+    /// # Errors
+    /// `VALIDATION_ERROR` when it is not an integer of at least 1.
+    pub fn limit(&self, default: usize, max: usize) -> Result<usize> {
+        match self.query("limit")? {
+            None => Ok(default),
+            Some(text) => match text.parse::<u64>() {
+                Ok(limit) if limit > 0 => Ok(usize::try_from(limit).unwrap_or(max).min(max)),
+                _ => Err(Error::field("limit", "must be an integer of at least 1")),
+            },
+        }
+    }
+
     /// The signed-in user.
     ///
     /// # Errors

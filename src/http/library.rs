@@ -11,7 +11,8 @@ use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
 use crate::domain::sniff::Kind;
-use crate::error::{Error, Result};
+use crate::domain::time::file_instant;
+use crate::error::Result;
 use crate::service::Service;
 use crate::service::listing::{self, DEFAULT_LIMIT, Is, MAX_LIMIT};
 
@@ -63,13 +64,7 @@ pub(super) struct LibraryEntry {
     )
 )]
 pub(super) async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
-    let limit = match call.query("limit")? {
-        None => DEFAULT_LIMIT,
-        Some(text) => match text.parse::<u64>() {
-            Ok(limit) if limit > 0 => usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT),
-            _ => return Err(Error::field("limit", "must be an integer of at least 1")),
-        },
-    };
+    let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
     let cursor = call.query("cursor")?;
     let listing = match call.query("path")? {
         None => service.library.list_roots(),
@@ -91,14 +86,8 @@ fn entry(entry: listing::Entry) -> LibraryEntry {
                 Kind::Video => "video",
                 Kind::Audio => "audio",
             };
-            ("media", Some(kind), Some(size_bytes), Some(instant(modified)))
+            ("media", Some(kind), Some(size_bytes), Some(file_instant(modified)))
         }
     };
     LibraryEntry { name: entry.name, path: entry.path, kind, media_kind, size_bytes, modified_at }
-}
-
-/// ISO 8601 in UTC with milliseconds; a time beyond the range of the calendar becomes 1970-01-01.
-fn instant(at: std::time::SystemTime) -> String {
-    let at = jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }

@@ -218,13 +218,7 @@ pub(super) fn tag(response: &mut Response, version: Option<u64>) {
 
 /// The page size that `limit` requests: default 20, at most 200.
 pub(super) fn limit(call: &Call) -> Result<usize> {
-    match call.query("limit")? {
-        None => Ok(DEFAULT_LIMIT),
-        Some(text) => match text.parse::<u64>() {
-            Ok(limit) if limit > 0 => Ok(usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT)),
-            _ => Err(Error::field("limit", "must be an integer of at least 1")),
-        },
-    }
+    call.limit(DEFAULT_LIMIT, MAX_LIMIT)
 }
 
 pub(super) fn filter(call: &Call) -> Result<Filter> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER};
 use serde::Serialize;
 use serde_json::json;
 use warp::reply::Response;
@@ -39,6 +39,14 @@ pub fn bytes(content_type: &'static str, body: Bytes) -> Response {
 pub fn empty() -> Response {
     let mut response = Response::new(Bytes::new().into());
     *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// Marks a response that contains a token or a signed URL: it is not cached, and its links send no referrer.
+pub fn secretive(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use warp::reply::Response;
 
 use super::call::Call;
+use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
@@ -53,10 +54,9 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     };
     let (kind, text) = written(&script, format)?;
     let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
-    let same = |tag: &str| matches!(tag.trim().trim_start_matches("W/"), "*") || tag.trim().ends_with(&etag);
-    let mut response = match call.header(IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(same)) {
-        true => not_modified(),
-        false => reply::bytes(kind, text.into()),
+    let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
+        Outcome::NotModified => not_modified(),
+        Outcome::Proceed | Outcome::Failed => reply::bytes(kind, text.into()),
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("hex in quotes"));

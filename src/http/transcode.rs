@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER,
-    USER_AGENT, VARY,
+    CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,6 +14,7 @@ use utoipa::ToSchema;
 use warp::reply::Response;
 
 use super::call::Call;
+use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, delete, get, post};
 use super::parcel::ParcelBody;
 use super::reply;
@@ -69,10 +69,6 @@ fn grant(service: &Service, principal: &Principal, session: &Session) -> String 
     service.accounts.grant(principal, &resource(&session.id), expires(session).as_second())
 }
 
-fn instant(at: Timestamp) -> String {
-    format!("{at:.3}")
-}
-
 fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
     service.sessions.find_live(call.user()?, &call.params[0])
 }
@@ -101,10 +97,7 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
             Started::transcoded(&service, &principal, &session)
         }
     };
-    let mut response = reply::json(&started);
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    Ok(response)
+    Ok(reply::secretive(reply::json(&started)))
 }
 
 /// The multivariant playlist. The request is held until the segment at the start position is ready.
@@ -200,14 +193,13 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
 
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
 pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
-    let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let fresh = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag));
-    let mut response = if fresh {
-        let mut response = reply::empty();
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        reply::bytes(content_type, bytes)
+    let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
+        Outcome::NotModified => {
+            let mut response = reply::empty();
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        }
+        Outcome::Proceed | Outcome::Failed => reply::bytes(content_type, bytes),
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600, immutable"));
@@ -267,4 +259,32 @@ pub(super) struct Stopped {
     session_id: String,
     /// False if the session had already ended.
     stopped: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::IF_NONE_MATCH;
+
+    use super::*;
+
+    #[test]
+    fn a_segment_that_the_client_has_is_not_sent_again() {
+        let table: [(&[&str], u16); 6] = [
+            (&[], 200),
+            (&["\"b\""], 200),
+            (&["\"b\", \"a\""], 304),
+            (&["W/\"a\""], 304),
+            (&["\"b\"", "\"a\""], 304),
+            (&["*"], 304),
+        ];
+        for (tags, status) in table {
+            let mut headers = HeaderMap::new();
+            for tag in tags {
+                headers.append(IF_NONE_MATCH, tag.parse().unwrap());
+            }
+            let response = segment("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
+            assert_eq!(response.status().as_u16(), status, "{tags:?}");
+            assert_eq!(response.headers()[ETAG], "\"a\"", "{tags:?}");
+        }
+    }
 }

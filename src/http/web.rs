@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, StatusCode};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use warp::reply::Response;
 
 use super::call::Call;
+use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
@@ -50,9 +51,7 @@ fn page(name: &str, headers: &HeaderMap) -> Result<Response> {
     let content_type = content_type(name).ok_or_else(unknown)?;
     let file = Web::get(name).ok_or_else(unknown)?;
     let etag = etag(&file);
-    let known = headers.get(IF_NONE_MATCH).and_then(|sent| sent.to_str().ok()).is_some_and(|sent| {
-        sent.trim() == "*" || sent.split(',').any(|tag| tag.trim().trim_start_matches("W/") == etag)
-    });
+    let known = Validators { etag: &etag, modified: None }.evaluate(headers) == Outcome::NotModified;
     let body = match file.data {
         _ if known => Bytes::new(),
         std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),

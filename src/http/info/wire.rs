@@ -1,8 +1,5 @@
 //! The JSON form of media info, built from the probe result.
 
-use std::time::SystemTime;
-
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,7 +9,7 @@ use super::stream::Stream;
 use super::subtitle::Subtitle;
 use crate::domain::media::{PROBE_VERSION, StreamKind};
 use crate::domain::playback::Device;
-use crate::domain::time::round_ms;
+use crate::domain::time::{file_instant, instant, round_ms};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::http::progress::WatchProgress;
@@ -123,7 +120,7 @@ impl MediaInfo {
             path: source.path.clone(),
             file_name: source.file_name().to_owned(),
             size_bytes: source.len,
-            modified_at: instant(source.modified),
+            modified_at: file_instant(source.modified),
             mime_type: media.mime_type.clone(),
             etag: source.etag(),
             probe: Probe {
@@ -132,7 +129,7 @@ impl MediaInfo {
                 bitrate_kbps: media.bitrate_kbps,
                 seekable: media.seekable,
                 start_seconds: round_ms(media.start_seconds),
-                probed_at: millis(probed.at),
+                probed_at: instant(probed.at),
                 probe_version: PROBE_VERSION,
                 warnings: media.warnings.clone(),
             },
@@ -177,12 +174,4 @@ impl MediaInfo {
             playback: Playback::new(media, device, links, transcoder_available),
         })
     }
-}
-
-fn instant(time: SystemTime) -> String {
-    millis(Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH))
-}
-
-fn millis(time: Timestamp) -> String {
-    format!("{time:.3}")
 }

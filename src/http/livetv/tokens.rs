@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -16,7 +15,7 @@ use crate::domain::signing::{Link, MAX_LIFE_SECONDS};
 use crate::domain::time::instant;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
-use crate::http::reply;
+use crate::http::reply::{self, secretive};
 use crate::service::Service;
 
 /// Lifetime of a signed URL, seconds: default and minimum.
@@ -184,13 +183,6 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
 fn start_of_what_is_on(service: &Service, channel: &Channel) -> Option<i64> {
     let now_ms = service.clock.now().as_millisecond();
     channel.definition.whole(channel.time(now_ms)).map(|(start_ms, _)| channel.instant(start_ms))
-}
-
-fn secretive(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    response
 }
 
 impl TokensAnswer {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::Method;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
@@ -27,7 +27,7 @@ use crate::domain::xmltv::text::escape;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, get, post};
-use crate::http::reply;
+use crate::http::reply::{self, secretive};
 use crate::service::Service;
 use crate::service::onair::{self, Tuner};
 
@@ -276,14 +276,6 @@ fn checked(drawn: u32) -> u32 {
     let sum =
         (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
     drawn & !15 | sum
-}
-
-/// Marks a response that contains a token as not cacheable.
-fn secretive(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    response
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The JSON form of recordings and series rules.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::recording::{Keep, Padding, Recording, Rule};
-use crate::domain::time::{instant, round_ms, seconds};
+use crate::domain::time::{instant_of, round_ms, seconds};
 use crate::http::address::Addresses;
 use crate::service::Service;
 
@@ -109,14 +108,14 @@ impl RecordingView {
             season: of.season,
             episode: of.episode,
             entry_id: of.entry.clone(),
-            start: at(of.start_ms),
-            end: at(of.end_ms),
+            start: instant_of(of.start_ms),
+            end: instant_of(of.end_ms),
             padding_seconds: PaddingView::new(of.padding),
             state: of.state.as_str(),
             failure: failure.map(|failure| FailureView {
                 code: failure.code.clone(),
                 message: failure.message.clone(),
-                at: at(failure.at_ms),
+                at: instant_of(failure.at_ms),
             }),
             conflicts: service.recording_conflicts(of),
             series_id: of.rule.clone(),
@@ -126,8 +125,8 @@ impl RecordingView {
             size_bytes: of.written.bytes,
             recorded_seconds: round_ms(seconds(of.written.through - of.written.from)),
             missing_seconds: round_ms(seconds(of.written.missing)),
-            created_at: at(of.created_ms),
-            ended_at: of.ended_ms.map(at),
+            created_at: instant_of(of.created_ms),
+            ended_at: of.ended_ms.map(instant_of),
         }
     }
 }
@@ -142,7 +141,7 @@ impl SeriesView {
             new_only: rule.new_only,
             padding_seconds: PaddingView::new(rule.padding),
             keep: KeepView::new(rule.keep),
-            created_at: at(rule.created_ms),
+            created_at: instant_of(rule.created_ms),
         }
     }
 }
@@ -158,8 +157,4 @@ impl KeepView {
     fn new(keep: Keep) -> Self {
         Self { count: keep.count, days: keep.days }
     }
-}
-
-fn at(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map(instant).unwrap_or_default()
 }

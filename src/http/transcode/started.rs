@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{GRANT_SECONDS, expires, grant, instant};
+use super::{GRANT_SECONDS, expires, grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::{Device, Reason, SubtitleWish};
-use crate::domain::time::round_ms;
+use crate::domain::time::{instant, round_ms};
 use crate::engine::source::Source;
 use crate::error::Result;
 use crate::http::address::Addresses;

@@ -4,12 +4,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::instant;
 use super::started::audio_action;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playlist::Track;
 use crate::domain::session::State;
-use crate::domain::time::round_ms;
+use crate::domain::time::{instant, round_ms};
 use crate::engine::RunError;
 use crate::service::planner::Rung;
 use crate::service::sessions::{Ended, Failure, Session, Status, told};

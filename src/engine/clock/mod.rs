@@ -36,6 +36,9 @@ const TABLES: u64 = 2 << 20;
 /// Maximum size of a sample that is enlarged until a frame begins in it, bytes.
 const LONGEST_SAMPLE: u64 = 2 << 20;
 
+/// Maximum number of packets kept of the first PMT; a section takes at most 6.
+const PMT_PACKETS: usize = 8;
+
 /// Consecutive frames under another PID after which that PID is followed.
 const TAKEOVER_FRAMES: usize = 3;
 
@@ -84,7 +87,8 @@ struct FirstPmt {
 impl FirstPmt {
     fn push(&mut self, packet: Packet, bytes: &[u8; LEN]) {
         // A PMT may take several packets.
-        self.done |= packet.starts_unit() && !self.raw.is_empty();
+        let is_next = packet.starts_unit() && !self.raw.is_empty();
+        self.done |= is_next || self.pmt.is_some() || self.raw.len() >= PMT_PACKETS * LEN;
         if !self.done && (packet.starts_unit() || !self.raw.is_empty()) {
             self.raw.extend_from_slice(bytes);
             self.pmt = self.section.push(packet).or(self.pmt.take());

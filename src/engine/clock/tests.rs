@@ -210,6 +210,26 @@ async fn a_part_may_begin_before_its_tables() {
 }
 
 #[test]
+fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
+    let film = film(0, 1, 300);
+    let is_pmt = |bytes: &[u8; LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
+    let at = film.as_chunks::<LEN>().0.iter().position(is_pmt).unwrap() * LEN;
+    let mut more = [0xff; LEN];
+    more[..4].copy_from_slice(&[SYNC, (PMT_PID >> 8) as u8, PMT_PID as u8, 0x10]);
+    let tables = |first: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = [&film[..at], first, &more.repeat(1000)[..], &film[at + LEN..]].concat();
+        Lane::of(&open(folder.path(), &bytes)).unwrap().unwrap().tables.len() / LEN
+    };
+    let complete = &film[at..at + LEN];
+    assert_eq!(tables(complete), 2);
+    // The section never ends.
+    let mut endless = complete.to_vec();
+    endless[6..8].copy_from_slice(&[0xbf, 0xff]);
+    assert_eq!(tables(&endless), 1 + PMT_PACKETS);
+}
+
+#[test]
 fn a_part_with_another_video_codec_is_not_played() {
     let folder = tempfile::tempdir().unwrap();
     let mut second = renumbered(film(10, 20, 3000), 0x100);

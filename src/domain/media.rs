@@ -3,14 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::mpegts::clock::Piece;
-use super::time::FrameRate;
+use super::time::{FrameRate, round_ms};
 
 mod language;
 
 pub use language::language_tag;
 
 /// Raised whenever the meaning of a cached probe changes.
-pub const PROBE_VERSION: u32 = 4;
+pub const PROBE_VERSION: u32 = 5;
+
+/// Longest plausible duration, seconds. Playlists list every segment, so a longer one would exhaust the memory.
+pub const LONGEST_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// Container family by the bytes of the file, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -304,6 +307,16 @@ impl Media {
             tags: Tags::default(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Treats an implausible duration as unknown.
+    pub fn limit_duration(&mut self) {
+        let Some(seconds) = self.duration_seconds.filter(|seconds| !(0.0..=LONGEST_SECONDS).contains(seconds)) else {
+            return;
+        };
+        self.warnings.push(format!("the duration is unknown: {} s are implausible", round_ms(seconds)));
+        // The bit rate was computed from the duration.
+        (self.duration_seconds, self.bitrate_kbps, self.seekable) = (None, None, false);
     }
 
     pub fn stream(&self, index: u32) -> Option<&Stream> {

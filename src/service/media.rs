@@ -250,6 +250,7 @@ impl Probes {
                 rest.unwrap_or(Err(ProbeError::TimedOut))?
             }
         };
+        media.limit_duration();
         // The result is valid without the interval.
         media.keyframe_interval_seconds = index::interval(source, &media).await;
         Ok(Probed { media: Arc::new(media), at: Timestamp::now() })

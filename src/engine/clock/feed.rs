@@ -82,11 +82,11 @@ impl Feed {
 
 impl Lane {
     /// Offset of the last frame whose decode time is at or before `from`, ticks of source time.
-    fn place(&self, pieces: &[Piece], from: i64) -> Result<u64> {
+    pub(super) fn place(&self, pieces: &[Piece], from: i64) -> Result<u64> {
         let (mut low, mut high) = (0, self.source.len);
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
-            match self.marks(middle, (middle + NEAR).min(high))?.first() {
+            match self.sample(middle, high)?.first() {
                 Some(mark) if source_time(pieces, mark.at, mark.dts) <= from => low = mark.at.max(middle),
                 _ => high = middle,
             }

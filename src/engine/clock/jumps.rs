@@ -9,11 +9,11 @@ use std::io::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Lane, Mark, PIECE};
+use super::{LONGEST_SAMPLE, Lane, Mark, PIECE, TABLES};
 use crate::domain::media::Media;
 use crate::domain::mpegts::clock::{Piece, source_time};
 use crate::domain::mpegts::packet::Packet;
-use crate::domain::mpegts::program::Route;
+use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::mpegts::{WRAP, pes, unwrap};
 use crate::domain::time::{TICKS_PER_SECOND, round_ms, seconds};
 use crate::engine::source::Source;
@@ -116,9 +116,10 @@ pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
     let start = beginning.first().map_or(first.dts, |mark| mark.dts);
     let mut pieces = vec![Piece { at: 0, shift: (-start).rem_euclid(WRAP) }];
     let (mut to, mut renumbered, mut has_more) = (source.len, false, false);
-    for (old, new) in &jumps {
+    for (n, (old, new)) in jumps.iter().enumerate() {
         let at = boundary(&lane, old, new)?;
-        if lane.router(&[], new.at)?.is_some_and(|router| router.first_pid(new.pid) != Some(lane.pid)) {
+        let next = jumps.get(n + 1).map_or(source.len, |(_, next)| next.at);
+        if !continues_video(&lane, new, next)? {
             (to, has_more) = (at, true);
             break;
         }
@@ -129,6 +130,23 @@ pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
     let end = ending(&lane, &pieces, to)?;
     let programs = (lane.program_count, lane.program.as_ref().map_or(0, |program| program.entry.number));
     Ok((end > 0).then_some(Repaired { pieces, end, programs, renumbered, has_more }))
+}
+
+/// Whether the part that begins with the frame `new` and ends before `next` has video of the same kind. Its tables may come
+/// after its first frames.
+fn continues_video(lane: &Lane, new: &Mark, next: u64) -> Result<bool> {
+    let Some(mut router) = lane.router(&[], new.at)? else { return Ok(true) };
+    let is_same = |router: &Router| router.first_pid(new.pid) == Some(lane.pid);
+    let mut found = is_same(&router);
+    if !found {
+        lane.walk(new.at, next.min(new.at + TABLES), |_, bytes| {
+            if !found {
+                router.route(&mut bytes.clone());
+                found = is_same(&router);
+            }
+        })?;
+    }
+    Ok(found)
 }
 
 /// The range between two neighbouring marks that has not been scanned.
@@ -164,7 +182,7 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
     let last = len - PIECE as u64;
     for look in 0..LOOKS {
         let at = last / (LOOKS - 1) * look;
-        keep(&mut known, lane.marks(at, at + PIECE as u64)?);
+        keep(&mut known, lane.sample(at, len)?);
     }
     let gaps: Vec<(Mark, Mark)> = unjoined(&known);
     let mut rates: Vec<i64> = gaps
@@ -185,16 +203,20 @@ fn found(lane: &Lane) -> Result<Vec<(Mark, Mark)>> {
     let mut queue: BinaryHeap<Unseen> = gaps.iter().map(|(from, to)| unseen(from, to)).collect();
     let begun = Instant::now();
     while let Some(gap) = queue.pop().filter(|gap| gap.doubt > AGREED && begun.elapsed() < PATIENCE) {
-        let whole = gap.to - gap.from <= 3 * PIECE as u64;
-        let middle = gap.from + (gap.to - gap.from) / 2 - PIECE as u64 / 2;
-        let found = if whole {
+        let mut whole = gap.to - gap.from <= 3 * PIECE as u64;
+        let mut found = Vec::new();
+        if !whole {
+            let middle = gap.from + (gap.to - gap.from) / 2 - PIECE as u64 / 2;
+            found = lane.sample(middle, gap.to)?;
+            // No frame begins in the second half.
+            whole = found.is_empty() && gap.to - middle <= LONGEST_SAMPLE;
+        }
+        if whole {
             // From the mark itself to the mark at the end, so that nothing in between stays unread. Beyond it if the PID
             // changes, because a takeover shows only in several frames.
-            let more = if known[&gap.from].0.pid == known[&gap.to].0.pid { 1 } else { 4 * PIECE as u64 };
-            lane.marks(gap.from, gap.to + more)?
-        } else {
-            lane.marks(middle, middle + PIECE as u64)?
-        };
+            let more = if known[&gap.from].0.pid == known[&gap.to].0.pid { 1 } else { 2 * LONGEST_SAMPLE };
+            found = lane.marks(gap.from, gap.to + more)?;
+        }
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };
         if whole {
             known.extend(found.into_iter().filter(|mark| mark.at > gap.from).map(|mark| (mark.at, (mark, true))));

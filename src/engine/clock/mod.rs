@@ -33,6 +33,12 @@ const HEAD: u64 = 4 << 20;
 /// Range in which PAT and PMT are repeated, bytes: at least twice a second, more often at high bit rates.
 const TABLES: u64 = 2 << 20;
 
+/// Maximum size of a sample that is enlarged until a frame begins in it, bytes.
+const LONGEST_SAMPLE: u64 = 2 << 20;
+
+/// Maximum number of packets kept of the first PMT; a section takes at most 6.
+const PMT_PACKETS: usize = 8;
+
 /// Consecutive frames under another PID after which that PID is followed.
 const TAKEOVER_FRAMES: usize = 3;
 
@@ -81,7 +87,8 @@ struct FirstPmt {
 impl FirstPmt {
     fn push(&mut self, packet: Packet, bytes: &[u8; LEN]) {
         // A PMT may take several packets.
-        self.done |= packet.starts_unit() && !self.raw.is_empty();
+        let is_next = packet.starts_unit() && !self.raw.is_empty();
+        self.done |= is_next || self.pmt.is_some() || self.raw.len() >= PMT_PACKETS * LEN;
         if !self.done && (packet.starts_unit() || !self.raw.is_empty()) {
             self.raw.extend_from_slice(bytes);
             self.pmt = self.section.push(packet).or(self.pmt.take());
@@ -172,6 +179,20 @@ impl Lane {
             marks.push(Mark { at, pid, pts, dts, key, new_clock: std::mem::take(&mut new_clock) });
         })?;
         Ok(self.followed(marks))
+    }
+
+    /// The marks of a sample that begins at byte `at` and ends before `to`. Frames may be larger than a sample: it is
+    /// enlarged until it has a mark.
+    fn sample(&self, at: u64, to: u64) -> Result<Vec<Mark>> {
+        let mut size = PIECE as u64;
+        loop {
+            let end = (at + size).min(to);
+            let marks = self.marks(at, end)?;
+            if !marks.is_empty() || end == to || size >= LONGEST_SAMPLE {
+                return Ok(marks);
+            }
+            size *= 2;
+        }
     }
 
     /// Whether this may be video of a joined part with other PIDs.

@@ -192,6 +192,43 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
     }
 }
 
+#[tokio::test]
+async fn a_part_may_begin_before_its_tables() {
+    for by in [0, -4900] {
+        let folder = tempfile::tempdir().unwrap();
+        let first = moved(film(0, 10, 3000), 5000 * SECOND);
+        let second = renumbered(moved(film(10, 20, 3000), (5000 + by) * SECOND), 0x100);
+        let (tables, frames) = second.split_at(2 * LEN);
+        assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
+        let (begin, rest) = frames.split_at(200 * LEN);
+        let source = open(folder.path(), &[&first[..], begin, tables, rest].concat());
+        let found = repaired(&source).unwrap().unwrap();
+        assert_eq!((found.pieces.len(), found.end, found.has_more), (2, 20 * SECOND + 9000, false), "{by}: {found:?}");
+        let (times, _) = decode_times(fed(&source, &found.pieces, 15.0).await, Track::Video.pid());
+        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by}");
+    }
+}
+
+#[test]
+fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
+    let film = film(0, 1, 300);
+    let is_pmt = |bytes: &[u8; LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
+    let at = film.as_chunks::<LEN>().0.iter().position(is_pmt).unwrap() * LEN;
+    let mut more = [0xff; LEN];
+    more[..4].copy_from_slice(&[SYNC, (PMT_PID >> 8) as u8, PMT_PID as u8, 0x10]);
+    let tables = |first: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = [&film[..at], first, &more.repeat(1000)[..], &film[at + LEN..]].concat();
+        Lane::of(&open(folder.path(), &bytes)).unwrap().unwrap().tables.len() / LEN
+    };
+    let complete = &film[at..at + LEN];
+    assert_eq!(tables(complete), 2);
+    // The section never ends.
+    let mut endless = complete.to_vec();
+    endless[6..8].copy_from_slice(&[0xbf, 0xff]);
+    assert_eq!(tables(&endless), 1 + PMT_PACKETS);
+}
+
 #[test]
 fn a_part_with_another_video_codec_is_not_played() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,6 +277,21 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let found = repaired(&source).unwrap().unwrap();
     assert_eq!((found.pieces.len(), found.end), (2, 20 * SECOND + 9000), "{found:?}");
     assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&found.pieces[1].at));
+}
+
+#[test]
+fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = [moved(film(0, 1, 900_000), 100 * SECOND), moved(film(1, 2, 900_000), 50 * SECOND)];
+    let source = open(folder.path(), &parts.concat());
+    assert!(source.len > jumps::WHOLE);
+    let found = repaired(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end), (2, 2 * SECOND + 9000), "{found:?}");
+    let lane = Lane::of(&source).unwrap().unwrap();
+    for mark in lane.marks(0, source.len).unwrap().iter().step_by(7) {
+        let from = source_time(&found.pieces, mark.at, mark.dts);
+        assert_eq!(lane.place(&found.pieces, from).unwrap(), mark.at, "{from}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ pub(super) struct Stated {
     pub full_range: Option<bool>,
 }
 
-/// None if no set can be parsed.
+/// None without sets, or if one of them cannot be parsed.
 pub(super) fn stated(record: &[u8]) -> Option<Stated> {
     let mut stated = None;
     let mut rest = record.get(6..)?;
@@ -24,7 +24,7 @@ pub(super) fn stated(record: &[u8]) -> Option<Stated> {
         if unit.len() < 4 || unit[0] & 0x1f != 7 {
             continue;
         }
-        let Ok(set) = SeqParameterSet::from_bits(RefNal::new(unit, &[], true).rbsp_bits()) else { continue };
+        let Ok(set) = SeqParameterSet::from_bits(RefNal::new(unit, &[], true).rbsp_bits()) else { return None };
         let fields = if matches!(set.frame_mbs_flags, FrameMbsFlags::Frames) { 1 } else { 2 };
         let macroblocks =
             (u64::from(set.pic_width_in_mbs_minus1) + 1) * (u64::from(set.pic_height_in_map_units_minus1) + 1) * fields;
@@ -58,6 +58,7 @@ mod tests {
         assert_eq!(stated(&record(&[set])).unwrap().luma_samples, 320 * 192);
         assert_eq!(stated(&record(&[set, set])).unwrap().full_range, stated(&record(&[set])).unwrap().full_range);
         assert_eq!(stated(&record(&[])), None);
+        assert_eq!(stated(&record(&[set, "67640000"])), None, "one of two cannot be parsed");
         assert_eq!(stated(&[1, 2, 3]), None);
     }
 

@@ -41,7 +41,7 @@ pub(super) fn read(source: &Source, webm: bool) -> Result<Outline, Unsure> {
     if !tracks.iter().any(|listed| listed.track.kind == Kind::Video) {
         return Err(Unsure("no video"));
     }
-    let start = blocks::first_timestamp(source, parts.cluster.ok_or(Unsure("no cluster"))?, &tracks)?;
+    let start = blocks::first_timestamp(source, parts.cluster.ok_or(Unsure("no cluster"))?, &mut tracks)?;
     let chapters = match parts.chapters {
         Some(part) => chapters(&whole(source, part)?, duration)?,
         None => Vec::new(),

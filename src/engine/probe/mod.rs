@@ -13,6 +13,7 @@ use crate::engine::source::Source;
 
 mod avc;
 mod bare;
+mod coded;
 mod container;
 mod cut;
 mod discover;

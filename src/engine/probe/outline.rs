@@ -28,6 +28,8 @@ pub(super) struct Track {
     pub codec: &'static str,
     /// The decoder's configuration record.
     pub config: Vec<u8>,
+    /// The first bytes of the first frame; empty if the reader reads no frames.
+    pub first_frame: Vec<u8>,
     pub language: Option<String>,
     pub title: Option<String>,
     pub default: bool,

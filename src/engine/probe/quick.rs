@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::avc;
+use super::coded;
 use super::discover::discover;
 use super::outline::{Kind, Outline, Track, Unsure};
 use super::seen::Seen;
@@ -43,9 +44,7 @@ pub(super) async fn media(
         tokio::task::spawn_blocking(reading).await.map_err(|_| Unsure("the reader failed"))??
     } else {
         let outline = outline(source, head).await?;
-        if outline.tracks.iter().any(is_too_large) {
-            return Err(Unsure("frames too large to be decoded in this process"));
-        }
+        outline.tracks.iter().filter(|track| track.kind == Kind::Video).try_for_each(check_size)?;
         let seen = discover(source, held).await?;
         (outline, seen)
     };
@@ -65,14 +64,14 @@ async fn outline(source: &Arc<Source>, head: &[u8]) -> Result<Outline, Unsure> {
     reading.await.map_err(|_| Unsure("the reader failed"))?
 }
 
-/// Whether the container or the parameter sets of a track state too large frames.
-fn is_too_large(track: &Track) -> bool {
+/// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.
+fn check_size(track: &Track) -> Result<(), Unsure> {
     let stated = u64::from(track.width) * u64::from(track.height);
-    let coded = match track.codec {
-        "h264" => avc::stated(&track.config).map_or(0, |stated| stated.luma_samples),
-        _ => 0,
-    };
-    stated.max(coded) > LARGEST_FRAME
+    let coded = coded::luma_samples(track).ok_or(Unsure("the video does not state its frame size"))?;
+    if stated.max(coded) > LARGEST_FRAME {
+        return Err(Unsure("frames too large to be decoded in this process"));
+    }
+    Ok(())
 }
 
 fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &HashSet<String>) -> Result<Media, Unsure> {

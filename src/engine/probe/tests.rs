@@ -3,7 +3,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Tools, cut, matroska, mp4, mpegts, quick, thorough};
+use super::{Tools, coded, cut, matroska, mp4, mpegts, quick, thorough};
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, Source};
@@ -181,6 +181,37 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
     std::fs::write(&path, bytes).unwrap();
     let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
     assert_eq!(why, "frames too large to be decoded in this process");
+    for (name, codec, header, replacement, reason) in [
+        // A record without parameter sets: the decoder would take those in the frames.
+        ("a.mp4", "libx264", &b"avcC"[..], &[1, 100, 0, 12, 0xff, 0xe0][..], "the video does not state its frame size"),
+        // 16000 x 16000.
+        (
+            "a.mkv",
+            "libvpx",
+            &[0x9d, 1, 0x2a],
+            &[0x80, 0x3e, 0x80, 0x3e],
+            "frames too large to be decoded in this process",
+        ),
+    ] {
+        make(&folder.path().join(name), &["-c:v", codec]);
+        let mut bytes = std::fs::read(folder.path().join(name)).unwrap();
+        let at = bytes.windows(header.len()).position(|window| window == header).unwrap() + header.len();
+        bytes[at..at + replacement.len()].copy_from_slice(replacement);
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        let why = quick(&tools, &Arc::new(open(folder.path(), name)), Box::new(())).await.unwrap_err();
+        assert_eq!(why, reason, "{name}");
+    }
+}
+
+#[test]
+fn the_frame_size_is_read_from_the_video_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, codec) in [("a.mp4", "libx264"), ("b.mp4", "libx265"), ("a.mkv", "libvpx"), ("b.mkv", "libvpx-vp9")] {
+        make(&folder.path().join(name), &["-c:v", codec]);
+        let source = open(folder.path(), name);
+        let read = if name.ends_with("mkv") { matroska::read(&source, false) } else { mp4::read(&source) };
+        assert_eq!(coded::luma_samples(&read.unwrap().tracks[0]), Some(64 * 64), "{codec}");
+    }
 }
 
 #[tokio::test]

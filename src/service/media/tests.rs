@@ -48,6 +48,23 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
 }
 
 #[tokio::test]
+async fn an_implausible_duration_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mkv");
+    film(&path, 1);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let cues = bytes.windows(4).rposition(|four| four == [0x1c, 0x53, 0xbb, 0x6b]).expect("cues");
+    // An element id that does not exist.
+    bytes[cues] = 0x1d;
+    // A last cluster at 2^50 ms with one block.
+    bytes.extend([0x1f, 0x43, 0xb6, 0x75, 0x90, 0xe7, 0x87, 4, 0, 0, 0, 0, 0, 0, 0xa3, 0x85, 0x81, 0, 0, 0x80, 0]);
+    std::fs::write(&path, bytes).unwrap();
+    let media = Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).probe(&Arc::new(open(&path))).await.unwrap();
+    assert_eq!((media.duration_seconds, media.bitrate_kbps, media.seekable), (None, None, false));
+    assert!(media.warnings.iter().any(|warning| warning.contains("unknown")), "{:?}", media.warnings);
+}
+
+#[tokio::test]
 async fn a_stored_result_counts_for_the_version_it_was_found_in() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open_waiting(&folder.path().join("state")).unwrap();

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use super::super::coded::FRAME_HEAD;
 use super::super::outline::{Kind, Unsure, number};
 use super::ebml::{Element, Inside, element, loose, unsigned, vint, whole};
 use super::track::Listed;
@@ -12,8 +13,8 @@ const WALK: usize = 200_000;
 /// Blocks read to find the first timestamp; audio and video interleave more closely than this.
 const FIRST_BLOCKS: usize = 64;
 
-/// The earliest timestamp of audio and video among the first blocks, seconds.
-pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Listed]) -> Result<f64, Unsure> {
+/// The earliest timestamp of audio and video among the first blocks, seconds. Keeps the beginning of each first frame.
+pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &mut [Listed]) -> Result<f64, Unsure> {
     let mut base = 0.0;
     let mut earliest = f64::INFINITY;
     let mut at = cluster.at;
@@ -33,13 +34,17 @@ pub(super) fn first_timestamp(source: &Source, cluster: Element, tracks: &[Liste
         }
         if let Some(block) = block {
             blocks += 1;
-            let mut head = [0; 11];
+            let mut head = [0; 11 + FRAME_HEAD];
             let filled = source.file.read_at(&mut head, block).map_err(|_| Unsure("unreadable"))?;
             let (key, used) = vint(&head[..filled], false)?;
             let offset = number(&head[..filled], used, 2)? as u16 as i16;
-            let played = |listed: &&Listed| matches!(listed.track.kind, Kind::Video | Kind::Audio);
-            if let Some(listed) = tracks.iter().filter(played).find(|listed| listed.track.key == key) {
+            let played = |listed: &&mut Listed| matches!(listed.track.kind, Kind::Video | Kind::Audio);
+            if let Some(listed) = tracks.iter_mut().filter(played).find(|listed| listed.track.key == key) {
                 earliest = earliest.min(base + f64::from(offset) - listed.delay_ms);
+                if listed.track.first_frame.is_empty() {
+                    // The block's flags precede the frame.
+                    listed.track.first_frame = head[..filled].get(used + 3..).unwrap_or_default().to_vec();
+                }
             }
         }
         at = found.end();

@@ -200,8 +200,6 @@ export async function tuneIn(id, query, onWait, signal) {
 /** Ends a viewer's session on a channel. */
 export const leaveChannel = (id, watchSession) =>
   requestEmpty("DELETE", `/api/livetv/watch/${id}`, { query: { watchSession }, keepalive: true }).catch(() => {});
-/** The `Authorization` header for requests that players send. */
-export const authorizationHeader = () => (token ? `Bearer ${token}` : null);
 
 export const getWorkers = (signal) => requestJson("GET", "/api/stream/v2-workers", { signal });
 export const getHealth = (signal) => requestJson("GET", "/api/health", { signal });

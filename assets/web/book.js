@@ -56,8 +56,9 @@ class BookPlayer {
     this.lastRetryAt = -Infinity;
     this.position = 0;
     this.rate = audiobook.progress?.playbackRate ?? 1;
-    this.part = null; // The file that plays: { index, file, audio, detach, session }.
+    this.part = null; // The file that plays: { index, file, audio, pendingOffset, detach, session }.
     this.preloaded = null; // The next file, already opened.
+    this.failedPreload = null; // The index of the file that could not be opened ahead.
     this.history = loadHistory(audiobook.mediaId); // The position before each jump, oldest first: { position, at }.
     this.sleepTimer = null;
     document.title = `${audiobook.title} – Hearthcast`;
@@ -77,6 +78,7 @@ class BookPlayer {
     const rateChoices = RATES.map((rate) => ({ value: rate, label: `${rate}×`, chosen: rate === this.rate }));
     const sleepChoices = [{ value: 0, label: TEXT.off }, ...SLEEP_MINUTES.map((n) => ({ value: n, label: TEXT.minutes(n) })),
       { value: -1, label: TEXT.chapterEnd }];
+    this.sleepMenu = selectMenu(TEXT.sleepTimer, sleepChoices, ({ value }) => this.setSleepTimer(value));
     this.audioContainer = h("div", { hidden: true });
     stage.replaceChildren(h("div", { class: "book" },
       h("div", { class: "heading" },
@@ -93,7 +95,7 @@ class BookPlayer {
           iconButton("next", TEXT.nextChapter, () => this.stepChapter(1))),
         h("div", { class: "menus" },
           selectMenu(TEXT.speed, rateChoices, ({ value }) => this.setSpeed(value)),
-          selectMenu(TEXT.sleepTimer, sleepChoices, ({ value }) => this.setSleepTimer(value)), this.historyMenu, this.undoButton),
+          this.sleepMenu, this.historyMenu, this.undoButton),
         this.status, this.notice, this.audioContainer),
       h("ol", { class: "chapters", "aria-label": TEXT.chapters }, ...this.chapterButtons.map((chapter) => h("li", {}, chapter)))));
     // Positions that the server kept when another device started over by mistake.
@@ -152,10 +154,17 @@ class BookPlayer {
     }, (error) => showStatus(error ? waitText(error) : TEXT.preparing), this.abort.signal);
     const audio = h("audio", { preload: "auto" });
     audio.preservesPitch = true;
-    const part = { index, file, audio, session: playback.sessionId ? playback : null, detach: () => {} };
-    if (playback.sessionId) await reportDelay((seconds) => showStatus(TEXT.preparingSince(seconds)), api.waitForPlaylist(playback.signedPlaylistUrl, this.abort.signal));
-    showStatus("");
-    part.detach = await attach(audio, playback, offset, (failure) => this.recover(part, failure, forceTranscode));
+    // `pendingOffset`: where it starts once the audio is loaded. Until then the audio's time is 0.
+    const part = { index, file, audio, pendingOffset: offset, session: playback.sessionId ? playback : null, detach: () => {} };
+    try {
+      if (part.session) await reportDelay((seconds) => showStatus(TEXT.preparingSince(seconds)), api.waitForPlaylist(playback.signedPlaylistUrl, this.abort.signal));
+      showStatus("");
+      part.detach = await attach(audio, playback, offset, (failure) => this.recover(part, failure, forceTranscode));
+    } catch (error) {
+      if (part.session) api.endSession(part.session);
+      throw error;
+    }
+    audio.addEventListener("loadeddata", () => { part.pendingOffset = null; });
     audio.defaultPlaybackRate = this.rate;
     audio.playbackRate = this.rate;
     audio.addEventListener("timeupdate", () => part === this.part && this.onTimeUpdate());
@@ -197,12 +206,13 @@ class BookPlayer {
     this.showPosition(file.startSeconds + audio.currentTime);
     this.saveProgress();
     const { files } = this.book;
-    if (index + 1 < files.length && file.durationSeconds - audio.currentTime < PRELOAD_SECONDS && !this.preloaded && !this.isPreloading) {
+    if (index + 1 < files.length && file.durationSeconds - audio.currentTime < PRELOAD_SECONDS && !this.preloaded && !this.isPreloading
+      && this.failedPreload !== index + 1) {
       this.isPreloading = true;
       this.openPart(index + 1, 0).then((part) => {
         if (this.part?.index === index && !this.abort.signal.aborted) this.preloaded = part;
         else this.closePart(part);
-      }).catch(() => {}).finally(() => { this.isPreloading = false; });
+      }).catch(() => { this.failedPreload = index + 1; }).finally(() => { this.isPreloading = false; });
     }
     if (this.sleepTimer?.at && performance.now() > this.sleepTimer.at) this.stopForSleep();
     if (this.sleepTimer?.chapterEnd && this.position >= this.sleepTimer.chapterEnd - 0.3) this.stopForSleep();
@@ -306,8 +316,7 @@ class BookPlayer {
   stopForSleep() {
     this.sleepTimer = null;
     this.part.audio.pause();
-    const menus = this.playButton.closest(".control-bar").querySelectorAll("select");
-    menus[menus.length - 1].selectedIndex = 0;
+    this.sleepMenu.querySelector("select").selectedIndex = 0;
   }
 
   /** Saves the position in the book: every ten seconds, or immediately. */
@@ -328,10 +337,11 @@ class BookPlayer {
   async recover(part, { kind, detail }, wasForced) {
     if (part === this.preloaded) {
       this.preloaded = null;
+      this.failedPreload = part.index;
       this.closePart(part);
     } else if (part === this.part && !wasForced && performance.now() - this.lastRetryAt > MIN_RETRY_INTERVAL_MS) {
       this.lastRetryAt = performance.now();
-      const offset = part.audio.currentTime;
+      const offset = part.pendingOffset ?? part.audio.currentTime;
       const generation = ++this.generation;
       try {
         const reopened = await this.openPart(part.index, offset, kind === "unsupported");

@@ -12,14 +12,12 @@ const MAX_RESULTS = 200;
 /** Shows a folder, or the roots. */
 export async function showLibrary(stage, params) {
   const path = params.get("path");
-  const abort = new AbortController();
   const page = await api.listFolder(path);
   const title = path ? nameOf(path) : TEXT.library;
   document.title = `${title} – Hearthcast`;
   const list = h("ul", { class: "entries" });
   const status = h("p", { class: "muted", role: "status" });
   const audioCount = page.entries.filter(({ mediaKind }) => mediaKind === "audio").length;
-  const hasFolders = page.entries.some(({ kind }) => kind === "folder");
   const searchField = h("input", { type: "search", "aria-label": TEXT.searchHere, placeholder: TEXT.search, maxlength: 100 });
   stage.replaceChildren(
     h("div", { class: "heading" },
@@ -52,14 +50,13 @@ export async function showLibrary(stage, params) {
     searchDelay = setTimeout(() => {
       searchAbort = new AbortController();
       stage.querySelector(".more")?.remove();
-      search({ path, query, list, status, deep: hasFolders, signal: searchAbort.signal }).catch(() => {});
+      search({ path, query, list, status, signal: searchAbort.signal }).catch(() => {});
     }, 200);
   });
   return {
     leave() {
       clearTimeout(searchDelay);
       searchAbort?.abort();
-      abort.abort();
     },
     handleKey(name) {
       if (name !== "/" && name !== "ColorF0Red") return false;

@@ -18,7 +18,7 @@ export async function attach(media, playback, position, onFailure) {
   if (playback.playbackMode === "direct") {
     media.addEventListener("error", onerror);
     media.src = resolvePath(playback.signedDirectUrl ?? playback.directUrl);
-    seekWhenLoaded(media, position);
+    detachPlaylist = seekWhenLoaded(media, position);
   } else {
     detachPlaylist = await attachPlaylist(media, playback.signedPlaylistUrl, position, failure.report, onerror);
   }
@@ -47,9 +47,11 @@ function detacher(media, failure, onerror, detachPlaylist) {
   };
 }
 
+/** Returns a function that cancels the seek. */
 function seekWhenLoaded(media, position) {
-  if (position <= 0) return;
-  media.addEventListener("loadedmetadata", () => { media.currentTime = position; }, { once: true });
+  const seek = () => { media.currentTime = position; };
+  if (position > 0) media.addEventListener("loadedmetadata", seek, { once: true });
+  return () => media.removeEventListener("loadedmetadata", seek);
 }
 
 /** Plays a channel's playlist in `media`, live or from its first segment. The rest is as in `attach`. */
@@ -69,8 +71,7 @@ async function attachPlaylist(media, url, position, fail, onerror) {
     // Phones without Media Source Extensions play HLS natively.
     media.addEventListener("error", onerror);
     media.src = resolvePath(url);
-    seekWhenLoaded(media, position);
-    return () => {};
+    return seekWhenLoaded(media, position);
   }
   const hls = new Hls({
     workerPath: resolvePath("/web/vendor/hls.worker.js"),

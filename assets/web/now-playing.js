@@ -10,7 +10,10 @@ const POLL_MS = 2000;
 
 export async function playingTab(container, { signal, showError }) {
   const loadLine = h("p", { class: "muted", role: "status" });
-  const runAndRefresh = (work) => work().then(refresh).catch(showError);
+  const runAndRefresh = (work) => {
+    showError(null);
+    return work().then(() => refresh().catch(() => {}), showError); // The poll shows a refresh that keeps failing.
+  };
   const sessions = liveTable([TEXT.user, TEXT.title, TEXT.status, TEXT.since, ""], TEXT.noSessions, ({ sessionId }) => sessionId,
     ({ sessionId, username, mediaPath, state, diagnostics }, isUpdate) => [
       username ?? "?", stem(nameOf(mediaPath)), describeSession(state, diagnostics), formatTime(diagnostics.startedAt),

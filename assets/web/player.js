@@ -31,6 +31,7 @@ class Player {
     this.abort = new AbortController();
     this.options = { audio: null, burn: null, resolution: "original", forceTranscode: false };
     this.generation = 0;
+    this.pendingPosition = null; // Where playback starts once the media is loaded.
     this.lastRestartAt = 0;
     this.lastSavedAt = -Infinity;
     this.lastSavedPosition = -Infinity;
@@ -64,6 +65,7 @@ class Player {
     this.info = info;
     this.kind = hasVideo ? "video" : "audio";
     this.media = h(this.kind, { playsinline: true, preload: "auto" });
+    this.media.addEventListener("loadeddata", () => { this.pendingPosition = null; });
     this.media.addEventListener("timeupdate", () => this.onTimeUpdate());
     this.media.addEventListener("pause", () => this.saveProgress({ immediately: true }));
     this.media.addEventListener("ended", () => {
@@ -94,6 +96,7 @@ class Player {
   /** Starts playback at `position` and replaces the current session. */
   async startAt(position) {
     const generation = ++this.generation;
+    this.pendingPosition = position;
     this.detach();
     this.detach = () => {};
     this.controls.showNotice(null);
@@ -184,14 +187,15 @@ class Player {
     this.startAt(this.restartPosition());
   }
 
-  /** The position to restart at, at least 1 s before the end. */
+  /** The position to restart at, at least 1 s before the end. Until the media is loaded its time is 0. */
   restartPosition() {
     const end = this.info.probe.durationSeconds ?? Infinity;
-    return Math.max(0, Math.min(this.media.currentTime, end - 1));
+    return Math.max(0, Math.min(this.pendingPosition ?? this.media.currentTime, end - 1));
   }
 
   seek(position) {
     if (!this.media) return;
+    if (this.media.readyState > 0) this.pendingPosition = null;
     this.media.currentTime = Math.max(0, Math.min(position, (this.media.duration || Infinity) - 0.2));
     this.media.play().catch(() => {});
   }

@@ -13,7 +13,10 @@ const CANCELLABLE = new Set(["scheduled", "recording"]);
 
 export async function recordingTab(container, { act, user, signal, showError }) {
   const isAdmin = user.role === "admin";
-  const runAndRefresh = (work) => work().then(refresh).catch(showError);
+  const runAndRefresh = (work) => {
+    showError(null);
+    return work().then(() => refresh().catch(() => {}), showError); // The poll shows a refresh that keeps failing.
+  };
   const list = liveTable([TEXT.title, TEXT.channel, TEXT.when, TEXT.status, "", ""], TEXT.noRecordings, ({ id, state }) => `${id} ${state}`,
     ({ id, title, subtitle, channelName, start, end, state, path, ...details }, isUpdate) => [
       isUpdate ? null : path && !CANCELLABLE.has(state) || state === "recording" && path

@@ -73,14 +73,20 @@ export function form(act, fields, label, work) {
 export const facts = (pairs) => h("dl", {}, ...pairs.filter(([, value]) => value)
   .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
-/** Runs `work` now and again `ms` after it ends, until the signal is aborted. Errors go to `showError`. */
+/**
+ * Runs `work` now and again `ms` after it ends, until the signal is aborted. Its errors go to `showError` and are hidden when
+ * it succeeds again; other errors stay.
+ */
 export async function poll(ms, signal, showError, work) {
+  let hasFailed = false;
   while (!signal.aborted) {
     try {
       await work();
-      showError(null);
+      if (hasFailed) showError(null);
+      hasFailed = false;
     } catch (error) {
       if (error.name === "AbortError") return;
+      hasFailed = true;
       showError(error);
     }
     await new Promise((resolve) => setTimeout(resolve, ms));

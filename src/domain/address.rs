@@ -139,11 +139,6 @@ impl Address {
         let port = self.0.port().map_or_else(String::new, |port| format!(":{port}"));
         format!("{}://{}{port}/", self.0.scheme(), self.0.host_str().unwrap_or_default())
     }
-
-    /// Whether both have the same scheme, host and port.
-    pub fn same_origin(&self, other: &Self) -> bool {
-        self.0.origin() == other.0.origin()
-    }
 }
 
 impl fmt::Display for Address {
@@ -277,6 +272,5 @@ mod tests {
         let base = Address::read("http://a.example/x/live.m3u8?t=1").unwrap();
         assert_eq!(base.join("../b.ts").unwrap().secret().as_str(), "http://a.example/b.ts");
         assert!(base.join("file:///etc/passwd").is_err() && base.join("gopher://a.example/").is_err());
-        assert!(base.same_origin(&base.join("/y").unwrap()) && !base.same_origin(&base.join("//b.example/").unwrap()));
     }
 }

@@ -9,7 +9,7 @@ import { waitUntil } from "./program.mjs";
 const jsqr = createRequire(import.meta.url)("jsqr");
 
 export async function admin(kit, openPage) {
-  const { page, server, step, press } = kit;
+  const { page, server, requests, step, press } = kit;
   const film = (name) => `${server.media}/Films/${name}`;
 
   await step("admin-playing", async () => {
@@ -23,6 +23,18 @@ export async function admin(kit, openPage) {
     const row = page.getByRole("row").filter({ hasText: "Night Train" }).filter({ has: page.getByRole("button") });
     await row.getByText(NAME, { exact: true }).waitFor();
     await row.getByText(/\d+×\d+/).waitFor();
+    const session = `**/api/stream/transcode/${started.sessionId}`;
+    await page.route(session, (route) =>
+      route.fulfill({ status: 503, json: { error: "the disk does not answer", code: "STORAGE_TIMEOUT", requestId: "-" } }));
+    await row.getByRole("button", { name: "Stop" }).click();
+    await row.getByRole("button", { name: "Tap again to stop" }).click();
+    await page.getByRole("alert").waitFor();
+    const countRefreshes = () => requests.filter((line) => line.endsWith("/api/stream/transcode/sessions")).length;
+    const before = countRefreshes();
+    await waitUntil("the list is refreshed", () => countRefreshes() >= before + 2);
+    assert.ok(await page.getByRole("alert").isVisible(), "the error of a failed stop stays");
+    await page.unroute(session);
+    await row.getByRole("button", { name: "Stop", exact: true }).waitFor();
     await row.getByRole("button", { name: "Stop" }).focus();
     await press("Enter");
     assert.equal((await kit.getFocused()).text, "Tap again to stop");

@@ -7,7 +7,7 @@ const PARTS = ["1 Setting out", "2 Over the pass", "10 Home again"];
 const PART_SECONDS = 12;
 
 export async function books(kit) {
-  const { page, server, step, waitUntilPlaying, position, press } = kit;
+  const { page, server, requests, step, waitUntilPlaying, position, press } = kit;
   for (const [n, part] of PARTS.entries()) {
     const codec = part.startsWith("2") ? ["-c:a", "ac3"] : ["-c:a", "libmp3lame"];
     const audioFilter = `aevalsrc='0.1*sin(${300 + 100 * n}*2*PI*t)':s=44100:d=${PART_SECONDS}`;
@@ -23,6 +23,47 @@ export async function books(kit) {
     await waitUntilPlaying("audio");
     await page.getByRole("button", { name: /The long evening/ }).click();
     await waitUntilPlaying("audio", 20);
+  });
+
+  await step("book-sleep-timer", async () => {
+    const sleepMenu = page.getByLabel("Sleep timer");
+    await sleepMenu.selectOption({ label: "End of chapter" });
+    await seek(37);
+    await waitUntil("playback pauses at the end of the chapter", () => page.evaluate(() => document.querySelector("audio").paused));
+    assert.equal(await sleepMenu.inputValue(), "0", "the menu shows that the timer is off");
+  });
+
+  await step("book-next-file-fails", async () => {
+    // The first file is so short that the next one is opened ahead at once.
+    const tone = "aevalsrc='0.1*sin(400*2*PI*t)':s=44100:d=19";
+    server.makeMedia("Audiobooks/The Way Back/1 Uphill.mp3", ["-f", "lavfi", "-i", tone, "-c:a", "libmp3lame"]);
+    server.makeMedia("Audiobooks/The Way Back/2 Downhill.ac3", ["-f", "lavfi", "-i", tone, "-c:a", "ac3"]);
+    const refusal = { status: 503, json: { error: "the disk does not answer", code: "STORAGE_TIMEOUT", requestId: "-" } };
+    const start = "**/api/stream/transcode/start";
+    let attempts = 0;
+    await page.route(start, (route) => {
+      if (!route.request().postDataJSON().mediaPath.includes("Downhill")) return route.continue();
+      attempts += 1;
+      return route.fulfill(refusal);
+    });
+    await page.goto(`${server.base}/#/book?${new URLSearchParams({ path: `${server.media}/Audiobooks/The Way Back` })}`);
+    await page.getByRole("button", { name: /Downhill/ }).waitFor();
+    await waitUntil("the next file is refused", () => attempts > 0);
+    const refusedAt = await position("audio");
+    await waitUntil("three more seconds are played", async () => (await position("audio")) > refusedAt + 3);
+    assert.equal(attempts, 1, "opening ahead is not repeated");
+    await page.unroute(start);
+
+    // Its session starts, but its playlist fails.
+    const playlist = /\/transcode\/(ts_[^/?]+)\/[^?]*\.m3u8\?.*wait=20/;
+    let session = null;
+    await page.route(playlist, (route) => {
+      session = route.request().url().match(playlist)[1];
+      return route.fulfill(refusal);
+    });
+    await page.getByRole("button", { name: /Downhill/ }).click();
+    await waitUntil("its session is ended", () => session && requests.some((line) => line.startsWith("DELETE ") && line.includes(session)));
+    await page.unroute(playlist);
   });
 
   const chapterTitle = () => page.locator(".now-chapter").textContent();

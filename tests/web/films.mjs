@@ -154,6 +154,27 @@ export async function films(kit) {
   });
   await back();
 
+  await step("film-other-audio-while-preparing", async () => {
+    // As above, the start is refused until `busy` is cleared, so the audio is chosen before anything is loaded.
+    const refusal = { error: "all encode slots are in use", code: "TRANSCODER_BUSY", details: { active: 1, max: 1 }, requestId: "-" };
+    let busy = true;
+    const positions = []; // Of the starts with the other audio.
+    const start = "**/api/stream/transcode/start";
+    await page.route(start, (route) => {
+      const { startPositionSeconds, audioStreamIndex } = route.request().postDataJSON();
+      if (audioStreamIndex !== undefined) positions.push(startPositionSeconds);
+      return busy ? route.fulfill({ status: 503, headers: { "retry-after": "1" }, json: refusal }) : route.continue();
+    });
+    await kit.openScreen(`play?${new URLSearchParams({ path: `${server.media}/Films/Tides (2026).mkv`, at: 30 })}`);
+    await page.getByText("Yours starts when they finish").waitFor();
+    await chooseOption("Audio", "German · mono");
+    await waitUntil("a start with the other audio", () => positions.length > 0);
+    assert.equal(positions[0], 30, "the position is kept");
+    busy = false;
+    await waitUntilPlaying("video", 29);
+    await page.unroute(start);
+  });
+
   await step("film-styled-subtitle", async () => {
     server.makeMedia("Other/Styled.mp4", ["-f", "lavfi", "-i", "color=c=0x205080:s=640x360:r=25:d=20", "-f", "lavfi", "-i", "sine=440:d=20",
       "-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-movflags", "+faststart"]);

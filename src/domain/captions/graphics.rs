@@ -15,8 +15,11 @@ const END: u8 = 0x80;
 /// Most bytes of run-length encoded objects in an epoch.
 const MOST_PACKED: usize = 16 << 20;
 
-/// Most objects in an epoch, and in a composition.
+/// Most objects in an epoch.
 const MOST_OBJECTS: usize = 64;
+
+/// Most objects in a composition.
+const MOST_PLACED: usize = 2;
 
 /// Decoder state: palettes and objects of the current epoch.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +62,7 @@ impl Graphics {
         packet.first() == Some(&COMPOSITION) && (state.is_some_and(|state| state >> 6 != 0) || objects == Some(&0))
     }
 
-    /// Decodes a packet.
+    /// Decodes a packet. Of several compositions only the last one is drawn.
     ///
     /// # Errors
     /// When the packet is malformed. Earlier palettes and objects remain.
@@ -74,11 +77,11 @@ impl Graphics {
                 COMPOSITION => self.compose(&mut body)?,
                 PALETTE => self.palette(&mut body)?,
                 OBJECT => self.object(&mut body)?,
-                END => told = self.composition.take().map(|composition| self.shown(&composition)),
+                END if self.composition.is_some() => told = self.composition.take(),
                 _ => {}
             }
         }
-        Ok(told)
+        Ok(told.map(|composition| self.shown(&composition)))
     }
 
     fn compose(&mut self, body: &mut Bytes) -> Result<(), Damaged> {
@@ -91,7 +94,7 @@ impl Graphics {
         }
         body.u8()?;
         let palette = body.u8()?;
-        let count = usize::from(body.u8()?).min(MOST_OBJECTS);
+        let count = usize::from(body.u8()?).min(MOST_PLACED);
         let mut placed = Vec::new();
         for _ in 0..count {
             let object = body.u16()?;
@@ -155,8 +158,11 @@ impl Graphics {
 
     fn shown(&self, composition: &Composition) -> Told {
         let colors = self.palettes.get(&composition.palette).map_or(&[][..], Vec::as_slice);
+        // The whole object is decoded, even if only a part of it is placed.
+        let mut pixels_left = MOST_PIXELS;
         let piece = |placed: &Placed| {
             let object = self.objects.get(&placed.object)?;
+            pixels_left = pixels_left.checked_sub(object.width * object.height)?;
             let (numbers, width) = object.numbers(placed.part);
             Piece::of(placed.x, placed.y, width, &numbers, colors)
         };
@@ -256,6 +262,28 @@ mod tests {
         assert_eq!(told.pieces, [Piece { x: 31, y: 40, width: 2, height: 1, pixels: [black, black].concat() }]);
         let told = graphics.feed(&set(0, &[])).unwrap().unwrap();
         assert_eq!(told.pieces, []);
+    }
+
+    #[test]
+    fn a_composition_is_limited() {
+        let pieces = |packet: &[u8]| Graphics::default().feed(packet).unwrap().unwrap().pieces.len();
+        let mut three = set(0x80, &[WHOLE; 3].concat());
+        three[13] = 3;
+        assert_eq!(pieces(&three), MOST_PLACED);
+        let mut two = set(0x80, &[WHOLE; 2].concat());
+        two[13] = 2;
+        assert_eq!(pieces(&two), 2);
+        // Width and height of the object: each alone has the most pixels.
+        two[55..59].copy_from_slice(&[8, 0, 8, 0]);
+        assert_eq!(pieces(&two), 1);
+    }
+
+    #[test]
+    fn the_last_composition_of_a_packet_is_shown() {
+        let mut packet = [set(0x80, &WHOLE), set(0, &[0, 3, 0, 0, 0, 30, 0, 40])].concat();
+        packet.extend(segment(END, &[]));
+        let pieces = Graphics::default().feed(&packet).unwrap().unwrap().pieces;
+        assert_eq!(pieces.iter().map(|piece| (piece.x, piece.y)).collect::<Vec<_>>(), [(30, 40)]);
     }
 
     #[test]

@@ -12,6 +12,12 @@ pub const MAX_REASONS: usize = 1000;
 const MAX_NAME: usize = 100;
 const MAX_TEXT: usize = 500;
 
+/// Most attributes of one entry and of the head.
+const MAX_ATTRIBUTES: usize = 64;
+
+/// Most quotes that are looked at to find the end of a value.
+const MAX_QUOTES: usize = 64;
+
 /// Most guide URLs of one list.
 const MAX_GUIDES: usize = 200;
 
@@ -116,6 +122,7 @@ pub fn read(text: &str) -> Result<List, &'static str> {
         };
         if let Some(rest) = value("EXTM3U") {
             head.attributes.extend(attributes(rest).0);
+            head.attributes.truncate(MAX_ATTRIBUTES);
         } else if let Some(rest) = value("EXTINF:") {
             if let Some(told) = &pending.told {
                 list.skipped.add(pending.line, &clean(&told.name, MAX_NAME), "no address follows");
@@ -237,17 +244,17 @@ fn attributes(text: &str) -> (Vec<(String, String)>, &str) {
                 after.split_at(end)
             }
         };
-        if found.len() < 64 {
+        if found.len() < MAX_ATTRIBUTES {
             found.push((key.to_ascii_lowercase(), value.to_owned()));
         }
         rest = left.trim_start();
     }
 }
 
-/// Splits a value at its closing quote: the first that is followed by a space, a comma or the end.
+/// Splits a value at its closing quote: the first that is followed by a space, a comma or the end, otherwise the first.
 fn quoted(text: &str, quote: char) -> (&str, &str) {
     let mut first = None;
-    for (at, _) in text.match_indices(quote) {
+    for (at, _) in text.match_indices(quote).take(MAX_QUOTES) {
         let behind = &text[at + 1..];
         first.get_or_insert(at);
         if behind.is_empty() || behind.starts_with(|c: char| c == ',' || c.is_whitespace()) {
@@ -335,6 +342,19 @@ mod tests {
         assert!(read("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n").unwrap_err().contains("single stream"));
         for nothing in ["", "\n\n", "#EXTM3U\n", "#EXTM3U\n# a note\n"] {
             assert_eq!(read(nothing).unwrap_err(), "contains no channels");
+        }
+    }
+
+    #[test]
+    fn attributes_and_quotes_are_limited() {
+        assert_eq!(quoted(&"x\"".repeat(MAX_QUOTES), '"').1, "");
+        assert_eq!(quoted(&"x\"".repeat(MAX_QUOTES + 1), '"').0, "x");
+        for (count, guides) in [(MAX_ATTRIBUTES - 1, 1), (MAX_ATTRIBUTES, 0)] {
+            let text = format!(
+                "#EXTM3U{}\n#EXTM3U url-tvg=\"http://epg.example/a.xml\"\nhttp://s.example/1.ts",
+                " a=1".repeat(count)
+            );
+            assert_eq!(read(&text).unwrap().guides.len(), guides, "{count} attributes before it");
         }
     }
 

@@ -12,6 +12,9 @@ use super::tables::{Entry, Pmt, ProgramEntry, parse_pmt_section, parse_programs}
 /// Maximum size of a PMT section with its pointer field, bytes (ISO/IEC 13818-1 section 2.4.4.9).
 const LONGEST_SECTION: usize = 1 + 1024;
 
+/// The PID of null packets. As PCR PID it means that the program has no PCR.
+const NULL_PID: u16 = 0x1fff;
+
 /// A program as described at the beginning of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -33,10 +36,16 @@ impl PmtSection {
             self.0.clear();
             self.0.push(0);
             self.0.extend_from_slice(payload.get(1 + usize::from(*payload.first()?)..)?);
-        } else if !self.0.is_empty() && self.0.len() < LONGEST_SECTION {
+        } else if self.0.is_empty() || self.0.len() >= LONGEST_SECTION {
+            return None;
+        } else {
             self.0.extend_from_slice(payload);
         }
-        parse_pmt_section(&self.0)
+        let pmt = parse_pmt_section(&self.0);
+        if pmt.is_some() {
+            self.0.clear();
+        }
+        pmt
     }
 }
 
@@ -57,6 +66,8 @@ pub struct Router {
     /// The program's present PAT entry.
     current: ProgramEntry,
     section: PmtSection,
+    /// The PMT that `routes` is made of. None until one arrives.
+    pmt: Option<Pmt>,
     /// Present PIDs and the first PIDs they are remapped to. None while the tables equal those at the beginning.
     routes: Option<BTreeMap<u16, u16>>,
 }
@@ -64,7 +75,7 @@ pub struct Router {
 impl Router {
     pub fn new(program: Program) -> Self {
         let routes = program.selected.then(|| routes(&program.pmt, &program.pmt));
-        Self { current: program.entry, section: PmtSection::default(), routes, program }
+        Self { current: program.entry, section: PmtSection::default(), pmt: None, routes, program }
     }
 
     /// The first PID that this PID is remapped to. None if it is dropped.
@@ -80,10 +91,11 @@ impl Router {
             return self.pat(packet);
         }
         if pid == self.current.pmt_pid {
-            if let Some(pmt) = self.section.push(packet) {
+            if let Some(pmt) = self.section.push(packet).filter(|pmt| self.pmt.as_ref() != Some(pmt)) {
                 let first = &self.program;
                 let is_first = !first.selected && self.current == first.entry && pmt == first.pmt;
                 self.routes = (!is_first).then(|| routes(&first.pmt, &pmt));
+                self.pmt = Some(pmt);
             }
             return if self.routes.is_none() { Route::Keep } else { Route::Drop };
         }
@@ -107,6 +119,7 @@ impl Router {
             if let Some(entry) = same.filter(|entry| **entry != self.current) {
                 self.current = *entry;
                 self.section = PmtSection::default();
+                self.pmt = None;
                 // Its streams are unknown until its PMT arrives.
                 self.routes = Some(BTreeMap::new());
             }
@@ -139,7 +152,7 @@ fn routes(first: &Pmt, now: &Pmt) -> BTreeMap<u16, u16> {
         }
     }
     // A PID that carries only the PCR.
-    if now.entries.iter().all(|entry| entry.pid != now.pcr_pid) {
+    if now.pcr_pid != NULL_PID && now.entries.iter().all(|entry| entry.pid != now.pcr_pid) {
         routes.entry(now.pcr_pid).or_insert(first.pcr_pid);
     }
     routes
@@ -256,6 +269,15 @@ mod tests {
         assert_eq!(section.push(Packet::new(&rest).unwrap()), None);
         assert_eq!(section.push(Packet::new(&begin).unwrap()), None);
         assert_eq!(section.push(Packet::new(&rest).unwrap()), Some(pmt_of(&[(0x100, 0x1b), (0x101, 0x03)])));
+        assert_eq!(section.push(Packet::new(&rest).unwrap()), None, "a section is returned once");
+    }
+
+    #[test]
+    fn null_packets_are_not_a_clock() {
+        let first = Pmt { pcr_pid: 0x90, ..pmt_of(&[(0x100, 0x1b)]) };
+        let now = |pcr_pid| Pmt { pcr_pid, ..pmt_of(&[(0x200, 0x1b)]) };
+        assert_eq!(routes(&first, &now(0x91)), BTreeMap::from([(0x91, 0x90), (0x200, 0x100)]));
+        assert_eq!(routes(&first, &now(NULL_PID)), BTreeMap::from([(0x200, 0x100)]));
     }
 
     proptest! {

@@ -8,6 +8,9 @@ use super::{Cue, MAX_CUES, cue, timing};
 pub(super) const USUAL_COLUMNS: [&str; 10] =
     ["layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text"];
 
+/// Most columns of a `Format:` line; both dialects have ten.
+const MAX_COLUMNS: usize = 64;
+
 pub fn parse(text: &str) -> Vec<Cue> {
     let mut cues = Vec::new();
     let mut in_events = false;
@@ -32,7 +35,7 @@ pub fn parse(text: &str) -> Vec<Cue> {
 
 /// Parses the column names of a `Format:` line.
 pub(super) fn columns(fields: &str) -> Vec<String> {
-    fields.split(',').map(|name| name.trim().to_ascii_lowercase()).collect()
+    fields.split(',').take(MAX_COLUMNS).map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
 /// Parses a `Dialogue:` line. The text is the last column and may contain commas.
@@ -143,5 +146,16 @@ mod tests {
                     Dialogue: Marked=0,0:00:01.50\nDialogue: x\n";
         let expected = Cue { start_ms: 1500, end_ms: 3_602_000, settings: String::new(), text: "Hello, you".into() };
         assert_eq!(parse(text), [expected]);
+    }
+
+    #[test]
+    fn columns_are_limited() {
+        assert_eq!(columns(&",".repeat(1000)).len(), MAX_COLUMNS);
+        for (before, cues) in [(MAX_COLUMNS - 3, 1), (MAX_COLUMNS - 2, 0)] {
+            let (names, values) = ("x,".repeat(before), "0,".repeat(before));
+            let text =
+                format!("[Events]\nFormat: {names}Start, End, Text\nDialogue: {values}0:00:01.00,0:00:02.00,Hello\n");
+            assert_eq!(parse(&text).len(), cues, "{before} columns before the start");
+        }
     }
 }

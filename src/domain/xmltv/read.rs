@@ -337,7 +337,8 @@ impl Reading {
             let whole = end_ms - start_ms;
             (start_ms, end_ms) = (start_ms + whole * n / of, start_ms + whole * (n + 1) / of);
         }
-        let size = listing.title.len() + listing.description.len() + listing.subtitle.as_ref().map_or(0, String::len);
+        let texts = [&listing.title, &listing.description].into_iter().chain(&listing.subtitle).chain(&listing.rating);
+        let size: usize = texts.chain(&listing.categories).map(String::len).sum();
         if self.guide.programmes >= MAX_PROGRAMMES || self.texts + size > MAX_TEXTS {
             return skip("exceeds the largest guide that is imported");
         }

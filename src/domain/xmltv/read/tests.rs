@@ -125,6 +125,16 @@ fn what_is_no_guide_says_so_and_what_breaks_is_kept_so_far() {
 }
 
 #[test]
+fn every_text_of_a_programme_is_counted() {
+    let mut reading = Reading::default();
+    let text = "<tv><programme start=\"20260101\" stop=\"20260102\" channel=\"a\"><title>12</title><sub-title>123</sub-title>\
+        <desc>1234</desc><category>12345</category><category>123456</category><rating><value>1234567</value></rating>\
+        </programme></tv>";
+    reading.all(text.as_bytes()).unwrap();
+    assert_eq!((reading.guide.programmes, reading.texts), (1, 2 + 3 + 4 + 5 + 6 + 7));
+}
+
+#[test]
 fn hostile_guides_are_bounded() {
     let programme = |n: usize, title: &str| {
         format!(

@@ -15,7 +15,7 @@ use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, StreamToken, User};
 use crate::domain::time;
 use crate::error::{Code, Error, Result};
-use crate::store::Tree;
+use crate::store::{Batch, Tree};
 
 /// Stream tokens of one user at most.
 const MAX_TOKENS: usize = 100;
@@ -25,6 +25,9 @@ const MAX_CHANNELS: usize = 2000;
 
 /// How old the stored time of a token's last use may be, seconds.
 const USED_LAG_SECONDS: i64 = 3600;
+
+/// Tokens stored in one batch: each takes less than 32 KiB, most of it for [`MAX_CHANNELS`] channels.
+const USED_BATCH: usize = 128;
 
 /// A token with its last use.
 #[derive(Debug)]
@@ -75,6 +78,15 @@ impl Stream {
     /// Sets the last use to `now` (unix seconds).
     pub(super) fn set_back(&self, now: i64) {
         self.last_used.store(now, Ordering::Relaxed);
+    }
+
+    /// Seconds between the stored time of the last use and the current one.
+    fn unstored(&self) -> i64 {
+        (self.last_used.load(Ordering::Relaxed) - self.stored_used.load(Ordering::Relaxed)).abs()
+    }
+
+    fn stored(&self, token: &StreamToken) {
+        self.stored_used.store(token.last_used_at.map_or(0, Timestamp::as_second), Ordering::Relaxed);
     }
 
     fn current(&self) -> StreamToken {
@@ -214,20 +226,30 @@ impl Accounts {
 
     /// Stores when tokens were last used; deletes those whose user was removed.
     pub(super) async fn tidy_streams(&self) -> Result<()> {
-        // A token that is revoked meanwhile must not be written again.
-        let _change = self.changes.lock().await;
+        let change = self.changes.lock().await;
         let all: Vec<Arc<Stream>> = self.streams().by_id.values().cloned().collect();
         for stream in all {
             if self.read().user(&stream.token.user_id).is_none() {
                 self.streams_mut().remove(&stream.token.id);
                 self.store.delete(Tree::StreamTokens, &stream.token.id).await?;
-                continue;
             }
-            let used = stream.last_used.load(Ordering::Relaxed);
-            if (used - stream.stored_used.load(Ordering::Relaxed)).abs() >= USED_LAG_SECONDS {
-                self.store.put(Tree::StreamTokens, &stream.token.id, &stream.current()).await?;
-                stream.stored_used.store(used, Ordering::Relaxed);
-            }
+        }
+        drop(change);
+        self.write_used(USED_LAG_SECONDS).await
+    }
+
+    /// Stores the last use of tokens where it differs from the stored time by `lag_seconds` or more.
+    pub(super) async fn write_used(&self, lag_seconds: i64) -> Result<()> {
+        // A token that is revoked meanwhile must not be written again.
+        let _change = self.changes.lock().await;
+        let late = |stream: &&Arc<Stream>| stream.unstored() >= lag_seconds;
+        let late: Vec<Arc<Stream>> = self.streams().by_id.values().filter(late).cloned().collect();
+        for streams in late.chunks(USED_BATCH) {
+            let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current()).collect();
+            let mut batch = Batch::default();
+            tokens.iter().try_for_each(|token| batch.put(Tree::StreamTokens, &token.id, token))?;
+            self.store.write(batch).await?;
+            streams.iter().zip(&tokens).for_each(|(stream, token)| stream.stored(token));
         }
         Ok(())
     }

@@ -108,6 +108,21 @@ impl Accounts {
         channels: Option<Vec<u32>>,
         expires_at: Option<Timestamp>,
     ) -> Result<(StreamToken, String)> {
+        self.add_stream_token_by(None, user_id, name, channels, expires_at).await
+    }
+
+    /// Creates a stream token for a request of a user; `None` is the command line.
+    ///
+    /// # Errors
+    /// As for [`Self::add_stream_token`]; `UNAUTHORIZED` when the login of the request ended meanwhile.
+    pub async fn add_stream_token_by(
+        &self,
+        by: Option<&Principal>,
+        user_id: &str,
+        name: &str,
+        channels: Option<Vec<u32>>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<(StreamToken, String)> {
         let name = account::device(name).ok_or_else(|| Error::field("name", "is required"))?;
         if channels.as_ref().is_some_and(|channels| channels.is_empty() || channels.len() > MAX_CHANNELS) {
             return Err(Error::field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
@@ -116,7 +131,7 @@ impl Accounts {
         if expires_at.is_some_and(|at| at <= now) {
             return Err(Error::field("expiresAt", "must be in the future"));
         }
-        let _change = self.changes.lock().await;
+        let _change = self.change_by(by).await?;
         let user = self.existing(user_id)?;
         if self.stream_tokens(user_id).len() >= MAX_TOKENS {
             return Err(Error::new(Code::Conflict, format!("the limit of {MAX_TOKENS} stream tokens is reached")));

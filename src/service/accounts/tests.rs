@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::access::Role;
 
+mod resets;
 mod shutdown;
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));

@@ -184,28 +184,36 @@ impl Dispatch {
             // A response that is ready immediately needs no timer.
             return answer.unwrap_or_else(panicked);
         }
-        let bounded = async move {
-            match tokio::time::timeout(DEADLINE, work).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(panic)) => panicked(panic),
-                Err(_) => {
-                    let late = format!("no response within {} s", DEADLINE.as_secs());
-                    tracing::warn!(request.id = context.request_id.as_str(), "{late}");
-                    Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
-                }
-            }
-        };
         if endpoint.inline {
-            return bounded.await;
+            return bounded(work, context).await;
         }
         if changes {
-            // A change that has begun is completed even if the client disconnects.
-            return self.runtime.spawn(bounded).await.unwrap_or_else(|cause| Err(Error::internal(cause)));
+            // A change that has begun is completed even if the client disconnects or the deadline passes: dropping the
+            // handle does not abort its task.
+            let work = self.runtime.spawn(work);
+            let work = work.map(|ended| ended.unwrap_or_else(|cause| Ok(Err(Error::internal(cause)))));
+            return bounded(work, context).await;
         }
         // Dropping the set aborts its tasks.
-        let mut work = JoinSet::new();
-        work.spawn_on(bounded, &self.runtime);
-        work.join_next().await.expect("one task was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(bounded(work, context), &self.runtime);
+        tasks.join_next().await.expect("one task was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
+    }
+}
+
+/// Waits for a handler, which may panic, until the deadline.
+async fn bounded(
+    work: impl Future<Output = std::thread::Result<Result<Response>>>,
+    context: Context,
+) -> Result<Response> {
+    match tokio::time::timeout(DEADLINE, work).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => panicked(panic),
+        Err(_) => {
+            let late = format!("no response within {} s", DEADLINE.as_secs());
+            tracing::warn!(request.id = context.request_id.as_str(), "{late}");
+            Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
+        }
     }
 }
 

@@ -104,7 +104,7 @@ pub(super) async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Re
         Some(RoleName::Admin) => Role::Admin,
         Some(RoleName::User) | None => Role::User,
     };
-    let user = service.accounts.add_user(&asked.username, role, &asked.password).await?;
+    let user = service.accounts.add_user_by(Some(call.user()?), &asked.username, role, &asked.password).await?;
     Ok(reply::json_with(StatusCode::CREATED, &UserAnswer { user: user.into() }))
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn remove_user(service: Arc<Service>, call: Call) -> Result<Res
 pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: NewPasswordRequest = call.json().await?;
     let keep = Keep { login: None, stream_tokens: asked.keep_stream_tokens.unwrap_or(false) };
-    service.accounts.set_password(&call.params[0], &asked.new_password, keep).await?;
+    service.accounts.set_password_by(Some(call.user()?), &call.params[0], &asked.new_password, keep).await?;
     Ok(reply::empty())
 }
 
@@ -160,5 +160,57 @@ impl From<User> for UserView {
             Role::User => RoleName::User,
         };
         Self { id: user.id, username: user.username, role, created_at: instant(user.created_at), stream_tokens: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures_util::{FutureExt, stream};
+    use http::header::{AUTHORIZATION, CONTENT_LENGTH};
+    use http::{HeaderMap, Method};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::http::call::Context;
+    use crate::http::dispatch::{Dispatch, Request};
+    use crate::http::livetv;
+    use crate::http::upload::Upload;
+
+    #[tokio::test]
+    async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
+        let all = endpoints(&service).into_iter().chain(livetv::endpoints(&service)).collect();
+        let dispatch = Arc::new(Dispatch::new(&service, all));
+        service.accounts.issue("ada", Role::Admin).await.unwrap();
+        let ada = service.accounts.user_named("ada").unwrap();
+        for (path, body) in [
+            ("/api/users".to_owned(), r#"{"username": "eve", "password": "correct horse"}"#),
+            (format!("/api/users/{}/password", ada.id), r#"{"newPassword": "correct horse"}"#),
+            ("/api/livetv/tokens".to_owned(), r#"{"name": "TV"}"#),
+        ] {
+            let token = service.accounts.issue("ada", Role::Admin).await.unwrap();
+            let (send, rest) = tokio::sync::oneshot::channel::<Bytes>();
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+            headers.insert(CONTENT_LENGTH, body.len().into());
+            let request = Request {
+                method: Method::POST,
+                path: path.clone(),
+                query: String::new(),
+                body: Upload::new(&headers, stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) })),
+                headers: Arc::new(headers),
+                context: Context::default(),
+            };
+            let mut answer = Box::pin(dispatch.clone().answer(request));
+            assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
+            service.accounts.revoke_all(&ada.id, Keep::default()).await.unwrap();
+            send.send(Bytes::from_static(body.as_bytes())).unwrap();
+            assert_eq!(answer.await.status(), StatusCode::UNAUTHORIZED, "{path}");
+        }
+        assert_eq!(service.accounts.users().len(), 1);
+        assert!(service.accounts.stream_tokens(&ada.id).is_empty());
+        assert_eq!(service.accounts.existing(&ada.id).unwrap().password_hash, None);
     }
 }

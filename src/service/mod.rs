@@ -74,9 +74,9 @@ pub struct Service {
     pub packages: Shelf,
     pub events: Arc<Events>,
     /// Watch progress.
-    pub progress: Progress,
+    pub progress: Arc<Progress>,
     /// Audiobook progress.
-    pub books: Progress,
+    pub books: Arc<Progress>,
     pub folders: FolderBooks,
     pub channels: Channels,
     /// The audit log of rights of external channels.
@@ -107,7 +107,7 @@ impl Service {
             Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random::<4>()));
-        let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone());
+        let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: kept(Tree::Progress)?,

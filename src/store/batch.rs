@@ -7,7 +7,7 @@ use super::record;
 use super::tree::Tree;
 use crate::error::{Code, Error, Result};
 
-/// Maximum changes in one batch: enough for all channels of a source, and for all records of a user.
+/// Maximum changes in one batch: enough for all channels of a source, and for all logins and stream tokens of a user.
 pub const MAX_CHANGES: usize = 16_384;
 
 /// One record to write or to remove.

@@ -317,13 +317,17 @@ impl Committer {
         if self.files.is_some() || Instant::now() < self.heal_at || free_bytes(&self.dir) < self.sizes.reserve {
             return;
         }
-        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        // Readers are not kept waiting: closing and opening take seconds on a failing disk. Only this thread writes to the
+        // files and to `ahead`, so nothing changes meanwhile.
+        let old = self.view.write().unwrap_or_else(PoisonError::into_inner).index.take();
         // The old index is closed first, because sled locks its files.
-        view.index = None;
+        drop(old);
         match recover::open(&self.dir) {
             Ok(opened) => {
+                let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
                 view.index = Some(opened.index);
                 view.ahead.clear();
+                drop(view);
                 self.files = Some(Files { journal: opened.journal, tail: opened.tail });
                 (self.last, self.live, self.live_bytes) = (opened.last, opened.live, opened.live_bytes);
                 tracing::info!("the state was reopened");

@@ -46,7 +46,7 @@ pub fn folder(dir: &Path) -> Result<()> {
 }
 
 /// Removes the permissions of other users from everything in a folder. Symbolic links are skipped. A mode that cannot be
-/// changed is only logged, because no other user can enter the state folder.
+/// changed and a subfolder that cannot be read are only logged, because no other user can enter the state folder.
 fn within(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -60,8 +60,12 @@ fn within(dir: &Path) -> io::Result<()> {
         {
             tracing::warn!(file = %entry.path().display(), %cause, "the mode of a file in the state folder could not be changed");
         }
-        if found.is_dir() && entry.file_name() != CACHE {
-            within(&entry.path())?;
+        if found.is_dir()
+            && entry.file_name() != CACHE
+            && let Err(cause) = within(&entry.path())
+            && cause.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(folder = %entry.path().display(), %cause, "a folder in the state folder could not be read");
         }
     }
     Ok(())

@@ -88,7 +88,7 @@ pub fn open(dir: &Path) -> Result<Opened> {
             (Index::open(&folder).map_err(|cause| unusable(&folder, cause))?, Held::default())
         }
     };
-    let behind = held.last > reading.last || rewrite::tail_knows_more(&reading, &tail);
+    let behind = held.last > reading.last || rewrite::tail_knows_more(&reading, &tail, held.last);
     if !had_journal || behind || !reading.faults.is_empty() {
         if had_journal || held.last.max(tail.last) > 0 {
             say_damaged(dir, &reading, &tail, &held, had_journal);

@@ -30,9 +30,13 @@ impl Place {
     }
 }
 
-/// Whether the tail contains a change that is missing from the journal.
-pub fn tail_knows_more(reading: &Reading, tail: &Reading) -> bool {
-    tail.slots.iter().any(|(id, slot)| reading.slots.get(id).is_none_or(|known| known.number < slot.number))
+/// Whether the tail contains a change that is missing from the journal. A compaction drops removals that the index has up
+/// to its `last` change; if the program is killed after it, the tail still has them.
+pub fn tail_knows_more(reading: &Reading, tail: &Reading, last: u64) -> bool {
+    tail.slots.iter().any(|(id, slot)| match reading.slots.get(id) {
+        Some(known) => known.number < slot.number,
+        None => !slot.gone || slot.number > last,
+    })
 }
 
 /// Rewrites the journal from the newest good copy of every record; returns the names of records without a good copy.

@@ -6,6 +6,7 @@ use super::*;
 
 mod batches;
 mod faults;
+mod reopening;
 mod safety;
 pub mod syscalls;
 mod traced;

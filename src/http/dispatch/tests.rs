@@ -79,6 +79,29 @@ async fn what_never_answers_is_cut_and_what_changes_something_is_not_dropped() {
     assert!(done.load(Ordering::Relaxed), "and the change was made");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_that_misses_the_deadline_is_completed() {
+    let (service, _dir) = service();
+    let done = Arc::new(AtomicBool::new(false));
+    let slow = {
+        let done = done.clone();
+        move |_: Arc<Service>, _: Call| {
+            let done = done.clone();
+            async move {
+                tokio::time::sleep(DEADLINE + Duration::from_secs(5)).await;
+                done.store(true, Ordering::Relaxed);
+                Ok(reply::empty())
+            }
+        }
+    };
+    let dispatch = Arc::new(Dispatch::new(&service, vec![post("/slow", Access::Public).to(&service, slow)]));
+    let (status, body) = ask(&dispatch, Method::POST, "/slow").await;
+    assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
+    assert!(!done.load(Ordering::Relaxed));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(done.load(Ordering::Relaxed), "after the answer");
+}
+
 #[tokio::test]
 async fn the_more_exact_route_is_meant() {
     let (service, _dir) = service();

@@ -115,12 +115,13 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 400, description = "`VALIDATION_ERROR`"),
         (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let user_id = call.user()?.user_id.clone();
     let asked: TokenRequest = call.json().await?;
     let instant = |text: &str| text.parse().map_err(|_| Error::field("expiresAt", "must be an ISO 8601 instant"));
     let expires_at = asked.expires_at.as_deref().map(instant).transpose()?;
     let name = asked.name.unwrap_or_default();
-    let (token, secret) = service.accounts.add_stream_token(&user_id, &name, asked.channel_ids, expires_at).await?;
+    let (by, accounts) = (call.user()?, &service.accounts);
+    let added = accounts.add_stream_token_by(Some(by), &by.user_id, &name, asked.channel_ids, expires_at);
+    let (token, secret) = added.await?;
     let answer = TokenAnswer { token: TokenView::new(token), secret };
     Ok(secretive(reply::json_with(StatusCode::CREATED, &answer)))
 }

@@ -21,11 +21,13 @@ const SEEN_LAG_SECONDS: i64 = 3600;
 /// How long an expired login is kept, so that its device gets the right error.
 const REMEMBER_EXPIRED_SECONDS: i64 = 30 * 86_400;
 
+/// Logins stored in one batch: each takes less than 1 KiB.
+const SEEN_BATCH: usize = 4096;
+
 /// A new login, with the only copy of its token.
 #[derive(Debug)]
 pub struct Issued {
     pub token: String,
-    pub login_id: String,
     pub expires_at: Timestamp,
     pub user: User,
 }
@@ -111,7 +113,7 @@ impl Accounts {
         batch.put(Tree::Logins, &login.id, &login)?;
         surplus.delete_in(&mut batch)?;
         self.store.write(batch).await?;
-        let issued = Issued { token, login_id: login.id.clone(), expires_at: self.expiry(now), user: user.clone() };
+        let issued = Issued { token, expires_at: self.expiry(now), user: user.clone() };
         let mut directory = self.write();
         if directory.user(&user.id).is_none() {
             directory.put_user(user.clone());
@@ -241,16 +243,19 @@ impl Accounts {
     /// # Errors
     /// `STORAGE_FULL`.
     pub async fn flush(&self) -> Result<()> {
-        self.write_seen(1).await
+        self.write_seen(1).await?;
+        self.write_used(1).await
     }
 
     async fn write_seen(&self, lag_seconds: i64) -> Result<()> {
         let _change = self.changes.lock().await;
         let late: Vec<_> = self.read().devices().filter(|device| device.unstored() >= lag_seconds).cloned().collect();
-        for device in late {
-            let login = device.current();
-            self.store.put(Tree::Logins, &login.id, &login).await?;
-            device.stored(&login);
+        for devices in late.chunks(SEEN_BATCH) {
+            let logins: Vec<Login> = devices.iter().map(|device| device.current()).collect();
+            let mut batch = Batch::default();
+            logins.iter().try_for_each(|login| batch.put(Tree::Logins, &login.id, login))?;
+            self.store.write(batch).await?;
+            devices.iter().zip(&logins).for_each(|(device, login)| device.stored(login));
         }
         Ok(())
     }

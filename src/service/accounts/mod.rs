@@ -34,8 +34,8 @@ use streams::Streams;
 
 /// Manages users and their logins.
 ///
-/// Reads are from memory. A change is stored before it takes effect (a revocation: after), and changes are made one at a
-/// time.
+/// Reads are from memory. A change is stored before it takes effect, except signing devices out and revoking stream tokens
+/// by themselves, which take effect first. Changes are made one at a time.
 pub struct Accounts {
     store: Store,
     clock: Clock,
@@ -201,6 +201,19 @@ impl Accounts {
     /// Whether there is a user of this id.
     pub fn is_user(&self, user_id: &str) -> bool {
         self.read().user(user_id).is_some()
+    }
+
+    /// Locks `changes`, then checks that the login of a request still exists: a new password may have ended it since the
+    /// request was admitted. `None` is the command line.
+    async fn change_by(&self, by: Option<&Principal>) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+        let change = self.changes.lock().await;
+        match by {
+            Some(principal) if self.read().by_login(&principal.login_id).is_none() => {
+                let revoked = Error::new(Code::Unauthorized, "the token was revoked");
+                Err(revoked.with_header("www-authenticate", "Bearer error=\"invalid_token\""))
+            }
+            _ => Ok(change),
+        }
     }
 
     fn streams(&self) -> RwLockReadGuard<'_, Streams> {

@@ -78,7 +78,8 @@ impl Accounts {
     /// Changes the user's own password; every other device is signed out, and stream tokens end unless they are kept.
     ///
     /// # Errors
-    /// `INVALID_CREDENTIALS` when the current password is wrong; `RATE_LIMITED`; `VALIDATION_ERROR`.
+    /// `INVALID_CREDENTIALS` when the current password is wrong; `RATE_LIMITED`; `VALIDATION_ERROR`; `UNAUTHORIZED` when the
+    /// login ended meanwhile.
     pub async fn change_password(
         &self,
         principal: &Principal,
@@ -93,12 +94,19 @@ impl Accounts {
         self.take_try(&tries)?;
         let fits = current.len() <= *account::PASSWORD_BYTES.end()
             && self.passwords.fits(user.password_hash.as_deref(), current).await?;
+        let refused = || Error::new(Code::InvalidCredentials, "the current password is wrong");
         if !fits {
-            return Err(Error::new(Code::InvalidCredentials, "the current password is wrong"));
+            return Err(refused());
         }
+        let hash = self.passwords.hash(new).await?;
+
+        let _change = self.change_by(Some(principal)).await?;
+        // The password may have changed while the current one was verified.
+        let verified = user.password_hash;
+        let user = self.existing(&user.id).ok().filter(|now| now.password_hash == verified).ok_or_else(refused)?;
         self.give_back(&tries);
         let keep = Keep { login: Some(&principal.login_id), stream_tokens: keep_stream_tokens };
-        self.set_password(&user.id, new, keep).await
+        self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
     }
 
     fn setup_code<T>(&self, then: impl FnOnce(&mut Option<super::SetupCode>) -> T) -> T {

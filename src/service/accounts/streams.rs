@@ -15,7 +15,7 @@ use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, StreamToken, User};
 use crate::domain::time;
 use crate::error::{Code, Error, Result};
-use crate::store::Tree;
+use crate::store::{Batch, Tree};
 
 /// Stream tokens of one user at most.
 const MAX_TOKENS: usize = 100;
@@ -25,6 +25,9 @@ const MAX_CHANNELS: usize = 2000;
 
 /// How old the stored time of a token's last use may be, seconds.
 const USED_LAG_SECONDS: i64 = 3600;
+
+/// Tokens stored in one batch: each takes less than 32 KiB, most of it for [`MAX_CHANNELS`] channels.
+const USED_BATCH: usize = 128;
 
 /// A token with its last use.
 #[derive(Debug)]
@@ -77,6 +80,15 @@ impl Stream {
         self.last_used.store(now, Ordering::Relaxed);
     }
 
+    /// Seconds between the stored time of the last use and the current one.
+    fn unstored(&self) -> i64 {
+        (self.last_used.load(Ordering::Relaxed) - self.stored_used.load(Ordering::Relaxed)).abs()
+    }
+
+    fn stored(&self, token: &StreamToken) {
+        self.stored_used.store(token.last_used_at.map_or(0, Timestamp::as_second), Ordering::Relaxed);
+    }
+
     fn current(&self) -> StreamToken {
         let used = Some(self.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0);
         let last_used_at = used.and_then(|used| Timestamp::from_second(used).ok());
@@ -96,6 +108,21 @@ impl Accounts {
         channels: Option<Vec<u32>>,
         expires_at: Option<Timestamp>,
     ) -> Result<(StreamToken, String)> {
+        self.add_stream_token_by(None, user_id, name, channels, expires_at).await
+    }
+
+    /// Creates a stream token for a request of a user; `None` is the command line.
+    ///
+    /// # Errors
+    /// As for [`Self::add_stream_token`]; `UNAUTHORIZED` when the login of the request ended meanwhile.
+    pub async fn add_stream_token_by(
+        &self,
+        by: Option<&Principal>,
+        user_id: &str,
+        name: &str,
+        channels: Option<Vec<u32>>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<(StreamToken, String)> {
         let name = account::device(name).ok_or_else(|| Error::field("name", "is required"))?;
         if channels.as_ref().is_some_and(|channels| channels.is_empty() || channels.len() > MAX_CHANNELS) {
             return Err(Error::field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
@@ -104,7 +131,7 @@ impl Accounts {
         if expires_at.is_some_and(|at| at <= now) {
             return Err(Error::field("expiresAt", "must be in the future"));
         }
-        let _change = self.changes.lock().await;
+        let _change = self.change_by(by).await?;
         let user = self.existing(user_id)?;
         if self.stream_tokens(user_id).len() >= MAX_TOKENS {
             return Err(Error::new(Code::Conflict, format!("the limit of {MAX_TOKENS} stream tokens is reached")));
@@ -214,20 +241,30 @@ impl Accounts {
 
     /// Stores when tokens were last used; deletes those whose user was removed.
     pub(super) async fn tidy_streams(&self) -> Result<()> {
-        // A token that is revoked meanwhile must not be written again.
-        let _change = self.changes.lock().await;
+        let change = self.changes.lock().await;
         let all: Vec<Arc<Stream>> = self.streams().by_id.values().cloned().collect();
         for stream in all {
             if self.read().user(&stream.token.user_id).is_none() {
                 self.streams_mut().remove(&stream.token.id);
                 self.store.delete(Tree::StreamTokens, &stream.token.id).await?;
-                continue;
             }
-            let used = stream.last_used.load(Ordering::Relaxed);
-            if (used - stream.stored_used.load(Ordering::Relaxed)).abs() >= USED_LAG_SECONDS {
-                self.store.put(Tree::StreamTokens, &stream.token.id, &stream.current()).await?;
-                stream.stored_used.store(used, Ordering::Relaxed);
-            }
+        }
+        drop(change);
+        self.write_used(USED_LAG_SECONDS).await
+    }
+
+    /// Stores the last use of tokens where it differs from the stored time by `lag_seconds` or more.
+    pub(super) async fn write_used(&self, lag_seconds: i64) -> Result<()> {
+        // A token that is revoked meanwhile must not be written again.
+        let _change = self.changes.lock().await;
+        let late = |stream: &&Arc<Stream>| stream.unstored() >= lag_seconds;
+        let late: Vec<Arc<Stream>> = self.streams().by_id.values().filter(late).cloned().collect();
+        for streams in late.chunks(USED_BATCH) {
+            let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current()).collect();
+            let mut batch = Batch::default();
+            tokens.iter().try_for_each(|token| batch.put(Tree::StreamTokens, &token.id, token))?;
+            self.store.write(batch).await?;
+            streams.iter().zip(&tokens).for_each(|(stream, token)| stream.stored(token));
         }
         Ok(())
     }

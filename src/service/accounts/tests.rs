@@ -7,6 +7,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::access::Role;
 
+mod resets;
+mod shutdown;
+
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 const AWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 const DAY: Duration = Duration::from_secs(86_400);

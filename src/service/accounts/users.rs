@@ -4,7 +4,7 @@ use data_encoding::BASE64URL_NOPAD;
 
 use super::{Accounts, Ended, Issued, Keep, passwords, random};
 use crate::config::DeclaredAdmin;
-use crate::domain::access::Role;
+use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User};
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
@@ -34,9 +34,23 @@ impl Accounts {
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid name or password; `CONFLICT` when the name is in use.
     pub async fn add_user(&self, username: &str, role: Role, password: &str) -> Result<User> {
+        self.add_user_by(None, username, role, password).await
+    }
+
+    /// Adds a user for an admin; `None` is the command line.
+    ///
+    /// # Errors
+    /// As for [`Self::add_user`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
+    pub async fn add_user_by(
+        &self,
+        by: Option<&Principal>,
+        username: &str,
+        role: Role,
+        password: &str,
+    ) -> Result<User> {
         account::password(password).map_err(|fault| Error::field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
-        let _change = self.changes.lock().await;
+        let _change = self.change_by(by).await?;
         self.insert_user(username, role, Some(hash)).await
     }
 
@@ -62,15 +76,29 @@ impl Accounts {
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
     pub async fn set_password(&self, user_id: &str, password: &str, keep: Keep<'_>) -> Result<Ended> {
+        self.set_password_by(None, user_id, password, keep).await
+    }
+
+    /// Sets a password for an admin; `None` is the command line.
+    ///
+    /// # Errors
+    /// As for [`Self::set_password`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
+    pub async fn set_password_by(
+        &self,
+        by: Option<&Principal>,
+        user_id: &str,
+        password: &str,
+        keep: Keep<'_>,
+    ) -> Result<Ended> {
         account::password(password).map_err(|fault| Error::field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
-        let _change = self.changes.lock().await;
+        let _change = self.change_by(by).await?;
         let user = self.existing(user_id)?;
         self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
     }
 
     /// Stores a user and ends their access, in one change. The caller holds `changes`.
-    async fn replace_user(&self, user: User, keep: Keep<'_>) -> Result<Ended> {
+    pub(super) async fn replace_user(&self, user: User, keep: Keep<'_>) -> Result<Ended> {
         let access = self.access_of(&user.id, keep);
         let mut batch = Batch::default();
         batch.put(Tree::Users, &user.id, &user)?;

@@ -1,10 +1,11 @@
 //! Channels of an imported list: created, matched again, and disabled when the list no longer has them.
 
 use std::collections::HashSet;
+use std::future::ready;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use jiff::tz::TimeZone;
 
 use super::{Channels, Kept, MAX_CHANNELS, channel_key, external};
@@ -145,7 +146,9 @@ impl Channels {
             }
         }
         let writes = changed.into_iter().map(|channel| self.keep(channel, None));
-        stream::iter(writes).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await?;
+        // All of them are completed, also after an error: a write dropped half-way is durable, but missing in memory.
+        let kept = stream::iter(writes).buffer_unordered(TOGETHER);
+        kept.fold(Ok(()), |all: Result<()>, kept| ready(all.and(kept.map(drop)))).await?;
         Ok(count)
     }
 

@@ -1,4 +1,6 @@
 use super::*;
+use crate::domain::address::Address;
+use crate::domain::m3u::read::{Entry, Skips};
 use crate::domain::schedule::cut::{Cut, Keyframes};
 
 /// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
@@ -75,6 +77,33 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
     for tree in [Tree::Revisions, Tree::Lists, Tree::Items, Tree::Cuts] {
         assert_eq!(store.scan::<serde::de::IgnoredAny>(tree).unwrap().len(), 0, "{tree:?}");
     }
+}
+
+#[tokio::test]
+async fn an_import_with_one_failing_write_keeps_what_it_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open_waiting(folder.path()).unwrap();
+    let channels = Channels::open(store, Clock::default()).unwrap();
+    let entry = |number: usize| Entry {
+        line: number,
+        name: format!("channel {number}"),
+        url: Address::read("http://tv.example/live.m3u8").unwrap(),
+        tvg_id: format!("c{number}"),
+        number: None,
+        logo: None,
+        groups: Vec::new(),
+        user_agent: None,
+        shift_ms: 0,
+    };
+    let mut entries: Vec<_> = (1..=20).map(entry).collect();
+    // Larger than a record may be: it is refused while the others are being written.
+    entries[19].user_agent = Some("x".repeat(crate::store::MAX_RECORD));
+    let error = channels.import(1, None, &entries, &mut Skips::default()).await.unwrap_err();
+    assert_eq!(error.code, Code::PayloadTooLarge);
+    assert_eq!(channels.of_source(1).len(), 19);
+    drop(channels);
+    let store = Store::open_waiting(folder.path()).unwrap();
+    assert_eq!(Channels::open(store, Clock::default()).unwrap().of_source(1).len(), 19, "as after a restart");
 }
 
 #[tokio::test]

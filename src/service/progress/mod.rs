@@ -136,12 +136,23 @@ impl Progress {
         })
     }
 
-    /// Moves a user's record to another content id, because the item at its path was changed.
+    /// Moves a user's record to another content id, because the item at its path was changed. Once begun, it is completed
+    /// even if the caller is dropped: lists must show what is on disk.
     ///
     /// # Errors
     /// Same as [`Self::save`].
-    pub async fn carry(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
-        let _lane = self.lane(user_id, to).lock().await;
+    pub async fn carry(self: &Arc<Self>, user_id: &str, from: &str, to: &str) -> Result<()> {
+        let (progress, user_id) = (self.clone(), user_id.to_owned());
+        let (from, to) = (from.to_owned(), to.to_owned());
+        let moved = tokio::spawn(async move { progress.move_record(&user_id, &from, &to).await });
+        moved.await.map_err(Error::internal)?
+    }
+
+    async fn move_record(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
+        // Both are locked, the lower one first, so that no save is lost and no two moves wait for each other.
+        let (one, other) = (self.lane_index(user_id, from), self.lane_index(user_id, to));
+        let _lower = self.lanes[one.min(other)].lock().await;
+        let _higher = if one == other { None } else { Some(self.lanes[one.max(other)].lock().await) };
         if self.of(user_id, to)?.is_some() {
             return Ok(());
         }
@@ -250,9 +261,13 @@ impl Progress {
     }
 
     fn lane(&self, user_id: &str, media_id: &str) -> &tokio::sync::Mutex<()> {
+        &self.lanes[self.lane_index(user_id, media_id)]
+    }
+
+    fn lane_index(&self, user_id: &str, media_id: &str) -> usize {
         let mut hasher = DefaultHasher::new();
         (user_id, media_id).hash(&mut hasher);
-        &self.lanes[(hasher.finish() % LANES as u64) as usize]
+        (hasher.finish() % self.lanes.len() as u64) as usize
     }
 
     // A panic while the lock was held hides at most one record from lists until its next change.

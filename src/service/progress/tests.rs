@@ -1,14 +1,16 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::domain::progress::MediaType;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn open(folder: &std::path::Path, clock: &Clock) -> Progress {
+fn open(folder: &std::path::Path, clock: &Clock) -> Arc<Progress> {
     let store = Store::open_waiting(folder).unwrap();
-    Progress::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap()
+    Arc::new(Progress::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap())
 }
 
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
@@ -93,4 +95,42 @@ async fn a_record_that_follows_its_item_is_moved_in_one_change() {
     assert_eq!((changes(), listed(&progress)), (before + 1, vec!["new".to_owned()]));
     drop(progress);
     assert_eq!(listed(&open(folder.path(), &clock)), ["new"]);
+}
+
+/// An id of the same item after a change, with another lock.
+fn other_id(progress: &Progress, from: &str) -> String {
+    let mut ids = (0..).map(|n| format!("{from} {n}"));
+    ids.find(|id| progress.lane_index("u_1", id) != progress.lane_index("u_1", from)).unwrap()
+}
+
+#[tokio::test]
+async fn a_save_under_way_is_moved_with_its_record() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
+    let progress = open(folder.path(), &clock);
+    save(&progress, "u_1", "old", 100.0, None).await;
+    let to = other_id(&progress, "old");
+    // A save has read the record and writes it later.
+    let lane = progress.lane("u_1", "old").lock().await;
+    let stored = progress.of("u_1", "old").unwrap().unwrap();
+    let mut moving = std::pin::pin!(progress.carry("u_1", "old", &to));
+    assert!(moving.as_mut().now_or_never().is_none());
+    progress.write_down("u_1", &Record { position_seconds: 200.0, ..stored }).await.unwrap();
+    drop(lane);
+    moving.await.unwrap();
+    assert_eq!(listed(&progress), [to.as_str()]);
+    assert!(progress.of("u_1", "old").unwrap().is_none());
+    assert_eq!(progress.of("u_1", &to).unwrap().unwrap().position_seconds, 200.0);
+}
+
+#[tokio::test]
+async fn a_move_whose_caller_is_dropped_is_completed() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
+    let progress = open(folder.path(), &clock);
+    save(&progress, "u_1", "old", 100.0, None).await;
+    assert!(progress.carry("u_1", "old", "new").now_or_never().is_none());
+    while progress.of("u_1", "new").unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let _lane = progress.lane("u_1", "new").lock().await;
+    assert_eq!(listed(&progress), ["new"], "on disk and in memory");
 }

@@ -116,7 +116,7 @@ async fn find_moved(service: &Arc<Service>, known: &Snapshot, changes: &Changes,
     // Size 0 means a folder.
     let like = |size: u64| sizes.contains(&size) || size == 0 && !changes.new_folders.is_empty();
     let absent = places.filter(|(_, path, size)| like(*size) && !known.holds(path));
-    let (here, elsewhere): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| path.starts_with(top));
+    let (here, elsewhere): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
     let there = service.available(elsewhere.iter().map(|(_, path, _)| path.to_string()).collect()).await;
     let elsewhere = elsewhere.into_iter().zip(there).filter(|(_, there)| !there).map(|(place, _)| place);
     let wanted: HashMap<Arc<str>, u64> = here.into_iter().chain(elsewhere).map(|(id, _, size)| (id, size)).collect();
@@ -140,6 +140,11 @@ async fn find_moved(service: &Arc<Service>, known: &Snapshot, changes: &Changes,
     }
 }
 
+/// Whether a path is inside a folder, not only beside it with a longer name.
+fn is_within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+}
+
 async fn note(service: &Service, id: &str, path: &str) {
     for kept in [&service.progress, &service.books] {
         if let Err(error) = kept.moved(id, path).await {
@@ -147,4 +152,21 @@ async fn note(service: &Service, id: &str, path: &str) {
         }
     }
     tracing::info!(media.id = id, media.path = path, "moved item found");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_within;
+
+    #[test]
+    fn a_root_does_not_contain_its_neighbours_with_longer_names() {
+        for (path, folder, expected) in [
+            ("/media/tv/show/1.mkv", "/media/tv", true),
+            ("/media/tv-archive/show/1.mkv", "/media/tv", false),
+            ("/media/tv/show/1.mkv", "/media/tv/", true),
+            ("/show/1.mkv", "/", true),
+        ] {
+            assert_eq!(is_within(path, folder), expected, "{path} in {folder}");
+        }
+    }
 }

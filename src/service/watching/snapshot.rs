@@ -75,9 +75,14 @@ impl Snapshot {
             for folder in gone {
                 self.forget(&folder, changes);
             }
-            let next = below.into_iter().filter(|folder| deep || !self.folders.contains_key(folder));
-            if depth < MAX_DEPTH && self.files < MAX_FILES {
-                left.extend(next.map(|folder| (folder, depth + 1)).collect::<Vec<_>>());
+            // Folders that are tracked already are read again even at the limit.
+            let has_room = self.files < MAX_FILES;
+            let next = below.into_iter().filter(|folder| match self.folders.contains_key(folder) {
+                true => deep,
+                false => has_room,
+            });
+            if depth < MAX_DEPTH {
+                left.extend(next.map(|folder| (folder, depth + 1)));
             }
         }
     }
@@ -193,5 +198,24 @@ mod tests {
         assert_eq!(look(&mut known, &roots, &format!("{top}/a"), false).0, ["a", "er", "new"]);
         assert!(!known.holds(&format!("{top}/a/1.mkv")) && !known.holds(&format!("{top}/a/new/er/3.mkv")));
         assert_eq!(known.files(), 1);
+    }
+
+    #[test]
+    fn at_the_limit_tracked_folders_are_still_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().to_str().unwrap().to_owned();
+        let write = |path: &str, text: &str| std::fs::write(dir.path().join(path), text).unwrap();
+        std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
+        write("a/deep/1.mkv", "1");
+        let roots = Roots::open(vec![Root { id: "r".into(), path: dir.path().to_owned() }]).unwrap();
+        let mut snapshot = Snapshot::default();
+        look(&mut snapshot, &roots, &top, true);
+
+        snapshot.files += MAX_FILES;
+        write("a/deep/1.mkv", "replaced");
+        std::fs::create_dir_all(dir.path().join("a/new")).unwrap();
+        write("a/new/2.mkv", "2");
+        let (folders, came, _) = look(&mut snapshot, &roots, &top, true);
+        assert_eq!((folders, came), (vec!["deep".to_owned()], vec!["1.mkv".to_owned()]), "no new folder is tracked");
     }
 }

@@ -120,6 +120,26 @@ fn a_state_folder_that_cannot_be_closed_is_refused_and_says_what_to_run() {
     assert_eq!(fs::metadata(&journal).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
+#[test]
+fn a_folder_that_cannot_be_read_does_not_refuse_the_start() {
+    let dir = state();
+    let place = dir.path().join("state");
+    // A path longer than 4096 bytes cannot be opened, not even by root.
+    let deep = (0..14).fold(place.clone(), |path, _| path.join("d".repeat(250)));
+    let other = dir.path().join("other");
+    fs::create_dir_all(&deep).unwrap();
+    fs::create_dir_all((0..3).fold(other.clone(), |path, _| path.join("o".repeat(250)))).unwrap();
+    fs::rename(&other, deep.join("other")).unwrap();
+    for name in ["a-file", "z-file"] {
+        fs::write(place.join(name), "").unwrap();
+        fs::set_permissions(place.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    drop(Store::open_waiting(&place).unwrap());
+    for name in ["a-file", "z-file"] {
+        assert_eq!(fs::metadata(place.join(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_backup_under_writers_has_everything_acknowledged_before() {
     let dir = state();

@@ -1,0 +1,68 @@
+//! The state opened again, after a failure while it runs and after a kill.
+
+use super::*;
+
+#[tokio::test]
+async fn readers_do_not_wait_while_the_state_is_reopened() {
+    let dir = state();
+    let store = Store::open_waiting(dir.path()).unwrap();
+    store.put(Tree::Progress, "early", &1).await.unwrap();
+    let [journal, kept, fifo, draft] = ["journal", "kept", "fifo", draft::NAME].map(|name| dir.path().join(name));
+    // Opening the journal now waits until the other end of the pipe is opened.
+    fs::rename(&journal, &kept).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    fs::hard_link(&fifo, &journal).unwrap();
+    fs::write(&draft, "").unwrap();
+    // The index fails: the change is durable, and the state is reopened.
+    let index = store.inner.view.write().unwrap().index.take();
+    drop(index);
+    store.put(Tree::Progress, "late", &2).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while draft.exists() {
+        assert!(Instant::now() < deadline, "the state is not reopened");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // A drafted journal is removed first, so the committer is opening the files now.
+    let is_free = store.inner.view.try_read().is_ok();
+    let read = |key: &str| is_free.then(|| store.get::<u64>(Tree::Progress, key));
+    let (early, late) = (read("early"), read("late"));
+    fs::rename(&kept, &journal).unwrap();
+    let _other_end = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    assert!(is_free, "readers wait for the disk");
+    assert_eq!(early.unwrap().unwrap_err().code, Code::ServerBusy);
+    assert_eq!(late.unwrap().unwrap(), Some(2), "a change that the index lacks");
+
+    let found = loop {
+        match store.scan::<u64>(Tree::Progress) {
+            Ok(found) => break found,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    assert_eq!(found, [("early".to_owned(), 1), ("late".to_owned(), 2)]);
+    store.put(Tree::Progress, "last", &3).await.unwrap();
+    drop(store);
+    assert_eq!(all(dir.path()).len(), 3);
+}
+
+#[tokio::test]
+async fn a_kill_between_a_compaction_and_the_restart_of_the_tail_is_no_damage() {
+    let dir = state();
+    let store = Store::open_waiting(dir.path()).unwrap();
+    for n in 0..40_u64 {
+        store.put(Tree::Progress, "kept", &n).await.unwrap();
+    }
+    store.put(Tree::Progress, "gone", &1).await.unwrap();
+    assert!(store.delete(Tree::Progress, "gone").await.unwrap());
+    let tail = fs::read(dir.path().join(tail::NAME)).unwrap();
+    drop(store);
+    let store = reopen(dir.path(), commit::Sizes { reserve: 0, compact_from: 1 });
+    store.put(Tree::Progress, "kept", &40).await.unwrap();
+    drop(store);
+    let journal = fs::read_to_string(dir.path().join("journal")).unwrap();
+    assert_eq!((journal.lines().count(), journal.contains("gone")), (2, false), "compacted");
+    fs::write(dir.path().join(tail::NAME), &tail).unwrap();
+    assert_eq!(all(dir.path()), [("kept".to_owned(), 40)]);
+    assert_eq!(damaged_files(dir.path()), 0);
+}

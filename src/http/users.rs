@@ -175,6 +175,7 @@ mod tests {
     use crate::http::call::Context;
     use crate::http::dispatch::{Dispatch, Request};
     use crate::http::livetv;
+    use crate::http::places::Places;
     use crate::http::upload::Upload;
 
     #[tokio::test]
@@ -202,6 +203,7 @@ mod tests {
                 body: Upload::new(&headers, stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) })),
                 headers: Arc::new(headers),
                 context: Context::default(),
+                place: Arc::new(Places::new(8, &[]).take([192, 0, 2, 1].into()).unwrap()),
             };
             let mut answer = Box::pin(dispatch.clone().answer(request));
             assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 use super::RunError;
+use super::clock::{Fed, Feed};
 use super::ffmpeg::args::{OTHER_DEMUXERS, demuxer};
 use super::ffmpeg::spawn::{Inherited, Limits, spawn};
 use super::source::Source;
@@ -31,17 +32,43 @@ const SILENT: f64 = -69.0;
 /// Measures the loudness of an audio stream, LUFS; None for silence.
 ///
 /// # Errors
-/// `Decode` with ffmpeg's last message; `Stalled`; `Internal` when ffmpeg does not start.
+/// `Decode` with ffmpeg's last message; `SourceRead`; `Stalled`; `Internal` when ffmpeg does not start.
 pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream: u32) -> Result<Option<f64>, RunError> {
-    let args = arguments(media, stream, &source.proc_path());
-    let started = spawn(ffmpeg, args, vec![source.clone() as Inherited], Limits::PROBE).await;
+    let measured = tokio::time::timeout(DEADLINE, measure_excerpts(ffmpeg, source, media, stream)).await;
+    measured.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?
+}
+
+/// Dropping the future ends the child.
+async fn measure_excerpts(
+    ffmpeg: &Path,
+    source: &Arc<Source>,
+    media: &Media,
+    stream: u32,
+) -> Result<Option<f64>, RunError> {
+    let starts = starts(media);
+    let mut feeds = Vec::new();
+    // The file itself has another clock, and the streams may have other numbers.
+    if !media.clock.is_empty() {
+        for start in &starts {
+            let feed = Feed::open(source, &media.clock, start.unwrap_or(0.0)).await;
+            let cannot =
+                |cause: std::io::Error| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}"));
+            feeds.push(feed.map_err(cannot)?);
+        }
+    }
+    let fed: Vec<Fed> = feeds.iter().map(Feed::fed).collect();
+    let args = arguments(media, stream, &source.proc_path(), &starts, &fed);
+    let mut inputs: Vec<Inherited> = feeds.iter().map(Feed::inherited).collect();
+    // Afterwards only the child has the read ends open, so that the feeds end with the child.
+    drop(feeds);
+    if inputs.is_empty() {
+        inputs.push(source.clone());
+    }
+    let started = spawn(ffmpeg, args, inputs, Limits::PROBE).await;
     let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
     let mut text = Vec::new();
-    let work = async {
-        let read = (&mut child.stdout).take(MOST_BYTES).read_to_end(&mut text).await;
-        (read, child.wait().await)
-    };
-    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
+    let read = (&mut child.stdout).take(MOST_BYTES).read_to_end(&mut text).await;
+    let exit = child.wait().await;
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
     let text = String::from_utf8_lossy(&text);
     let said = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
@@ -53,20 +80,32 @@ pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream:
     }
 }
 
-fn arguments(media: &Media, stream: u32, input: &str) -> Vec<String> {
-    let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
-    let whole = media.duration_seconds.filter(|duration| *duration > WHOLE_SECONDS);
-    let starts: Vec<Option<f64>> = match whole {
+/// The beginnings of the excerpts, seconds of source time; a single None if the item is measured whole.
+fn starts(media: &Media) -> Vec<Option<f64>> {
+    match media.duration_seconds.filter(|duration| *duration > WHOLE_SECONDS) {
         None => vec![None],
-        // A file with clock jumps cannot be sought in by time.
-        Some(_) if !media.clock.is_empty() => vec![Some(0.0)],
         Some(whole) => {
             (0..EXCERPTS).map(|n| Some((whole - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()
         }
-    };
-    for start in &starts {
-        if let Some(start) = start {
-            args.extend(["-ss".into(), format!("{start:.3}"), "-t".into(), format!("{EXCERPT_SECONDS}")]);
+    }
+}
+
+/// With `fed`, each excerpt has a pipe that begins with it.
+fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], fed: &[Fed]) -> Vec<String> {
+    let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
+    for (n, start) in starts.iter().enumerate() {
+        let fed = fed.get(n);
+        if let (Some(start), None) = (start, fed) {
+            args.extend(["-ss".into(), format!("{start:.3}")]);
+        }
+        if start.is_some() {
+            args.extend(["-t".into(), format!("{EXCERPT_SECONDS}")]);
+        }
+        if let Some(fed) = fed {
+            let format = demuxer(media.container).unwrap_or("mpegts");
+            let options = ["-protocol_whitelist", "pipe", "-f", format, "-i", &fed.address];
+            args.extend(options.map(str::to_owned));
+            continue;
         }
         args.extend(["-protocol_whitelist".into(), "file".into()]);
         match demuxer(media.container) {

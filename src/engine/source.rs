@@ -5,13 +5,13 @@
 
 use std::any::Any;
 use std::cmp::Ordering;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::io::{Errno, ReadWriteFlags};
@@ -48,6 +48,8 @@ pub struct Source {
     pub local: bool,
     fingerprint: OnceLock<String>,
     made_of_it: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Length and modification time of the grown file when its samples were last found unchanged.
+    verified: Mutex<Option<(u64, SystemTime)>>,
     /// Simulates a sleeping disk: reading for the fingerprint takes this long.
     #[cfg(test)]
     pub stall: Duration,
@@ -91,13 +93,40 @@ impl Source {
 
     /// Whether the open file still has the same content, with a name or without. A file that only grew counts as the same
     /// while the samples of its fingerprint are unchanged. `ctime` is ignored, because a file that is renamed or deleted
-    /// while it plays keeps its content. Queries the file system.
+    /// while it plays keeps its content. Queries the file system, and reads the samples once after each growth.
     pub fn holds_the_same(&self) -> bool {
         let Ok(now) = self.file.metadata() else { return false };
+        self.compared(&now).unwrap_or_else(|| {
+            let is_same = self.begins_as_before();
+            if is_same && let Ok(modified) = now.modified() {
+                *self.verified.lock().unwrap_or_else(PoisonError::into_inner) = Some((now.len(), modified));
+            }
+            is_same
+        })
+    }
+
+    /// Like [`Self::holds_the_same`], without waiting for a disk or a network; None if that is not possible.
+    pub fn holds_the_same_at_once(&self) -> Option<bool> {
+        if !self.local {
+            return None;
+        }
+        match self.file.metadata() {
+            Ok(now) => self.compared(&now),
+            Err(_) => Some(false),
+        }
+    }
+
+    /// Whether a file in this state has the same content; None if its samples have to be read.
+    fn compared(&self, now: &Metadata) -> Option<bool> {
         match now.len().cmp(&self.len) {
-            Ordering::Less => false,
-            Ordering::Equal => now.modified().is_ok_and(|at| at == self.modified),
-            Ordering::Greater => self.begins_as_before(),
+            Ordering::Less => Some(false),
+            Ordering::Equal => Some(now.modified().is_ok_and(|at| at == self.modified)),
+            Ordering::Greater if self.fingerprint.get().is_none() => Some(false),
+            Ordering::Greater => {
+                let verified = *self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+                let state = (now.len(), now.modified().ok()?);
+                (verified == Some(state)).then_some(true)
+            }
         }
     }
 
@@ -270,16 +299,24 @@ mod tests {
         let path = folder.path().join("growing.mkv");
         std::fs::write(&path, vec![7; 300_000]).unwrap();
         let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
-        let source = roots.open_file(path.to_str().unwrap()).unwrap();
+        let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
+        source.local = true;
         let append = |bytes: &[u8]| {
             std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(bytes).unwrap();
         };
         source.fingerprint().unwrap();
         append(&[8; 1000]);
+        assert_eq!(source.holds_the_same_at_once(), None, "its samples were not read since");
         assert!(source.holds_the_same() && !source.is_unchanged());
+        assert_eq!(source.holds_the_same_at_once(), Some(true), "they are read once");
+        append(&[8; 1000]);
+        assert_eq!(source.holds_the_same_at_once(), None);
         std::fs::write(&path, vec![6; 400_000]).unwrap();
         assert!(!source.holds_the_same(), "longer, with a different beginning");
         std::fs::write(&path, vec![7; 200_000]).unwrap();
         assert!(!source.holds_the_same(), "shorter");
+        assert_eq!(source.holds_the_same_at_once(), Some(false));
+        source.local = false;
+        assert_eq!(source.holds_the_same_at_once(), None, "a network may not answer");
     }
 }

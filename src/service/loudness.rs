@@ -108,14 +108,18 @@ mod tests {
         std::fs::write(path, bytes).unwrap();
     }
 
+    fn config(folder: &Path) -> Config {
+        let mut config = Config::new(folder.join("state"), folder.join("cache"));
+        config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
+        config.limits.probe_deadline = std::time::Duration::from_secs(60);
+        config
+    }
+
     #[tokio::test]
     async fn a_file_repaired_in_place_is_measured_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tone.wav");
-        let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
-        config.roots = vec![Root { id: "r".into(), path: folder.path().to_owned() }];
-        config.limits.probe_deadline = std::time::Duration::from_secs(60);
-        let service = Service::open(config).unwrap();
+        let service = Service::open(config(folder.path())).unwrap();
         let gain = async || {
             let source = Arc::new(service.roots.open_media(path.to_str().unwrap()).unwrap());
             let media = service.media.probe(&source).await.unwrap();
@@ -129,5 +133,30 @@ mod tests {
         let loud = gain().await;
         assert_eq!(loud.0, quiet.0, "no sampled byte changed");
         assert!(loud.1 < quiet.1 - 100, "tenths of a decibel: {} after {}", loud.1, quiet.1);
+    }
+
+    #[tokio::test]
+    async fn a_chained_file_is_measured_in_all_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = |serial: &str, volume: f64| {
+            let path = folder.path().join("link.bin");
+            let tone = format!("sine=f=1000:r=48000:d=70,volume={volume}");
+            let made = std::process::Command::new("ffmpeg")
+                .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", &tone, "-c:a", "libvorbis"])
+                .args(["-serial_offset", serial, "-f", "ogg"])
+                .arg(&path)
+                .status();
+            assert!(made.unwrap().success());
+            std::fs::read(path).unwrap()
+        };
+        let path = folder.path().join("radio.ogg");
+        std::fs::write(&path, [link("1", 0.02), link("2", 0.5)].concat()).unwrap();
+        let service = Service::open(config(folder.path())).unwrap();
+        let source = Arc::new(service.roots.open_media(path.to_str().unwrap()).unwrap());
+        let media = service.media.probe(&source).await.unwrap();
+        assert_eq!(media.clock.len(), 2);
+        // The first link alone is -55 LUFS. Measured over both it hardly matters.
+        let gain = service.gain(&source, &media, 0, -23).await.expect("measured");
+        assert!(gain < 100, "tenths of a decibel: {gain}");
     }
 }

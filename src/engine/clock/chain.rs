@@ -1,5 +1,6 @@
 //! Chained Ogg (RFC 3533 section 4), e.g. recorded internet radio: one logical stream per title, each with a clock of its
-//! own. The links are read as one stream on one clock.
+//! own. The links are read as one stream on one clock, because ffmpeg seeks only in the first one, and takes the timestamp
+//! of the last one as the duration.
 //!
 //! Vorbis decoders accept new headers inside a stream, so those of every link are kept. Opus packets need none.
 
@@ -16,10 +17,24 @@ use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, NO_GRANULE, PAGE, Page,
 const MOST_LINKS: usize = 256;
 /// Maximum size of a link's headers, bytes: the comment header may hold a cover image.
 const MOST_HEADERS: u64 = 16 << 20;
+/// Maximum number of pages of a link's headers. Full pages need a quarter of it.
+const MOST_HEADER_PAGES: usize = 1024;
+/// Maximum number of streams per link.
+const MOST_STREAMS: usize = 16;
+/// Largest number of samples in a packet: 120 ms of Opus. Vorbis has at most 4096.
+const LONGEST_PACKET: i64 = 5760;
 /// A range of this size contains a whole page, bytes.
 const WINDOW: usize = 2 * PAGE;
 /// Serial number of the written stream.
 const SERIAL: u32 = 1;
+
+/// How much of a chained file is played.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlayedLinks {
+    All(Links),
+    /// Only the first link; its end in seconds.
+    First(f64),
+}
 
 /// A chained file on one clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,9 +73,31 @@ struct Headers {
     base: i64,
 }
 
+/// How much of a chained file can be played: all links only if each has a single stream (`is_single`). None for a file
+/// with one link, and for codecs other than Vorbis and Opus. Blocks on file I/O.
+pub fn chained(source: &Source, is_single: bool) -> Option<PlayedLinks> {
+    let head = read(source, 0, WINDOW).ok()?;
+    let first: Vec<Page> = pages(&head, 0).take_while(Page::is_first).take(MOST_STREAMS).collect();
+    let serials: Vec<u32> = first.iter().map(|page| page.serial).collect();
+    let begin = first.iter().find_map(|page| Some((page.serial, format(head.get(page.content..)?)?)));
+    let (serial, (format, pre_skip)) = begin?;
+    let tail_at = source.len.saturating_sub(WINDOW as u64);
+    let last = pages(&read(source, tail_at, WINDOW).ok()?, tail_at).last()?;
+    if serials.contains(&last.serial) {
+        return None;
+    }
+    if let Some(links) = is_single.then(|| links(source)).flatten() {
+        return Some(PlayedLinks::All(links));
+    }
+    let from = first.last()?.at;
+    let end = link_end(source, from, &serials)?;
+    let samples = last_granule(source, from, end, serial)? - i64::from(pre_skip);
+    (samples > 0).then(|| PlayedLinks::First(samples as f64 / f64::from(format.rate)))
+}
+
 /// The links of a chained file. None for a file with one link, for links with several streams, and for links that differ in
-/// codec, channels or sample rate. Blocks on file I/O.
-pub fn links(source: &Source) -> Option<Links> {
+/// codec, channels or sample rate.
+fn links(source: &Source) -> Option<Links> {
     let (mut pieces, mut at, mut start, mut format) = (Vec::new(), 0, 0, None);
     while at < source.len {
         let headers = headers(source, at)?;
@@ -72,7 +109,7 @@ pub fn links(source: &Source) -> Option<Links> {
             start = -i64::from(headers.pre_skip);
         }
         pieces.push(Piece { at, shift: scaled(start, TICKS_PER_SECOND, rate) });
-        let end = link_end(source, headers.end, headers.serial)?;
+        let end = link_end(source, headers.end, &[headers.serial])?;
         start += (last_granule(source, headers.end, end, headers.serial)? - headers.base).max(0);
         at = end;
     }
@@ -83,12 +120,26 @@ pub fn links(source: &Source) -> Option<Links> {
 /// The headers of the link that begins at this offset.
 fn headers(source: &Source, begin: u64) -> Option<Headers> {
     let (mut at, mut found, mut packets) = (begin, None::<(Format, u32, u16)>, 0);
-    while at < source.len && at - begin < MOST_HEADERS {
-        let bytes = read(source, at, PAGE).ok()?;
-        let page = page(&bytes, 0, at).filter(|page| page.at == at && page.len <= bytes.len())?;
+    // Bytes of the file, and their offset.
+    let (mut bytes, mut from) = (Vec::new(), begin);
+    for _ in 0..MOST_HEADER_PAGES {
+        if at >= source.len || at - begin >= MOST_HEADERS {
+            return None;
+        }
+        let whole = |bytes: &[u8], from: u64| {
+            let skipped = (at - from) as usize;
+            page(bytes, skipped, from).filter(|page| page.at == at && skipped + page.len <= bytes.len())
+        };
+        let page = match whole(&bytes, from) {
+            Some(page) => page,
+            None => {
+                (bytes, from) = (read(source, at, WINDOW).ok()?, at);
+                whole(&bytes, from)?
+            }
+        };
         match found {
             None if page.is_first() => {
-                let (format, pre_skip) = format(bytes.get(page.content..page.len)?)?;
+                let (format, pre_skip) = format(bytes.get(page.content..(at - from) as usize + page.len)?)?;
                 found = Some((format, page.serial, pre_skip));
             }
             Some((_, serial, _)) if !page.is_first() && page.serial == serial => {}
@@ -111,15 +162,17 @@ fn headers(source: &Source, begin: u64) -> Option<Headers> {
 }
 
 /// Granule position before the first of these audio pages, estimated by the size of the second one. 0 unless the first
-/// page ends much later than a page at the beginning of a stream can.
+/// page ends much later than a page at the beginning of a stream can. A page of silence lasts longer than the next one,
+/// because its packets are small, but no longer than its packets can.
 fn base(bytes: &[u8], serial: u32, rate: i64) -> i64 {
     let mut ends = pages(bytes, 0)
         .take_while(|page| page.serial == serial)
         .filter(|page| page.granule != NO_GRANULE)
-        .filter_map(|page| i64::try_from(page.granule).ok());
-    let (Some(first), Some(second)) = (ends.next(), ends.next()) else { return 0 };
+        .filter_map(|page| Some((i64::try_from(page.granule).ok()?, page.packets)));
+    let (Some((first, packets)), Some((second, _))) = (ends.next(), ends.next()) else { return 0 };
     let size = second.saturating_sub(first);
-    if size >= 0 && first > size.saturating_mul(2).saturating_add(rate) { first - size } else { 0 }
+    let most = size.saturating_mul(2).saturating_add(rate).max(packets as i64 * LONGEST_PACKET);
+    if size >= 0 && first > most { first - size } else { 0 }
 }
 
 fn format(packet: &[u8]) -> Option<(Format, u16)> {
@@ -132,23 +185,23 @@ fn format(packet: &[u8]) -> Option<(Format, u16)> {
     }
     let rate = u32::from_le_bytes(*packet.get(12..)?.first_chunk()?);
     let format = Format { codec: Codec::Vorbis, channels: packet[11], rate };
-    (8_000..=192_000).contains(&rate).then_some((format, 0))
+    (1..=192_000).contains(&rate).then_some((format, 0))
 }
 
-/// Offset at which the next link begins; the file's length after the last link. Found by bisection, because links follow
-/// one another.
-fn link_end(source: &Source, from: u64, serial: u32) -> Option<u64> {
+/// Offset at which the link with these serial numbers ends and the next one begins; the file's length after the last link.
+/// Found by bisection, because links follow one another.
+fn link_end(source: &Source, from: u64, serials: &[u32]) -> Option<u64> {
     let (mut low, mut high) = (from, source.len);
     while high - low > WINDOW as u64 {
         let middle = low + (high - low) / 2;
         let bytes = read(source, middle, WINDOW).ok()?;
         match page(&bytes, 0, middle) {
-            Some(found) if found.serial == serial && found.at < high => low = found.at,
+            Some(found) if serials.contains(&found.serial) && found.at < high => low = found.at,
             _ => high = middle,
         }
     }
     let bytes = read(source, low, 2 * WINDOW).ok()?;
-    let next = pages(&bytes, low).find(|page| page.serial != serial);
+    let next = pages(&bytes, low).find(|page| !serials.contains(&page.serial));
     Some(next.map_or(source.len, |page| page.at))
 }
 
@@ -162,7 +215,8 @@ fn last_granule(source: &Source, from: u64, to: u64, serial: u32) -> Option<i64>
 
 /// `value * to / from`, rounded.
 fn scaled(value: i64, to: i64, from: i64) -> i64 {
-    (value * to + from / 2).div_euclid(from)
+    let [value, to, from] = [value, to, from].map(i128::from);
+    (value * to + from / 2).div_euclid(from).clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 fn read(source: &Source, at: u64, most: usize) -> Result<Vec<u8>> {
@@ -308,3 +362,6 @@ impl Chain {
         out.extend_from_slice(bytes);
     }
 }
+
+#[cfg(test)]
+mod tests;

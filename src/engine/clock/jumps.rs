@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Clock and byte count agree if they differ by less than this, ticks.
 const AGREED: i64 = 3 * TICKS_PER_SECOND / 2;
 
-/// Maximum number of pieces; a file with more jumps is damaged throughout.
-const MOST_PIECES: usize = 4096;
+/// Maximum number of pieces; a file with more jumps is damaged throughout. Up to 8 MiB are read for each jump.
+const MOST_PIECES: usize = 512;
 
 /// Bytes on either side of a jump that are searched for the ends of the pieces.
 const AROUND: u64 = 2 << 20;

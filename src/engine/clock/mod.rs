@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Result;
 use std::sync::Arc;
 
-pub use chain::{Links, links};
+pub use chain::{PlayedLinks, chained};
 pub use feed::{Fed, Feed};
 pub use jumps::{Repaired, has_jump, repaired};
 

@@ -111,6 +111,15 @@ fn every_jump_is_repaired_and_nothing_else() {
 }
 
 #[test]
+fn a_file_with_too_many_jumps_is_not_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |n: i64| moved(film(n, n + 1, 300), n % 2 * 100 * SECOND);
+    let source = open(folder.path(), &(0..520).flat_map(part).collect::<Vec<u8>>());
+    assert!(has_jump(&source).unwrap());
+    assert_eq!(repaired(&source).unwrap(), None);
+}
+
+#[test]
 fn a_stream_that_says_so_has_another_clock_after_a_second_too() {
     let (_, found) = joined(|film| {
         let mut film = moved(film, SECOND);

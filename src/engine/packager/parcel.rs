@@ -76,7 +76,8 @@ impl Parcel {
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
     pub fn whole(&self, source: &Source) -> Result<Vec<u8>, RunError> {
-        verified(source, self.read(|into, offset| Some(source.read_ahead(into, offset).unwrap_or(0))))
+        let read = self.read(|into, offset| Some(source.read_ahead(into, offset).unwrap_or(0)));
+        verified(source.holds_the_same(), read)
     }
 
     pub(super) fn read(&self, mut read: impl FnMut(&mut [u8], u64) -> Option<usize>) -> Result<Vec<u8>, Short> {
@@ -122,13 +123,16 @@ impl Packing {
         &self.source
     }
 
-    /// The next chunk, if its bytes are in the page cache; None if the disk has to be read.
+    /// The next chunk, if its bytes are in the page cache; None if a disk or a network has to be waited for.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
     pub fn next_cached(&mut self) -> Result<Option<Bytes>, RunError> {
         let source = self.source.clone();
-        self.next(|into, offset| source.read_cached(into, offset).unwrap_or(Some(0)))
+        if self.left > 0 && !source.local {
+            return Ok(None);
+        }
+        self.next(|into, offset| source.read_cached(into, offset).unwrap_or(Some(0)), Source::holds_the_same_at_once)
     }
 
     /// The next chunk, blocking on the disk; empty after the last.
@@ -137,26 +141,37 @@ impl Packing {
     /// `SourceChanged`, `SourceRead`.
     pub fn next_blocking(&mut self) -> Result<Bytes, RunError> {
         let source = self.source.clone();
-        let next = self.next(|into, offset| Some(source.read_ahead(into, offset).unwrap_or(0)))?;
+        let read = |into: &mut [u8], offset| Some(source.read_ahead(into, offset).unwrap_or(0));
+        let next = self.next(read, |source| Some(source.holds_the_same()))?;
         Ok(next.unwrap_or_default())
     }
 
-    fn next(&mut self, read: impl FnMut(&mut [u8], u64) -> Option<usize>) -> Result<Option<Bytes>, RunError> {
+    /// Changes nothing if `read` or `holds_the_same` returns None because it would have to wait.
+    fn next(
+        &mut self,
+        read: impl FnMut(&mut [u8], u64) -> Option<usize>,
+        holds_the_same: impl FnOnce(&Source) -> Option<bool>,
+    ) -> Result<Option<Bytes>, RunError> {
         if self.left == 0 {
             return Ok(Some(Bytes::new()));
         }
-        let mut sheet = Sheet::of(PIECE + PIECE / 8);
+        let (mut sheet, before) = (Sheet::of(PIECE + PIECE / 8), self.pen.clone());
         let out = sheet.bytes();
-        let packed = verified(&self.source, self.parcel.piece(&mut self.pen, read, out))?;
+        let packed = self.parcel.piece(&mut self.pen, read, out);
+        let Some(is_same) = holds_the_same(&self.source) else {
+            self.pen = before;
+            return Ok(None);
+        };
+        let packed = verified(is_same, packed)?;
         self.left -= out.len() as u64;
         Ok(packed.then(|| Bytes::from_owner(sheet)))
     }
 }
 
-/// Passes a result on if the file is unchanged. Otherwise bytes from before and after the change may be mixed.
-fn verified<T>(source: &Source, read: Result<T, Short>) -> Result<T, RunError> {
+/// Passes a result on if the file holds the same afterwards. Otherwise bytes from before and after the change may be mixed.
+fn verified<T>(is_same: bool, read: Result<T, Short>) -> Result<T, RunError> {
     match read {
-        _ if !source.holds_the_same() => Err(RunError::SourceChanged),
+        _ if !is_same => Err(RunError::SourceChanged),
         Ok(read) => Ok(read),
         Err(Short) => Err(RunError::SourceRead("the file ends before its samples".into())),
     }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::grid::Grid;
+use crate::domain::library::Root;
 use crate::engine::damaged::{Dice, damage, film};
+use crate::engine::source::Roots;
 use crate::engine::tables::bytes::ReadAt;
 
 const SOUND: &str = "-f lavfi -i sine=r=48000:d=3";
@@ -58,6 +60,22 @@ fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
     assert!(slowest < Duration::from_secs(4), "the slowest took {slowest:?}");
     assert!(refused > rounds / 4, "too few files were refused: {refused} of {}", rounds * 5);
     println!("{refused} of {} refused, the slowest took {slowest:?}; {} at most in memory", rounds * 5, peak());
+}
+
+#[test]
+fn a_network_is_queried_only_where_waiting_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes) = (folder.path().join("a.mp4"), film("a.mp4", "", ""));
+    std::fs::write(&path, &bytes).unwrap();
+    let package = Package::mp4(&bytes[..], Some(0), None, 0.0).unwrap();
+    let segment = package.segment(&bytes[..], &Grid::keyframes(&[], 0.5, 3.0), 0).unwrap();
+    let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
+    let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
+    source.local = false;
+    let mut packing = Arc::new(segment).pack(Arc::new(source));
+    std::fs::write(&path, "cut").unwrap();
+    assert!(matches!(packing.next_cached(), Ok(None)));
+    assert!(matches!(packing.next_blocking(), Err(RunError::SourceChanged)));
 }
 
 /// CPU time of this thread, so that other programs do not matter.

@@ -9,8 +9,9 @@ use super::outline::number;
 use super::{ends, matroska};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{round_ms, seconds};
+use crate::engine::clock::{self, PlayedLinks};
+use crate::engine::index;
 use crate::engine::source::Source;
-use crate::engine::{clock, index};
 
 /// The warning for a file whose duration is unknown.
 pub(super) const UNKNOWN: &str = "the duration is unknown";
@@ -46,11 +47,9 @@ pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
 async fn chained(source: &Arc<Source>, mut media: Media) -> Media {
     let file = source.clone();
     let is_single = media.audios().count() == 1 && media.videos().next().is_none();
-    let looking = tokio::task::spawn_blocking(move || {
-        ends::first_link(&file).map(|first| (first, if is_single { clock::links(&file) } else { None }))
-    });
+    let looking = tokio::task::spawn_blocking(move || clock::chained(&file, is_single));
     match looking.await.ok().flatten() {
-        Some((_, Some(links))) => {
+        Some(PlayedLinks::All(links)) => {
             media
                 .warnings
                 .push(format!("the file is a chain of {} streams: they are played as one", links.pieces.len()));
@@ -58,7 +57,7 @@ async fn chained(source: &Arc<Source>, mut media: Media) -> Media {
             media.start_seconds = 0.0;
             media.clock = links.pieces;
         }
-        Some((end, None)) => {
+        Some(PlayedLinks::First(end)) => {
             let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_ms(end));
             media.warnings.push(text);
             set_duration(&mut media, source, Some(end));

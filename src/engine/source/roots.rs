@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -95,6 +95,7 @@ impl Roots {
             file,
             fingerprint: OnceLock::new(),
             made_of_it: OnceLock::new(),
+            verified: Mutex::new(None),
             #[cfg(test)]
             stall: std::time::Duration::ZERO,
         })

@@ -24,6 +24,7 @@ use crate::domain::plan::VideoPlan;
 use crate::domain::time::seconds;
 use crate::engine::content::Content;
 use crate::engine::segments::{Segments, Stored};
+use crate::engine::source::Source;
 use crate::engine::{Run, RunError, Segment, Transcoder};
 use crate::service::encode_slots::EncodeJob;
 
@@ -188,17 +189,14 @@ impl Owner {
                 entry.insert_entry(Reading { reader: command.reader.clone(), at, clock });
             }
         }
-        match self.segments.get(&self.name, command.index).await.filter(|stored| self.can_be_read(stored)) {
-            Some(stored) => {
-                let _ = command.reply.send(Ok(stored));
-            }
-            None => self.waiting.push(Waiting { command, since: Instant::now() }),
+        let stored = self.segments.get(&self.name, command.index).await;
+        if let Some(stored) = stored
+            && can_be_read(&stored, &self.work.source).await
+        {
+            let _ = command.reply.send(Ok(stored));
+        } else {
+            self.waiting.push(Waiting { command, since: Instant::now() });
         }
-    }
-
-    /// Bytes in memory always are; a lazy segment is while the file is unchanged.
-    fn can_be_read(&self, stored: &Stored) -> bool {
-        matches!(stored.content, Content::Whole(_)) || self.work.source.holds_the_same()
     }
 
     async fn outcome(&mut self, at: usize, outcome: Option<Result<Segment, RunError>>) {
@@ -350,7 +348,8 @@ impl Owner {
         if self.runs.len() >= self.allowed {
             return false;
         }
-        if !self.work.source.holds_the_same() {
+        // If a disk or a network has to be waited for, the run itself detects the change.
+        if self.work.source.holds_the_same_at_once() == Some(false) {
             self.fail(RunError::SourceChanged);
             return false;
         }
@@ -398,6 +397,19 @@ impl Owner {
             progress.fallen = self.transcoder.fallen();
         });
     }
+}
+
+/// Bytes in memory always can; a lazy segment can while the file is unchanged. If a disk or a network has to be waited for,
+/// only this rendition waits, with one thread.
+async fn can_be_read(stored: &Stored, source: &Arc<Source>) -> bool {
+    if matches!(stored.content, Content::Whole(_)) {
+        return true;
+    }
+    if let Some(is_same) = source.holds_the_same_at_once() {
+        return is_same;
+    }
+    let source = source.clone();
+    tokio::task::spawn_blocking(move || source.holds_the_same()).await.unwrap_or(false)
 }
 
 /// Waits for a change of the allowed runs; false when the job has ended. Pending forever if no slot is needed.

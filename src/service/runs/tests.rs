@@ -282,6 +282,17 @@ async fn a_source_that_changed_ends_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_network_is_not_queried_when_a_run_starts() {
+    let bench = bench(second(), 1);
+    let mut work = bench.work(240);
+    Arc::get_mut(&mut work.source).unwrap().local = false;
+    let lease = bench.runs.lease(Arc::new(bench.fake.clone()), work, Viewer::Session).unwrap();
+    std::fs::write(bench.folder.path().join("film.mp4"), "it").unwrap();
+    // A real backend would detect the change, on a thread that may wait.
+    assert!(lease.segment(0).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
     // Barely faster than real time: no time is left for a second viewer.
     let bench = bench(Fake::taking(Duration::from_millis(1900)), 1);

@@ -8,7 +8,6 @@ mod asf;
 mod avi;
 mod flac;
 mod flv;
-mod ogg;
 mod wavpack;
 
 /// Bytes read at the end of a file to find its last packets: more than any frame has, except intra-only 4K.
@@ -28,11 +27,6 @@ pub(super) fn measured(source: &Source, media: &Media) -> Option<(f64, bool)> {
         _ => return None,
     };
     Some(measured).filter(|(seconds, _)| seconds.is_finite() && *seconds > 0.0)
-}
-
-/// End of the first stream in a chained Ogg file, seconds; None for other files. Blocks on file I/O.
-pub(super) fn first_link(source: &Source) -> Option<f64> {
-    ogg::first_link_end(source).filter(|seconds| *seconds > 0.0)
 }
 
 fn sample_rate(media: &Media) -> Option<f64> {

@@ -112,8 +112,9 @@ fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
         let oldest = channel.definition.programme(channel.time(now_ms - CATCHUP_MS));
         channel.pace.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
     };
-    let known = channel.definition.programme(from).is_some();
-    match known && at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) {
+    // Last, because the schedule of a far instant takes long to compute.
+    let has_programme = || channel.definition.programme(from).is_some();
+    match at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) && has_programme() {
         true => Ok(from),
         false => {
             Err(Error::new(Code::NotFound, "the requested time is older than the catch-up window, or in the future"))

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
+use crate::domain::external::Feed;
 use crate::domain::feed::air::{Air, From, SLATE};
 use crate::domain::feed::cut::Piece;
 use crate::domain::live::Slot;
@@ -152,6 +154,28 @@ impl Drop for Ingest {
     }
 }
 
+/// The task that fetches a source, and its pieces. Dropping it ends the task.
+struct Client {
+    /// The addresses when the task was started.
+    feed: Feed,
+    fed: mpsc::Receiver<Fed>,
+    task: JoinHandle<()>,
+}
+
+impl Client {
+    fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, feed: Feed) -> Self {
+        let (pieces, fed) = mpsc::channel(WAITING);
+        let task = tokio::spawn(feeder::run(service.clone(), id, ingest.clone(), pieces));
+        Self { feed, fed, task }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// Whether a channel exceeds its share of the memory.
 fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
     own > MOST_BYTES || in_all > MOST_BYTES_IN_ALL && own > MOST_BYTES_IN_ALL / channels.max(1)
@@ -164,9 +188,9 @@ fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
 pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     service.may_show(channel)?;
     let mut all = service.ingests.lock();
-    if channel.external.is_none() || all.contains_key(&channel.id) {
+    let Some(external) = channel.external.as_deref().filter(|_| !all.contains_key(&channel.id)) else {
         return Ok(());
-    }
+    };
     let in_all = service.ingests.bytes.load(Ordering::Relaxed);
     if all.len() >= MOST || in_all >= MOST_BYTES_IN_ALL / 4 * 3 {
         return Err(Error::new(Code::ServerBusy, "too many external channels are being watched").with_retry_after(10));
@@ -181,13 +205,11 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     };
     let ingest = Arc::new(Ingest { state: Mutex::new(state), bytes: service.ingests.bytes.clone() });
     all.insert(channel.id, ingest.clone());
-    let (pieces, fed) = mpsc::channel(WAITING);
-    let feeder = tokio::spawn(feeder::run(service.clone(), channel.id, ingest.clone(), pieces));
+    let client = Client::start(service, channel.id, &ingest, external.feed.clone());
     let (service, id) = (Arc::downgrade(service), channel.id);
     tokio::spawn(async move {
         let upgrade = || service.upgrade();
-        run(upgrade, id, &ingest, fed).await;
-        feeder.abort();
+        run(upgrade, id, &ingest, client).await;
         if let Some(service) = service.upgrade() {
             service.ingests.lock().remove(&id);
         }
@@ -228,15 +250,19 @@ fn now(service: &Service) -> i64 {
 }
 
 /// Puts pieces on the timeline until the channel has had no viewer for `ingest_linger`.
-async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Ingest, mut fed: mpsc::Receiver<Fed>) {
+async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<Ingest>, mut client: Client) {
     let Some(mut rights) = upgrade().map(|service| service.rights.follow()) else { return };
     let (mut waiting, mut away) = (None, false);
     let mut wanted = Instant::now();
     loop {
         let Some(service) = upgrade() else { return };
         let Ok(channel) = service.channels.get(id) else { return };
-        if service.may_show(&channel).is_err() || channel.external.is_none() {
-            return;
+        let external = channel.external.as_deref().filter(|_| service.may_show(&channel).is_ok());
+        let Some(external) = external else { return };
+        if client.feed != external.feed {
+            tracing::info!(channel.id = id, "the source of an external channel changed: connecting to the new one");
+            client = Client::start(&service, id, ingest, external.feed.clone());
+            (waiting, away) = (None, true);
         }
         let viewers = service.onair.viewers();
         let always = channel.face.always_on && channel.face.enabled;
@@ -265,7 +291,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Inges
         }
         drop((service, channel));
         tokio::select! {
-            next = fed.recv(), if waiting.is_none() => match next {
+            next = client.fed.recv(), if waiting.is_none() => match next {
                 Some(next) => waiting = Some(next),
                 None => return,
             },

@@ -72,6 +72,13 @@ struct State {
     fault: Option<String>,
 }
 
+impl State {
+    /// Start of the oldest segment in memory, ms. Earlier slots were evicted; later ones may still be in production.
+    fn oldest_ms(&self) -> i64 {
+        self.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms)
+    }
+}
+
 struct Segment {
     /// The start of its slot, ms.
     start_ms: i64,
@@ -127,6 +134,15 @@ impl Ingest {
         let span = Span { from, to, opens, closes, base, lead: 0, origin, sounded };
         state.sounded = Some((slot.end, span.sounds_until()));
         (slot, span)
+    }
+
+    /// The first segment in memory whose slot satisfies the predicate, and whether it is a slate.
+    fn next(&self, accepts: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
+        let state = self.lock();
+        let oldest_ms = state.oldest_ms();
+        let slot = state.air.next(|slot| slot.programme_ms >= oldest_ms && accepts(slot))?;
+        let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
+        Some((slot, segment.bytes.clone(), segment.is_slate))
     }
 
     /// Stores a segment and evicts old ones and those that exceed the memory. `channels` channels share it.
@@ -223,8 +239,8 @@ pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
     let state = ingest.lock();
     let mut slots = state.air.window(channel.output.target);
     // Evicted segments are not listed; a slot whose segment is still being made is.
-    let oldest = state.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms);
-    slots.retain(|slot| slot.programme_ms >= oldest);
+    let oldest_ms = state.oldest_ms();
+    slots.retain(|slot| slot.programme_ms >= oldest_ms);
     slots.into()
 }
 
@@ -237,11 +253,7 @@ pub fn segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<By
 
 /// The first segment whose slot `wanted` accepts, and whether it is a slate.
 pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
-    let ingest = service.ingests.get(channel.id)?;
-    let state = ingest.lock();
-    let slot = state.air.next(wanted)?;
-    let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
-    Some((slot, segment.bytes.clone(), segment.is_slate))
+    service.ingests.get(channel.id)?.next(wanted)
 }
 
 /// Ticks since 1970.
@@ -322,4 +334,37 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From,
     let Ok(bytes) = made.await else { return };
     let segment = Segment { start_ms: slot.programme_ms, bytes: bytes.into(), is_slate: from == From::Slate };
     ingest.store(segment, service.ingests.lock().len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_fell_back_continues_at_the_oldest_segment_in_memory() {
+        let start = 1_767_225_600 * 90_000;
+        let state = State {
+            air: Air::new(start),
+            sounded: None,
+            segments: VecDeque::new(),
+            size: 0,
+            connections: 0,
+            fault: None,
+        };
+        let ingest = Ingest { state: Mutex::new(state), bytes: Arc::default() };
+        // Three segments fill the memory of a channel, so the first of four is evicted. They share one buffer.
+        let bytes: Bytes = vec![0u8; MOST_BYTES / 3].into();
+        let from = From::Source { connection: 1, format: 7 };
+        let put = |n: i64| {
+            let (slot, _) = ingest.put(from, (0, SLATE), 0, start + n * SLATE);
+            ingest.store(Segment { start_ms: slot.programme_ms, bytes: bytes.clone(), is_slate: false }, 1);
+            slot
+        };
+        let slots: Vec<Slot> = (1..=4).map(put).collect();
+        assert_eq!(ingest.lock().segments.len(), 3);
+        let next = |after: i64| ingest.next(|slot| slot.start >= after).map(|(slot, ..)| slot.start);
+        assert_eq!(next(slots[0].start), Some(slots[1].start), "the first segment is skipped");
+        assert_eq!(next(slots[2].start), Some(slots[2].start));
+        assert_eq!(next(slots[3].end), None);
+    }
 }

@@ -97,7 +97,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
-    service.onair.viewers().seen(channel.id, &viewer, asked.start());
+    asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
     onair::wake(&service);
 
@@ -184,7 +184,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel, Some(START_OVER))?;
     let viewer = Viewer::new(call.user()?, asked.session.as_deref());
-    service.onair.viewers().seen(channel.id, &viewer, asked.start());
+    asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
     let target = channel.output.target;
     ingest::keep(&service, &channel)?;

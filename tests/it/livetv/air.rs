@@ -289,6 +289,39 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
 }
 
 #[tokio::test]
+async fn start_over_after_a_live_view_begins_with_the_programme_on_air() {
+    let folder = tempfile::tempdir().unwrap();
+    film(folder.path(), "a.mp4", "-c:a aac");
+    let server = kit::server(&[folder.path()]).await;
+    let start = (Timestamp::now() - Duration::from_secs(60)).to_string();
+    let body = json!({"name": "One", "startAt": start, "items": [{"path": folder.path()}]});
+    let made = add(&server, &body).await;
+    // Stops the clock five seconds into the next programme.
+    let next = async || {
+        let now = get(&server, &format!("/api/livetv/now?channelId={}", made["id"])).await;
+        let remaining = now["current"]["remainingSeconds"].as_f64().unwrap();
+        server.service.clock.advance(Duration::from_secs_f64(remaining + 5.0));
+    };
+    let watch = format!("/api/livetv/watch/{}/live.m3u8?watchSession=sofa", made["id"]);
+    let first = async |query: &str| {
+        let answer = server.get(&format!("{watch}{query}")).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{query}");
+        numbered(&answer.text().await.unwrap())[0].clone()
+    };
+    server.service.clock.advance(Duration::ZERO);
+    next().await;
+    let before = first("&fromStart=1").await;
+    next().await;
+    assert_eq!(first("&fromStart=1").await, before, "the view keeps its start");
+    // A catch-up view of the same name records none.
+    first("").await;
+    first(&format!("&at={}", server.service.clock.now().as_second() - 30)).await;
+    let after = first("&fromStart=1").await;
+    assert!(after.0 > before.0, "{after:?} after {before:?}");
+    assert!(after.1.ends_with("-00000.ts"), "{after:?}");
+}
+
+#[tokio::test]
 async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     film::flash_and_beep(&folder.path().join("a.avi"), 6, "-c:v mpeg4 -q:v 5 -c:a mp3");

@@ -42,8 +42,12 @@ pub fn wake(service: &Arc<Service>) {
         loop {
             let Some(service) = service.upgrade() else { return };
             if !look_after(&service) {
-                service.onair.looked_after.store(false, Ordering::SeqCst);
-                return;
+                let looked_after = &service.onair.looked_after;
+                looked_after.store(false, Ordering::SeqCst);
+                // A programme may have been opened meanwhile, and its `wake` found the task running.
+                if !look_after(&service) || looked_after.swap(true, Ordering::SeqCst) {
+                    return;
+                }
             }
             drop(service);
             tokio::time::sleep(TICK).await;

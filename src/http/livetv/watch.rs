@@ -263,7 +263,12 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(none());
     }
     let sent = onair::segment(&service, &channel, named, &viewer.name()).await?;
-    Ok(transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers))
+    let mut response = transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers);
+    if sent.is_slate {
+        // The item is tried again, and this URL then shows it.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    Ok(response)
 }
 
 /// Stop watching: ends a view of the same login

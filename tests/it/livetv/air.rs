@@ -121,6 +121,15 @@ async fn what_cannot_be_shown_gives_way_to_a_slate_and_the_rest_stays_on_time() 
     assert_eq!(answer.status(), 200, "the redirect leads to a playlist");
     let url = answer.url().clone();
     let listed = list(&server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
+    // A slate in place of an item is not cached, because the item may be shown later.
+    let mut aired: Vec<(&str, bool)> = Vec::new();
+    for address in listed.0.lines().filter(|line| !line.starts_with('#')) {
+        let answer = server.ask(Method::GET, &format!("{}/{address}", listed.1)).send().await.unwrap();
+        aired.push((address.split_once('-').unwrap().0, answer.headers()["cache-control"] != "no-store"));
+    }
+    // The whole film, then the missing one.
+    let missing = aired.iter().find(|(programme, _)| *programme != aired[0].0).unwrap();
+    assert!(aired[0].1 && !missing.1, "{aired:?}");
     let path = folder.path().join("aired.ts");
     let bytes = fetch(&server, &listed).await;
     ts::check(&bytes);

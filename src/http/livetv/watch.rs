@@ -30,6 +30,9 @@ const GRANT_SECONDS: i64 = 12 * 3600;
 /// Shortest time a watch request is held: copied video is ready by then.
 const LEAST_HOLD: Duration = Duration::from_millis(250);
 
+/// How often a held watch request checks whether the programme has finished the segment it is making.
+const MAKING_POLL: Duration = Duration::from_millis(20);
+
 /// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
 const MOST_HOLD_SECONDS: f64 = 15.0;
 
@@ -119,16 +122,20 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         return Ok(starting(&channel, session, 0));
     };
     onair::admit(&service, &channel, &slot, &viewer.name()).await?;
-    if !onair::is_made(&service, &channel, &slot) {
-        let (making, aired, reader) = (service.clone(), channel.clone(), viewer.name());
+    let until = tokio::time::Instant::now() + wait;
+    while !onair::is_made(&service, &channel, &slot) {
         // Continues after the request has ended: the next request finds the segment ready.
-        let making = tokio::spawn(async move {
-            onair::segment(&making, &aired, (slot.programme_ms, slot.index), &reader).await.map(drop)
-        });
-        match tokio::time::timeout(wait, making).await {
-            Ok(made) => made.map_err(Error::internal)??,
-            Err(_) => return Ok(starting(&channel, session, 30)),
+        if let Some(making) = onair::make_for(&service, &channel, slot, &viewer.name())? {
+            match tokio::time::timeout_at(until, making).await {
+                Ok(made) => made.map_err(Error::internal)??,
+                Err(_) => return Ok(starting(&channel, session, 30)),
+            }
+            break;
         }
+        if tokio::time::Instant::now() >= until {
+            return Ok(starting(&channel, session, 30));
+        }
+        tokio::time::sleep(MAKING_POLL).await;
     }
     let mut location =
         Addresses::of(&service.config).live(channel.id) + "?" + &tail(&service, &call, &channel, Some(&session))?;

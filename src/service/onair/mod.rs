@@ -35,7 +35,7 @@ use admission::patiently;
 pub use admission::{admit, is_kept, needs_room_to_warm, room_to_warm, start_session};
 use herald::Herald;
 pub use herald::announce;
-pub use keeper::{hurry, make, prepare, wake};
+pub use keeper::{hurry, make, make_for, prepare, wake};
 use reel::Reel;
 use stills::{Says, Stills};
 pub use tuner::Tuner;

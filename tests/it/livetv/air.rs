@@ -7,10 +7,12 @@ use std::time::Duration;
 use hearthcast::config::Config;
 use hearthcast::domain::channel::Ask;
 use hearthcast::domain::library::Root;
+use hearthcast::domain::live::View;
 use hearthcast::domain::schedule::Mode;
 use hearthcast::engine::fake::Fake;
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
+use hearthcast::service::onair as live_channels;
 use jiff::Timestamp;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -295,6 +297,29 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
     for address in addresses {
         refused(server.ask(Method::GET, &address).send().await.unwrap(), 403, "SIGNATURE_EXPIRED").await;
     }
+}
+
+#[tokio::test]
+async fn repeated_watch_requests_share_one_task_of_the_programme() {
+    let folder = tempfile::tempdir().unwrap();
+    film::flash_and_beep(&folder.path().join("a.avi"), 120, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    let server = kit::server(&[folder.path()]).await;
+    // No segment is made in time.
+    server.service.sessions.produce_by(Arc::new(Fake::taking(Duration::from_secs(60))));
+    let start = (Timestamp::now() - Duration::from_secs(30)).to_string();
+    let made = add(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;
+    for session in ["sofa", "kitchen"] {
+        let target = format!("/api/livetv/watch/{}?watchSession={session}", made["id"]);
+        let starting = success(server.get(&target).send().await.unwrap(), 202).await;
+        assert_eq!(starting["progress"], 30, "{starting}");
+    }
+    let channel = server.service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
+    let listed = live_channels::listed(&server.service, &channel, View::Live).0;
+    let slot = live_channels::first_wanted(&listed, channel.output.target).unwrap();
+    assert!(
+        live_channels::make_for(&server.service, &channel, slot, "bedroom").unwrap().is_none(),
+        "one task is under way"
+    );
 }
 
 #[tokio::test]

@@ -306,6 +306,7 @@ fn wait(call: &Call) -> Result<Option<Duration>> {
     let prefer = call.header("prefer").and_then(|prefer| {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
     });
+    let prefer = prefer.filter(|seconds| !seconds.is_nan());
     let asked = match call.query("wait")? {
         None => prefer.map(|seconds| seconds.clamp(0.0, MOST_HOLD_SECONDS)),
         Some(text) => {

@@ -375,6 +375,13 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     assert_eq!(first.status(), 200);
     let seen = get(&server, &format!("{CHANNELS}/{}", made["id"])).await["channel"].clone();
     assert_eq!((&seen["state"], &seen["viewers"], &seen["watchUrl"]), (&json!("live"), &json!(1), &json!(watch)));
+    let renamed =
+        send(&server, Method::PATCH, &format!("{CHANNELS}/{}", made["id"]), &json!({"name": "Watched"})).await;
+    let renamed = success(renamed, 200).await["channel"].clone();
+    assert_eq!((&renamed["state"], &renamed["viewers"]), (&json!("live"), &json!(1)));
+    // An invalid preference is ignored.
+    let request = server.get(&format!("{watch}?watchSession=sofa")).header("prefer", "wait=nan");
+    assert!(request.send().await.unwrap().status().is_success());
     let leave = async || {
         let request = server.ask(Method::DELETE, &format!("{watch}?watchSession=sofa")).bearer_auth(&server.token);
         success(request.send().await.unwrap(), 200).await

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Key, Reel, first_wanted, is_made, key, listed, programme, segment, shows_item, state};
+use super::{Key, Reel, first_wanted, is_kept_by, is_made, key, listed, programme, segment, shows_item, state};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::domain::schedule::Programme;
@@ -64,7 +64,7 @@ fn look_after(service: &Arc<Service>) -> bool {
     let now_ms = service.clock.now().as_millisecond();
     let watched: HashSet<u32> = onair.viewers.watched();
     let warm = onair.viewers.warm();
-    let kept = |channel: &Channel| channel.face.enabled && (warm.contains(&channel.id) || channel.face.always_on);
+    let kept = |channel: &Channel| is_kept_by(&warm, channel);
     let all = service.channels.all();
     let modest = onair.gave_way().is_some_and(|at: Instant| at.elapsed() < MODESTY);
     let told = onair.herald.told();

@@ -32,7 +32,7 @@ mod tuner;
 mod viewers;
 
 use admission::patiently;
-pub use admission::{admit, is_kept, needs_room_to_warm, room_to_warm, start_session};
+pub use admission::{admit, is_kept, is_kept_by, needs_room_to_warm, room_to_warm, start_session};
 use herald::Herald;
 pub use herald::announce;
 pub use keeper::{hurry, make, make_for, prepare, wake};

@@ -22,7 +22,7 @@ const MOST: usize = 2016;
 const LOOKED_AT: usize = 64;
 
 /// Programmes between two instants, without filler.
-pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
+pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
     let mut shown = channel.definition.shown_before(from_ms, to_ms);
     let offered = channel.airings(from_ms, to_ms).filter(|entry| {
         let programme = &entry.programme;

@@ -208,6 +208,7 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
     }
     Ok(reply::json(&ChannelAnswer {
         channel: ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config))
+            .with_state(&service, &channel)
             .with_items(&service, &channel),
     }))
 }

@@ -134,7 +134,7 @@ impl Service {
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         });
-        service.map_guides();
+        service.map_first_guides();
         Ok(service)
     }
 }

@@ -200,6 +200,11 @@ impl Recording {
     pub fn on(&mut self, event: Event, now_ms: i64) -> bool {
         let Some(next) = self.state.on(event) else { return false };
         self.state = next;
+        if next == State::Complete {
+            // An external channel may have no segments at the end. Up to a millisecond is rounding.
+            let rest = self.span().1 * 90 - self.written.through;
+            self.written.missing += if rest > 90 { rest } else { 0 };
+        }
         if !next.is_open() {
             self.ended_ms = Some(now_ms);
         }
@@ -342,6 +347,15 @@ pub mod tests {
         let mut one = recording("a", 1, 0, 10);
         assert!(one.on(E::Begin, 5) && one.ended_ms.is_none() && one.on(E::End, 10) && !one.on(E::Fail, 11));
         assert_eq!((one.state, one.ended_ms), (S::Complete, Some(10)));
+        // Complete at its end, without the last four of ten milliseconds.
+        let mut late = Recording { state: S::Recording, ..recording("b", 1, 0, 10) };
+        late.written.add(100, (0, 6 * 90), false, 0);
+        assert!(late.on(E::End, 20));
+        assert_eq!(late.written.missing, 4 * 90);
+        // Its last segment ends after it.
+        let mut whole = Recording { state: S::Recording, ..recording("c", 1, 0, 10) };
+        whole.written.add(100, (0, 11 * 90), false, 0);
+        assert!(whole.on(E::End, 20) && whole.written.missing == 0);
     }
 
     #[test]

@@ -17,8 +17,9 @@ use crate::service::onair::Viewer;
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
 #[allow(dead_code, reason = "OpenAPI only: the query is parsed by hand")]
 pub struct ViewParams {
-    /// `1`: start over, from the start of the programme that is on at the first such request of this `watchSession`. Without
-    /// a `watchSession`, the server keeps one start per login or stream token until 30 s pass without a request.
+    /// `1`: start over, from the start of the programme that is on at the first such request of this `watchSession`, or at the
+    /// first one after a live request of it. Without a `watchSession`, the server keeps one start per login or stream token
+    /// until 30 s pass without a request.
     from_start: Option<String>,
     /// Catch-up: the start, as ISO 8601 or unix seconds. `utc` is an alias; `lutc` (the current time, which players send
     /// with it) is ignored.
@@ -38,6 +39,8 @@ pub struct Asked {
     /// Start and end of a start-over or catch-up view in unix milliseconds; None for the live view.
     pub span: Option<(i64, Option<i64>)>,
     pub session: Option<String>,
+    /// Whether the request is `fromStart` without `at`.
+    starts_over: bool,
     /// Whether the view includes the present, so that the channel clock must run.
     goes_on: bool,
 }
@@ -88,7 +91,7 @@ impl Asked {
             View::Between(from, _) => Some((at.unwrap_or(from), end)),
         };
         let goes_on = !matches!(view, View::Between(..)) || end.is_some_and(|end| end > now_ms);
-        Ok(Self { view, span, session, goes_on })
+        Ok(Self { view, span, session, starts_over: starts_over && at.is_none(), goes_on })
     }
 
     /// Starts the channel clock if the view includes the present.
@@ -96,11 +99,18 @@ impl Asked {
         if self.goes_on { service.channels.run(&channel).await } else { Ok(channel) }
     }
 
-    pub fn start(&self) -> Option<i64> {
-        match self.view {
-            View::Live => None,
-            View::From(from) | View::Between(from, _) => Some(from),
+    /// Records the request of a viewer. A start-over view keeps its start; a live view gives an earlier one up, so that the
+    /// next start-over begins with the programme that is on then.
+    pub fn record(&self, service: &Service, channel: &Channel, viewer: &Viewer) {
+        let viewers = service.onair.viewers();
+        let start = match self.view {
+            View::From(from) if self.starts_over => Some(from),
+            _ => None,
+        };
+        if self.view == View::Live {
+            viewers.clear_start(channel.id, viewer);
         }
+        viewers.seen(channel.id, viewer, start);
     }
 }
 
@@ -112,8 +122,9 @@ fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
         let oldest = channel.definition.programme(channel.time(now_ms - CATCHUP_MS));
         channel.pace.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
     };
-    let known = channel.definition.programme(from).is_some();
-    match known && at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) {
+    // Last, because the schedule of a far instant takes long to compute.
+    let has_programme = || channel.definition.programme(from).is_some();
+    match at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) && has_programme() {
         true => Ok(from),
         false => {
             Err(Error::new(Code::NotFound, "the requested time is older than the catch-up window, or in the future"))

@@ -33,6 +33,9 @@ const HOUR_MS: i64 = 3_600_000;
 /// Longest span of one guide.
 const MAX_SPAN_MS: i64 = 14 * 24 * HOUR_MS;
 
+/// How far in the future a guide may begin. The schedule of a far day takes long to compute.
+const MAX_AHEAD_MS: i64 = 366 * 24 * HOUR_MS;
+
 /// The guide of a range of time.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -80,7 +83,7 @@ pub struct OnAir<'a> {
     params(
         ("channelId" = Option<u32>, Query, description = "Only this channel"),
         ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
-        ("from" = Option<String>, Query, description = "ISO 8601; default: an hour ago"),
+        ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
         ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
         ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
     ),
@@ -91,6 +94,9 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
     let from = call.query("from")?.map(|text| time("from", text)).transpose()?;
     let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
+    if from > now.as_millisecond() + MAX_AHEAD_MS {
+        return Err(Error::field("from", "must be at most a year in the future"));
+    }
     let to = call.query("to")?.map(|text| time("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
         return Err(Error::field("to", "must be later than from"));

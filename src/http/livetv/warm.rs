@@ -108,7 +108,7 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
     responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
     let warm = service.onair.viewers().warm();
-    let kept = |channel: &Arc<Channel>| channel.face.enabled && (channel.face.always_on || warm.contains(&channel.id));
+    let kept = |channel: &Arc<Channel>| onair::is_kept_by(&warm, channel);
     let told = |channel: Arc<Channel>| {
         let ready = onair::is_ready(&service, &channel);
         Warmth { channel_id: channel.id, state: if ready { "warm" } else { "warming" }, reason: None }

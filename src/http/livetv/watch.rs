@@ -30,6 +30,9 @@ const GRANT_SECONDS: i64 = 12 * 3600;
 /// Shortest time a watch request is held: copied video is ready by then.
 const LEAST_HOLD: Duration = Duration::from_millis(250);
 
+/// How often a held watch request checks whether the programme has finished the segment it is making.
+const MAKING_POLL: Duration = Duration::from_millis(20);
+
 /// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
 const MOST_HOLD_SECONDS: f64 = 15.0;
 
@@ -97,7 +100,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
-    service.onair.viewers().seen(channel.id, &viewer, asked.start());
+    asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
     onair::wake(&service);
 
@@ -119,16 +122,20 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         return Ok(starting(&channel, session, 0));
     };
     onair::admit(&service, &channel, &slot, &viewer.name()).await?;
-    if !onair::is_made(&service, &channel, &slot) {
-        let (making, aired, reader) = (service.clone(), channel.clone(), viewer.name());
+    let until = tokio::time::Instant::now() + wait;
+    while !onair::is_made(&service, &channel, &slot) {
         // Continues after the request has ended: the next request finds the segment ready.
-        let making = tokio::spawn(async move {
-            onair::segment(&making, &aired, (slot.programme_ms, slot.index), &reader).await.map(drop)
-        });
-        match tokio::time::timeout(wait, making).await {
-            Ok(made) => made.map_err(Error::internal)??,
-            Err(_) => return Ok(starting(&channel, session, 30)),
+        if let Some(making) = onair::make_for(&service, &channel, slot, &viewer.name())? {
+            match tokio::time::timeout_at(until, making).await {
+                Ok(made) => made.map_err(Error::internal)??,
+                Err(_) => return Ok(starting(&channel, session, 30)),
+            }
+            break;
         }
+        if tokio::time::Instant::now() >= until {
+            return Ok(starting(&channel, session, 30));
+        }
+        tokio::time::sleep(MAKING_POLL).await;
     }
     let mut location =
         Addresses::of(&service.config).live(channel.id) + "?" + &tail(&service, &call, &channel, Some(&session))?;
@@ -184,7 +191,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel, Some(START_OVER))?;
     let viewer = Viewer::new(call.user()?, asked.session.as_deref());
-    service.onair.viewers().seen(channel.id, &viewer, asked.start());
+    asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
     let target = channel.output.target;
     ingest::keep(&service, &channel)?;
@@ -263,7 +270,12 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(none());
     }
     let sent = onair::segment(&service, &channel, named, &viewer.name()).await?;
-    Ok(transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers))
+    let mut response = transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers);
+    if sent.is_slate {
+        // The item is tried again, and this URL then shows it.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    Ok(response)
 }
 
 /// Stop watching: ends a view of the same login
@@ -294,6 +306,7 @@ fn wait(call: &Call) -> Result<Option<Duration>> {
     let prefer = call.header("prefer").and_then(|prefer| {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
     });
+    let prefer = prefer.filter(|seconds| !seconds.is_nan());
     let asked = match call.query("wait")? {
         None => prefer.map(|seconds| seconds.clamp(0.0, MOST_HOLD_SECONDS)),
         Some(text) => {

@@ -95,7 +95,7 @@ impl Service {
         let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
         self.catch_up(&channel).await;
         (given.id, given.instance) = (id, Some(instance));
-        Ok(self.with_listings(channel))
+        Ok(self.with_listings(channel).await)
     }
 
     /// Changes a channel. Past programmes and the current one stay as they are, unless the change says otherwise.
@@ -111,7 +111,7 @@ impl Service {
         let channel = self.channels.keep(after, Some(&before)).await?;
         self.rights.tell();
         self.recordings.look_again();
-        Ok(self.with_listings(channel))
+        Ok(self.with_listings(channel).await)
     }
 
     /// Computes the schedule of a `blocks` channel since it began, which may be years, so that no later request has to wait

@@ -152,13 +152,14 @@ impl Channels {
         Ok(count)
     }
 
-    /// Sets the programmes of each external channel to those that `of` returns for it.
-    pub fn show(&self, of: impl Fn(&Channel) -> Option<Arc<Listings>>) {
+    /// Sets the programmes of external channels. A channel whose settings changed after its programmes were found keeps its
+    /// present ones: the change maps the guides again.
+    pub fn show(&self, mapped: Vec<(Arc<Channel>, Option<Arc<Listings>>)>) {
         let mut all = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        for channel in all.values_mut().filter(|channel| channel.external.is_some()) {
-            let listings = of(channel);
+        for (before, listings) in mapped {
+            let Some(channel) = all.get_mut(&before.id) else { continue };
             let stamp = |listings: &Option<Arc<Listings>>| listings.as_ref().map(|listings| listings.stamp);
-            if stamp(&listings) != stamp(&channel.listings) {
+            if channel.external == before.external && stamp(&listings) != stamp(&channel.listings) {
                 *channel = Arc::new(Channel { listings, ..(**channel).clone() });
                 self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
             }

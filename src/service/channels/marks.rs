@@ -18,9 +18,11 @@ pub(super) fn resume(store: &Store, key: &str, revision: &Revision) {
 impl Channels {
     /// Stores new checkpoints of all channels. There is one every few days.
     pub async fn keep_marks(&self) {
+        let now_ms = self.clock.now().as_millisecond();
         for channel in self.all() {
             for revision in &channel.definition.revisions {
-                let Some(marks) = revision.blocks.as_ref().and_then(|blocks| blocks.fresh_marks()) else { continue };
+                let marks = revision.blocks.as_ref().and_then(|blocks| blocks.fresh_marks(now_ms));
+                let Some(marks) = marks else { continue };
                 let key = revision_key(channel.id, revision.number);
                 if let Err(fault) = self.store.put(Tree::Marks, &key, &marks).await {
                     tracing::debug!(channel.id = channel.id, %fault, "the checkpoints of a channel could not be stored");

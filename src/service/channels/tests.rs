@@ -1,5 +1,7 @@
 use super::*;
 use crate::domain::address::Address;
+use crate::domain::external::{External, Feed, Imported, Origin};
+use crate::domain::listing::{Listing, Listings};
 use crate::domain::m3u::read::{Entry, Skips};
 use crate::domain::schedule::cut::{Cut, Keyframes};
 
@@ -128,4 +130,28 @@ async fn what_many_channels_are_made_of_is_held_once() {
     let left = Channel { asks: other.asks.clone(), version: 2, ..(*two).clone() };
     channels.keep(left, Some(&two)).await.unwrap();
     assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().asks[0].path == "/lib"), [true, false, true]);
+}
+
+#[tokio::test]
+async fn programmes_found_for_former_settings_of_a_channel_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let channels = Channels::open(Store::open_waiting(folder.path()).unwrap(), Clock::default()).unwrap();
+    let external = |url: &str| {
+        let feed = Feed { url: Address::read(url).unwrap(), failover: Vec::new(), user_agent: None };
+        let origin = Origin::Source { id: 1, entry: Imported::default() };
+        Some(Box::new(External { feed, origin, guide: None }))
+    };
+    let draft = Channel {
+        external: external("http://tv.example/1.ts"),
+        definition: crate::domain::schedule::Definition::default(),
+        ..crate::domain::channel::tests::channel(7)
+    };
+    let former = channels.keep(draft, None).await.unwrap();
+    let changed = Channel { external: external("http://tv.example/2.ts"), version: 2, ..(*former).clone() };
+    let present = channels.keep(changed, Some(&former)).await.unwrap();
+    let listings = Some(Arc::new(Listings::of(vec![Listing::default()], 0)));
+    channels.show(vec![(former, listings.clone())]);
+    assert!(channels.get(7).unwrap().listings.is_none());
+    channels.show(vec![(present, listings.clone())]);
+    assert_eq!(channels.get(7).unwrap().listings, listings);
 }

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
+use crate::domain::external::Feed;
 use crate::domain::feed::air::{Air, From, SLATE};
 use crate::domain::feed::cut::Piece;
 use crate::domain::live::Slot;
@@ -68,6 +70,13 @@ struct State {
     /// Outbound connections so far, and why the last one ended.
     connections: u64,
     fault: Option<String>,
+}
+
+impl State {
+    /// Start of the oldest segment in memory, ms. Earlier slots were evicted; later ones may still be in production.
+    fn oldest_ms(&self) -> i64 {
+        self.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms)
+    }
 }
 
 struct Segment {
@@ -127,6 +136,15 @@ impl Ingest {
         (slot, span)
     }
 
+    /// The first segment in memory whose slot satisfies the predicate, and whether it is a slate.
+    fn next(&self, accepts: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
+        let state = self.lock();
+        let oldest_ms = state.oldest_ms();
+        let slot = state.air.next(|slot| slot.programme_ms >= oldest_ms && accepts(slot))?;
+        let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
+        Some((slot, segment.bytes.clone(), segment.is_slate))
+    }
+
     /// Stores a segment and evicts old ones and those that exceed the memory. `channels` channels share it.
     fn store(&self, segment: Segment, channels: usize) {
         let mut state = self.lock();
@@ -152,6 +170,28 @@ impl Drop for Ingest {
     }
 }
 
+/// The task that fetches a source, and its pieces. Dropping it ends the task.
+struct Client {
+    /// The addresses when the task was started.
+    feed: Feed,
+    fed: mpsc::Receiver<Fed>,
+    task: JoinHandle<()>,
+}
+
+impl Client {
+    fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, feed: Feed) -> Self {
+        let (pieces, fed) = mpsc::channel(WAITING);
+        let task = tokio::spawn(feeder::run(service.clone(), id, ingest.clone(), pieces));
+        Self { feed, fed, task }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// Whether a channel exceeds its share of the memory.
 fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
     own > MOST_BYTES || in_all > MOST_BYTES_IN_ALL && own > MOST_BYTES_IN_ALL / channels.max(1)
@@ -164,9 +204,9 @@ fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
 pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     service.may_show(channel)?;
     let mut all = service.ingests.lock();
-    if channel.external.is_none() || all.contains_key(&channel.id) {
+    let Some(external) = channel.external.as_deref().filter(|_| !all.contains_key(&channel.id)) else {
         return Ok(());
-    }
+    };
     let in_all = service.ingests.bytes.load(Ordering::Relaxed);
     if all.len() >= MOST || in_all >= MOST_BYTES_IN_ALL / 4 * 3 {
         return Err(Error::new(Code::ServerBusy, "too many external channels are being watched").with_retry_after(10));
@@ -181,13 +221,11 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     };
     let ingest = Arc::new(Ingest { state: Mutex::new(state), bytes: service.ingests.bytes.clone() });
     all.insert(channel.id, ingest.clone());
-    let (pieces, fed) = mpsc::channel(WAITING);
-    let feeder = tokio::spawn(feeder::run(service.clone(), channel.id, ingest.clone(), pieces));
+    let client = Client::start(service, channel.id, &ingest, external.feed.clone());
     let (service, id) = (Arc::downgrade(service), channel.id);
     tokio::spawn(async move {
         let upgrade = || service.upgrade();
-        run(upgrade, id, &ingest, fed).await;
-        feeder.abort();
+        run(upgrade, id, &ingest, client).await;
         if let Some(service) = service.upgrade() {
             service.ingests.lock().remove(&id);
         }
@@ -201,8 +239,8 @@ pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
     let state = ingest.lock();
     let mut slots = state.air.window(channel.output.target);
     // Evicted segments are not listed; a slot whose segment is still being made is.
-    let oldest = state.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms);
-    slots.retain(|slot| slot.programme_ms >= oldest);
+    let oldest_ms = state.oldest_ms();
+    slots.retain(|slot| slot.programme_ms >= oldest_ms);
     slots.into()
 }
 
@@ -215,11 +253,7 @@ pub fn segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<By
 
 /// The first segment whose slot `wanted` accepts, and whether it is a slate.
 pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
-    let ingest = service.ingests.get(channel.id)?;
-    let state = ingest.lock();
-    let slot = state.air.next(wanted)?;
-    let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
-    Some((slot, segment.bytes.clone(), segment.is_slate))
+    service.ingests.get(channel.id)?.next(wanted)
 }
 
 /// Ticks since 1970.
@@ -228,15 +262,19 @@ fn now(service: &Service) -> i64 {
 }
 
 /// Puts pieces on the timeline until the channel has had no viewer for `ingest_linger`.
-async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Ingest, mut fed: mpsc::Receiver<Fed>) {
+async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<Ingest>, mut client: Client) {
     let Some(mut rights) = upgrade().map(|service| service.rights.follow()) else { return };
     let (mut waiting, mut away) = (None, false);
     let mut wanted = Instant::now();
     loop {
         let Some(service) = upgrade() else { return };
         let Ok(channel) = service.channels.get(id) else { return };
-        if service.may_show(&channel).is_err() || channel.external.is_none() {
-            return;
+        let external = channel.external.as_deref().filter(|_| service.may_show(&channel).is_ok());
+        let Some(external) = external else { return };
+        if client.feed != external.feed {
+            tracing::info!(channel.id = id, "the source of an external channel changed: connecting to the new one");
+            client = Client::start(&service, id, ingest, external.feed.clone());
+            (waiting, away) = (None, true);
         }
         let viewers = service.onair.viewers();
         let always = channel.face.always_on && channel.face.enabled;
@@ -265,7 +303,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Inges
         }
         drop((service, channel));
         tokio::select! {
-            next = fed.recv(), if waiting.is_none() => match next {
+            next = client.fed.recv(), if waiting.is_none() => match next {
                 Some(next) => waiting = Some(next),
                 None => return,
             },
@@ -296,4 +334,37 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From,
     let Ok(bytes) = made.await else { return };
     let segment = Segment { start_ms: slot.programme_ms, bytes: bytes.into(), is_slate: from == From::Slate };
     ingest.store(segment, service.ingests.lock().len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_fell_back_continues_at_the_oldest_segment_in_memory() {
+        let start = 1_767_225_600 * 90_000;
+        let state = State {
+            air: Air::new(start),
+            sounded: None,
+            segments: VecDeque::new(),
+            size: 0,
+            connections: 0,
+            fault: None,
+        };
+        let ingest = Ingest { state: Mutex::new(state), bytes: Arc::default() };
+        // Three segments fill the memory of a channel, so the first of four is evicted. They share one buffer.
+        let bytes: Bytes = vec![0u8; MOST_BYTES / 3].into();
+        let from = From::Source { connection: 1, format: 7 };
+        let put = |n: i64| {
+            let (slot, _) = ingest.put(from, (0, SLATE), 0, start + n * SLATE);
+            ingest.store(Segment { start_ms: slot.programme_ms, bytes: bytes.clone(), is_slate: false }, 1);
+            slot
+        };
+        let slots: Vec<Slot> = (1..=4).map(put).collect();
+        assert_eq!(ingest.lock().segments.len(), 3);
+        let next = |after: i64| ingest.next(|slot| slot.start >= after).map(|(slot, ..)| slot.start);
+        assert_eq!(next(slots[0].start), Some(slots[1].start), "the first segment is skipped");
+        assert_eq!(next(slots[2].start), Some(slots[2].start));
+        assert_eq!(next(slots[3].end), None);
+    }
 }

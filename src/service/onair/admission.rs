@@ -1,6 +1,6 @@
 //! Admission to the encode slots: which viewers of channels and films have a share, and who gives one up for another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -148,7 +148,12 @@ pub fn room_to_warm(service: &Service) -> usize {
 
 /// Whether a channel is kept ready even without viewers.
 pub fn is_kept(service: &Service, channel: &Channel) -> bool {
-    channel.face.enabled && (channel.face.always_on || service.onair.viewers.warm().contains(&channel.id))
+    is_kept_by(&service.onair.viewers.warm(), channel)
+}
+
+/// Whether a channel is kept ready even without viewers, when these channels are warm.
+pub fn is_kept_by(warm: &HashSet<u32>, channel: &Channel) -> bool {
+    channel.face.enabled && (channel.face.always_on || warm.contains(&channel.id))
 }
 
 /// Whether keeping a channel ready needs encode slots beyond those of its viewers.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Key, first_wanted, is_made, listed, programme, shows_item, state};
+use super::{Key, Reel, first_wanted, is_kept_by, is_made, key, listed, programme, segment, shows_item, state};
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
 use crate::domain::schedule::Programme;
+use crate::error::Result;
 use crate::service::{Service, ingest};
 
 /// How long a programme's run outlives the last request for it.
@@ -42,8 +44,12 @@ pub fn wake(service: &Arc<Service>) {
         loop {
             let Some(service) = service.upgrade() else { return };
             if !look_after(&service) {
-                service.onair.looked_after.store(false, Ordering::SeqCst);
-                return;
+                let looked_after = &service.onair.looked_after;
+                looked_after.store(false, Ordering::SeqCst);
+                // A programme may have been opened meanwhile, and its `wake` found the task running.
+                if !look_after(&service) || looked_after.swap(true, Ordering::SeqCst) {
+                    return;
+                }
             }
             drop(service);
             tokio::time::sleep(TICK).await;
@@ -58,7 +64,7 @@ fn look_after(service: &Arc<Service>) -> bool {
     let now_ms = service.clock.now().as_millisecond();
     let watched: HashSet<u32> = onair.viewers.watched();
     let warm = onair.viewers.warm();
-    let kept = |channel: &Channel| channel.face.enabled && (warm.contains(&channel.id) || channel.face.always_on);
+    let kept = |channel: &Channel| is_kept_by(&warm, channel);
     let all = service.channels.all();
     let modest = onair.gave_way().is_some_and(|at: Instant| at.elapsed() < MODESTY);
     let told = onair.herald.told();
@@ -180,6 +186,41 @@ pub fn prepare(service: &Arc<Service>, channel: &Arc<Channel>) {
         && let Some(slot) = stock(service, channel).first()
     {
         make(service, channel, *slot);
+    }
+}
+
+/// Makes a segment for a viewer who is about to request it. None if its programme is already making one ahead, so that the
+/// tasks that outlive their requests are at most one for each open programme.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND`; `SERVER_BUSY` when too many programmes are open. The task returns those of [`segment`].
+pub fn make_for(
+    service: &Arc<Service>,
+    channel: &Arc<Channel>,
+    slot: Slot,
+    reader: &str,
+) -> Result<Option<JoinHandle<Result<()>>>> {
+    let (programme, _) = programme(channel, slot.programme_ms)?;
+    let now_ms = channel.time(service.clock.now().as_millisecond());
+    let active = service.onair.reel(key(channel, &programme, slot.index, now_ms, reader))?;
+    active.touch();
+    if !active.begin() {
+        return Ok(None);
+    }
+    let (busy, service, channel, reader) = (Busy(active), service.clone(), channel.clone(), reader.to_owned());
+    Ok(Some(tokio::spawn(async move {
+        let made = segment(&service, &channel, (slot.programme_ms, slot.index), &reader).await;
+        drop(busy);
+        made.map(drop)
+    })))
+}
+
+/// A programme that is making a segment ahead, until this is dropped.
+struct Busy(Arc<Reel>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.ended();
     }
 }
 

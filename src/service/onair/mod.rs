@@ -32,10 +32,10 @@ mod tuner;
 mod viewers;
 
 use admission::patiently;
-pub use admission::{admit, is_kept, needs_room_to_warm, room_to_warm, start_session};
+pub use admission::{admit, is_kept, is_kept_by, needs_room_to_warm, room_to_warm, start_session};
 use herald::Herald;
 pub use herald::announce;
-pub use keeper::{hurry, make, prepare, wake};
+pub use keeper::{hurry, make, make_for, prepare, wake};
 use reel::Reel;
 use stills::{Says, Stills};
 pub use tuner::Tuner;
@@ -262,12 +262,17 @@ pub async fn segment(
         let bytes = ingest::segment(service, channel, programme_ms).filter(|_| index == 0).ok_or_else(none)?;
         return Ok(Sent { etag: format!("\"e-{programme_ms}-{}\"", bytes.len()), bytes, is_slate: false });
     }
+    let not_on_air = || Error::new(Code::AssetNotFound, "this segment is not on air");
+    let now_ms = channel.time(service.clock.now().as_millisecond());
+    // First, because the schedule of a far instant takes long to compute.
+    if programme_ms > now_ms + EARLY_MS {
+        return Err(not_on_air());
+    }
     let (programme, item) = programme(channel, programme_ms)?;
     let spans = channel.definition.spans(&programme);
-    let now_ms = channel.time(service.clock.now().as_millisecond());
     let origin = programme_ms * 90;
     if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
-        return Err(Error::new(Code::AssetNotFound, "this segment is not on air"));
+        return Err(not_on_air());
     }
     let is_wanted = spans.is_own(index) && !channel.definition.is_slate(&programme);
     let made = if is_wanted {

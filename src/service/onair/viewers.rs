@@ -188,6 +188,15 @@ impl Viewers {
         book.by_user.get(&viewer.user)?.iter().find(|view| view.is(channel, viewer) && !view.is_idle())?.start_ms
     }
 
+    /// Removes the start of a viewer's view.
+    pub fn clear_start(&self, channel: u32, viewer: &Viewer) {
+        let mut book = self.lock();
+        let views = book.by_user.get_mut(&viewer.user);
+        if let Some(view) = views.and_then(|views| views.iter_mut().find(|view| view.is(channel, viewer))) {
+            view.start_ms = None;
+        }
+    }
+
     /// Removes a viewer; false when there was none.
     pub fn leave(&self, channel: u32, viewer: &Viewer) -> bool {
         let mut book = self.lock();
@@ -309,6 +318,19 @@ mod tests {
         tokio::time::advance(MOVED).await;
         viewers.seen(8, &ada, Some(1));
         assert!(viewers.stays(7) && viewers.stays(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_is_kept_by_segments_and_cleared_by_a_live_view() {
+        let viewers = Viewers::default();
+        let ada = viewer("ada", "tv", "ws_1");
+        viewers.seen(7, &ada, Some(5));
+        assert_eq!((viewers.seen(7, &ada, None), viewers.start_of(7, &ada)), (Some(5), Some(5)));
+        viewers.clear_start(7, &viewer("ada", "tv", "ws_2"));
+        viewers.clear_start(8, &ada);
+        assert_eq!(viewers.start_of(7, &ada), Some(5));
+        viewers.clear_start(7, &ada);
+        assert_eq!((viewers.start_of(7, &ada), viewers.seen(7, &ada, Some(9))), (None, Some(9)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,7 +22,7 @@ const MOST: usize = 2016;
 const LOOKED_AT: usize = 64;
 
 /// Programmes between two instants, without filler.
-pub(super) fn between(_service: &Service, channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
+pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
     let mut shown = channel.definition.shown_before(from_ms, to_ms);
     let offered = channel.airings(from_ms, to_ms).filter(|entry| {
         let programme = &entry.programme;
@@ -52,10 +52,11 @@ pub(super) fn current(channel: &Channel, entry: &str, start_ms: i64) -> Option<A
     named.map(|on| airing(channel, &on, false))
 }
 
-/// The programme on air, if it airs this item.
-pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64) -> Option<Airing> {
+/// The programme on air, if it airs this item and began before an instant: a later one is another airing of the same item.
+pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64, before_ms: i64) -> Option<Airing> {
     let on = channel.airings(now_ms, now_ms + 1).next()?;
-    Some(airing(channel, &on, false)).filter(|airing| airing.item == item && airing.start_ms <= now_ms)
+    let airing = airing(channel, &on, false);
+    (airing.item == item && airing.start_ms <= now_ms && airing.start_ms < before_ms).then_some(airing)
 }
 
 /// The future programme airing the same item whose start is nearest to an instant.

@@ -165,7 +165,7 @@ impl Service {
         let Ok(mut rule) = recordings.rule(id) else { return Ok(()) };
         let Ok(channel) = self.channels.get(rule.channel_id) else { return Ok(()) };
         let now_ms = self.clock.now().as_millisecond();
-        let on = airings::between(self, &channel, now_ms, now_ms + PLANNED_MS);
+        let on = airings::between(&channel, now_ms, now_ms + PLANNED_MS);
         let before = rule.clone();
         let stale = recordings.stale(&rule, &on);
         for moved in &stale {

@@ -38,14 +38,20 @@ impl Service {
                 }
             };
             // It may have started or ended meanwhile.
-            let state = one.state;
-            match recordings.edit(&one.id, |one| one.state == state && one.follow(airing)).await {
-                Ok(followed) => tracing::info!(
+            let (state, mut has_changed) = (one.state, false);
+            let followed = recordings.edit(&one.id, |one| {
+                has_changed = one.state == state && one.follow(airing);
+                has_changed
+            });
+            let followed = followed.await;
+            match followed {
+                Ok(followed) if has_changed => tracing::info!(
                     recording.id = followed.id,
                     followed.start_ms,
                     followed.end_ms,
                     "recording moved with its programme"
                 ),
+                Ok(_) => {}
                 Err(fault) => {
                     tracing::warn!(recording.id = one.id, %fault, "a recording could not follow its programme");
                 }
@@ -57,16 +63,70 @@ impl Service {
 fn change(one: &Recording, channel: &Channel, now_ms: i64) -> Change {
     let Some(entry) = one.entry.as_deref() else { return Change::Keep };
     let begun = one.state == State::Recording;
+    let changes = |airing: &Airing| one.clone().follow(airing.clone());
     if let Some(airing) = airings::current(channel, entry, one.start_ms) {
-        return if one.clone().follow(airing.clone()) { Change::Follow(airing) } else { Change::Keep };
+        return if changes(&airing) { Change::Follow(airing) } else { Change::Keep };
     }
     if begun {
         // An external guide may correct the start as well, and with it the id.
-        let airing = airings::on_air(channel, &one.item, now_ms).filter(|_| channel.external.is_some());
-        return airing.map_or(Change::Keep, Change::Follow);
+        let airing = airings::on_air(channel, &one.item, now_ms, one.end_ms).filter(|_| channel.external.is_some());
+        return airing.filter(changes).map_or(Change::Keep, Change::Follow);
     }
     if channel.external.is_some() || one.start_ms < now_ms {
         return Change::Keep;
     }
     airings::nearest(channel, &one.item, one.start_ms, now_ms).map_or(Change::Fail, Change::Follow)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::address::Address;
+    use crate::domain::channel::tests::channel;
+    use crate::domain::external::{External, Feed, Imported, Origin};
+    use crate::domain::listing::{Listing, Listings};
+    use crate::domain::recording::tests::recording;
+    use crate::domain::schedule::Definition;
+
+    const START_MS: i64 = 1_767_225_600_000;
+    const HOUR_MS: i64 = 3_600_000;
+
+    /// A listing between two instants, ms after `START_MS`.
+    fn news(from_ms: i64, to_ms: i64) -> Listing {
+        let (start_ms, end_ms) = (START_MS + from_ms, START_MS + to_ms);
+        Listing { start_ms, end_ms, title: "News".into(), description: "Daily".into(), ..Listing::default() }
+    }
+
+    fn external(listings: Vec<Listing>) -> Channel {
+        let url = Address::read("http://antenna.example/one.ts").unwrap();
+        let feed = Feed { url, failover: Vec::new(), user_agent: None };
+        let origin = Origin::Source { id: 1, entry: Imported::default() };
+        Channel {
+            external: Some(Box::new(External { feed, origin, guide: None })),
+            listings: Some(Arc::new(Listings::of(listings, 0))),
+            definition: Definition::default(),
+            ..channel(1)
+        }
+    }
+
+    #[test]
+    fn a_running_recording_follows_its_programme_and_not_the_next_airing_of_its_item() {
+        let mut one = Recording {
+            state: State::Recording,
+            entry: Some("1-0".into()),
+            item: news(0, HOUR_MS).item(),
+            ..recording("rec_a", 1, START_MS, START_MS + HOUR_MS)
+        };
+        // The guide corrects the start, and the same item airs again afterwards.
+        let guide = external(vec![news(60_000, HOUR_MS), news(HOUR_MS, 2 * HOUR_MS)]);
+        let now_ms = START_MS + HOUR_MS / 2;
+        let Change::Follow(airing) = change(&one, &guide, now_ms) else { panic!("the programme is on air") };
+        assert_eq!(airing.start_ms, START_MS + 60_000);
+        assert!(one.follow(airing));
+        assert_eq!(change(&one, &guide, now_ms), Change::Keep, "nothing new");
+        assert_eq!(change(&one, &guide, START_MS + HOUR_MS), Change::Keep, "another airing");
+        assert_eq!(one.end_ms, START_MS + HOUR_MS);
+    }
 }

@@ -102,6 +102,10 @@ async fn begin(service: &Arc<Service>) -> Duration {
         if recordings.stopping.load(Ordering::SeqCst) {
             break;
         }
+        // It may have been cancelled meanwhile. A later cancellation finds it among the running ones.
+        if !recordings.get(&one.id).is_ok_and(|one| one.state == State::Recording) {
+            continue;
+        }
         let (whole, id, call) = (service.clone(), one.id.clone(), recordings.call.clone());
         let task = tokio::spawn(async move {
             recorder::run(whole, id, stopped).await;
@@ -110,4 +114,31 @@ async fn begin(service: &Arc<Service>) -> Duration {
         running.insert(one.id, Running { stop, task });
     }
     pause
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::domain::recording::Recording;
+    use crate::domain::recording::tests::recording;
+
+    #[tokio::test]
+    async fn a_recording_cancelled_while_it_is_started_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = Service::open(Config::new(folder.path().join("state"), folder.path().join("cache"))).unwrap();
+        let recordings = &service.recordings;
+        let now_ms = service.clock.now().as_millisecond();
+        let due = recording("rec_a", 1, now_ms - 1000, now_ms + 3_600_000);
+        recordings.put(due.clone()).await.unwrap();
+        let editing = recordings.editing.lock().await;
+        // Runs when `begin` has read the recording and waits for the lock.
+        let cancel = async {
+            recordings.put(Recording { state: State::Cancelled, ..due }).await.unwrap();
+            drop(editing);
+        };
+        tokio::join!(begin(&service), cancel);
+        assert!(!recordings.is_running("rec_a"));
+        assert_eq!(recordings.get("rec_a").unwrap().state, State::Cancelled);
+    }
 }

@@ -19,6 +19,8 @@ type Guide = BTreeMap<String, Arc<Listings>>;
 pub(super) struct Guides {
     store: Store,
     by_source: RwLock<BTreeMap<u32, Arc<Guide>>>,
+    /// Locked while guides are mapped to channels, so that no older mapping replaces a newer one.
+    mapping: tokio::sync::Mutex<()>,
 }
 
 /// The tree of a source's guide. Uploads are kept apart because they cannot be fetched again.
@@ -46,7 +48,7 @@ impl Guides {
             }
             by_source.insert(*id, Arc::new(guide(channels)));
         }
-        Ok(Self { store, by_source: RwLock::new(by_source) })
+        Ok(Self { store, by_source: RwLock::new(by_source), mapping: tokio::sync::Mutex::default() })
     }
 
     fn all(&self) -> BTreeMap<u32, Arc<Guide>> {
@@ -96,19 +98,28 @@ fn is_same(was: &Guide, is: &Guide) -> bool {
 }
 
 impl Service {
-    /// Maps the imported guides to all external channels.
-    pub(in crate::service) fn map_guides(&self) {
-        let guides = self.standing_guides();
-        self.channels.show(|channel| programmes(&guides, channel));
+    /// Maps the imported guides to all external channels, in a blocking thread: shifted guides are copied and sorted.
+    pub(in crate::service) async fn map_guides(&self) {
+        let _mapping = self.sources.guides.mapping.lock().await;
+        let (guides, channels) = (self.standing_guides(), self.channels.all());
+        match tokio::task::spawn_blocking(move || map(&guides, channels)).await {
+            Ok(mapped) => self.channels.show(mapped),
+            Err(fault) => tracing::error!(%fault, "the guides could not be mapped to channels"),
+        }
         self.recordings.look_again();
     }
 
+    /// Maps the imported guides while the server starts.
+    pub(in crate::service) fn map_first_guides(&self) {
+        self.channels.show(map(&self.standing_guides(), self.channels.all()));
+    }
+
     /// Maps guides after a change of `channel`; returns the channel with its programmes.
-    pub(in crate::service) fn with_listings(&self, channel: Arc<Channel>) -> Arc<Channel> {
+    pub(in crate::service) async fn with_listings(&self, channel: Arc<Channel>) -> Arc<Channel> {
         if channel.external.is_none() {
             return channel;
         }
-        self.map_guides();
+        self.map_guides().await;
         self.channels.get(channel.id).unwrap_or(channel)
     }
 
@@ -119,6 +130,16 @@ impl Service {
         let standing = sources.filter(|source| source.kind == Kind::Xmltv && source.right.stands());
         standing.filter_map(|source| Some((source.id, guides.remove(&source.id)?))).collect()
     }
+}
+
+/// The external channels and their programmes.
+fn map(guides: &[(u32, Arc<Guide>)], channels: Vec<Arc<Channel>>) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
+    let external = channels.into_iter().filter(|channel| channel.external.is_some());
+    let mapped = external.map(|channel| {
+        let listings = programmes(guides, &channel);
+        (channel, listings)
+    });
+    mapped.collect()
 }
 
 /// The programmes for a channel: by its configured guide, or by the `tvg-id` in its list.

@@ -169,7 +169,7 @@ impl Service {
         match read {
             Some(read) => self.take_in(&source, read).await,
             None => {
-                self.map_guides();
+                self.map_guides().await;
                 Ok(source)
             }
         }
@@ -194,7 +194,7 @@ impl Service {
         if let Err(fault) = self.sources.guides.forget(id).await {
             tracing::warn!(source.id = id, %fault, "the guide of a removed source could not be deleted");
         }
-        self.map_guides();
+        self.map_guides().await;
         Ok(())
     }
 

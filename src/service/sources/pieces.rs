@@ -128,22 +128,21 @@ pub async fn write<'a>(
 pub async fn forget(store: &Store, tree: Tree, source: u32) -> Result<()> {
     // The head first: without it the pieces are not read.
     store.delete(tree, &head_key(source)).await?;
-    let keys = store.keys(tree, &head_key(source))?;
-    let removals = keys.iter().map(|key| async move { store.delete(tree, key).await });
-    let removals: Vec<_> = removals.collect();
-    stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
+    delete(store, tree, source, |_| true).await
 }
 
 /// Removes outdated records. A failure leaves some, which the next write for the source removes.
 async fn remove(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> bool) {
-    let removed = async {
-        let keys: Vec<String> = store.keys(tree, &head_key(source))?.into_iter().filter(|key| which(key)).collect();
-        let removals: Vec<_> = keys.iter().map(|key| async move { store.delete(tree, key).await }).collect();
-        stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
-    };
-    if let Err(fault) = removed.await {
+    if let Err(fault) = delete(store, tree, source, which).await {
         tracing::warn!(source.id = source, %fault, "outdated pieces of a guide could not be removed");
     }
+}
+
+/// Deletes the records of a source whose key satisfies the predicate.
+async fn delete(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> bool) -> Result<()> {
+    let keys: Vec<String> = store.keys(tree, &head_key(source))?.into_iter().filter(|key| which(key)).collect();
+    let removals: Vec<_> = keys.iter().map(|key| async move { store.delete(tree, key).await }).collect();
+    stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
 }
 
 /// Splits a guide into pieces.

@@ -128,7 +128,7 @@ impl Service {
                 (counts, guide.skipped)
             }
         };
-        self.map_guides();
+        self.map_guides().await;
         let read_ms = Some(self.clock.now().as_millisecond());
         let (state, mut skipped) = (State::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);

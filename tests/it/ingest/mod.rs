@@ -220,6 +220,29 @@ async fn a_source_that_is_cut_is_stood_in_for_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_changed_address_replaces_a_stream_that_still_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ts");
+    // Longer than `until` waits.
+    antenna::film(&path, 200);
+    let (former, next) = (Antenna::of(&path, 200).await, Antenna::of(&path, 200).await);
+    let server = server(folder.path()).await;
+    let id = channel(&server, json!({"url": former.url()}), None).await;
+    until("the channel is on air", async || list(&server, &id, "v").await.segments.len() >= 2 && former.open() == 1)
+        .await;
+    let before = list(&server, &id, "v").await;
+    let changed = json!({"source": {"url": next.url()}, "attestation": {"authorized": true}});
+    success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &changed).await, 200).await;
+    until("the new address is on air after a discontinuity", async || {
+        let list = list(&server, &id, "v").await;
+        let report = server.service.ingests.report(id.as_u64().unwrap() as u32);
+        breaks_of(&list) > breaks_of(&before) && report.is_some_and(|report| report.from_source) && next.open() == 1
+    })
+    .await;
+    until("the former connection is closed", async || former.open() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_withdrawn_stops_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");

@@ -7,10 +7,12 @@ use std::time::Duration;
 use hearthcast::config::Config;
 use hearthcast::domain::channel::Ask;
 use hearthcast::domain::library::Root;
+use hearthcast::domain::live::View;
 use hearthcast::domain::schedule::Mode;
 use hearthcast::engine::fake::Fake;
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
+use hearthcast::service::onair as live_channels;
 use jiff::Timestamp;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -121,6 +123,15 @@ async fn what_cannot_be_shown_gives_way_to_a_slate_and_the_rest_stays_on_time() 
     assert_eq!(answer.status(), 200, "the redirect leads to a playlist");
     let url = answer.url().clone();
     let listed = list(&server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
+    // A slate in place of an item is not cached, because the item may be shown later.
+    let mut aired: Vec<(&str, bool)> = Vec::new();
+    for address in listed.0.lines().filter(|line| !line.starts_with('#')) {
+        let answer = server.ask(Method::GET, &format!("{}/{address}", listed.1)).send().await.unwrap();
+        aired.push((address.split_once('-').unwrap().0, answer.headers()["cache-control"] != "no-store"));
+    }
+    // The whole film, then the missing one.
+    let missing = aired.iter().find(|(programme, _)| *programme != aired[0].0).unwrap();
+    assert!(aired[0].1 && !missing.1, "{aired:?}");
     let path = folder.path().join("aired.ts");
     let bytes = fetch(&server, &listed).await;
     ts::check(&bytes);
@@ -289,6 +300,62 @@ async fn a_signed_address_opens_one_channel_until_it_ends() {
 }
 
 #[tokio::test]
+async fn repeated_watch_requests_share_one_task_of_the_programme() {
+    let folder = tempfile::tempdir().unwrap();
+    film::flash_and_beep(&folder.path().join("a.avi"), 120, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    let server = kit::server(&[folder.path()]).await;
+    // No segment is made in time.
+    server.service.sessions.produce_by(Arc::new(Fake::taking(Duration::from_secs(60))));
+    let start = (Timestamp::now() - Duration::from_secs(30)).to_string();
+    let made = add(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;
+    for session in ["sofa", "kitchen"] {
+        let target = format!("/api/livetv/watch/{}?watchSession={session}", made["id"]);
+        let starting = success(server.get(&target).send().await.unwrap(), 202).await;
+        assert_eq!(starting["progress"], 30, "{starting}");
+    }
+    let channel = server.service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
+    let listed = live_channels::listed(&server.service, &channel, View::Live).0;
+    let slot = live_channels::first_wanted(&listed, channel.output.target).unwrap();
+    assert!(
+        live_channels::make_for(&server.service, &channel, slot, "bedroom").unwrap().is_none(),
+        "one task is under way"
+    );
+}
+
+#[tokio::test]
+async fn start_over_after_a_live_view_begins_with_the_programme_on_air() {
+    let folder = tempfile::tempdir().unwrap();
+    film(folder.path(), "a.mp4", "-c:a aac");
+    let server = kit::server(&[folder.path()]).await;
+    let start = (Timestamp::now() - Duration::from_secs(60)).to_string();
+    let body = json!({"name": "One", "startAt": start, "items": [{"path": folder.path()}]});
+    let made = add(&server, &body).await;
+    // Stops the clock five seconds into the next programme.
+    let next = async || {
+        let now = get(&server, &format!("/api/livetv/now?channelId={}", made["id"])).await;
+        let remaining = now["current"]["remainingSeconds"].as_f64().unwrap();
+        server.service.clock.advance(Duration::from_secs_f64(remaining + 5.0));
+    };
+    let watch = format!("/api/livetv/watch/{}/live.m3u8?watchSession=sofa", made["id"]);
+    let first = async |query: &str| {
+        let answer = server.get(&format!("{watch}{query}")).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{query}");
+        numbered(&answer.text().await.unwrap())[0].clone()
+    };
+    server.service.clock.advance(Duration::ZERO);
+    next().await;
+    let before = first("&fromStart=1").await;
+    next().await;
+    assert_eq!(first("&fromStart=1").await, before, "the view keeps its start");
+    // A catch-up view of the same name records none.
+    first("").await;
+    first(&format!("&at={}", server.service.clock.now().as_second() - 30)).await;
+    let after = first("&fromStart=1").await;
+    assert!(after.0 > before.0, "{after:?} after {before:?}");
+    assert!(after.1.ends_with("-00000.ts"), "{after:?}");
+}
+
+#[tokio::test]
 async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     film::flash_and_beep(&folder.path().join("a.avi"), 6, "-c:v mpeg4 -q:v 5 -c:a mp3");
@@ -308,6 +375,13 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     assert_eq!(first.status(), 200);
     let seen = get(&server, &format!("{CHANNELS}/{}", made["id"])).await["channel"].clone();
     assert_eq!((&seen["state"], &seen["viewers"], &seen["watchUrl"]), (&json!("live"), &json!(1), &json!(watch)));
+    let renamed =
+        send(&server, Method::PATCH, &format!("{CHANNELS}/{}", made["id"]), &json!({"name": "Watched"})).await;
+    let renamed = success(renamed, 200).await["channel"].clone();
+    assert_eq!((&renamed["state"], &renamed["viewers"]), (&json!("live"), &json!(1)));
+    // An invalid preference is ignored.
+    let request = server.get(&format!("{watch}?watchSession=sofa")).header("prefer", "wait=nan");
+    assert!(request.send().await.unwrap().status().is_success());
     let leave = async || {
         let request = server.ask(Method::DELETE, &format!("{watch}?watchSession=sofa")).bearer_auth(&server.token);
         success(request.send().await.unwrap(), 200).await

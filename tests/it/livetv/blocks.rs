@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{CHANNELS, add, get, refused_field, send, sounds, span};
 use crate::kit;
-use crate::kit::answer::success;
+use crate::kit::answer::{refused, success};
 
 #[tokio::test]
 async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
@@ -71,6 +71,17 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
         (&held[0].definition, &held[0].plan, &held[0].filler),
         (&read[0].definition, &read[0].plan, &read[0].filler)
     );
+    // The schedule of a far instant is not computed for a request that is refused.
+    let far_ms = 4_102_444_800_000;
+    let marks = || held[0].definition.revisions.last().unwrap().blocks.as_ref().unwrap().fresh_marks(far_ms);
+    marks();
+    for path in [format!("?at={}", far_ms / 1000), format!("/{far_ms}-00000.ts")] {
+        let answer = server.get(&format!("/api/livetv/watch/{}{path}", made["id"])).send().await.unwrap();
+        assert_eq!((answer.status().as_u16(), marks()), (404, None), "{path}");
+    }
+    let target_far = format!("/api/livetv/epg?from=2100-01-01&to=2100-01-02&channelId={}", made["id"]);
+    refused(server.get(&target_far).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
+    assert_eq!(marks(), None);
     // Back to a sequential schedule.
     let simple = json!({"scheduleMode": "sequential", "items": [{"path": files[0]}]});
     let back = success(send(&server, Method::PATCH, &target, &simple).await, 200).await["channel"].clone();

@@ -105,6 +105,7 @@ async fn a_guide_is_asked_for_by_channel_and_span() {
         "?from=2026-01-02&to=2026-01-02",
         "?from=2026-01-01&to=2026-01-16",
         "?from=yesterday",
+        "?from=2100-01-01&to=2100-01-02",
     ] {
         refused(server.get(&format!("/api/livetv/epg{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::day::{Planner, State};
-use super::{Blocks, Day};
+use super::{Blocks, Day, wall};
 use crate::domain::schedule::{Mode, Revision};
 
 /// Distance in days between cached states.
@@ -126,9 +127,11 @@ impl Revision {
             let day = planner.day(at, &state);
             if at >= number {
                 let day = Arc::new(day);
-                known
-                    .before
-                    .retain(|day, _| (day - begin) % (FAR * STRIDE) == 0 || (day - number).abs() <= NEAR * STRIDE);
+                // Other eras than the first and this one are rarely requested.
+                known.before.retain(|day, _| {
+                    let is_in_era = [first, begin].iter().any(|start| (*start..start + ERA_DAYS).contains(day));
+                    is_in_era && (day - begin) % (FAR * STRIDE) == 0 || (day - number).abs() <= NEAR * STRIDE
+                });
                 known.day = Some(day.clone());
                 return day;
             }
@@ -138,15 +141,18 @@ impl Revision {
 }
 
 impl Blocks {
-    /// The newest checkpoints; None if they were returned before.
-    pub fn fresh_marks(&self) -> Option<Vec<Mark>> {
+    /// The newest checkpoints up to an instant; None if they were returned before. Later ones would keep those that the next
+    /// start needs from being stored.
+    pub fn fresh_marks(&self, until_ms: i64) -> Option<Vec<Mark>> {
+        let zone = TimeZone::get(&self.zone).unwrap_or(TimeZone::UTC);
+        let today = wall::day_of(&zone, self.grid.day_start, until_ms);
         let mut known = self.days.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = *known.before.last_key_value()?.0;
-        if known.marked.is_some_and(|marked| marked >= newest) {
+        let newest = *known.before.range(..=today).next_back()?.0;
+        if known.marked.is_some_and(|marked| (newest..=today).contains(&marked)) {
             return None;
         }
         known.marked = Some(newest);
-        let marks = known.before.iter().rev().take(MARKS);
+        let marks = known.before.range(..=today).rev().take(MARKS);
         Some(marks.map(|(day, state)| Mark { day: *day, state: state.clone() }).collect())
     }
 

@@ -357,10 +357,11 @@ proptest! {
         let zone = "Europe/Berlin";
         let start = at("2026-02-20T11:17", zone);
         let first = Definition::new(start, wanted(zone, seed, grid, (6, 5), fillers));
-        first.programme(start + known * 24 * HOUR).unwrap();
-        let marks = blocks(&first).fresh_marks();
+        let now = start + known * 24 * HOUR;
+        first.programme(now).unwrap();
+        let marks = blocks(&first).fresh_marks(now);
         prop_assert!(marks.is_some() || known < 9);
-        prop_assert_eq!(blocks(&first).fresh_marks(), None, "already returned");
+        prop_assert_eq!(blocks(&first).fresh_marks(now), None, "already returned");
         // Through the stored form.
         let marks = serde_json::from_str(&serde_json::to_string(&marks.unwrap_or_default()).unwrap()).unwrap();
         let (resumed, cold) = (cold(&first), cold(&first));
@@ -406,12 +407,37 @@ fn an_old_channel_goes_on_from_its_marks_without_its_past() {
     let now = start + 9 * 365 * 24 * HOUR + 12_345_678;
     let on = first.programme(now);
     let resumed = cold(&first);
-    blocks(&resumed).resume(blocks(&first).fresh_marks().unwrap());
+    blocks(&resumed).resume(blocks(&first).fresh_marks(now).unwrap());
     assert_eq!(resumed.programme(now), on);
     // A week back too.
     assert_eq!(resumed.programme(now - 7 * 24 * HOUR), first.programme(now - 7 * 24 * HOUR));
     assert!(blocks(&resumed).known_days() <= 6, "days before the checkpoints were not computed");
     assert!(blocks(&first).known_days() <= 9 * 365 / 128 + 20, "the cache stays small");
+}
+
+#[test]
+fn far_instants_leave_neither_states_nor_checkpoints() {
+    let zone = "Europe/Berlin";
+    let start = at("2026-01-01T05:00", zone);
+    let definition = Definition::new(start, wanted(zone, 9, week(), (40, 9), true));
+    let days = |n: i64| start + n * 24 * HOUR;
+    let now = days(30);
+    // Three other eras, and a far day of this one.
+    for far in [3 * 4096 + 300, 7 * 4096 + 300, 5 * 4096 + 300] {
+        definition.programme(days(far)).unwrap();
+    }
+    definition.programme(now).unwrap();
+    assert!(blocks(&definition).known_days() <= 4, "{} states", blocks(&definition).known_days());
+    definition.programme(days(600)).unwrap();
+    definition.programme(now).unwrap();
+    let marks = serde_json::to_value(blocks(&definition).fresh_marks(now).unwrap()).unwrap();
+    let marked: Vec<i64> = marks.as_array().unwrap().iter().map(|mark| mark["day"].as_i64().unwrap()).collect();
+    assert!(!marked.is_empty() && marked.iter().all(|day| *day <= now.div_euclid(24 * HOUR)), "{marked:?}");
+    // A future checkpoint that an older version stored does not keep present ones from being stored.
+    let resumed = cold(&definition);
+    blocks(&resumed).resume(blocks(&definition).fresh_marks(days(600)).unwrap());
+    resumed.programme(now).unwrap();
+    assert!(blocks(&resumed).fresh_marks(now).is_some());
 }
 
 #[test]

@@ -40,7 +40,7 @@ struct Expect {
     accept: Vec<String>,
 }
 
-/// The corpus folder; logs when there is none.
+/// The corpus folder; logs when it is missing.
 pub fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from);
     if folder.is_none() {

@@ -313,7 +313,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<I
     }
 }
 
-/// Puts a piece on the timeline, or a slate if there is none.
+/// Puts a piece on the timeline, or a slate if no piece is given.
 async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From, piece: Option<Piece>, now: i64) {
     let still = match service.onair.still(service, channel).await {
         Ok(still) => still,

@@ -31,7 +31,7 @@ pub struct Seen {
     pub failed_starts: u64,
 }
 
-/// What one writer sent and which answers it got.
+/// Requests of one writer and the answers to them.
 struct Told {
     film: PathBuf,
     acknowledged: u64,

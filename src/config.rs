@@ -24,7 +24,7 @@ pub struct Config {
     /// Folder for recordings; recording is off if unset. It becomes a library root of its own unless it is inside another
     /// one.
     pub recordings: Option<PathBuf>,
-    pub backend: Backend,
+    pub backend: BackendSetting,
     pub limits: Limits,
     /// Style of plain-text subtitles burned into video.
     pub text_style: TextStyle,
@@ -50,7 +50,7 @@ pub struct Config {
 /// The backend that makes segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Backend {
+pub enum BackendSetting {
     /// The preferred backend of this version.
     #[default]
     Auto,
@@ -60,7 +60,7 @@ pub enum Backend {
     Ffmpeg,
 }
 
-impl Backend {
+impl BackendSetting {
     /// The name in the configuration and in responses.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl Config {
             cache,
             roots: Vec::new(),
             recordings: None,
-            backend: Backend::Auto,
+            backend: BackendSetting::Auto,
             limits: Limits::default(),
             text_style: TextStyle::default(),
             segment_seconds: 2.0,

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{Outcome, Place, runtime, told};
 use crate::app;
-use crate::config::{Backend, sources};
+use crate::config::{BackendSetting, sources};
 
 #[derive(Args)]
 pub struct Serve {
@@ -22,7 +22,7 @@ pub struct Serve {
     root: Vec<PathBuf>,
     /// Backend that makes segments [default: auto].
     #[arg(long)]
-    backend: Option<Backend>,
+    backend: Option<BackendSetting>,
 }
 
 impl Serve {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::{Backend, Config, DeclaredAdmin, Limits};
+use super::{BackendSetting, Config, DeclaredAdmin, Limits};
 use crate::domain::library::Root;
 
 /// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
@@ -27,7 +27,7 @@ pub struct Flags {
     pub listen: Option<SocketAddr>,
     pub state: Option<PathBuf>,
     pub roots: Vec<PathBuf>,
-    pub backend: Option<Backend>,
+    pub backend: Option<BackendSetting>,
 }
 
 /// Looks up an environment variable; in tests, in a table.
@@ -43,7 +43,7 @@ struct Settings {
     roots: Vec<RootSetting>,
     recordings: Option<PathBuf>,
     #[serde(default)]
-    backend: Backend,
+    backend: BackendSetting,
     #[serde(default)]
     limits: Limits,
     segment_seconds: Option<f64>,

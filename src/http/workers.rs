@@ -9,7 +9,7 @@ use warp::reply::Response;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::reply;
-use crate::config::Backend;
+use crate::config::BackendSetting;
 use crate::domain::access::Access;
 use crate::domain::time::instant;
 use crate::error::Result;
@@ -118,7 +118,7 @@ pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     Ok(reply::json(&view(service.transcoder.view().await, &service.sessions, service.config.backend)))
 }
 
-fn view(workers: Workers, sessions: &Sessions, backend: Backend) -> WorkersView {
+fn view(workers: Workers, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
     let standing = sessions.standing();
     let report = &workers.transcoder;
     let available = !report.proven.is_empty();
@@ -161,11 +161,11 @@ fn view(workers: Workers, sessions: &Sessions, backend: Backend) -> WorkersView 
             version: workers.gstreamer_version,
             backend: backend.as_str(),
             reason: match backend {
-                Backend::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
-                Backend::Gstreamer => {
+                BackendSetting::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
+                BackendSetting::Gstreamer => {
                     "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
                 }
-                Backend::Ffmpeg => "ffmpeg encodes video and audio",
+                BackendSetting::Ffmpeg => "ffmpeg encodes video and audio",
             },
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },

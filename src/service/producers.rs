@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use super::quarantine::Quarantine;
 use super::runs::Work;
-use crate::config::{Backend, Config};
+use crate::config::{BackendSetting, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::fallback::Fallback;
@@ -43,18 +43,18 @@ impl Kind {
         }
     }
 
-    fn by_gstreamer(self, backend: Backend) -> bool {
+    fn by_gstreamer(self, backend: BackendSetting) -> bool {
         match backend {
-            Backend::Ffmpeg => false,
-            Backend::Gstreamer => true,
-            Backend::Auto => NATIVE.contains(&self),
+            BackendSetting::Ffmpeg => false,
+            BackendSetting::Gstreamer => true,
+            BackendSetting::Auto => NATIVE.contains(&self),
         }
     }
 }
 
 /// The backends of this machine.
 pub struct Producers {
-    backend: Backend,
+    backend: BackendSetting,
     program: PathBuf,
     text_style: TextStyle,
     /// Found at the first start, because querying ffmpeg takes a moment.
@@ -96,7 +96,7 @@ impl Producers {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn warm(&self) -> Result<()> {
-        if self.backend == Backend::Gstreamer || self.backend == Backend::Auto && !NATIVE.is_empty() {
+        if self.backend == BackendSetting::Gstreamer || self.backend == BackendSetting::Auto && !NATIVE.is_empty() {
             let _ = self.native().await;
         }
         self.ffmpeg().await.map(|_| ())
@@ -114,7 +114,7 @@ impl Producers {
             return Ok(Chosen { transcoder: only.clone(), reason: "only backend available" });
         }
         let by_ffmpeg = |transcoder, reason| Ok(Chosen { transcoder, reason });
-        if self.backend == Backend::Ffmpeg {
+        if self.backend == BackendSetting::Ffmpeg {
             return by_ffmpeg(self.ffmpeg().await?, "configured");
         }
         if let Some(why) = gst::refusal(&work.media, &work.rendition) {
@@ -131,7 +131,7 @@ impl Producers {
             return Ok(Chosen { transcoder: native, reason: "ffmpeg is missing" });
         };
         let reason = match self.backend {
-            Backend::Gstreamer => "configured",
+            BackendSetting::Gstreamer => "configured",
             _ => "GStreamer measured better for this kind of work",
         };
         Ok(Chosen { transcoder: Arc::new(Fallback::new(native, ffmpeg)), reason })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::{Backend, Config};
+use hearthcast::config::{BackendSetting, Config};
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
@@ -38,7 +38,7 @@ pub fn run() {
         let item = make(folder.path());
         let (mut native, mut ffmpeg) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            for (backend, figures) in [(Backend::Gstreamer, &mut native), (Backend::Ffmpeg, &mut ffmpeg)] {
+            for (backend, figures) in [(BackendSetting::Gstreamer, &mut native), (BackendSetting::Ffmpeg, &mut ffmpeg)] {
                 figures.push(runtime.block_on(measure(&item, folder.path(), backend, drawn)));
             }
         }
@@ -103,7 +103,7 @@ fn sound(folder: &Path) -> PathBuf {
 }
 
 /// The first segment and one after a jump in one session, then all segments of another, each on a new server.
-async fn measure(item: &Path, folder: &Path, backend: Backend, drawn: bool) -> Figures {
+async fn measure(item: &Path, folder: &Path, backend: BackendSetting, drawn: bool) -> Figures {
     let mut figures = Figures { first: 0.0, jump: 0.0, all: 0.0, cpu: 0.0 };
     for whole in [false, true] {
         let state = tempfile::tempdir_in(folder).expect("a temporary folder");

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hearthcast::config::{Backend, Config};
+use hearthcast::config::{BackendSetting, Config};
 use hearthcast::engine::TIMELINE_BASE_SECONDS;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -78,9 +78,9 @@ impl Row {
 async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
     let Some(folder) = folder() else { return };
     let backend = match std::env::var("CORPUS_BACKEND").as_deref() {
-        Ok("gstreamer") => Backend::Gstreamer,
-        Ok("ffmpeg") => Backend::Ffmpeg,
-        _ => Backend::Auto,
+        Ok("gstreamer") => BackendSetting::Gstreamer,
+        Ok("ffmpeg") => BackendSetting::Ffmpeg,
+        _ => BackendSetting::Auto,
     };
     let change = |config: &mut Config| (config.limits.concurrent_jobs, config.backend) = (4, backend);
     let server = kit::server_with(&[&folder], change).await;

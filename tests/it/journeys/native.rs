@@ -1,6 +1,6 @@
 //! Sessions whose segments GStreamer makes in process.
 
-use hearthcast::config::Backend;
+use hearthcast::config::BackendSetting;
 use hearthcast::service::quarantine::{self, Quarantine};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ async fn a_session_is_made_in_process_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film.mkv");
     film::flash_and_beep(&path, 5, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
-    let server = kit::server_with(&[folder.path()], |config| config.backend = Backend::Gstreamer).await;
+    let server = kit::server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
     let (said, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
@@ -27,7 +27,7 @@ async fn what_gstreamer_does_not_make_is_made_by_ffmpeg_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film.ts");
     film::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a mp2");
-    let server = kit::server_with(&[folder.path()], |config| config.backend = Backend::Gstreamer).await;
+    let server = kit::server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
     assert_eq!(diagnostics["pipeline"], "ffmpeg");
@@ -39,7 +39,7 @@ async fn an_admin_sees_the_pipelines_and_nobody_else_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film.mkv");
     film::flash_and_beep(&path, 60, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
-    let server = kit::server_with(&[folder.path()], |config| config.backend = Backend::Gstreamer).await;
+    let server = kit::server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
     let look =
         |path: String, token: &str| server.client.get(format!("{}{path}", server.base)).bearer_auth(token).send();
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
@@ -86,7 +86,7 @@ async fn a_file_that_took_the_server_down_is_not_read_in_process_again() {
     film::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
     let fingerprint = film::open(&path).fingerprint().unwrap().to_owned();
     let server = kit::server_with(&[folder.path()], |config| {
-        config.backend = Backend::Gstreamer;
+        config.backend = BackendSetting::Gstreamer;
         let marks = quarantine::folder(&config.state);
         for _ in 0..2 {
             let mark = Quarantine::open(marks.clone()).unwrap().enter(&fingerprint, path.to_str().unwrap());

@@ -186,7 +186,7 @@ impl Config {
     /// All errors in the configuration, one message each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.limits.faults();
-        faults.extend(self.text_style.fault());
+        faults.extend(self.text_style.invalid_reason());
         if !(1.0..=6.0).contains(&self.segment_seconds) {
             faults.push(format!("segment_seconds is {}; it must be 1 to 6", self.segment_seconds));
         }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::{Component, Path, PathBuf};
 
-use crate::domain::sniff::Kind;
+use crate::domain::sniff::MediaKind;
 use crate::error::{Code, Error};
 
 /// Maximum length of a request path, bytes.
@@ -76,7 +76,7 @@ pub fn forbidden() -> Error {
 
 /// The media kind a file name suggests in a folder listing; None for files that are not listed. Whether a file plays is
 /// decided by its bytes.
-pub fn kind_by_name(name: &str) -> Option<Kind> {
+pub fn kind_by_name(name: &str) -> Option<MediaKind> {
     const VIDEO: &[&str] = &[
         "mp4", "m4v", "mov", "qt", "3gp", "3g2", "mkv", "webm", "ts", "m2ts", "mts", "m2t", "trp", "mpg", "mpeg", "ps",
         "vob", "evo", "m2v", "mpv", "avi", "divx", "flv", "f4v", "wmv", "asf", "dvr-ms", "wtv", "ogv", "ogm", "mxf",
@@ -93,9 +93,9 @@ pub fn kind_by_name(name: &str) -> Option<Kind> {
     }
     let extension = extension.to_ascii_lowercase();
     if VIDEO.contains(&extension.as_str()) {
-        Some(Kind::Video)
+        Some(MediaKind::Video)
     } else {
-        AUDIO.contains(&extension.as_str()).then_some(Kind::Audio)
+        AUDIO.contains(&extension.as_str()).then_some(MediaKind::Audio)
     }
 }
 

@@ -4,17 +4,17 @@ use crate::domain::channel::Channel;
 use crate::domain::lineup::{Naming, absolute, logo};
 use crate::domain::live::CATCHUP_MS;
 
-pub mod follow;
-pub mod read;
+pub mod entry_matching;
+pub mod parse;
 
 /// Options of a written playlist.
 #[derive(Clone, Debug)]
-pub struct Style {
+pub struct M3uOptions {
     /// Base URL of this server, without a trailing slash.
-    pub base: String,
+    pub base_url: String,
     pub naming: Naming,
     /// URL of the matching XMLTV guide.
-    pub guide: String,
+    pub guide_url: String,
     pub catchup: Catchup,
 }
 
@@ -32,7 +32,7 @@ pub enum Catchup {
 }
 
 impl Catchup {
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         match text {
             "default" => Some(Self::Default),
             "append" => Some(Self::Append),
@@ -44,60 +44,60 @@ impl Catchup {
 }
 
 /// Formats the first line.
-pub fn head(style: &Style) -> String {
-    let mut guide = attribute("url-tvg", &style.guide) + &attribute("x-tvg-url", &style.guide);
-    if style.catchup != Catchup::None {
-        guide += " catchup-correction=\"0\"";
+pub fn format_header(options: &M3uOptions) -> String {
+    let mut attributes = format_attribute("url-tvg", &options.guide_url) + &format_attribute("x-tvg-url", &options.guide_url);
+    if options.catchup != Catchup::None {
+        attributes += " catchup-correction=\"0\"";
     }
-    format!("#EXTM3U{guide}\n")
+    format!("#EXTM3U{attributes}\n")
 }
 
 /// Formats the two lines of a channel. `query` is the query string of its link, such as a token, without a question mark.
-pub fn entry(channel: &Channel, style: &Style, query: &str) -> String {
-    let (face, id) = (&channel.face, style.naming.of(channel));
-    let base = &style.base;
+pub fn format_entry(channel: &Channel, options: &M3uOptions, query: &str) -> String {
+    let (settings, id) = (&channel.face, options.naming.of(channel));
+    let base = &options.base_url;
     // Whether an external stream has video or audio is only known once it is received, so no codecs are listed.
     let (video, audio) = if channel.external.is_some() { ("", "") } else { ("h264", "aac") };
     let mut line = String::from("#EXTINF:-1");
     for (name, value) in [
         ("tvg-id", &*id),
-        ("tvg-chno", &face.number.to_string()),
-        ("tvg-name", &face.name),
+        ("tvg-chno", &settings.number.to_string()),
+        ("tvg-name", &settings.name),
         ("tvg-logo", &absolute(base, logo(channel))),
-        ("group-title", &face.category),
+        ("group-title", &settings.category),
         ("channel-id", &channel.tvg_id),
         ("CUID", &channel.tvg_id),
         ("tvc-stream-vcodec", video),
         ("tvc-stream-acodec", audio),
     ] {
-        line.push_str(&attribute(name, value));
+        line.push_str(&format_attribute(name, value));
     }
-    let (link, ask) = (format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id), "at={utc}&end={utcend}");
+    let (link, catchup_query) = (format!("{base}/api/livetv/watch/{}/live.m3u8", channel.id), "at={utc}&end={utcend}");
     // External channels are not kept, so there is no catch-up.
-    let catchup = if channel.external.is_some() { Catchup::None } else { style.catchup };
+    let catchup = if channel.external.is_some() { Catchup::None } else { options.catchup };
     let (kind, source) = match (catchup, query) {
         (Catchup::None, _) => ("", String::new()),
-        (Catchup::Default, "") => ("default", format!("{link}?{ask}")),
-        (Catchup::Default, query) => ("default", format!("{link}?{ask}&{query}")),
-        (Catchup::Append, "") => ("append", format!("?{ask}")),
-        (Catchup::Append, _) => ("append", format!("&{ask}")),
+        (Catchup::Default, "") => ("default", format!("{link}?{catchup_query}")),
+        (Catchup::Default, query) => ("default", format!("{link}?{catchup_query}&{query}")),
+        (Catchup::Append, "") => ("append", format!("?{catchup_query}")),
+        (Catchup::Append, _) => ("append", format!("&{catchup_query}")),
         (Catchup::Shift, _) => ("shift", String::new()),
     };
     let days = if kind.is_empty() { String::new() } else { (CATCHUP_MS / 86_400_000).to_string() };
     for (name, value) in [("catchup", kind), ("catchup-source", &source), ("catchup-days", &days)] {
-        line.push_str(&attribute(name, value));
+        line.push_str(&format_attribute(name, value));
     }
     // Jellyfin reads the text after the last comma as the name.
-    let shown: String = face.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let display_name: String = settings.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
+    let display_name = display_name.split_whitespace().collect::<Vec<_>>().join(" ");
     match query {
-        "" => format!("{line},{shown}\n{link}\n"),
-        query => format!("{line},{shown}\n{link}?{query}\n"),
+        "" => format!("{line},{display_name}\n{link}\n"),
+        query => format!("{line},{display_name}\n{link}?{query}\n"),
     }
 }
 
 /// Formats an attribute with a leading space, or nothing for an empty value. M3U cannot escape quotes.
-fn attribute(name: &str, value: &str) -> String {
+fn format_attribute(name: &str, value: &str) -> String {
     let value: String = value.chars().filter(|c| !c.is_control()).map(|c| if c == '"' { '\'' } else { c }).collect();
     if value.trim().is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
 }
@@ -112,19 +112,19 @@ mod tests {
 
     #[test]
     fn names_cannot_break_a_line_or_an_attribute() {
-        let mut hard = channel(12);
-        hard.face.name = "News, \"late\",\u{7} und  spät 🎬".into();
-        hard.face.category = "A\"B\nC".into();
-        hard.face.logo_url = Some("https://art.example/1.png".into());
-        let style = Style {
-            base: "http://tv:8470".into(),
+        let mut hostile = channel(12);
+        hostile.face.name = "News, \"late\",\u{7} und  spät 🎬".into();
+        hostile.face.category = "A\"B\nC".into();
+        hostile.face.logo_url = Some("https://art.example/1.png".into());
+        let style = M3uOptions {
+            base_url: "http://tv:8470".into(),
             naming: Naming::Stable,
-            guide: "http://tv:8470/g".into(),
+            guide_url: "http://tv:8470/g".into(),
             catchup: Catchup::None,
         };
-        assert_eq!(head(&style), "#EXTM3U url-tvg=\"http://tv:8470/g\" x-tvg-url=\"http://tv:8470/g\"\n");
+        assert_eq!(format_header(&style), "#EXTM3U url-tvg=\"http://tv:8470/g\" x-tvg-url=\"http://tv:8470/g\"\n");
         assert_eq!(
-            entry(&hard, &style, "token=t"),
+            format_entry(&hostile, &style, "token=t"),
             "#EXTINF:-1 tvg-id=\"ch-12.home\" tvg-chno=\"12\" tvg-name=\"News, 'late', und  spät 🎬\" \
              tvg-logo=\"https://art.example/1.png\" group-title=\"A'BC\" channel-id=\"ch-12.home\" \
              CUID=\"ch-12.home\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",News \"late\" und spät 🎬\n\
@@ -144,7 +144,7 @@ mod tests {
             (Catchup::Append, "", " catchup=\"append\" catchup-source=\"?at={utc}&end={utcend}\" catchup-days=\"7\","),
             (Catchup::Shift, "", " catchup=\"shift\" catchup-days=\"7\","),
         ] {
-            let line = entry(&hard, &Style { catchup, ..style.clone() }, query);
+            let line = format_entry(&hostile, &M3uOptions { catchup, ..style.clone() }, query);
             assert!(line.contains(expected), "{line}");
         }
         let mut external = channel(4);
@@ -161,9 +161,9 @@ mod tests {
             guide: None,
         }));
         external.face.logo_url = Some("http://ada:secret@art.example/4.png".into());
-        let line = entry(&external, &style, "");
+        let line = format_entry(&external, &style, "");
         assert!(!line.contains("codec") && !line.contains("secret"), "{line}");
-        let plain = entry(&channel(3), &Style { naming: Naming::Number, ..style }, "");
+        let plain = format_entry(&channel(3), &M3uOptions { naming: Naming::Number, ..style }, "");
         assert!(plain.starts_with("#EXTINF:-1 tvg-id=\"3\" tvg-chno=\"3\" tvg-name=\"Channel 3\" "), "{plain}");
         assert!(plain.contains(" tvg-logo=\"http://tv:8470/api/livetv/logos/3\"") && !plain.contains("group-title"));
         assert!(plain.ends_with(",Channel 3\nhttp://tv:8470/api/livetv/watch/3/live.m3u8\n"), "{plain}");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mpegts::clock::Piece;
+use super::mpegts::clock_jumps::ClockSection;
 use super::time::{FrameRate, round_ms};
 
 mod language;
@@ -76,7 +76,7 @@ pub struct Media {
     /// The continuous pieces of a transport stream whose clock jumps, or the links of a chained Ogg file. Empty if the clock
     /// is continuous from `start_seconds`.
     #[serde(rename = "clock", default, skip_serializing_if = "Vec::is_empty")]
-    pub clock: Vec<Piece>,
+    pub clock: Vec<ClockSection>,
     pub bitrate_kbps: Option<u32>,
     #[serde(rename = "seekable")]
     pub seekable: bool,

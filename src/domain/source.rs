@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::address::Address;
-use crate::domain::m3u::read::{Entry, Skip};
+use crate::domain::m3u::parse::{M3uEntry, SkippedEntry};
 use crate::domain::rights::{Claim, Clearance, Provenance, missing};
 
 /// The format of a source.
@@ -75,7 +75,7 @@ pub struct Source {
     pub read_ms: Option<i64>,
     pub counts: Counts,
     /// Skipped entries, up to a limit.
-    pub skipped: Vec<Skip>,
+    pub skipped: Vec<SkippedEntry>,
 }
 
 impl Kind {
@@ -95,7 +95,7 @@ impl Select {
     }
 
     /// Whether an entry becomes a channel.
-    pub fn takes(&self, entry: &Entry) -> bool {
+    pub fn takes(&self, entry: &M3uEntry) -> bool {
         let named = |list: &[String], text: &str| list.iter().any(|item| item.trim().eq_ignore_ascii_case(text));
         (self.groups.is_empty() && self.names.is_empty() && self.ids.is_empty())
             || entry.groups.iter().any(|group| named(&self.groups, group))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::MemfdFlags;
 
-use crate::domain::picture::{self, Form};
+use crate::domain::image::{self, ImageFormat};
 
 /// Largest file, bytes.
 pub const MOST_BYTES: usize = 4 << 20;
@@ -16,7 +16,7 @@ pub const MOST_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub(super) file: Arc<File>,
-    form: Form,
+    form: ImageFormat,
     /// Hash of its bytes, in hex.
     pub digest: String,
 }
@@ -27,7 +27,7 @@ impl Picture {
     /// # Errors
     /// The system's error when memory cannot be allocated.
     pub fn of(bytes: &[u8]) -> std::io::Result<Option<Self>> {
-        let Some((form, ..)) = picture::look(bytes).filter(|_| bytes.len() <= MOST_BYTES) else { return Ok(None) };
+        let Some((form, ..)) = image::detect(bytes).filter(|_| bytes.len() <= MOST_BYTES) else { return Ok(None) };
         let mut file = File::from(rustix::fs::memfd_create("picture", MemfdFlags::CLOEXEC)?);
         file.write_all(bytes)?;
         let digest = blake3::hash(bytes).to_hex()[..32].to_owned();
@@ -37,8 +37,8 @@ impl Picture {
     /// ffmpeg's demuxer and input URL for it. The demuxer is named, so that ffmpeg does not probe.
     pub(super) fn input(&self) -> (&'static str, String) {
         let demuxer = match self.form {
-            Form::Png => "png_pipe",
-            Form::Jpeg => "jpeg_pipe",
+            ImageFormat::Png => "png_pipe",
+            ImageFormat::Jpeg => "jpeg_pipe",
         };
         (demuxer, format!("file:/proc/self/fd/{}", self.file.as_raw_fd()))
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::domain::sniff::Sniffed;
+use crate::domain::sniff::FileFormat;
 
 mod links;
 mod open_file;
@@ -43,7 +43,7 @@ pub struct Source {
     /// Device and inode; identifies the file.
     pub inode: (u64, u64),
     /// The format of the bytes; None if this is not media.
-    pub sniffed: Option<Sniffed>,
+    pub sniffed: Option<FileFormat>,
     /// [`OpenFile::is_local`]. Only then may the file system be queried on an async thread.
     pub local: bool,
     fingerprint: OnceLock<String>,
@@ -77,7 +77,7 @@ impl Source {
 
     /// The `Content-Type` to serve it with.
     pub fn mime(&self) -> &'static str {
-        self.sniffed.map_or("application/octet-stream", Sniffed::mime)
+        self.sniffed.map_or("application/octet-stream", FileFormat::mime)
     }
 
     /// Whether the open file is unchanged and still has a name. Queries the file system.

@@ -11,7 +11,7 @@ use super::RunError;
 use super::ffmpeg::spawn::{Inherited, Limits, spawn};
 use super::picture::Picture;
 use super::script;
-use crate::domain::mpegts::air::Still;
+use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::subtitles::TextStyle;
 
 /// Frames of one still: 1.5 s at 25 a second; then it starts over.
@@ -33,7 +33,7 @@ pub async fn make(
     (width, height): (u32, u32),
     line: Option<(&str, &TextStyle)>,
     picture: Option<&Picture>,
-) -> Result<Still, RunError> {
+) -> Result<StillImage, RunError> {
     let script = line.map(|(line, style)| script::standing(line, style, (width, height))).transpose();
     let script = script
         .map_err(|cause| RunError::Internal(format!("the slate's text could not be prepared: {cause}")))?
@@ -52,8 +52,8 @@ pub async fn make(
     };
     let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
-    let still = Still::of(&stream);
-    if still.pictures.is_empty() {
+    let still = StillImage::from_annex_b(&stream);
+    if still.frames.is_empty() {
         return Err(RunError::Encoder(exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg encoded no slate".into())));
     }
     Ok(still)

@@ -13,7 +13,7 @@ use super::ffmpeg::args::{OTHER_DEMUXERS, demuxer};
 use super::ffmpeg::spawn::{Limits, spawn};
 use super::source::Source;
 use crate::domain::media::Media;
-use crate::domain::subtitles::{Format, MAX_BYTES};
+use crate::domain::subtitles::{SubtitleFormat, MAX_BYTES};
 
 /// Time limit for reading a whole file: subtitles are interleaved from its start to its end.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ pub async fn extract(
     source: &Arc<Source>,
     media: &Media,
     stream: u32,
-    format: Format,
+    format: SubtitleFormat,
 ) -> Result<Vec<u8>, RunError> {
     let args = arguments(&source.proc_path(), demuxer(media.container), stream, format);
     let started = spawn(ffmpeg, args, vec![source.clone()], Limits::TRANSCODE).await;
@@ -50,11 +50,11 @@ pub async fn extract(
 }
 
 /// The argument vector: only numbers and names from enums, the file as a descriptor.
-fn arguments(input: &str, demuxer: Option<&str>, stream: u32, format: Format) -> Vec<String> {
+fn arguments(input: &str, demuxer: Option<&str>, stream: u32, format: SubtitleFormat) -> Vec<String> {
     let (encoder, muxer) = match format {
-        Format::Srt => ("subrip", "srt"),
-        Format::Vtt => ("webvtt", "webvtt"),
-        Format::Ass => ("ass", "ass"),
+        SubtitleFormat::Srt => ("subrip", "srt"),
+        SubtitleFormat::WebVtt => ("webvtt", "webvtt"),
+        SubtitleFormat::Ass => ("ass", "ass"),
     };
     let (input, map) = (format!("file:{input}"), format!("0:{stream}"));
     // The demuxer is named, so that probing cannot mistake the file for a playlist that names other files.

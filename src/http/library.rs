@@ -10,7 +10,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::sniff::Kind;
+use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
 use crate::error::Result;
 use crate::service::Service;
@@ -83,8 +83,8 @@ fn entry(entry: listing::Entry) -> LibraryEntry {
         Is::Folder => ("folder", None, None, None),
         Is::Media { kind, size_bytes, modified } => {
             let kind = match kind {
-                Kind::Video => "video",
-                Kind::Audio => "audio",
+                MediaKind::Video => "video",
+                MediaKind::Audio => "audio",
             };
             ("media", Some(kind), Some(size_bytes), Some(file_instant(modified)))
         }

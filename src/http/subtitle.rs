@@ -11,7 +11,7 @@ use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::subtitles::{Format, srt, webvtt};
+use crate::domain::subtitles::{SubtitleFormat, write_srt, write_webvtt};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::subtitles::{Script, Which};
@@ -38,9 +38,9 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("id")?.ok_or_else(|| Error::field("id", "is missing"))?;
     let format = match call.query("format")?.unwrap_or("vtt") {
-        "vtt" => Format::Vtt,
-        "srt" => Format::Srt,
-        "ass" | "ssa" => Format::Ass,
+        "vtt" => SubtitleFormat::WebVtt,
+        "srt" => SubtitleFormat::Srt,
+        "ass" | "ssa" => SubtitleFormat::Ass,
         other => return Err(Error::field("format", format!("{:.20} must be vtt, srt or ass", other))),
     };
     let source = service.library.open(call.media_path()?).await?;
@@ -71,12 +71,12 @@ fn not_modified() -> Response {
 }
 
 /// Content type and text of the subtitle in the requested format.
-fn written(script: &Script, format: Format) -> Result<(&'static str, String)> {
+fn written(script: &Script, format: SubtitleFormat) -> Result<(&'static str, String)> {
     match format {
-        Format::Vtt => Ok(("text/vtt; charset=utf-8", webvtt(&script.cues))),
-        Format::Srt => Ok(("application/x-subrip; charset=utf-8", srt(&script.cues))),
-        Format::Ass if script.format == Format::Ass => Ok(("text/x-ssa; charset=utf-8", script.text.clone())),
-        Format::Ass => Err(Error::new(
+        SubtitleFormat::WebVtt => Ok(("text/vtt; charset=utf-8", write_webvtt(&script.cues))),
+        SubtitleFormat::Srt => Ok(("application/x-subrip; charset=utf-8", write_srt(&script.cues))),
+        SubtitleFormat::Ass if script.format == SubtitleFormat::Ass => Ok(("text/x-ssa; charset=utf-8", script.text.clone())),
+        SubtitleFormat::Ass => Err(Error::new(
             Code::UnsupportedMediaType,
             format!("format ass is only available for ASS subtitles, this one is {}", script.format.as_str()),
         )),

@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use crate::domain::library::{kind_by_name, natural};
 use crate::domain::media::Media;
 use crate::domain::progress::{MediaType, Place, Record, Verdict, percentage};
-use crate::domain::sniff::Kind;
+use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -299,7 +299,7 @@ fn within(folder: &Folder<'_>, found: &mut Vec<Seen>, discs: Option<&mut Vec<Str
     let base = folder.located.path.trim_end_matches('/').to_owned();
     let mut below = Vec::new();
     for (name, hint) in folder.names()? {
-        let sound = kind_by_name(&name) == Some(Kind::Audio);
+        let sound = kind_by_name(&name) == Some(MediaKind::Audio);
         if hint == Hint::File && !sound || found.len() > MAX_FILES {
             continue;
         }

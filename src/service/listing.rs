@@ -7,7 +7,7 @@ use data_encoding::BASE64URL_NOPAD;
 
 use super::library::Library;
 use crate::domain::library::{kind_by_name, natural};
-use crate::domain::sniff::Kind;
+use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Error, Result};
 
@@ -36,13 +36,13 @@ pub struct Entry {
 /// The kind of an entry.
 pub enum Is {
     Folder,
-    Media { kind: Kind, size_bytes: u64, modified: SystemTime },
+    Media { kind: MediaKind, size_bytes: u64, modified: SystemTime },
 }
 
 /// A name to be listed; folders sort first.
 struct Name {
     /// None for a folder.
-    kind: Option<Kind>,
+    kind: Option<MediaKind>,
     text: String,
 }
 
@@ -128,7 +128,7 @@ fn after(cursor: &str) -> Result<Name> {
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).map_err(|_| invalid())?;
     let text = String::from_utf8(text).map_err(|_| invalid())?;
     let kind = match text.chars().next() {
-        Some('m') => Some(Kind::Video),
+        Some('m') => Some(MediaKind::Video),
         Some('f') => None,
         _ => return Err(invalid()),
     };

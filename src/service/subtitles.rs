@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use super::library::Library;
 use super::sidecars;
 use crate::domain::media::Media;
-use crate::domain::subtitles::{self, Cue, Format, MAX_BYTES};
+use crate::domain::subtitles::{self, Cue, SubtitleFormat, MAX_BYTES};
 use crate::engine::source::Source;
 use crate::engine::{RunError, subtitles as engine};
 use crate::error::{Code, Error, Result};
@@ -36,7 +36,7 @@ pub enum Which {
 /// The text and cues of one subtitle.
 #[derive(Debug)]
 pub struct Script {
-    pub format: Format,
+    pub format: SubtitleFormat,
     /// The original text in UTF-8, with `\n` line ends.
     pub text: String,
     pub cues: Arc<Vec<Cue>>,
@@ -106,7 +106,7 @@ impl Subtitles {
             .subtitles()
             .find(|(found, _)| found.index == stream)
             .ok_or_else(|| Error::new(Code::NotFound, format!("stream {stream} is not a subtitle of this file")))?;
-        let format = Format::of_codec(&found.codec)
+        let format = SubtitleFormat::from_codec(&found.codec)
             .filter(|_| kind.text)
             .ok_or_else(|| Error::new(Code::UnsupportedMediaType, format!("{} subtitles are not text", found.codec)))?;
         let mut outcome = self.outcome(source, media, stream, format);
@@ -131,7 +131,7 @@ impl Subtitles {
         source: &Arc<Source>,
         media: &Arc<Media>,
         stream: u32,
-        format: Format,
+        format: SubtitleFormat,
     ) -> watch::Receiver<Outcome> {
         let key = format!("{} {stream}", source.version());
         if let Some(known) = self.known(&key) {
@@ -170,7 +170,7 @@ impl Subtitles {
     pub async fn file(&self, path: &str) -> Result<Arc<Script>> {
         let no_text = |why: &str| Error::new(Code::UnsupportedMediaType, format!("the subtitle file {why}"));
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        let format = extension.as_deref().and_then(Format::of_extension);
+        let format = extension.as_deref().and_then(SubtitleFormat::from_extension);
         let format = format.ok_or_else(|| no_text("must be .srt, .vtt, .ass or .ssa"))?;
         let (roots, path) = (self.library.roots().clone(), path.to_owned());
         let root = roots.locate(&path)?.root;
@@ -229,8 +229,8 @@ fn shrink(kept: &mut Kept) {
     kept.truncate(count);
 }
 
-fn script(bytes: &[u8], format: Format) -> Script {
+fn script(bytes: &[u8], format: SubtitleFormat) -> Script {
     let text = subtitles::decode(bytes);
-    let format = Format::sniff(&text).unwrap_or(format);
+    let format = SubtitleFormat::detect(&text).unwrap_or(format);
     Script { format, cues: Arc::new(subtitles::parse(text.as_bytes(), format)), text }
 }

@@ -12,7 +12,7 @@ use hearthcast::domain::channel::{Ask, Channel};
 use hearthcast::domain::library::Root;
 use hearthcast::domain::lineup::Naming;
 use hearthcast::domain::schedule::Mode;
-use hearthcast::domain::xmltv::{self, Programmes, Style, stamp};
+use hearthcast::domain::xmltv::{self, ProgrammeWriter, XmltvOptions, write_time};
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
@@ -120,7 +120,7 @@ async fn lineup(folder: &Path) -> Arc<Service> {
 fn build(service: &Service) {
     let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
     let (from, to) = (midnight, midnight + DAYS * DAY_MS);
-    let style = Style { base: "http://tv:8470".to_owned(), naming: Naming::Stable, local: false, lcn: false };
+    let style = XmltvOptions { base_url: "http://tv:8470".to_owned(), naming: Naming::Stable, local_times: false, include_lcn: false };
     let (mut ours, mut theirs, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
     for _ in 0..ROUNDS {
         // Copies do not have the cached orders of earlier rounds.
@@ -143,13 +143,13 @@ fn build(service: &Service) {
 }
 
 /// Writes all channels; returns the number of bytes. A full buffer is discarded, as if it had been sent.
-fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &Style) -> usize {
+fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions) -> usize {
     let (mut out, mut bytes) = (Vec::with_capacity(2 * PIECE), 0);
-    xmltv::head(&mut out);
-    channels.iter().for_each(|channel| xmltv::channel(&mut out, channel, style));
+    xmltv::write_header(&mut out);
+    channels.iter().for_each(|channel| xmltv::write_channel(&mut out, channel, style));
     for channel in channels {
-        let mut programmes = Programmes::new(channel.clone(), from, to, from, style);
-        while programmes.write(&mut out) {
+        let mut programmes = ProgrammeWriter::new(channel.clone(), from, to, from, style);
+        while programmes.write_next(&mut out) {
             if out.len() >= PIECE {
                 bytes += out.len();
                 out.clear();
@@ -182,7 +182,7 @@ fn by_events(entries: &[Spoken]) -> usize {
     let mut writer = quick_xml::Writer::new(Vec::with_capacity(PIECE));
     let time = |ms: i64| {
         let mut text = Vec::with_capacity(20);
-        stamp(&mut text, ms, None);
+        write_time(&mut text, ms, None);
         String::from_utf8(text).expect("digits")
     };
     for entry in entries {

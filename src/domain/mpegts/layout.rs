@@ -3,112 +3,112 @@
 
 use std::ops::Range;
 
-use super::canonical::{self, Splits, Tables};
-use super::packet::{LEN, Packet, SYNC};
-use super::tables::{Entry, Track};
+use super::canonical::{self, SplitPlan, TableWriter};
+use super::packet::{PACKET_LEN, Packet, SYNC_BYTE};
+use super::psi::{PmtEntry, TrackKind};
 
 /// Bytes of a packet after its 4-byte header.
-const ROOM: usize = LEN - 4;
+const PACKET_CAPACITY: usize = PACKET_LEN - 4;
 
 /// A range of a unit's payload: the bytes themselves, or a reference to where they can be read.
-pub trait Part: Copy {
+pub trait PayloadPart: Copy {
     /// Length, bytes.
-    fn size(&self) -> usize;
+    fn byte_len(&self) -> usize;
 }
 
-impl Part for &[u8] {
-    fn size(&self) -> usize {
+impl PayloadPart for &[u8] {
+    fn byte_len(&self) -> usize {
         self.len()
     }
 }
 
 /// A segment in canonical form, ready to be written.
 #[derive(Debug)]
-pub struct Layout<P> {
+pub struct SegmentLayout<P> {
     parts: Vec<P>,
-    units: Vec<Held>,
+    units: Vec<QueuedUnit>,
     /// Number of packets before any is split.
-    count: usize,
-    splits: Splits,
-    tables: Tables,
+    packet_count: usize,
+    splits: SplitPlan,
+    tables: TableWriter,
 }
 
 /// Write position within a [`Layout`].
 #[derive(Clone, Debug)]
-pub struct Pen {
+pub struct LayoutCursor {
     /// Index of the next unit and of the next packet.
-    unit: usize,
-    packet: usize,
-    counters: [u8; 2],
-    splits: Splits,
-    tables: Tables,
-    closed: bool,
+    next_unit: usize,
+    next_packet: usize,
+    continuity_counters: [u8; 2],
+    splits: SplitPlan,
+    tables: TableWriter,
+    is_closed: bool,
 }
 
 /// A unit queued for writing.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub track: Track,
+pub(super) struct QueuedUnit {
+    pub track: TrackKind,
     /// PES header buffer, and how many of its bytes are used.
     pub header: ([u8; 19], u8),
     /// Adaptation field of the first packet without its length byte, and its length; 0 if there is none.
-    pub field: ([u8; 7], u8),
+    pub adaptation_field: ([u8; 7], u8),
     pub parts: Range<usize>,
     /// Bytes of header and parts together.
     pub len: usize,
 }
 
-impl<P: Part> Layout<P> {
-    pub(super) fn new(parts: Vec<P>, units: Vec<Held>, entries: &[Entry]) -> Self {
+impl<P: PayloadPart> SegmentLayout<P> {
+    pub(super) fn new(parts: Vec<P>, units: Vec<QueuedUnit>, entries: &[PmtEntry]) -> Self {
         let mut counts = [0; 2];
-        for held in units.iter().filter(|held| !held.is_bare()) {
-            counts[held.track as usize] += held.packets();
+        for unit in units.iter().filter(|unit| !unit.is_clock_only()) {
+            counts[unit.track as usize] += unit.packet_count();
         }
-        let splits = Splits::plan(counts, |track| {
-            let units = units.iter().rev().filter(move |held| held.track == track && !held.is_bare());
-            let header = |held: &Held, n| if n == 0 { usize::from(held.header.1) } else { 0 };
-            units.flat_map(move |held| (0..held.packets()).rev().map(move |n| (held.payload(n), header(held, n))))
+        let splits = SplitPlan::plan(counts, |track| {
+            let units = units.iter().rev().filter(move |unit| unit.track == track && !unit.is_clock_only());
+            let header_len = |unit: &QueuedUnit, n| if n == 0 { usize::from(unit.header.1) } else { 0 };
+            units.flat_map(move |unit| (0..unit.packet_count()).rev().map(move |n| (unit.payload_len(n), header_len(unit, n))))
         });
-        let count = units.iter().map(Held::packets).sum();
-        Self { parts, units, count, splits, tables: Tables::new(entries) }
+        let packet_count = units.iter().map(QueuedUnit::packet_count).sum();
+        Self { parts, units, packet_count, splits, tables: TableWriter::new(entries) }
     }
 
     /// Size of the whole segment, bytes.
-    pub fn size(&self) -> usize {
-        (self.count + self.splits.extra() + Tables::PACKETS) * LEN
+    pub fn size_bytes(&self) -> usize {
+        (self.packet_count + self.splits.extra_packets() + TableWriter::PACKET_COUNT) * PACKET_LEN
     }
 
     /// Approximate memory used, bytes.
-    pub fn weight(&self) -> usize {
-        size_of::<Self>() + self.parts.capacity() * size_of::<P>() + self.units.capacity() * size_of::<Held>()
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.parts.capacity() * size_of::<P>() + self.units.capacity() * size_of::<QueuedUnit>()
     }
 
     /// A write position at the start of the segment.
-    pub fn pen(&self) -> Pen {
-        Pen {
-            unit: 0,
-            packet: 0,
-            counters: [0; 2],
+    pub fn cursor(&self) -> LayoutCursor {
+        LayoutCursor {
+            next_unit: 0,
+            next_packet: 0,
+            continuity_counters: [0; 2],
             splits: self.splits.clone(),
             tables: self.tables.clone(),
-            closed: false,
+            is_closed: false,
         }
     }
 
     /// The next units to write: as many as fit into `most` bytes, at least one, none at the end.
-    pub fn next(&self, pen: &Pen, most: usize) -> Range<usize> {
-        let mut left = most;
-        let fits = |held: &&Held| {
-            let fits = held.len <= left;
-            left = left.saturating_sub(held.len);
+    pub fn next_units(&self, cursor: &LayoutCursor, max_bytes: usize) -> Range<usize> {
+        let mut remaining = max_bytes;
+        let fits = |unit: &&QueuedUnit| {
+            let fits = unit.len <= remaining;
+            remaining = remaining.saturating_sub(unit.len);
             fits
         };
-        let many = self.units[pen.unit..].iter().take_while(fits).count();
-        pen.unit..(pen.unit + many.max(1)).min(self.units.len())
+        let count = self.units[cursor.next_unit..].iter().take_while(fits).count();
+        cursor.next_unit..(cursor.next_unit + count.max(1)).min(self.units.len())
     }
 
     /// Payload parts of these units.
-    pub fn parts(&self, units: &Range<usize>) -> &[P] {
+    pub fn unit_parts(&self, units: &Range<usize>) -> &[P] {
         match self.units.get(units.clone()) {
             Some([first, .., last]) => &self.parts[first.parts.start..last.parts.end],
             Some([only]) => &self.parts[only.parts.clone()],
@@ -118,163 +118,163 @@ impl<P: Part> Layout<P> {
 
     /// Appends the units that [`Self::next`] returned to `out`, and after the last unit the packets that close the
     /// segment. If a part has another length than it declared, the segment is corrupt.
-    pub fn write<'b>(&self, pen: &mut Pen, units: Range<usize>, bytes: impl Fn(P) -> &'b [u8], out: &mut Vec<u8>) {
-        for held in &self.units[units.clone()] {
-            let mut rest = Rest { parts: &self.parts[held.parts.clone()], bytes: &bytes, left: &[] };
-            let counter = &mut pen.counters[held.track as usize];
+    pub fn write<'b>(&self, cursor: &mut LayoutCursor, units: Range<usize>, bytes: impl Fn(P) -> &'b [u8], out: &mut Vec<u8>) {
+        for unit in &self.units[units.clone()] {
+            let mut rest = RemainingPayload { parts: &self.parts[unit.parts.clone()], read_part: &bytes, current: &[] };
+            let counter = &mut cursor.continuity_counters[unit.track as usize];
             let mut n = 0;
-            while n < held.packets() {
-                pen.tables.put(pen.packet, self.count, out);
-                if held.is_bare() {
-                    out.extend_from_slice(&held.bare(*counter));
-                    (n, pen.packet) = (n + 1, pen.packet + 1);
+            while n < unit.packet_count() {
+                cursor.tables.write_due(cursor.next_packet, self.packet_count, out);
+                if unit.is_clock_only() {
+                    out.extend_from_slice(&unit.clock_packet(*counter));
+                    (n, cursor.next_packet) = (n + 1, cursor.next_packet + 1);
                     continue;
                 }
                 // Fast path: nearly every packet is payload from one part, lies between two tables, and is not split.
-                let most = (pen.tables.due(self.count) - pen.packet).min(pen.splits.unsplit(held.track));
-                let plain = if n == 0 { 0 } else { rest.plain(held.track, most, counter, out) };
-                if plain > 0 {
-                    pen.splits.pass(held.track, plain);
-                    (n, pen.packet) = (n + plain, pen.packet + plain);
+                let max_packets = (cursor.tables.next_due(self.packet_count) - cursor.next_packet).min(cursor.splits.packets_before_next_split(unit.track));
+                let written = if n == 0 { 0 } else { rest.write_full_packets(unit.track, max_packets, counter, out) };
+                if written > 0 {
+                    cursor.splits.skip(unit.track, written);
+                    (n, cursor.next_packet) = (n + written, cursor.next_packet + written);
                     continue;
                 }
-                held.packet(n, *counter, &mut rest, out);
+                unit.write_packet(n, *counter, &mut rest, out);
                 n += 1;
-                match pen.splits.pieces(held.track) {
+                match cursor.splits.next_piece_count(unit.track) {
                     1 => *counter = counter.wrapping_add(1),
                     pieces => {
-                        let Some(&packet) = out.last_chunk::<LEN>() else { continue };
-                        out.truncate(out.len() - LEN);
+                        let Some(&packet) = out.last_chunk::<PACKET_LEN>() else { continue };
+                        out.truncate(out.len() - PACKET_LEN);
                         if let Some(whole) = Packet::new(&packet) {
-                            canonical::split(whole, &packet, pieces, counter, out);
+                            canonical::split_packet(whole, &packet, pieces, counter, out);
                         }
                     }
                 }
-                pen.packet += 1;
+                cursor.next_packet += 1;
             }
         }
-        pen.unit = units.end;
-        if pen.unit == self.units.len() && !pen.closed {
-            pen.tables.close(out);
-            pen.closed = true;
+        cursor.next_unit = units.end;
+        if cursor.next_unit == self.units.len() && !cursor.is_closed {
+            cursor.tables.write_rest(out);
+            cursor.is_closed = true;
         }
     }
 
     /// True once the whole segment is written.
-    pub fn is_written(&self, pen: &Pen) -> bool {
-        pen.closed
+    pub fn is_written(&self, cursor: &LayoutCursor) -> bool {
+        cursor.is_closed
     }
 }
 
 /// Writes units with continuous continuity counters, without closing them.
-pub(super) fn numbered<'a>(parts: &[&'a [u8]], units: &[Held], counters: &mut [u8; 2]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(units.iter().map(Held::packets).sum::<usize>() * LEN);
-    for held in units {
-        let mut rest = Rest { parts: &parts[held.parts.clone()], bytes: &|part: &'a [u8]| part, left: &[] };
-        let counter = &mut counters[held.track as usize];
-        if held.is_bare() {
-            out.extend_from_slice(&held.bare(*counter));
+pub(super) fn write_numbered<'a>(parts: &[&'a [u8]], units: &[QueuedUnit], counters: &mut [u8; 2]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(units.iter().map(QueuedUnit::packet_count).sum::<usize>() * PACKET_LEN);
+    for unit in units {
+        let mut rest = RemainingPayload { parts: &parts[unit.parts.clone()], read_part: &|part: &'a [u8]| part, current: &[] };
+        let counter = &mut counters[unit.track as usize];
+        if unit.is_clock_only() {
+            out.extend_from_slice(&unit.clock_packet(*counter));
             continue;
         }
-        for n in 0..held.packets() {
-            held.packet(n, *counter, &mut rest, &mut out);
+        for n in 0..unit.packet_count() {
+            unit.write_packet(n, *counter, &mut rest, &mut out);
             *counter = counter.wrapping_add(1);
         }
     }
     out
 }
 
-impl Held {
+impl QueuedUnit {
     /// Payload capacity of packet `n`, bytes.
-    fn room(&self, n: usize) -> usize {
-        if n == 0 && self.field.1 > 0 { ROOM - 1 - usize::from(self.field.1) } else { ROOM }
+    fn payload_capacity(&self, n: usize) -> usize {
+        if n == 0 && self.adaptation_field.1 > 0 { PACKET_CAPACITY - 1 - usize::from(self.adaptation_field.1) } else { PACKET_CAPACITY }
     }
 
     /// True for an adaptation field without payload.
-    fn is_bare(&self) -> bool {
+    fn is_clock_only(&self) -> bool {
         self.len == 0
     }
 
     /// The packet of a unit without payload. It repeats the continuity counter of the packet before it (section 2.4.3.3).
-    fn bare(&self, counter: u8) -> [u8; LEN] {
-        let mut packet = [0xff; LEN];
+    fn clock_packet(&self, counter: u8) -> [u8; PACKET_LEN] {
+        let mut packet = [0xff; PACKET_LEN];
         let pid = self.track.pid().to_be_bytes();
-        packet[..5].copy_from_slice(&[SYNC, pid[0], pid[1], 0x20 | counter.wrapping_sub(1) & 0x0f, (LEN - 5) as u8]);
-        let field = &self.field.0[..usize::from(self.field.1)];
+        packet[..5].copy_from_slice(&[SYNC_BYTE, pid[0], pid[1], 0x20 | counter.wrapping_sub(1) & 0x0f, (PACKET_LEN - 5) as u8]);
+        let field = &self.adaptation_field.0[..usize::from(self.adaptation_field.1)];
         packet[5..5 + field.len()].copy_from_slice(field);
         packet
     }
 
-    fn packets(&self) -> usize {
-        1 + self.len.saturating_sub(self.room(0)).div_ceil(ROOM)
+    fn packet_count(&self) -> usize {
+        1 + self.len.saturating_sub(self.payload_capacity(0)).div_ceil(PACKET_CAPACITY)
     }
 
     /// Bytes of payload in packet `n`, which must exist.
-    fn payload(&self, n: usize) -> usize {
-        let before = if n == 0 { 0 } else { self.room(0) + (n - 1) * ROOM };
-        (self.len - before).min(self.room(n))
+    fn payload_len(&self, n: usize) -> usize {
+        let before = if n == 0 { 0 } else { self.payload_capacity(0) + (n - 1) * PACKET_CAPACITY };
+        (self.len - before).min(self.payload_capacity(n))
     }
 
-    fn packet<'b, P: Part>(&self, n: usize, counter: u8, rest: &mut Rest<'_, 'b, P>, out: &mut Vec<u8>) {
+    fn write_packet<'b, P: PayloadPart>(&self, n: usize, counter: u8, rest: &mut RemainingPayload<'_, 'b, P>, out: &mut Vec<u8>) {
         let (start, header, field) = match n {
-            0 => (0x40, &self.header.0[..usize::from(self.header.1)], &self.field.0[..usize::from(self.field.1)]),
+            0 => (0x40, &self.header.0[..usize::from(self.header.1)], &self.adaptation_field.0[..usize::from(self.adaptation_field.1)]),
             _ => (0, &[][..], &[][..]),
         };
-        let payload = self.payload(n);
-        let stuffing = self.room(n) - payload;
+        let payload = self.payload_len(n);
+        let stuffing = self.payload_capacity(n) - payload;
         let flags = if field.is_empty() && stuffing == 0 { 0x10 } else { 0x30 };
         let pid = self.track.pid().to_be_bytes();
-        out.extend_from_slice(&[SYNC, start | pid[0], pid[1], flags | counter & 0x0f]);
+        out.extend_from_slice(&[SYNC_BYTE, start | pid[0], pid[1], flags | counter & 0x0f]);
         if flags == 0x30 {
-            stuff(field, stuffing, out);
+            write_adaptation_field(field, stuffing, out);
         }
         out.extend_from_slice(header);
-        rest.take(payload - header.len(), out);
+        rest.write_bytes(payload - header.len(), out);
     }
 }
 
 /// The unwritten payload of a unit.
-struct Rest<'a, 'b, P> {
+struct RemainingPayload<'a, 'b, P> {
     parts: &'a [P],
-    bytes: &'a dyn Fn(P) -> &'b [u8],
+    read_part: &'a dyn Fn(P) -> &'b [u8],
     /// The rest of the current part.
-    left: &'b [u8],
+    current: &'b [u8],
 }
 
-impl<P: Part> Rest<'_, '_, P> {
+impl<P: PayloadPart> RemainingPayload<'_, '_, P> {
     /// Writes up to `most` packets of pure payload from the current part. Returns their number.
-    fn plain(&mut self, track: Track, most: usize, counter: &mut u8, out: &mut Vec<u8>) -> usize {
-        let payloads = self.left.as_chunks::<ROOM>().0;
-        let payloads = &payloads[..most.min(payloads.len())];
+    fn write_full_packets(&mut self, track: TrackKind, max_packets: usize, counter: &mut u8, out: &mut Vec<u8>) -> usize {
+        let payloads = self.current.as_chunks::<PACKET_CAPACITY>().0;
+        let payloads = &payloads[..max_packets.min(payloads.len())];
         let pid = track.pid().to_be_bytes();
         for payload in payloads {
-            let mut packet = [0; LEN];
-            packet[..4].copy_from_slice(&[SYNC, pid[0], pid[1], 0x10 | *counter & 0x0f]);
+            let mut packet = [0; PACKET_LEN];
+            packet[..4].copy_from_slice(&[SYNC_BYTE, pid[0], pid[1], 0x10 | *counter & 0x0f]);
             // In halves: a copy this short compiles to a few moves instead of a call.
-            packet[4..4 + ROOM / 2].copy_from_slice(&payload[..ROOM / 2]);
-            packet[4 + ROOM / 2..].copy_from_slice(&payload[ROOM / 2..]);
+            packet[4..4 + PACKET_CAPACITY / 2].copy_from_slice(&payload[..PACKET_CAPACITY / 2]);
+            packet[4 + PACKET_CAPACITY / 2..].copy_from_slice(&payload[PACKET_CAPACITY / 2..]);
             out.extend_from_slice(&packet);
             *counter = counter.wrapping_add(1);
         }
-        self.left = &self.left[payloads.len() * ROOM..];
+        self.current = &self.current[payloads.len() * PACKET_CAPACITY..];
         payloads.len()
     }
 
-    fn take(&mut self, mut count: usize, out: &mut Vec<u8>) {
-        while count > self.left.len() {
-            out.extend_from_slice(self.left);
-            count -= self.left.len();
-            let Some((part, behind)) = self.parts.split_first() else { return };
-            (self.left, self.parts) = ((self.bytes)(*part), behind);
+    fn write_bytes(&mut self, mut count: usize, out: &mut Vec<u8>) {
+        while count > self.current.len() {
+            out.extend_from_slice(self.current);
+            count -= self.current.len();
+            let Some((part, rest)) = self.parts.split_first() else { return };
+            (self.current, self.parts) = ((self.read_part)(*part), rest);
         }
-        let (now, later) = self.left.split_at(count);
-        out.extend_from_slice(now);
-        self.left = later;
+        let (head, tail) = self.current.split_at(count);
+        out.extend_from_slice(head);
+        self.current = tail;
     }
 }
 
 /// Writes an adaptation field padded by `stuffing` bytes.
-fn stuff(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
+fn write_adaptation_field(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
     // Without a field, the length byte and then the flags byte are the first stuffing bytes.
     if field.is_empty() {
         out.push((stuffing - 1) as u8);
@@ -291,45 +291,45 @@ fn stuff(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::write::{Unit, Writer};
+    use super::super::ts_writer::{AccessUnit, TsWriter};
     use super::*;
     use proptest::prelude::*;
 
     #[derive(Clone, Copy, Debug)]
-    struct Filled(u8, usize);
+    struct FillPart(u8, usize);
 
-    impl Part for Filled {
-        fn size(&self) -> usize {
+    impl PayloadPart for FillPart {
+        fn byte_len(&self) -> usize {
             self.1
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_in_pieces_is_what_is_written_at_once(
+        fn written_in_steps_equals_written_at_once(
             shapes in proptest::collection::vec((any::<bool>(), any::<bool>(), 0usize..700, 0usize..9, any::<u8>()), 0..40),
             most in 0usize..2000,
         ) {
             let bytes: Vec<Vec<u8>> = (0..=255).map(|fill| vec![fill; 700]).collect();
-            let entries = [Entry { pid: 0x41, stream_type: 0x1b, descriptors: Vec::new() }];
-            let (mut early, mut late) = (Writer::new(Track::Video), Writer::new(Track::Video));
+            let entries = [PmtEntry { pid: 0x41, stream_type: 0x1b, descriptors: Vec::new() }];
+            let (mut early, mut late) = (TsWriter::new(TrackKind::Video), TsWriter::new(TrackKind::Video));
             for (at, &(video, random_access, size, more, fill)) in shapes.iter().enumerate() {
-                let track = if video { Track::Video } else { Track::Audio };
+                let track = if video { TrackKind::Video } else { TrackKind::Audio };
                 let (pts, dts) = (at as i64 * 1800, video.then_some(at as i64 * 1800));
-                let parts = [Filled(fill, size), Filled(1, more)];
-                let own = parts.map(|Filled(fill, size)| &bytes[usize::from(fill)][..size]);
-                early.put(&Unit { track, pts, dts, random_access, parts: &own });
-                late.put(&Unit { track, pts, dts, random_access, parts: &parts });
+                let parts = [FillPart(fill, size), FillPart(1, more)];
+                let own = parts.map(|FillPart(fill, size)| &bytes[usize::from(fill)][..size]);
+                early.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &own });
+                late.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &parts });
             }
-            let layout = late.lay_out(&entries);
-            let (mut pen, mut out) = (layout.pen(), Vec::new());
+            let layout = late.into_layout(&entries);
+            let (mut pen, mut out) = (layout.cursor(), Vec::new());
             while !layout.is_written(&pen) {
-                let units = layout.next(&pen, most);
-                prop_assert!(units.len() <= 1 || layout.parts(&units).iter().map(Part::size).sum::<usize>() <= most);
-                layout.write(&mut pen, units, |Filled(fill, size)| &bytes[usize::from(fill)][..size], &mut out);
+                let units = layout.next_units(&pen, most);
+                prop_assert!(units.len() <= 1 || layout.unit_parts(&units).iter().map(PayloadPart::byte_len).sum::<usize>() <= most);
+                layout.write(&mut pen, units, |FillPart(fill, size)| &bytes[usize::from(fill)][..size], &mut out);
             }
-            prop_assert_eq!(out.len(), layout.size());
-            prop_assert_eq!(out, early.finish(&entries));
+            prop_assert_eq!(out.len(), layout.size_bytes());
+            prop_assert_eq!(out, early.into_segment(&entries));
         }
     }
 }

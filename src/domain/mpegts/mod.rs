@@ -7,18 +7,18 @@
 //! wrap.
 #![doc = include_str!("README.md")]
 
-pub mod air;
+pub mod channel_timeline;
 pub mod canonical;
-pub mod clock;
-pub mod cut;
-pub mod join;
+pub mod clock_jumps;
+pub mod segmenter;
+pub mod live_muxer;
 pub mod layout;
 pub mod packet;
 pub mod pes;
 pub mod program;
-pub mod shift;
-pub mod tables;
-pub mod write;
+pub mod timestamp_shift;
+pub mod psi;
+pub mod ts_writer;
 
 /// PID of the program map table (PMT).
 pub const PMT_PID: u16 = 0x20;
@@ -28,12 +28,12 @@ pub const VIDEO_PID: u16 = 0x41;
 pub const AUDIO_PID: u16 = 0x42;
 
 /// Timestamps have 33 bits at 90 kHz and wrap after 26.5 hours.
-pub const WRAP: i64 = 1 << 33;
+pub const TIMESTAMP_WRAP: i64 = 1 << 33;
 
 /// Unwraps a 33-bit timestamp: the time nearest to `near` that has these 33 bits. Ticks of 90 kHz.
-pub fn unwrap(timestamp: i64, near: i64) -> i64 {
-    let ahead = (timestamp - near).rem_euclid(WRAP);
-    near + if ahead >= WRAP / 2 { ahead - WRAP } else { ahead }
+pub fn unwrap_timestamp(timestamp: i64, near: i64) -> i64 {
+    let forward = (timestamp - near).rem_euclid(TIMESTAMP_WRAP);
+    near + if forward >= TIMESTAMP_WRAP / 2 { forward - TIMESTAMP_WRAP } else { forward }
 }
 
 #[cfg(test)]
@@ -43,8 +43,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn unwrapping_finds_the_time_that_was_wrapped(time in -WRAP..20 * WRAP, off in -WRAP / 2 + 1..WRAP / 2) {
-            prop_assert_eq!(unwrap(time.rem_euclid(WRAP), time + off), time);
+        fn unwrapping_finds_the_time_that_was_wrapped(time in -TIMESTAMP_WRAP..20 * TIMESTAMP_WRAP, off in -TIMESTAMP_WRAP / 2 + 1..TIMESTAMP_WRAP / 2) {
+            prop_assert_eq!(unwrap_timestamp(time.rem_euclid(TIMESTAMP_WRAP), time + off), time);
         }
     }
 }

@@ -2,11 +2,11 @@
 
 /// The fields of a PES header that segmentation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct PesHeader {
     /// Length of header and payload, bytes. None if the packet leaves it open, which only video may do.
-    pub total: Option<usize>,
+    pub total_len: Option<usize>,
     /// Length of the header, bytes.
-    pub header: usize,
+    pub header_len: usize,
     /// 33 bits at 90 kHz.
     pub pts: Option<i64>,
     /// Equal to `pts` if the packet has no DTS.
@@ -15,19 +15,19 @@ pub struct Header {
 
 /// Parses the header at the start of `bytes`. None if this is not a PES packet with the optional header of audio and
 /// video.
-pub fn parse(bytes: &[u8]) -> Option<Header> {
-    let fixed = bytes.first_chunk::<9>()?;
-    if fixed[..3] != [0, 0, 1] || fixed[6] & 0xc0 != 0x80 {
+pub fn parse(bytes: &[u8]) -> Option<PesHeader> {
+    let fixed_part = bytes.first_chunk::<9>()?;
+    if fixed_part[..3] != [0, 0, 1] || fixed_part[6] & 0xc0 != 0x80 {
         return None;
     }
-    let length = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-    let flags = fixed[7] >> 6;
-    let pts = if flags & 2 != 0 { timestamp(bytes.get(9..14)?) } else { None };
-    let dts = if flags == 3 { timestamp(bytes.get(14..19)?) } else { pts };
-    Some(Header { total: (length > 0).then_some(length + 6), header: 9 + usize::from(fixed[8]), pts, dts })
+    let length = usize::from(u16::from_be_bytes([fixed_part[4], fixed_part[5]]));
+    let flags = fixed_part[7] >> 6;
+    let pts = if flags & 2 != 0 { parse_timestamp(bytes.get(9..14)?) } else { None };
+    let dts = if flags == 3 { parse_timestamp(bytes.get(14..19)?) } else { pts };
+    Some(PesHeader { total_len: (length > 0).then_some(length + 6), header_len: 9 + usize::from(fixed_part[8]), pts, dts })
 }
 
-fn timestamp(field: &[u8]) -> Option<i64> {
+fn parse_timestamp(field: &[u8]) -> Option<i64> {
     let &[a, b, c, d, e] = field.first_chunk::<5>()?;
     let [a, b, c, d, e] = [a, b, c, d, e].map(i64::from);
     Some((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1)
@@ -42,7 +42,7 @@ mod tests {
     fn reads_both_timestamps() {
         // PTS 8,589,934,591 (all 33 bits) and DTS 1.
         let bytes = [0, 0, 1, 0xe0, 0, 20, 0x80, 0xc0, 10, 0x3f, 0xff, 0xff, 0xff, 0xff, 0x11, 0, 1, 0, 3];
-        let header = Header { total: Some(26), header: 19, pts: Some((1 << 33) - 1), dts: Some(1) };
+        let header = PesHeader { total_len: Some(26), header_len: 19, pts: Some((1 << 33) - 1), dts: Some(1) };
         assert_eq!(parse(&bytes), Some(header));
     }
 

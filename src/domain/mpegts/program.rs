@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::packet::{LEN, Packet};
-use super::tables::{Entry, Pmt, ProgramEntry, parse_pmt_section, parse_programs};
+use super::packet::{PACKET_LEN, Packet};
+use super::psi::{PmtEntry, Pmt, ProgramEntry, parse_pmt_section, parse_programs};
 
 /// Maximum size of a PMT section with its pointer field, bytes (ISO/IEC 13818-1 section 2.4.4.9).
 const LONGEST_SECTION: usize = 1 + 1024;
@@ -84,7 +84,7 @@ impl Router {
     }
 
     /// Rewrites the packet's PID.
-    pub fn route(&mut self, bytes: &mut [u8; LEN]) -> Route {
+    pub fn route(&mut self, bytes: &mut [u8; PACKET_LEN]) -> Route {
         let Some(packet) = Packet::new(bytes) else { return Route::Drop };
         let pid = packet.pid();
         if pid == 0 {
@@ -141,7 +141,7 @@ fn routes(first: &Pmt, now: &Pmt) -> BTreeMap<u16, u16> {
             if routes.values().any(|taken| *taken == entry.pid) {
                 continue;
             }
-            let fits = |candidate: &&Entry| {
+            let fits = |candidate: &&PmtEntry| {
                 kind(candidate) == kind(entry)
                     && !routes.contains_key(&candidate.pid)
                     && (!same_pid || candidate.pid == entry.pid)
@@ -160,7 +160,7 @@ fn routes(first: &Pmt, now: &Pmt) -> BTreeMap<u16, u16> {
 
 /// Stream type and, of private streams, the descriptor that states their content (ETSI EN 300 468 table 12: teletext,
 /// subtitles, AC-3, E-AC-3, DTS; registration).
-fn kind(entry: &Entry) -> (u8, Option<u8>) {
+fn kind(entry: &PmtEntry) -> (u8, Option<u8>) {
     let private = || {
         let mut rest = &entry.descriptors[..];
         while let [tag, length, body @ ..] = rest {
@@ -182,23 +182,23 @@ fn kind(entry: &Entry) -> (u8, Option<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::mpegts::tables::{pat_of, pmt};
+    use crate::domain::mpegts::psi::{pat_of, build_pmt};
     use proptest::prelude::*;
 
     fn pmt_of(streams: &[(u16, u8)]) -> Pmt {
-        let entry = |&(pid, stream_type): &(u16, u8)| Entry { pid, stream_type, descriptors: Vec::new() };
+        let entry = |&(pid, stream_type): &(u16, u8)| PmtEntry { pid, stream_type, descriptors: Vec::new() };
         Pmt { pcr_pid: streams[0].0, entries: streams.iter().map(entry).collect() }
     }
 
     /// A PMT of these streams on a PID.
-    fn table(pid: u16, streams: &[(u16, u8)]) -> [u8; LEN] {
-        let mut packet = pmt(&pmt_of(streams).entries);
+    fn table(pid: u16, streams: &[(u16, u8)]) -> [u8; PACKET_LEN] {
+        let mut packet = build_pmt(&pmt_of(streams).entries);
         [packet[1], packet[2]] = [0x40 | (pid >> 8) as u8, pid as u8];
         packet
     }
 
-    fn payload(pid: u16) -> [u8; LEN] {
-        let mut packet = [0x47; LEN];
+    fn payload(pid: u16) -> [u8; PACKET_LEN] {
+        let mut packet = [0x47; PACKET_LEN];
         packet[1..4].copy_from_slice(&[(pid >> 8) as u8, pid as u8, 0x10]);
         packet
     }
@@ -251,8 +251,8 @@ mod tests {
         router.route(&mut pat_of(&[ProgramEntry { number: 1, pmt_pid: 0x1000 }]));
         router.route(&mut table(0x1000, &[(0x100, 0x02), (0x101, 0x03)]));
         assert_eq!([0x100, 0x101].map(|pid| router.first_pid(pid)), [None, Some(0x101)]);
-        let ac3 = Entry { pid: 1, stream_type: 6, descriptors: b"\x0a\x04deu\x00\x6a\x01\x00".to_vec() };
-        let teletext = Entry { pid: 1, stream_type: 6, descriptors: b"\x56\x05deu\x09\x00".to_vec() };
+        let ac3 = PmtEntry { pid: 1, stream_type: 6, descriptors: b"\x0a\x04deu\x00\x6a\x01\x00".to_vec() };
+        let teletext = PmtEntry { pid: 1, stream_type: 6, descriptors: b"\x56\x05deu\x09\x00".to_vec() };
         assert_ne!(kind(&ac3), kind(&teletext));
     }
 
@@ -262,9 +262,9 @@ mod tests {
         // 20 bytes of payload after an adaptation field, the rest in a packet of its own.
         let (mut begin, mut rest) = (payload(0x1000), payload(0x1000));
         begin[1] |= 0x40;
-        begin[3..6].copy_from_slice(&[0x30, (LEN - 5 - 20) as u8, 0]);
-        begin[LEN - 20..].copy_from_slice(&whole[4..24]);
-        rest[4..LEN - 20].copy_from_slice(&whole[24..]);
+        begin[3..6].copy_from_slice(&[0x30, (PACKET_LEN - 5 - 20) as u8, 0]);
+        begin[PACKET_LEN - 20..].copy_from_slice(&whole[4..24]);
+        rest[4..PACKET_LEN - 20].copy_from_slice(&whole[24..]);
         let mut section = PmtSection::default();
         assert_eq!(section.push(Packet::new(&rest).unwrap()), None);
         assert_eq!(section.push(Packet::new(&begin).unwrap()), None);
@@ -282,9 +282,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_packets_are_routed_without_panic(bytes in proptest::collection::vec(any::<u8>(), LEN * 4)) {
+        fn any_packets_are_routed_without_panic(bytes in proptest::collection::vec(any::<u8>(), PACKET_LEN * 4)) {
             let mut router = first(false);
-            for (n, packet) in bytes.clone().as_chunks_mut::<LEN>().0.iter_mut().enumerate() {
+            for (n, packet) in bytes.clone().as_chunks_mut::<PACKET_LEN>().0.iter_mut().enumerate() {
                 packet[..2].copy_from_slice(&[0x47, 0x50 * (n as u8 % 2)]);
                 packet[2] = 0;
                 router.route(packet);

@@ -1,13 +1,13 @@
 //! ISO base media and QuickTime files (ISO/IEC 14496-12): brand, and whether there is video.
 
-use super::{Bytes, Container, Kind, Sniffed};
+use super::{ByteSource, Container, MediaKind, FileFormat};
 
 /// Top-level boxes read before giving up: a hostile file could chain them endlessly.
 const MAX_BOXES: usize = 256;
 /// Most boxes read in `moov`. A movie with more is refused, because a reference to other files could hide after them.
 const MAX_MOVIE_BOXES: usize = 4096;
 
-struct Header {
+struct BoxHeader {
     kind: [u8; 4],
     /// Offset of the content.
     content: u64,
@@ -15,7 +15,7 @@ struct Header {
     end: u64,
 }
 
-fn header(head: &[u8], offset: u64) -> Option<Header> {
+fn parse_header(head: &[u8], offset: u64) -> Option<BoxHeader> {
     let size = u32::from_be_bytes(head.get(..4)?.try_into().ok()?);
     let kind: [u8; 4] = head.get(4..8)?.try_into().ok()?;
     let (content, end) = match size {
@@ -26,31 +26,31 @@ fn header(head: &[u8], offset: u64) -> Option<Header> {
         }
         size => (offset.checked_add(8)?, offset.checked_add(u64::from(size.max(8)))?),
     };
-    Some(Header { kind, content, end })
+    Some(BoxHeader { kind, content, end })
 }
 
 /// Recognises a file of boxes. None if it is something else, an image, or a movie that only refers to other files.
-pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniffed>, B::Error> {
+pub(super) fn detect_format<B: ByteSource>(bytes: &mut B, head: &[u8]) -> Result<Option<FileFormat>, B::Error> {
     let mut container = None;
     let mut audio_brand = false;
     let mut offset = 0;
-    let mut seen = 0;
-    let mut kinds = Tracks::default();
+    let mut box_count = 0;
+    let mut movie = MovieInfo::default();
     let mut has_movie = false;
     for _ in 0..MAX_BOXES {
-        let piece = if offset == 0 { head[..head.len().min(16)].to_vec() } else { bytes.at(offset, 16)?.into_owned() };
-        let Some(found) = header(&piece, offset) else { break };
-        match &found.kind {
+        let bytes_at_box = if offset == 0 { head[..head.len().min(16)].to_vec() } else { bytes.read_at(offset, 16)?.into_owned() };
+        let Some(box_header) = parse_header(&bytes_at_box, offset) else { break };
+        match &box_header.kind {
             b"ftyp" => {
-                let brand = bytes.at(found.content, 4)?.into_owned();
-                match family(&brand) {
+                let brand = bytes.read_at(box_header.content, 4)?.into_owned();
+                match container_of_brand(&brand) {
                     Some((family, audio)) => (container, audio_brand) = (Some(family), audio),
                     None => return Ok(None),
                 }
             }
             b"moov" => {
                 container = container.or(Some(Container::QuickTime));
-                kinds = tracks(bytes, &found)?;
+                movie = scan_movie(bytes, &box_header)?;
                 has_movie = true;
                 break;
             }
@@ -62,22 +62,22 @@ pub(super) fn sniff<B: Bytes>(bytes: &mut B, head: &[u8]) -> Result<Option<Sniff
             _ if container.is_some() => {}
             _ => return Ok(None),
         }
-        seen += 1;
-        if found.end == u64::MAX {
+        box_count += 1;
+        if box_header.end == u64::MAX {
             break;
         }
-        offset = found.end;
+        offset = box_header.end;
     }
-    if kinds.refers || (has_movie && !kinds.header) {
+    if movie.may_reference_files || (has_movie && !movie.has_mvhd) {
         return Ok(None);
     }
-    let Some(container) = container.filter(|_| seen > 0) else { return Ok(None) };
-    let only_sound = audio_brand || (kinds.sound && !kinds.picture);
-    Ok(Some(Sniffed { container, kind: if only_sound { Kind::Audio } else { Kind::Video } }))
+    let Some(container) = container.filter(|_| box_count > 0) else { return Ok(None) };
+    let is_audio_only = audio_brand || (movie.has_audio && !movie.has_video);
+    Ok(Some(FileFormat { container, kind: if is_audio_only { MediaKind::Audio } else { MediaKind::Video } }))
 }
 
 /// Container of a major brand, and whether the brand is for audio; None for images.
-fn family(brand: &[u8]) -> Option<(Container, bool)> {
+fn container_of_brand(brand: &[u8]) -> Option<(Container, bool)> {
     Some(match brand {
         b"qt  " => (Container::QuickTime, false),
         b"M4A " | b"M4B " | b"M4P " | b"F4A " | b"F4B " => (Container::Mp4, true),
@@ -88,39 +88,39 @@ fn family(brand: &[u8]) -> Option<(Container, bool)> {
 }
 
 #[derive(Default)]
-struct Tracks {
-    picture: bool,
-    sound: bool,
+struct MovieInfo {
+    has_video: bool,
+    has_audio: bool,
     /// The movie refers to other files (`rmra`), or may hide such a box: it is compressed (`cmov`) or has too many boxes.
-    refers: bool,
+    may_reference_files: bool,
     /// The movie has an `mvhd`, which ISO/IEC 14496-12 section 8.2.2 makes mandatory. qtdemux follows `rmra` even without
     /// it.
-    header: bool,
+    has_mvhd: bool,
 }
 
 /// Reads the track types of a movie: `moov/trak/mdia/hdlr`.
-fn tracks<B: Bytes>(bytes: &mut B, moov: &Header) -> Result<Tracks, B::Error> {
-    let mut found = Tracks::default();
-    let mut budget = MAX_MOVIE_BOXES;
+fn scan_movie<B: ByteSource>(bytes: &mut B, moov: &BoxHeader) -> Result<MovieInfo, B::Error> {
+    let mut movie = MovieInfo::default();
+    let mut remaining_boxes = MAX_MOVIE_BOXES;
     let mut offset = moov.content;
     while offset < moov.end {
-        if budget == 0 {
-            found.refers = true;
+        if remaining_boxes == 0 {
+            movie.may_reference_files = true;
             break;
         }
-        budget -= 1;
-        let Some(child) = header(&bytes.at(offset, 16)?, offset) else { break };
+        remaining_boxes -= 1;
+        let Some(child) = parse_header(&bytes.read_at(offset, 16)?, offset) else { break };
         match &child.kind {
-            b"mvhd" => found.header = true,
-            b"rmra" | b"cmov" => found.refers = true,
+            b"mvhd" => movie.has_mvhd = true,
+            b"rmra" | b"cmov" => movie.may_reference_files = true,
             // A few tracks are enough to distinguish audio from video; the rest are skipped.
-            b"trak" if budget > MAX_MOVIE_BOXES - MAX_BOXES => {
-                if let Some(mdia) = child_of(bytes, &child, *b"mdia", &mut budget)?
-                    && let Some(hdlr) = child_of(bytes, &mdia, *b"hdlr", &mut budget)?
+            b"trak" if remaining_boxes > MAX_MOVIE_BOXES - MAX_BOXES => {
+                if let Some(mdia) = find_child(bytes, &child, *b"mdia", &mut remaining_boxes)?
+                    && let Some(hdlr) = find_child(bytes, &mdia, *b"hdlr", &mut remaining_boxes)?
                 {
-                    match bytes.at(hdlr.content + 8, 4)?.as_ref() {
-                        b"vide" => found.picture = true,
-                        b"soun" => found.sound = true,
+                    match bytes.read_at(hdlr.content + 8, 4)?.as_ref() {
+                        b"vide" => movie.has_video = true,
+                        b"soun" => movie.has_audio = true,
                         _ => {}
                     }
                 }
@@ -132,19 +132,19 @@ fn tracks<B: Bytes>(bytes: &mut B, moov: &Header) -> Result<Tracks, B::Error> {
         }
         offset = child.end;
     }
-    Ok(found)
+    Ok(movie)
 }
 
-fn child_of<B: Bytes>(
+fn find_child<B: ByteSource>(
     bytes: &mut B,
-    parent: &Header,
+    parent: &BoxHeader,
     kind: [u8; 4],
-    budget: &mut usize,
-) -> Result<Option<Header>, B::Error> {
+    remaining_boxes: &mut usize,
+) -> Result<Option<BoxHeader>, B::Error> {
     let mut offset = parent.content;
-    while *budget > 0 && offset < parent.end {
-        *budget -= 1;
-        let Some(child) = header(&bytes.at(offset, 16)?, offset) else { break };
+    while *remaining_boxes > 0 && offset < parent.end {
+        *remaining_boxes -= 1;
+        let Some(child) = parse_header(&bytes.read_at(offset, 16)?, offset) else { break };
         if child.kind == kind {
             return Ok(Some(child));
         }

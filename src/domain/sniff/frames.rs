@@ -3,7 +3,7 @@
 use super::Container;
 
 /// Number of consecutive frames required.
-const ROW: usize = 3;
+const MIN_CONSECUTIVE: usize = 3;
 
 /// Most bytes of garbage accepted before the first frame; players resynchronise as well.
 const MAX_GARBAGE: usize = 8 * 1024;
@@ -25,12 +25,12 @@ pub(super) fn tag_len(head: &[u8]) -> Option<u64> {
 }
 
 /// Recognises a bare audio stream at the start or after a little garbage.
-pub(super) fn sniff(head: &[u8]) -> Option<Container> {
+pub(super) fn detect_audio(head: &[u8]) -> Option<Container> {
     (0..head.len().min(MAX_GARBAGE)).filter(|at| matches!(head[*at], 0xff | 0x0b | 0x7f)).find_map(|at| {
         let rest = &head[at..];
-        [(Container::Mp3, mp3 as Frame), (Container::Aac, adts), (Container::Ac3, ac3), (Container::Dts, dts)]
+        [(Container::Mp3, mp3_frame_len as FrameLenFn), (Container::Aac, adts_frame_len), (Container::Ac3, ac3_frame_len), (Container::Dts, dts_frame_len)]
             .into_iter()
-            .find(|(_, frame)| row(rest, *frame))
+            .find(|(_, frame)| has_consecutive_frames(rest, *frame))
             .map(|(container, _)| match container {
                 Container::Ac3 if rest.get(5).is_some_and(|byte| byte >> 3 > 10) => Container::Eac3,
                 other => other,
@@ -40,36 +40,36 @@ pub(super) fn sniff(head: &[u8]) -> Option<Container> {
 
 /// Size and duration of one frame of a bare audio stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Heard {
-    pub bytes: usize,
+pub struct AudioFrame {
+    pub size_bytes: usize,
     pub seconds: f64,
 }
 
 /// Parses the frame at the start of a slice. None if there is no frame, or for containers whose frames are not parsed
 /// here.
-pub fn heard(container: Container, bytes: &[u8]) -> Option<Heard> {
+pub fn parse_audio_frame(container: Container, bytes: &[u8]) -> Option<AudioFrame> {
     let (bytes, samples, hertz) = match container {
         Container::Aac => {
             const HERTZ: [u32; 13] =
                 [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
-            let len = adts(bytes)?;
+            let len = adts_frame_len(bytes)?;
             let blocks = u32::from(bytes[6] & 3) + 1;
             (len, blocks * 1024, HERTZ[usize::from(bytes[2] >> 2 & 0xf)])
         }
-        Container::Mp3 => mpeg(bytes)?,
-        Container::Ac3 | Container::Eac3 => dolby(bytes)?,
+        Container::Mp3 => parse_mpeg_audio(bytes)?,
+        Container::Ac3 | Container::Eac3 => parse_dolby_audio(bytes)?,
         _ => return None,
     };
-    Some(Heard { bytes, seconds: f64::from(samples) / f64::from(hertz) })
+    Some(AudioFrame { size_bytes: bytes, seconds: f64::from(samples) / f64::from(hertz) })
 }
 
 /// Function that returns the length of the frame at the start of a slice, bytes.
-type Frame = fn(&[u8]) -> Option<usize>;
+type FrameLenFn = fn(&[u8]) -> Option<usize>;
 
 /// True if frames follow one another: three, or two that end the slice.
-fn row(mut rest: &[u8], frame: Frame) -> bool {
-    for n in 0..ROW {
-        match frame(rest) {
+fn has_consecutive_frames(mut rest: &[u8], frame_len: FrameLenFn) -> bool {
+    for n in 0..MIN_CONSECUTIVE {
+        match frame_len(rest) {
             Some(len) if len <= rest.len() => rest = &rest[len..],
             Some(_) => return n >= 1,
             None => return n >= 2 && rest.len() < 8,
@@ -78,12 +78,12 @@ fn row(mut rest: &[u8], frame: Frame) -> bool {
     true
 }
 
-fn mp3(bytes: &[u8]) -> Option<usize> {
-    mpeg(bytes).map(|(len, ..)| len)
+fn mp3_frame_len(bytes: &[u8]) -> Option<usize> {
+    parse_mpeg_audio(bytes).map(|(len, ..)| len)
 }
 
 /// MPEG audio layers 1 to 3 (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates): bytes, samples, sample rate.
-fn mpeg(bytes: &[u8]) -> Option<(usize, u32, u32)> {
+fn parse_mpeg_audio(bytes: &[u8]) -> Option<(usize, u32, u32)> {
     const V1_L1: [u32; 14] = [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448];
     const V1_L2: [u32; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384];
     const V1_L3: [u32; 14] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
@@ -94,18 +94,18 @@ fn mpeg(bytes: &[u8]) -> Option<(usize, u32, u32)> {
         return None;
     }
     let (version, layer) = (b >> 3 & 3, b >> 1 & 3);
-    let (rate, bits) = (c >> 2 & 3, usize::from(c >> 4));
-    if version == 1 || layer == 0 || rate == 3 || !(1..15).contains(&bits) {
+    let (rate_code, bitrate_code) = (c >> 2 & 3, usize::from(c >> 4));
+    if version == 1 || layer == 0 || rate_code == 3 || !(1..15).contains(&bitrate_code) {
         return None;
     }
-    let hertz = [44_100, 48_000, 32_000][usize::from(rate)] >> [2, 0, 1, 0][usize::from(version)];
+    let hertz = [44_100, 48_000, 32_000][usize::from(rate_code)] >> [2, 0, 1, 0][usize::from(version)];
     let kbps = match (version == 3, layer) {
         (true, 3) => V1_L1,
         (true, 2) => V1_L2,
         (true, _) => V1_L3,
         (false, 3) => V2_L1,
         (false, _) => V2_L23,
-    }[bits - 1];
+    }[bitrate_code - 1];
     let padding = u32::from(c >> 1 & 1);
     let (len, samples) = match layer {
         3 => ((12 * kbps * 1000 / hertz + padding) * 4, 384),
@@ -116,7 +116,7 @@ fn mpeg(bytes: &[u8]) -> Option<(usize, u32, u32)> {
 }
 
 /// Length of an AAC frame in ADTS (ISO/IEC 13818-7 section 6.2).
-fn adts(bytes: &[u8]) -> Option<usize> {
+fn adts_frame_len(bytes: &[u8]) -> Option<usize> {
     let head = bytes.first_chunk::<7>()?;
     if head[0] != 0xff || head[1] & 0xf6 != 0xf0 || head[2] >> 2 & 0xf > 12 {
         return None;
@@ -126,7 +126,7 @@ fn adts(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Length of an AC-3 or E-AC-3 frame (ETSI TS 102 366).
-fn ac3(bytes: &[u8]) -> Option<usize> {
+fn ac3_frame_len(bytes: &[u8]) -> Option<usize> {
     const KBPS: [usize; 19] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
     let head = bytes.first_chunk::<6>()?;
     if head[..2] != [0x0b, 0x77] {
@@ -149,8 +149,8 @@ fn ac3(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Bytes, samples and sample rate of an AC-3 or E-AC-3 frame at a full rate.
-fn dolby(bytes: &[u8]) -> Option<(usize, u32, u32)> {
-    let len = ac3(bytes)?;
+fn parse_dolby_audio(bytes: &[u8]) -> Option<(usize, u32, u32)> {
+    let len = ac3_frame_len(bytes)?;
     let (kind, codes) = (bytes[2] >> 6, bytes[4]);
     let hertz = *[48_000, 44_100, 32_000].get(usize::from(codes >> 6))?;
     match bytes[5] >> 3 {
@@ -163,7 +163,7 @@ fn dolby(bytes: &[u8]) -> Option<(usize, u32, u32)> {
 }
 
 /// Length of a DTS core frame, 16-bit big endian (ETSI TS 102 114).
-fn dts(bytes: &[u8]) -> Option<usize> {
+fn dts_frame_len(bytes: &[u8]) -> Option<usize> {
     let head = bytes.first_chunk::<8>()?;
     if head[..4] != [0x7f, 0xfe, 0x80, 0x01] {
         return None;
@@ -177,10 +177,10 @@ pub(super) fn is_transport_stream(head: &[u8]) -> bool {
     const SYNC: u8 = 0x47;
     [188, 192, 204].into_iter().any(|size| {
         (0..head.len().min(MAX_GARBAGE)).filter(|at| head[*at] == SYNC).any(|at| {
-            let row = head[at..].iter().step_by(size).take(5);
-            let count = row.len();
+            let sync_bytes = head[at..].iter().step_by(size).take(5);
+            let count = sync_bytes.len();
             // Five packets, or as many as a very short file has.
-            (count == 5 || (count >= 2 && head.len() < 5 * size)) && row.copied().all(|byte| byte == SYNC)
+            (count == 5 || (count >= 2 && head.len() < 5 * size)) && sync_bytes.copied().all(|byte| byte == SYNC)
         })
     })
 }

@@ -10,7 +10,7 @@ mod boxes;
 mod ebml;
 mod frames;
 
-pub use frames::{Heard, heard};
+pub use frames::{AudioFrame, parse_audio_frame};
 
 /// Bytes read from the start of a file. Further pieces of this size are read where a container refers to them.
 pub const HEAD_BYTES: usize = 32 * 1024;
@@ -57,40 +57,40 @@ pub enum Container {
 
 /// Whether a file has video or is audio-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MediaKind {
     Video,
     Audio,
 }
 
 /// Format of a recognised file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sniffed {
+pub struct FileFormat {
     pub container: Container,
-    pub kind: Kind,
+    pub kind: MediaKind,
 }
 
-impl Sniffed {
+impl FileFormat {
     /// The MIME type to serve it with.
     pub fn mime(self) -> &'static str {
         use Container::*;
         match (self.container, self.kind) {
-            (Mp4, Kind::Video) => "video/mp4",
-            (Mp4, Kind::Audio) => "audio/mp4",
+            (Mp4, MediaKind::Video) => "video/mp4",
+            (Mp4, MediaKind::Audio) => "audio/mp4",
             (QuickTime, _) => "video/quicktime",
-            (ThreeGp, Kind::Video) => "video/3gpp",
-            (ThreeGp, Kind::Audio) => "audio/3gpp",
-            (Matroska, Kind::Video) => "video/x-matroska",
-            (Matroska, Kind::Audio) => "audio/x-matroska",
-            (WebM, Kind::Video) => "video/webm",
-            (WebM, Kind::Audio) => "audio/webm",
+            (ThreeGp, MediaKind::Video) => "video/3gpp",
+            (ThreeGp, MediaKind::Audio) => "audio/3gpp",
+            (Matroska, MediaKind::Video) => "video/x-matroska",
+            (Matroska, MediaKind::Audio) => "audio/x-matroska",
+            (WebM, MediaKind::Video) => "video/webm",
+            (WebM, MediaKind::Audio) => "audio/webm",
             (MpegTs, _) => "video/mp2t",
             (MpegPs | VideoStream, _) => "video/mpeg",
             (Avi, _) => "video/x-msvideo",
             (Flv, _) => "video/x-flv",
-            (Asf, Kind::Video) => "video/x-ms-wmv",
-            (Asf, Kind::Audio) => "audio/x-ms-wma",
-            (Ogg, Kind::Video) => "video/ogg",
-            (Ogg, Kind::Audio) => "audio/ogg",
+            (Asf, MediaKind::Video) => "video/x-ms-wmv",
+            (Asf, MediaKind::Audio) => "audio/x-ms-wma",
+            (Ogg, MediaKind::Video) => "video/ogg",
+            (Ogg, MediaKind::Audio) => "audio/ogg",
             (Mxf, _) => "application/mxf",
             (Ivf, _) => "video/x-ivf",
             (Y4m, _) => "video/x-yuv4mpeg",
@@ -118,17 +118,17 @@ impl Sniffed {
 }
 
 /// Random access to a file. Returns at most `most` bytes at `offset`, fewer past the end.
-pub trait Bytes {
+pub trait ByteSource {
     type Error;
-    fn at(&mut self, offset: u64, most: usize) -> Result<Cow<'_, [u8]>, Self::Error>;
+    fn read_at(&mut self, offset: u64, max_bytes: usize) -> Result<Cow<'_, [u8]>, Self::Error>;
 }
 
-impl Bytes for &[u8] {
+impl ByteSource for &[u8] {
     type Error = std::convert::Infallible;
 
-    fn at(&mut self, offset: u64, most: usize) -> Result<Cow<'_, [u8]>, Self::Error> {
+    fn read_at(&mut self, offset: u64, max_bytes: usize) -> Result<Cow<'_, [u8]>, Self::Error> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
-        Ok(Cow::Borrowed(&self[start..self.len().min(start + most)]))
+        Ok(Cow::Borrowed(&self[start..self.len().min(start + max_bytes)]))
     }
 }
 
@@ -136,47 +136,47 @@ impl Bytes for &[u8] {
 ///
 /// # Errors
 /// Errors of the reader.
-pub fn sniff<B: Bytes>(bytes: &mut B) -> Result<Option<Sniffed>, B::Error> {
-    let head = bytes.at(0, HEAD_BYTES)?.into_owned();
+pub fn detect_format<B: ByteSource>(bytes: &mut B) -> Result<Option<FileFormat>, B::Error> {
+    let head = bytes.read_at(0, HEAD_BYTES)?.into_owned();
     if let Some(tag) = frames::tag_len(&head) {
         // A tag can hide anything. Bare audio must follow it, because demuxers would detect the format again after the
         // tag.
-        let mut at = tag;
-        let mut piece = bytes.at(at, HEAD_BYTES)?.into_owned();
+        let mut offset = tag;
+        let mut head_after_tag = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
         for _ in 0..4 {
-            let Some(tag) = frames::tag_len(&piece) else { break };
-            at += tag;
-            piece = bytes.at(at, HEAD_BYTES)?.into_owned();
+            let Some(tag) = frames::tag_len(&head_after_tag) else { break };
+            offset += tag;
+            head_after_tag = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
         }
-        return Ok(frames::sniff(&piece).or_else(|| flac_or_tta(&piece)).map(audio));
+        return Ok(frames::detect_audio(&head_after_tag).or_else(|| tagged_lossless_container(&head_after_tag)).map(audio_format));
     }
-    if let Some(known) = by_signature(&head) {
-        return Ok(Some(known));
+    if let Some(format) = by_signature(&head) {
+        return Ok(Some(format));
     }
     if head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
-        return ebml::sniff(bytes, &head);
+        return ebml::detect_format(bytes, &head);
     }
-    if let Some(found) = boxes::sniff(bytes, &head)? {
-        return Ok(Some(found));
+    if let Some(format) = boxes::detect_format(bytes, &head)? {
+        return Ok(Some(format));
     }
     if is_text(&head) {
         return Ok(None);
     }
     if frames::is_transport_stream(&head) {
-        return Ok(Some(video(Container::MpegTs)));
+        return Ok(Some(video_format(Container::MpegTs)));
     }
-    Ok(frames::sniff(&head).map(audio))
+    Ok(frames::detect_audio(&head).map(audio_format))
 }
 
-const fn audio(container: Container) -> Sniffed {
-    Sniffed { container, kind: Kind::Audio }
+const fn audio_format(container: Container) -> FileFormat {
+    FileFormat { container, kind: MediaKind::Audio }
 }
 
-const fn video(container: Container) -> Sniffed {
-    Sniffed { container, kind: Kind::Video }
+const fn video_format(container: Container) -> FileFormat {
+    FileFormat { container, kind: MediaKind::Video }
 }
 
-fn flac_or_tta(piece: &[u8]) -> Option<Container> {
+fn tagged_lossless_container(piece: &[u8]) -> Option<Container> {
     match piece.get(..4)? {
         b"fLaC" => Some(Container::Flac),
         b"TTA1" | b"TTA2" => Some(Container::Tta),
@@ -186,14 +186,14 @@ fn flac_or_tta(piece: &[u8]) -> Option<Container> {
 }
 
 /// Recognises signatures at fixed offsets.
-fn by_signature(head: &[u8]) -> Option<Sniffed> {
+fn by_signature(head: &[u8]) -> Option<FileFormat> {
     use Container::*;
-    let at = |offset: usize, wanted: &[u8]| head.get(offset..offset + wanted.len()) == Some(wanted);
-    if at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64") {
+    let has_at = |offset: usize, signature: &[u8]| head.get(offset..offset + signature.len()) == Some(signature);
+    if has_at(0, b"RIFF") || has_at(0, b"RF64") || has_at(0, b"BW64") {
         return match head.get(8..12)? {
-            b"AVI " | b"AVIX" => Some(video(Avi)),
-            b"WAVE" => Some(audio(Wav)),
-            b"CDXA" => Some(video(MpegPs)),
+            b"AVI " | b"AVIX" => Some(video_format(Avi)),
+            b"WAVE" => Some(audio_format(Wav)),
+            b"CDXA" => Some(video_format(MpegPs)),
             _ => None,
         };
     }
@@ -202,51 +202,51 @@ fn by_signature(head: &[u8]) -> Option<Sniffed> {
     const ASF_VIDEO: &[u8] = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b";
     const WTV: &[u8] = b"\xb7\xd8\x00\x20\x37\x49\xda\x11\xa6\x4e\x00\x07\xe9\x5e\xad\x8d";
     const MXF: &[u8] = b"\x06\x0e\x2b\x34\x02\x05\x01\x01\x0d\x01\x02\x01\x01";
-    let contains = |wanted: &[u8]| head.windows(wanted.len()).any(|window| window == wanted);
-    if at(0, ASF) {
-        return Some(if contains(ASF_VIDEO) { video(Asf) } else { audio(Asf) });
+    let contains = |needle: &[u8]| head.windows(needle.len()).any(|window| window == needle);
+    if has_at(0, ASF) {
+        return Some(if contains(ASF_VIDEO) { video_format(Asf) } else { audio_format(Asf) });
     }
-    if at(0, b"OggS") {
+    if has_at(0, b"OggS") {
         // The first page of every stream is at the start (RFC 3533 section 4).
-        let seen = [&b"\x80theora"[..], b"BBCD\0", b"OVP80", b"\x01video\0\0\0"].into_iter().any(contains);
-        return Some(if seen { video(Ogg) } else { audio(Ogg) });
+        let has_video = [&b"\x80theora"[..], b"BBCD\0", b"OVP80", b"\x01video\0\0\0"].into_iter().any(contains);
+        return Some(if has_video { video_format(Ogg) } else { audio_format(Ogg) });
     }
-    if at(0, b"FORM") {
-        return matches!(head.get(8..12)?, b"AIFF" | b"AIFC").then_some(audio(Aiff));
+    if has_at(0, b"FORM") {
+        return matches!(head.get(8..12)?, b"AIFF" | b"AIFC").then_some(audio_format(Aiff));
     }
-    if at(0, b"FRM8") {
-        return at(12, b"DSD ").then_some(audio(Dsd));
+    if has_at(0, b"FRM8") {
+        return has_at(12, b"DSD ").then_some(audio_format(Dsd));
     }
-    let table: [(&[u8], Sniffed); 20] = [
-        (b"FLV\x01", video(Flv)),
-        (W64, audio(Wav)),
-        (b"fLaC", audio(Flac)),
-        (b"wvpk", audio(WavPack)),
-        (b"MAC ", audio(Ape)),
-        (b"TTA1", audio(Tta)),
-        (b"MPCK", audio(Musepack)),
-        (b"MP+", audio(Musepack)),
-        (b"DSD ", audio(Dsd)),
-        (b"caff", audio(Caf)),
-        (b".snd\0", audio(Au)),
-        (b"#!AMR\n", audio(Amr)),
-        (b"#!AMR-WB\n", audio(Amr)),
-        (b"DKIF\0\0", video(Ivf)),
-        (b"YUV4MPEG2 ", video(Y4m)),
-        (b".RMF\0\0", video(RealMedia)),
-        (WTV, video(Wtv)),
-        (MXF, video(Mxf)),
-        (b"\x00\x00\x01\xba", video(MpegPs)),
-        (b"\x00\x00\x01\xb3", video(VideoStream)),
+    let table: [(&[u8], FileFormat); 20] = [
+        (b"FLV\x01", video_format(Flv)),
+        (W64, audio_format(Wav)),
+        (b"fLaC", audio_format(Flac)),
+        (b"wvpk", audio_format(WavPack)),
+        (b"MAC ", audio_format(Ape)),
+        (b"TTA1", audio_format(Tta)),
+        (b"MPCK", audio_format(Musepack)),
+        (b"MP+", audio_format(Musepack)),
+        (b"DSD ", audio_format(Dsd)),
+        (b"caff", audio_format(Caf)),
+        (b".snd\0", audio_format(Au)),
+        (b"#!AMR\n", audio_format(Amr)),
+        (b"#!AMR-WB\n", audio_format(Amr)),
+        (b"DKIF\0\0", video_format(Ivf)),
+        (b"YUV4MPEG2 ", video_format(Y4m)),
+        (b".RMF\0\0", video_format(RealMedia)),
+        (WTV, video_format(Wtv)),
+        (MXF, video_format(Mxf)),
+        (b"\x00\x00\x01\xba", video_format(MpegPs)),
+        (b"\x00\x00\x01\xb3", video_format(VideoStream)),
     ];
-    if let Some((_, known)) = table.iter().find(|(signature, _)| at(0, signature)) {
-        return Some(*known);
+    if let Some((_, format)) = table.iter().find(|(signature, _)| has_at(0, signature)) {
+        return Some(*format);
     }
     // TrueHD and MLP: the sync word follows a 4-byte unit header.
-    if at(4, b"\xf8\x72\x6f\xba") || at(4, b"\xf8\x72\x6f\xbb") {
-        return Some(audio(TrueHd));
+    if has_at(4, b"\xf8\x72\x6f\xba") || has_at(4, b"\xf8\x72\x6f\xbb") {
+        return Some(audio_format(TrueHd));
     }
-    frames::is_video_stream(head).then_some(video(VideoStream))
+    frames::is_video_stream(head).then_some(video_format(VideoStream))
 }
 
 /// True if the file starts like text. Text is never media, whatever follows it.

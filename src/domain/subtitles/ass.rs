@@ -1,11 +1,11 @@
 //! Advanced SubStation Alpha (ASS) and SSA: extracts dialogue text and times. Positioning and drawing are left to
 //! renderers.
 
-use super::payload::{self, Writer};
-use super::{Cue, MAX_CUES, cue, timing};
+use super::cue_text::{self, CueTextWriter};
+use super::{Cue, MAX_CUES, visible_cue, timing};
 
 /// Default columns of both dialects, if a file does not define its own.
-pub(super) const USUAL_COLUMNS: [&str; 10] =
+pub(super) const DEFAULT_COLUMNS: [&str; 10] =
     ["layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text"];
 
 /// Most columns of a `Format:` line; both dialects have ten.
@@ -14,16 +14,16 @@ const MAX_COLUMNS: usize = 64;
 pub fn parse(text: &str) -> Vec<Cue> {
     let mut cues = Vec::new();
     let mut in_events = false;
-    let mut columns: Vec<String> = USUAL_COLUMNS.map(str::to_owned).into();
+    let mut columns: Vec<String> = DEFAULT_COLUMNS.map(str::to_owned).into();
     for line in text.lines() {
         let line = line.trim_start();
         if line.starts_with('[') {
             in_events = line.trim_end().eq_ignore_ascii_case("[events]");
         } else if in_events && let Some((kind, fields)) = line.split_once(':') {
             if kind.eq_ignore_ascii_case("format") {
-                columns = self::columns(fields);
+                columns = self::parse_columns(fields);
             } else if kind.eq_ignore_ascii_case("dialogue") {
-                cues.extend(dialogue(fields, &columns));
+                cues.extend(parse_dialogue(fields, &columns));
             }
             if cues.len() >= MAX_CUES {
                 break;
@@ -34,30 +34,30 @@ pub fn parse(text: &str) -> Vec<Cue> {
 }
 
 /// Parses the column names of a `Format:` line.
-pub(super) fn columns(fields: &str) -> Vec<String> {
+pub(super) fn parse_columns(fields: &str) -> Vec<String> {
     fields.split(',').take(MAX_COLUMNS).map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
 /// Parses a `Dialogue:` line. The text is the last column and may contain commas.
-fn dialogue(fields: &str, columns: &[String]) -> Option<Cue> {
+fn parse_dialogue(fields: &str, columns: &[String]) -> Option<Cue> {
     let values: Vec<&str> = fields.splitn(columns.len(), ',').collect();
     let value = |name: &str| {
         let column = columns.iter().position(|column| column == name)?;
         values.get(column).copied()
     };
-    let (start, end) = (timing::clock(value("start")?)?, timing::clock(value("end")?)?);
-    let (settings, text) = spoken(value("text")?);
-    cue(start, end, settings, text)
+    let (start, end) = (timing::parse_time(value("start")?)?, timing::parse_time(value("end")?)?);
+    let (settings, text) = convert_text(value("text")?);
+    visible_cue(start, end, settings, text)
 }
 
 /// Converts text with override blocks. Keeps bold, italic, underline and top alignment; drops drawings.
-fn spoken(text: &str) -> (String, String) {
-    let mut out = Writer::default();
+fn convert_text(text: &str) -> (String, String) {
+    let mut out = CueTextWriter::default();
     let mut settings = String::new();
-    let mut wanted = [false; 3];
-    let mut shown = [false; 3];
-    let mut drawing = false;
-    let mut rest = payload::clip(text);
+    let mut style = [false; 3];
+    let mut written_style = [false; 3];
+    let mut is_drawing = false;
+    let mut rest = cue_text::truncate(text);
     while let Some(c) = rest.chars().next() {
         if c == '{'
             && let Some((block, after)) = rest[1..].split_once('}')
@@ -65,12 +65,12 @@ fn spoken(text: &str) -> (String, String) {
             for tag in block.split('\\').skip(1) {
                 match tag {
                     "an7" | "an8" | "an9" | "a5" | "a6" | "a7" => settings = "line:0".to_owned(),
-                    "r" => wanted = [false; 3],
+                    "r" => style = [false; 3],
                     _ => match tag.split_at_checked(1) {
-                        Some(("b", value)) => set(&mut wanted[0], value),
-                        Some(("i", value)) => set(&mut wanted[1], value),
-                        Some(("u", value)) => set(&mut wanted[2], value),
-                        Some(("p", value)) => set(&mut drawing, value),
+                        Some(("b", value)) => set_flag(&mut style[0], value),
+                        Some(("i", value)) => set_flag(&mut style[1], value),
+                        Some(("u", value)) => set_flag(&mut style[2], value),
+                        Some(("p", value)) => set_flag(&mut is_drawing, value),
                         _ => {}
                     },
                 }
@@ -78,18 +78,18 @@ fn spoken(text: &str) -> (String, String) {
             rest = after;
             continue;
         }
-        let (said, length) = match (c, rest.as_bytes().get(1)) {
+        let (character, length) = match (c, rest.as_bytes().get(1)) {
             ('\\', Some(b'N')) => ('\n', 2),
             ('\\', Some(b'n')) => (' ', 2),
             ('\\', Some(b'h')) => ('\u{a0}', 2),
             _ => (c, c.len_utf8()),
         };
-        if !drawing {
-            if wanted != shown {
-                restyle(&mut out, &wanted);
-                shown = wanted;
+        if !is_drawing {
+            if style != written_style {
+                write_style(&mut out, &style);
+                written_style = style;
             }
-            out.character(said);
+            out.write_char(character);
         }
         rest = &rest[length..];
     }
@@ -97,18 +97,18 @@ fn spoken(text: &str) -> (String, String) {
 }
 
 /// `1` or a weight turns a style on, `0` turns it off. Anything else is another tag (`\be`, `\iclip`, `\pos`).
-fn set(style: &mut bool, value: &str) {
+fn set_flag(flag: &mut bool, value: &str) {
     if let Ok(number) = value.parse::<u32>() {
-        *style = number != 0;
+        *flag = number != 0;
     }
 }
 
-fn restyle(out: &mut Writer, wanted: &[bool; 3]) {
+fn write_style(out: &mut CueTextWriter, style: &[bool; 3]) {
     for name in ["b", "i", "u"] {
-        out.close(name);
+        out.close_tag(name);
     }
-    for (name, _) in ["b", "i", "u"].iter().zip(wanted).filter(|(_, on)| **on) {
-        out.open(name, "", "");
+    for (name, _) in ["b", "i", "u"].iter().zip(style).filter(|(_, on)| **on) {
+        out.open_tag(name, "", "");
     }
 }
 
@@ -116,8 +116,8 @@ fn restyle(out: &mut Writer, wanted: &[bool; 3]) {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> String {
-        spoken(text).1
+    fn text_of(text: &str) -> String {
+        convert_text(text).1
     }
 
     #[test]
@@ -132,13 +132,13 @@ mod tests {
             ("5 < 6 & <b>no tag</b>", "5 &lt; 6 &amp; &lt;b&gt;no tag&lt;/b&gt;"),
             ("{\\i1}{\\i0}", ""),
         ] {
-            assert_eq!(said(text), cue, "{text}");
+            assert_eq!(text_of(text), cue, "{text}");
         }
-        assert_eq!(spoken("{\\an8}top"), ("line:0".to_owned(), "top".to_owned()));
+        assert_eq!(convert_text("{\\an8}top"), ("line:0".to_owned(), "top".to_owned()));
     }
 
     #[test]
-    fn columns_are_found_by_their_names() {
+    fn columns_are_matched_by_name() {
         let text = "[Script Info]\nDialogue: not here\n[V4+ Styles]\nFormat: Name\n[Events]\n\
                     Format: Marked, Start, End, Style, Text\n\
                     Comment: 0,0:00:00.00,0:00:09.00,Default,no\n\
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn columns_are_limited() {
-        assert_eq!(columns(&",".repeat(1000)).len(), MAX_COLUMNS);
+        assert_eq!(parse_columns(&",".repeat(1000)).len(), MAX_COLUMNS);
         for (before, cues) in [(MAX_COLUMNS - 3, 1), (MAX_COLUMNS - 2, 0)] {
             let (names, values) = ("x,".repeat(before), "0,".repeat(before));
             let text =

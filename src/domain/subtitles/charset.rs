@@ -3,13 +3,13 @@
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 /// Bytes examined to guess the encoding.
-const SAMPLE: usize = 4096;
+const SAMPLE_BYTES: usize = 4096;
 
 /// Decodes a subtitle file by byte order mark, otherwise as UTF-16 if its zero bytes suggest it, otherwise as UTF-8 if
 /// valid, otherwise as Windows-1252 (a superset of Latin-1). Line ends become `\n`, and NUL becomes U+FFFD as WebVTT
 /// requires.
 pub fn decode(bytes: &[u8]) -> String {
-    let (encoding, skip) = Encoding::for_bom(bytes).unwrap_or_else(|| (guess(bytes), 0));
+    let (encoding, skip) = Encoding::for_bom(bytes).unwrap_or_else(|| (guess_encoding(bytes), 0));
     let (text, _) = encoding.decode_without_bom_handling(&bytes[skip..]);
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -28,9 +28,9 @@ pub fn decode(bytes: &[u8]) -> String {
     out
 }
 
-fn guess(bytes: &[u8]) -> &'static Encoding {
-    let sample = &bytes[..bytes.len().min(SAMPLE)];
-    let zeros = |from: usize| sample.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
+fn guess_encoding(bytes: &[u8]) -> &'static Encoding {
+    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
+    let zeros = |offset: usize| sample.iter().skip(offset).step_by(2).filter(|&&byte| byte == 0).count();
     let (even, odd) = (zeros(0), zeros(1));
     if even + odd > sample.len() / 5 {
         return if odd > even { UTF_16LE } else { UTF_16BE };
@@ -44,8 +44,8 @@ pub fn is_text(head: &[u8]) -> bool {
         return true;
     }
     let text = decode(head);
-    let strange = |c: &char| *c == '\u{fffd}' || (c.is_control() && !matches!(c, '\n' | '\t' | '\u{c}'));
-    text.chars().filter(strange).count() * 20 <= text.chars().count()
+    let is_unprintable = |c: &char| *c == '\u{fffd}' || (c.is_control() && !matches!(c, '\n' | '\t' | '\u{c}'));
+    text.chars().filter(is_unprintable).count() * 20 <= text.chars().count()
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_nul_are_made_plain() {
+    fn line_ends_and_nul_are_normalised() {
         assert_eq!(decode(b"a\r\nb\rc\nd\0e"), "a\nb\nc\nd\u{fffd}e");
     }
 

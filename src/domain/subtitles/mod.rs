@@ -5,20 +5,20 @@
 //! hence no `-->`). Nothing here fails or panics: malformed parts are dropped.
 
 mod ass;
-mod burned;
+mod burn_in;
 pub mod charset;
-mod payload;
-mod script;
+mod cue_text;
+mod ass_script;
 mod srt;
 mod timing;
-mod vtt;
-mod webvtt;
+mod webvtt_reader;
+mod cue_writer;
 
-pub use burned::{BUILT_IN_FAMILY, TextStyle, burned, canvas};
+pub use burn_in::{BUILT_IN_FAMILY, TextStyle, to_ass_script, script_resolution};
 pub use charset::{decode, is_text};
-pub use payload::plain;
-pub use script::Script;
-pub use webvtt::{srt, webvtt, webvtt_segment};
+pub use cue_text::strip_tags;
+pub use ass_script::AssScript;
+pub use cue_writer::{write_srt, write_webvtt, write_webvtt_segment};
 
 /// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -29,9 +29,9 @@ pub const MAX_CUE_BYTES: usize = 4096;
 
 /// The supported text formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum SubtitleFormat {
     Srt,
-    Vtt,
+    WebVtt,
     /// Advanced SubStation Alpha, and the older SSA.
     Ass,
 }
@@ -47,32 +47,32 @@ pub struct Cue {
     pub text: String,
 }
 
-impl Format {
+impl SubtitleFormat {
     /// Format for a file name extension in lower case, without the dot.
-    pub fn of_extension(extension: &str) -> Option<Self> {
+    pub fn from_extension(extension: &str) -> Option<Self> {
         match extension {
             "srt" => Some(Self::Srt),
-            "vtt" => Some(Self::Vtt),
+            "vtt" => Some(Self::WebVtt),
             "ass" | "ssa" => Some(Self::Ass),
             _ => None,
         }
     }
 
     /// Format for ffmpeg's codec name of a stream. None for bitmaps and for codecs that ffmpeg cannot convert to text.
-    pub fn of_codec(codec: &str) -> Option<Self> {
+    pub fn from_codec(codec: &str) -> Option<Self> {
         match codec {
             "subrip" | "srt" | "text" | "mov_text" => Some(Self::Srt),
-            "webvtt" => Some(Self::Vtt),
+            "webvtt" => Some(Self::WebVtt),
             "ass" | "ssa" => Some(Self::Ass),
             _ => None,
         }
     }
 
     /// Detects the format from the first words of the text, whatever the file is called.
-    pub fn sniff(text: &str) -> Option<Self> {
+    pub fn detect(text: &str) -> Option<Self> {
         let start = text.trim_start();
         if start.starts_with("WEBVTT") {
-            return Some(Self::Vtt);
+            return Some(Self::WebVtt);
         }
         let heading: String = start.chars().take(13).collect::<String>().to_ascii_lowercase();
         heading.starts_with("[script info]").then_some(Self::Ass)
@@ -81,23 +81,23 @@ impl Format {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Srt => "srt",
-            Self::Vtt => "vtt",
+            Self::WebVtt => "vtt",
             Self::Ass => "ass",
         }
     }
 }
 
 /// All cues of a file, sorted by start. `format` is what the name suggests; the text overrides it.
-pub fn parse(bytes: &[u8], format: Format) -> Vec<Cue> {
+pub fn parse(bytes: &[u8], format: SubtitleFormat) -> Vec<Cue> {
     let text = decode(&bytes[..bytes.len().min(MAX_BYTES)]);
-    parse_text(&text, Format::sniff(&text).unwrap_or(format))
+    parse_text(&text, SubtitleFormat::detect(&text).unwrap_or(format))
 }
 
-fn parse_text(text: &str, format: Format) -> Vec<Cue> {
+fn parse_text(text: &str, format: SubtitleFormat) -> Vec<Cue> {
     let mut cues = match format {
-        Format::Srt => srt::parse(text),
-        Format::Vtt => vtt::parse(text),
-        Format::Ass => ass::parse(text),
+        SubtitleFormat::Srt => srt::parse(text),
+        SubtitleFormat::WebVtt => webvtt_reader::parse(text),
+        SubtitleFormat::Ass => ass::parse(text),
     };
     cues.sort_by_key(|cue| (cue.start_ms, cue.end_ms));
     // Typesetters render one line in several layers with the same time and text.
@@ -106,7 +106,7 @@ fn parse_text(text: &str, format: Format) -> Vec<Cue> {
 }
 
 /// The cue, if it shows anything.
-fn cue(start_ms: i64, end_ms: i64, settings: String, text: String) -> Option<Cue> {
+fn visible_cue(start_ms: i64, end_ms: i64, settings: String, text: String) -> Option<Cue> {
     (0 <= start_ms && start_ms < end_ms && !text.is_empty()).then_some(Cue { start_ms, end_ms, settings, text })
 }
 
@@ -116,22 +116,22 @@ mod tests {
 
     use super::*;
 
-    fn all(text: &str, format: Format) -> Vec<(i64, i64, String)> {
+    fn parse_all(text: &str, format: SubtitleFormat) -> Vec<(i64, i64, String)> {
         parse(text.as_bytes(), format).into_iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text)).collect()
     }
 
     #[test]
-    fn the_text_decides_over_the_name() {
+    fn content_overrides_the_file_name() {
         let vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\nhello\n";
-        assert_eq!(all(vtt, Format::Srt), [(1000, 2000, "hello".into())]);
+        assert_eq!(parse_all(vtt, SubtitleFormat::Srt), [(1000, 2000, "hello".into())]);
         let ass = "[Script Info]\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,hello\n";
-        assert_eq!(all(ass, Format::Srt), [(1000, 2000, "hello".into())]);
+        assert_eq!(parse_all(ass, SubtitleFormat::Srt), [(1000, 2000, "hello".into())]);
     }
 
     #[test]
     fn cues_come_in_order_of_time() {
         let srt = "1\n00:00:05,000 --> 00:00:06,000\nlater\n\n2\n00:00:01,000 --> 00:00:02,000\nsooner\n";
-        assert_eq!(all(srt, Format::Srt), [(1000, 2000, "sooner".into()), (5000, 6000, "later".into())]);
+        assert_eq!(parse_all(srt, SubtitleFormat::Srt), [(1000, 2000, "sooner".into()), (5000, 6000, "later".into())]);
     }
 
     /// Input that resembles subtitles closely enough to reach every branch.
@@ -163,9 +163,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_in_the_cues_are_safe_webvtt(
+        fn any_input_gives_safe_webvtt_cues(
             bytes in subtitle_like(),
-            format in prop_oneof![Just(Format::Srt), Just(Format::Vtt), Just(Format::Ass)],
+            format in prop_oneof![Just(SubtitleFormat::Srt), Just(SubtitleFormat::WebVtt), Just(SubtitleFormat::Ass)],
         ) {
             let cues = parse(&bytes, format);
             for cue in &cues {
@@ -175,7 +175,7 @@ mod tests {
                 prop_assert!(!cue.text.starts_with('\n') && !cue.text.ends_with('\n'));
             }
             prop_assert!(cues.windows(2).all(|pair| pair[0].start_ms <= pair[1].start_ms));
-            prop_assert_eq!(parse(webvtt(&cues).as_bytes(), Format::Vtt), cues, "reading back what was written");
+            prop_assert_eq!(parse(write_webvtt(&cues).as_bytes(), SubtitleFormat::WebVtt), cues, "reading back what was written");
         }
     }
 }

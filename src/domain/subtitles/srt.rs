@@ -1,27 +1,27 @@
 //! Reads SubRip (SRT): numbered blocks, often typed by hand.
 
-use super::payload::{self, marked};
-use super::{Cue, MAX_CUES, cue, timing};
+use super::cue_text::{self, from_markup};
+use super::{Cue, MAX_CUES, visible_cue, timing};
 
 /// Reads every block that has a timing line. Numbers may be missing or wrong, and blank lines within a text are joined.
 pub fn parse(text: &str) -> Vec<Cue> {
     let mut cues = Vec::new();
     let mut block: Option<(i64, i64, Vec<&str>)> = None;
-    let mut finish = |block: Option<(i64, i64, Vec<&str>)>, timed_next: bool| {
+    let mut finish = |block: Option<(i64, i64, Vec<&str>)>, ends_at_timing_line: bool| {
         let Some((start, end, mut lines)) = block else { return };
         // A number directly above the next timing line belongs to the next block.
-        if timed_next && lines.last().is_some_and(|line| is_number(line)) {
+        if ends_at_timing_line && lines.last().is_some_and(|line| is_number(line)) {
             lines.pop();
         }
-        let (settings, text) = place(&lines.join("\n"));
-        cues.extend(cue(start, end, settings, marked(&text)));
+        let (settings, text) = extract_position(&lines.join("\n"));
+        cues.extend(visible_cue(start, end, settings, from_markup(&text)));
     };
-    let mut blocks = 0;
+    let mut block_count = 0;
     for line in text.lines() {
-        if let Some((start, end, _)) = timing::line(line) {
+        if let Some((start, end, _)) = timing::parse_timing_line(line) {
             finish(block.take(), true);
-            blocks += 1;
-            if blocks > MAX_CUES {
+            block_count += 1;
+            if block_count > MAX_CUES {
                 break;
             }
             block = Some((start, end, Vec::new()));
@@ -39,10 +39,10 @@ fn is_number(line: &str) -> bool {
 }
 
 /// Removes `{\an8}` and similar tags, which many SRT files borrow from ASS. Returns cue settings and the remaining text.
-fn place(text: &str) -> (String, String) {
+fn extract_position(text: &str) -> (String, String) {
     let mut settings = String::new();
     let mut out = String::new();
-    let mut rest = payload::clip(text);
+    let mut rest = cue_text::truncate(text);
     while let Some((before, after)) = rest.split_once("{\\") {
         out.push_str(before);
         let Some((tags, after)) = after.split_once('}') else {
@@ -63,7 +63,7 @@ fn place(text: &str) -> (String, String) {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Vec<(i64, i64, String)> {
+    fn parse_texts(text: &str) -> Vec<(i64, i64, String)> {
         parse(text).into_iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text)).collect()
     }
 
@@ -72,7 +72,7 @@ mod tests {
         let text = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\n\n00:00:03,000 --> 00:00:04,000\n42\n\n\
                     x9\n00:00:05,000 --> 00:00:06,000 X1:0\n7\n\n8\n00:00:07,000 --> 00:00:08,000\nlast";
         assert_eq!(
-            read(text),
+            parse_texts(text),
             [
                 (1000, 2000, "one\ntwo".into()),
                 (3000, 4000, "42\nx9".into()),
@@ -85,14 +85,14 @@ mod tests {
     #[test]
     fn a_blank_line_inside_a_text_does_not_lose_the_rest() {
         let text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\n\n2\n00:00:03,000 --> 00:00:04,000\nthree";
-        assert_eq!(read(text), [(1000, 2000, "one\ntwo".into()), (3000, 4000, "three".into())]);
+        assert_eq!(parse_texts(text), [(1000, 2000, "one\ntwo".into()), (3000, 4000, "three".into())]);
     }
 
     #[test]
     fn blocks_with_impossible_times_are_left_out() {
         let text = "1\n99:99:99,999 --> -1:00:00,000\nx\n\n2\n00:00:05,000 --> 00:00:01,000\ny\n\n\
                     3\n00:00:06,000 --> 00:00:07,000\nz\n";
-        assert_eq!(read(text), [(6000, 7000, "z".into())]);
+        assert_eq!(parse_texts(text), [(6000, 7000, "z".into())]);
     }
 
     #[test]

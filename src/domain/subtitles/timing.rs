@@ -2,12 +2,12 @@
 
 /// Parses `[[H…]H:]M:S[,.]fff` to milliseconds. None for anything else, including negative times and minutes or seconds
 /// over 59.
-pub fn clock(text: &str) -> Option<i64> {
-    let (whole, fraction) = match text.trim().split_once([',', '.']) {
-        Some((whole, fraction)) => (whole, milliseconds(fraction)?),
+pub fn parse_time(text: &str) -> Option<i64> {
+    let (whole_seconds, fraction) = match text.trim().split_once([',', '.']) {
+        Some((whole, fraction)) => (whole, parse_fraction(fraction)?),
         None => (text.trim(), 0),
     };
-    let mut parts = whole.split(':').map(number);
+    let mut parts = whole_seconds.split(':').map(parse_number);
     let (first, second, third) = (parts.next()??, parts.next()??, parts.next());
     let (hours, minutes, seconds) = match third {
         Some(seconds) => (first, second, seconds?),
@@ -20,14 +20,14 @@ pub fn clock(text: &str) -> Option<i64> {
 }
 
 /// Parses one to four digits; surrounding blanks are allowed.
-fn number(text: &str) -> Option<i64> {
+fn parse_number(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?
 }
 
 /// Parses the digits after the decimal point: `5` is 500 ms, `0419` is 41 ms.
-fn milliseconds(text: &str) -> Option<i64> {
+fn parse_fraction(text: &str) -> Option<i64> {
     let text = text.trim();
     if text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -36,11 +36,11 @@ fn milliseconds(text: &str) -> Option<i64> {
 }
 
 /// Parses `start --> end rest`: both times and the text after them.
-pub fn line(text: &str) -> Option<(i64, i64, &str)> {
+pub fn parse_timing_line(text: &str) -> Option<(i64, i64, &str)> {
     let (start, rest) = text.split_once("-->")?;
     let rest = rest.trim_start();
     let (end, rest) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
-    Some((clock(start)?, clock(end)?, rest.trim()))
+    Some((parse_time(start)?, parse_time(end)?, rest.trim()))
 }
 
 #[cfg(test)]
@@ -65,15 +65,15 @@ mod tests {
             ("99999:00:00", None),
             ("", None),
         ] {
-            assert_eq!(clock(text), ms, "{text}");
+            assert_eq!(parse_time(text), ms, "{text}");
         }
     }
 
     #[test]
     fn a_timing_line_may_lack_blanks_and_carry_settings() {
-        assert_eq!(line("00:00:01,000-->00:00:02,000"), Some((1000, 2000, "")));
-        assert_eq!(line("00:01.000 --> 00:02.000 line:0  align:start"), Some((1000, 2000, "line:0  align:start")));
-        assert_eq!(line("--> --> -->"), None);
-        assert_eq!(line("a --> b"), None);
+        assert_eq!(parse_timing_line("00:00:01,000-->00:00:02,000"), Some((1000, 2000, "")));
+        assert_eq!(parse_timing_line("00:01.000 --> 00:02.000 line:0  align:start"), Some((1000, 2000, "line:0  align:start")));
+        assert_eq!(parse_timing_line("--> --> -->"), None);
+        assert_eq!(parse_timing_line("a --> b"), None);
     }
 }

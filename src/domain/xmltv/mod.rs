@@ -15,27 +15,27 @@ use crate::domain::lineup::{Naming, absolute, logo};
 use crate::domain::listing::Listing;
 use crate::domain::schedule::Item;
 
-pub mod read;
-pub mod text;
-mod when;
+pub mod parse;
+pub mod encoding;
+mod time_parsing;
 
-use text::escape;
-pub use text::stamp;
+use encoding::escape;
+pub use encoding::write_time;
 
 /// Options of a written guide.
 #[derive(Clone, Debug)]
-pub struct Style {
+pub struct XmltvOptions {
     /// Base URL of this server, without a trailing slash.
-    pub base: String,
+    pub base_url: String,
     pub naming: Naming,
     /// Writes times in the channel's time zone instead of UTC.
-    pub local: bool,
+    pub local_times: bool,
     /// Adds the channel number as `lcn`. The DTD does not define it, but Kodi and TVHeadend read it.
-    pub lcn: bool,
+    pub include_lcn: bool,
 }
 
 /// Writes everything before the channels.
-pub fn head(out: &mut Vec<u8>) {
+pub fn write_header(out: &mut Vec<u8>) {
     out.extend_from_slice(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE tv SYSTEM \"xmltv.dtd\">\n");
     let version = env!("CARGO_PKG_VERSION");
     let tv = format!("<tv source-info-name=\"Hearthcast\" generator-info-name=\"Hearthcast {version}\">\n");
@@ -43,132 +43,132 @@ pub fn head(out: &mut Vec<u8>) {
 }
 
 /// Closing tag of the guide.
-pub const TAIL: &[u8] = b"</tv>\n";
+pub const FOOTER: &[u8] = b"</tv>\n";
 
 /// Writes the `<channel>` element.
-pub fn channel(out: &mut Vec<u8>, channel: &Channel, style: &Style) {
-    let face = &channel.face;
+pub fn write_channel(out: &mut Vec<u8>, channel: &Channel, options: &XmltvOptions) {
+    let settings = &channel.face;
     out.extend_from_slice(b"<channel id=\"");
-    escape(out, &style.naming.of(channel));
+    escape(out, &options.naming.of(channel));
     out.extend_from_slice(b"\">");
-    element(out, "display-name", &face.name);
-    element(out, "display-name", &format!("{} {}", face.number, face.name));
-    element(out, "display-name", &face.number.to_string());
-    if style.lcn {
-        element(out, "lcn", &face.number.to_string());
+    write_element(out, "display-name", &settings.name);
+    write_element(out, "display-name", &format!("{} {}", settings.number, settings.name));
+    write_element(out, "display-name", &settings.number.to_string());
+    if options.include_lcn {
+        write_element(out, "lcn", &settings.number.to_string());
     }
     out.extend_from_slice(b"<icon src=\"");
-    escape(out, &absolute(&style.base, logo(channel)));
+    escape(out, &absolute(&options.base_url, logo(channel)));
     out.extend_from_slice(b"\"/></channel>\n");
 }
 
 /// Writes the programmes of one channel, one after the other.
-pub struct Programmes {
+pub struct ProgrammeWriter {
     channel: Arc<Channel>,
     entries: Entries,
     zone: Option<TimeZone>,
-    id: String,
+    channel_id: String,
     /// Items that were shown before; None if all of them were.
-    shown: Option<HashSet<u64>>,
+    shown_items: Option<HashSet<u64>>,
     /// Item of the previous part and whether it was marked new: the parts of a broken programme share the mark.
-    fresh: Option<(u64, bool)>,
+    last_part: Option<(u64, bool)>,
     /// Cache of formatted items of one revision: their ranges in `text`.
-    revision: usize,
-    written: Vec<Option<(usize, usize)>>,
-    text: Vec<u8>,
+    cached_revision: usize,
+    cached_ranges: Vec<Option<(usize, usize)>>,
+    cached_text: Vec<u8>,
 }
 
-impl Programmes {
+impl ProgrammeWriter {
     /// Programmes between two instants, as scheduled at `now_ms`.
-    pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, style: &Style) -> Self {
-        let pace = channel.pace.as_ref().map(|pace| pace.ahead(now_ms));
-        let time = |instant_ms: i64| pace.as_ref().map_or(instant_ms, |pace| pace.at(instant_ms));
+    pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, options: &XmltvOptions) -> Self {
+        let channel_clock = channel.pace.as_ref().map(|clock| clock.ahead(now_ms));
+        let channel_time = |instant_ms: i64| channel_clock.as_ref().map_or(instant_ms, |clock| clock.at(instant_ms));
         Self {
             entries: Entries::new(&channel, from_ms, to_ms, now_ms),
-            zone: if style.local { TimeZone::get(&channel.face.timezone).ok() } else { None },
-            id: style.naming.of(&channel).into_owned(),
-            shown: channel.definition.shown_before(time(from_ms), time(to_ms)),
-            fresh: None,
-            revision: usize::MAX,
-            written: Vec::new(),
-            text: Vec::new(),
+            zone: if options.local_times { TimeZone::get(&channel.face.timezone).ok() } else { None },
+            channel_id: options.naming.of(&channel).into_owned(),
+            shown_items: channel.definition.shown_before(channel_time(from_ms), channel_time(to_ms)),
+            last_part: None,
+            cached_revision: usize::MAX,
+            cached_ranges: Vec::new(),
+            cached_text: Vec::new(),
             channel,
         }
     }
 
     /// Writes the next programme; false at the end.
-    pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
+    pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let definition = &self.channel.definition;
         let Some(programme) = self.entries.next(definition) else { return false };
         if let Some(listing) = self.channel.listing(&programme) {
             self.write_listing(out, listing);
             return true;
         }
-        if programme.revision != self.revision {
-            self.revision = programme.revision;
-            self.text.clear();
-            self.written.clear();
-            self.written.resize(definition.revisions[programme.revision].items.len(), None);
+        if programme.revision != self.cached_revision {
+            self.cached_revision = programme.revision;
+            self.cached_text.clear();
+            self.cached_ranges.clear();
+            self.cached_ranges.resize(definition.revisions[programme.revision].items.len(), None);
         }
         let item = definition.item(&programme);
-        let (from, to) = *self.written[programme.item].get_or_insert_with(|| {
-            let from = self.text.len();
-            describe(&mut self.text, item, &self.id, &self.channel);
-            (from, self.text.len())
+        let (start, end) = *self.cached_ranges[programme.item].get_or_insert_with(|| {
+            let start = self.cached_text.len();
+            write_constant_part(&mut self.cached_text, item, &self.channel_id, &self.channel);
+            (start, self.cached_text.len())
         });
         out.extend_from_slice(b"<programme start=\"");
-        stamp(out, programme.start_ms, self.zone.as_ref());
+        write_time(out, programme.start_ms, self.zone.as_ref());
         out.extend_from_slice(b"\" stop=\"");
-        stamp(out, programme.end_ms, self.zone.as_ref());
-        out.extend_from_slice(&self.text[from..to]);
-        let said = self.fresh.filter(|(of, _)| programme.within && programme.part.is_some() && *of == item.id);
-        let fresh = match said {
+        write_time(out, programme.end_ms, self.zone.as_ref());
+        out.extend_from_slice(&self.cached_text[start..end]);
+        let previous_mark = self.last_part.filter(|(of, _)| programme.within && programme.part.is_some() && *of == item.id);
+        let is_new = match previous_mark {
             Some((_, fresh)) => fresh,
-            None => self.shown.as_mut().is_some_and(|shown| shown.insert(item.id)),
+            None => self.shown_items.as_mut().is_some_and(|shown| shown.insert(item.id)),
         };
         if programme.part.is_some() {
-            self.fresh = Some((item.id, fresh));
+            self.last_part = Some((item.id, is_new));
         }
-        let end: &[u8] = match fresh {
+        let closing: &[u8] = match is_new {
             false => b"<previously-shown/></programme>\n",
             true if Name::read(&item.title, &item.path).episode.is_some() => b"<new/></programme>\n",
             true => b"<premiere/></programme>\n",
         };
-        out.extend_from_slice(end);
+        out.extend_from_slice(closing);
         true
     }
 
     /// Writes a programme taken from an imported guide.
     fn write_listing(&self, out: &mut Vec<u8>, listing: &Listing) {
         out.extend_from_slice(b"<programme start=\"");
-        stamp(out, listing.start_ms, self.zone.as_ref());
+        write_time(out, listing.start_ms, self.zone.as_ref());
         out.extend_from_slice(b"\" stop=\"");
-        stamp(out, listing.end_ms, self.zone.as_ref());
+        write_time(out, listing.end_ms, self.zone.as_ref());
         out.extend_from_slice(b"\" channel=\"");
-        escape(out, &self.id);
+        escape(out, &self.channel_id);
         out.extend_from_slice(b"\">");
-        element(out, "title", &listing.title);
+        write_element(out, "title", &listing.title);
         if let Some(subtitle) = &listing.subtitle {
-            element(out, "sub-title", subtitle);
+            write_element(out, "sub-title", subtitle);
         }
         if !listing.description.is_empty() {
-            element(out, "desc", &listing.description);
+            write_element(out, "desc", &listing.description);
         }
         if let Some(year) = listing.year {
-            element(out, "date", &year.to_string());
+            write_element(out, "date", &year.to_string());
         }
         for category in &listing.categories {
-            element(out, "category", category);
+            write_element(out, "category", category);
         }
         if let Some(episode) = listing.episode {
-            number(out, listing.season, episode);
+            write_episode_number(out, listing.season, episode);
         }
         if listing.repeat {
             out.extend_from_slice(b"<previously-shown/>");
         }
         if let Some(rating) = &listing.rating {
             out.extend_from_slice(b"<rating>");
-            element(out, "value", rating);
+            write_element(out, "value", rating);
             out.extend_from_slice(b"</rating>");
         }
         out.extend_from_slice(b"</programme>\n");
@@ -176,7 +176,7 @@ impl Programmes {
 }
 
 /// Writes an episode number in both numbering systems: `onscreen`, and `xmltv_ns`, which counts from zero.
-fn number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
+fn write_episode_number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
     let onscreen = season.map_or(String::new(), |season| format!("S{season:02}"));
     let _ = write!(out, "<episode-num system=\"onscreen\">{onscreen}E{episode:02}</episode-num>");
     if season != Some(0) && episode >= 1 {
@@ -186,31 +186,31 @@ fn number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
 }
 
 /// Writes the constant part of an item, in the order of the DTD.
-fn describe(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Channel) {
+fn write_constant_part(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Channel) {
     let name = Name::read(&item.title, &item.path);
     out.extend_from_slice(b"\" channel=\"");
     escape(out, id);
     out.extend_from_slice(b"\">");
-    element(out, "title", name.title);
+    write_element(out, "title", name.title);
     if let Some(subtitle) = name.subtitle {
-        element(out, "sub-title", subtitle);
+        write_element(out, "sub-title", subtitle);
     }
     if !channel.face.description.trim().is_empty() {
-        element(out, "desc", &channel.face.description);
+        write_element(out, "desc", &channel.face.description);
     }
     if let Some(year) = name.year {
-        element(out, "date", &year.to_string());
+        write_element(out, "date", &year.to_string());
     }
     if !channel.face.category.trim().is_empty() {
-        element(out, "category", &channel.face.category);
+        write_element(out, "category", &channel.face.category);
     }
     let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);
     if let (Some(season), Some(episode)) = (name.season, name.episode) {
-        number(out, Some(season), episode);
+        write_episode_number(out, Some(season), episode);
     }
 }
 
-fn element(out: &mut Vec<u8>, name: &str, text: &str) {
+fn write_element(out: &mut Vec<u8>, name: &str, text: &str) {
     out.push(b'<');
     out.extend_from_slice(name.as_bytes());
     out.push(b'>');

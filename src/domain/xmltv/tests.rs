@@ -4,28 +4,28 @@ use crate::domain::channel::tests::channel as make;
 /// 2026-01-01, the start of the channel.
 const START: i64 = 1_767_225_600_000;
 
-fn programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &Style) -> String {
+fn write_programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &XmltvOptions) -> String {
     let mut out = Vec::new();
-    let mut programmes = Programmes::new(Arc::new(channel), from_ms, to_ms, from_ms, style);
-    while programmes.write(&mut out) {}
+    let mut programmes = ProgrammeWriter::new(Arc::new(channel), from_ms, to_ms, from_ms, style);
+    while programmes.write_next(&mut out) {}
     String::from_utf8(out).unwrap()
 }
 
 #[test]
-fn a_guide_says_what_is_on_and_whether_it_was_on_before() {
-    let style = Style { base: "http://tv:8470".into(), naming: Naming::Stable, local: false, lcn: true };
+fn a_guide_lists_programmes_and_marks_repeats() {
+    let style = XmltvOptions { base_url: "http://tv:8470".into(), naming: Naming::Stable, local_times: false, include_lcn: true };
     let mut it = make(12);
     it.face.name = "Tom & Co".into();
     it.face.category = "Movies".into();
     let mut out = Vec::new();
-    channel(&mut out, &it, &style);
+    write_channel(&mut out, &it, &style);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "<channel id=\"ch-12.home\"><display-name>Tom &amp; Co</display-name><display-name>12 Tom &amp; Co</display-name>\
          <display-name>12</display-name><lcn>12</lcn><icon src=\"http://tv:8470/api/livetv/logos/12\"/></channel>\n"
     );
     assert_eq!(
-        programmes(it.clone(), 0, START + 4 * 2_400_000, &style),
+        write_programmes(it.clone(), 0, START + 4 * 2_400_000, &style),
         "<programme start=\"20260101000000 +0000\" stop=\"20260101004000 +0000\" channel=\"ch-12.home\"><title>A</title>\
          <date>1999</date><category>Movies</category><length units=\"seconds\">2400</length><premiere/></programme>\n\
          <programme start=\"20260101004000 +0000\" stop=\"20260101012000 +0000\" channel=\"ch-12.home\"><title>Show</title>\
@@ -38,8 +38,8 @@ fn a_guide_says_what_is_on_and_whether_it_was_on_before() {
          <date>1999</date><category>Movies</category><length units=\"seconds\">2400</length><previously-shown/>\
          </programme>\n"
     );
-    let style = Style { local: true, naming: Naming::Number, ..style };
-    let local = programmes(it, START + 5_000_000, START + 5_000_001, &style);
+    let style = XmltvOptions { local_times: true, naming: Naming::Number, ..style };
+    let local = write_programmes(it, START + 5_000_000, START + 5_000_001, &style);
     assert!(
         local.starts_with("<programme start=\"20260101022000 +0100\" stop=\"20260101030000 +0100\" channel=\"12\">")
     );
@@ -47,19 +47,19 @@ fn a_guide_says_what_is_on_and_whether_it_was_on_before() {
 }
 
 #[test]
-fn whether_an_item_was_on_does_not_depend_on_where_a_guide_begins() {
-    let style = Style { base: String::new(), naming: Naming::Stable, local: false, lcn: false };
+fn repeat_marks_do_not_depend_on_the_start_of_the_guide() {
+    let style = XmltvOptions { base_url: String::new(), naming: Naming::Stable, local_times: false, include_lcn: false };
     let mut it = make(1);
     // Two more items two programmes later; one of them was shown before.
     let mut items = it.definition.revisions[0].items[1..].to_vec();
     items.push(Arc::new(Item { id: 9, title: "New".into(), ..(*items[0]).clone() }));
-    let wanted = crate::domain::schedule::Wanted { seed: 1, mode: it.mode, items: items.into(), mid: 0, blocks: None };
-    it.definition = it.definition.revised(START + 4_800_000, wanted);
-    let whole = programmes(it.clone(), 0, START + 100_000_000, &style);
+    let revision = crate::domain::schedule::Wanted { seed: 1, mode: it.mode, items: items.into(), mid: 0, blocks: None };
+    it.definition = it.definition.revised(START + 4_800_000, revision);
+    let whole = write_programmes(it.clone(), 0, START + 100_000_000, &style);
     let lines: Vec<&str> = whole.lines().collect();
     assert_eq!(whole.matches("<premiere/>").count() + whole.matches("<new/>").count(), 4);
     for later in (0..40).map(|n| n * 2_400_000 + 7) {
-        let part = programmes(it.clone(), START + later, START + 100_000_000, &style);
+        let part = write_programmes(it.clone(), START + later, START + 100_000_000, &style);
         let skipped = lines.len() - part.lines().count();
         assert!(part.lines().eq(lines[skipped..].iter().copied()), "from {later}");
     }

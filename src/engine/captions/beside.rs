@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Limit, MOST_BACK, MOST_BACK_BYTES, MOST_PACKET, Packet};
-use crate::domain::captions::Graphics;
+use crate::domain::bitmap_subtitles::PgsDecoder;
 use crate::engine::RunError;
 use crate::engine::source::Source;
 use crate::engine::tables::bytes::{Disk, ReadAt};
@@ -53,7 +53,7 @@ impl Beside {
             let len = HEAD + 3 + u64::from(u16::from_be_bytes([high, low]));
             if kind == COMPOSITION {
                 let at_ms = i64::from(u32::from_be_bytes([a, b, c, d])) / 90;
-                sets.push(Set { at_ms, offset: at, len: 0, alone: Graphics::stands_alone(&head[HEAD as usize..read]) });
+                sets.push(Set { at_ms, offset: at, len: 0, alone: PgsDecoder::is_self_contained(&head[HEAD as usize..read]) });
             }
             if let Some(set) = sets.last_mut() {
                 set.len += len;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use beside::Beside;
 use track::Track;
 
-use crate::domain::captions::{Graphics, Piece, SubPictures, Told};
+use crate::domain::bitmap_subtitles::{PgsDecoder, PlacedBitmap, VobSubDecoder, DisplayUpdate};
 use crate::domain::plan::Burn;
 use crate::engine::{Job, RunError};
 
@@ -49,7 +49,7 @@ pub(super) struct Shown {
     /// None while the end is not known.
     pub until_ms: Option<i64>,
     pub canvas: (u32, u32),
-    pub pieces: Arc<Vec<Piece>>,
+    pub pieces: Arc<Vec<PlacedBitmap>>,
 }
 
 #[derive(Debug)]
@@ -60,8 +60,8 @@ enum Reader {
 
 #[derive(Debug)]
 enum Decoder {
-    Graphics(Graphics),
-    SubPictures(SubPictures),
+    Graphics(PgsDecoder),
+    SubPictures(VobSubDecoder),
 }
 
 /// A packet and its time, milliseconds of the item.
@@ -105,7 +105,7 @@ impl Captions {
             Burn::Sidecar { .. } => {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
                 let source = job.sidecar.clone().ok_or_else(missing)?;
-                (Reader::Beside(Beside::open(source, &limit)?), Decoder::Graphics(Graphics::default()))
+                (Reader::Beside(Beside::open(source, &limit)?), Decoder::Graphics(PgsDecoder::default()))
             }
         };
         Ok(Self { reader, decoder, picture, shown: VecDeque::new(), begun: false })
@@ -146,8 +146,8 @@ impl Captions {
         Ok(())
     }
 
-    fn show(&mut self, at_ms: i64, told: Told) -> Result<(), RunError> {
-        let from_ms = at_ms.saturating_add(told.after_ms);
+    fn show(&mut self, at_ms: i64, told: DisplayUpdate) -> Result<(), RunError> {
+        let from_ms = at_ms.saturating_add(told.start_ms);
         for earlier in &mut self.shown {
             if earlier.until_ms.is_none_or(|until| until > from_ms) {
                 earlier.until_ms = Some(from_ms);
@@ -158,9 +158,9 @@ impl Captions {
         if !self.begun {
             self.shown.clear();
         }
-        let until_ms = told.until_ms.map(|until| at_ms.saturating_add(until));
+        let until_ms = told.end_ms.map(|until| at_ms.saturating_add(until));
         let canvas = told.canvas.unwrap_or(self.picture);
-        self.shown.push_back(Shown { from_ms, until_ms, canvas, pieces: Arc::new(told.pieces) });
+        self.shown.push_back(Shown { from_ms, until_ms, canvas, pieces: Arc::new(told.bitmaps) });
         let held: usize = self.shown.iter().flat_map(|shown| shown.pieces.iter()).map(|piece| piece.pixels.len()).sum();
         if held > MOST_HELD {
             return Err(RunError::Decode("too many bitmap subtitles are shown at once".into()));
@@ -173,15 +173,15 @@ impl Decoder {
     /// Whether this packet can be decoded without earlier ones.
     fn stands_alone(&self, packet: &[u8]) -> bool {
         match self {
-            Self::Graphics(_) => Graphics::stands_alone(packet),
+            Self::Graphics(_) => PgsDecoder::is_self_contained(packet),
             Self::SubPictures(_) => true,
         }
     }
 
-    fn feed(&mut self, packet: &[u8]) -> Result<Option<Told>, crate::domain::captions::Damaged> {
+    fn feed(&mut self, packet: &[u8]) -> Result<Option<DisplayUpdate>, crate::domain::bitmap_subtitles::MalformedPacket> {
         match self {
-            Self::Graphics(graphics) => graphics.feed(packet),
-            Self::SubPictures(track) => track.feed(packet).map(Some),
+            Self::Graphics(graphics) => graphics.decode(packet),
+            Self::SubPictures(track) => track.decode(packet).map(Some),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use super::{Decoder, Limit, MOST_BACK, MOST_BACK_BYTES, MOST_PACKET, Packet};
-use crate::domain::captions::{Graphics, SubPictures};
+use crate::domain::bitmap_subtitles::{PgsDecoder, VobSubDecoder};
 use crate::domain::media::Media;
 use crate::engine::RunError;
 use crate::engine::source::Source;
@@ -46,9 +46,9 @@ impl Track {
         let film = Film::read(&disk).map_err(unread)?;
         let (track, packing) = film.packed_track(stream).map_err(unread)?;
         let decoder = match track.codec.as_slice() {
-            b"S_HDMV/PGS" => Decoder::Graphics(Graphics::default()),
+            b"S_HDMV/PGS" => Decoder::Graphics(PgsDecoder::default()),
             b"S_VOBSUB" => {
-                let read = SubPictures::read(&track.private);
+                let read = VobSubDecoder::parse_private_data(&track.private);
                 Decoder::SubPictures(read.map_err(|cause| RunError::Decode(format!("VobSub: {}", cause.0)))?)
             }
             _ => {

@@ -8,7 +8,7 @@ use std::io::{Error, Result};
 use std::sync::Arc;
 
 use super::PIECE;
-use crate::domain::mpegts::clock::Piece;
+use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
 use crate::engine::source::Source;
 use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, NO_GRANULE, PAGE, Page, page, pages, rewrite};
@@ -40,7 +40,7 @@ pub enum PlayedLinks {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Links {
     /// The links. The first one begins with source time 0.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ClockSection>,
     /// End of the last link, ticks of source time.
     pub end: i64,
 }
@@ -108,7 +108,7 @@ fn links(source: &Source) -> Option<Links> {
         if pieces.is_empty() {
             start = -i64::from(headers.pre_skip);
         }
-        pieces.push(Piece { at, shift: scaled(start, TICKS_PER_SECOND, rate) });
+        pieces.push(ClockSection { start_byte: at, shift_ticks: scaled(start, TICKS_PER_SECOND, rate) });
         let end = link_end(source, headers.end, &[headers.serial])?;
         start += (last_granule(source, headers.end, end, headers.serial)? - headers.base).max(0);
         at = end;
@@ -230,7 +230,7 @@ fn read(source: &Source, at: u64, most: usize) -> Result<Vec<u8>> {
 #[derive(Debug)]
 pub(super) struct Chain {
     source: Arc<Source>,
-    pieces: Arc<[Piece]>,
+    pieces: Arc<[ClockSection]>,
     rate: i64,
     codec: Codec,
     /// Added to all times, ticks.
@@ -253,11 +253,11 @@ impl Chain {
     ///
     /// # Errors
     /// Those of reading the file, or that it is not the same chain any more.
-    pub(super) fn open(source: &Arc<Source>, pieces: &Arc<[Piece]>, from: f64, offset: i64) -> Result<Self> {
+    pub(super) fn open(source: &Arc<Source>, pieces: &Arc<[ClockSection]>, from: f64, offset: i64) -> Result<Self> {
         let none = || Error::other("not a chain of Ogg streams");
         let from = ticks(from.max(0.0));
-        let link = pieces.partition_point(|piece| piece.shift <= from).saturating_sub(1);
-        let begin = pieces.get(link).ok_or_else(none)?.at;
+        let link = pieces.partition_point(|piece| piece.shift_ticks <= from).saturating_sub(1);
+        let begin = pieces.get(link).ok_or_else(none)?.start_byte;
         let headers = headers(source, begin).ok_or_else(none)?;
         let mut chain = Self {
             source: source.clone(),
@@ -279,12 +279,12 @@ impl Chain {
 
     /// End of the current link.
     fn end(&self) -> u64 {
-        self.pieces.get(self.link + 1).map_or(self.source.len, |next| next.at).max(self.audio)
+        self.pieces.get(self.link + 1).map_or(self.source.len, |next| next.start_byte).max(self.audio)
     }
 
     /// Source time of the current link's granule position 0, granules.
     fn start(&self) -> i64 {
-        scaled(self.pieces[self.link].shift, self.rate, TICKS_PER_SECOND) - self.base
+        scaled(self.pieces[self.link].shift_ticks, self.rate, TICKS_PER_SECOND) - self.base
     }
 
     /// Offset of the link's last page that ends at or before this source time (ticks); of its first audio page if there is
@@ -335,10 +335,10 @@ impl Chain {
     fn next_link(&mut self) {
         (self.link, self.resume) = (self.link + 1, None);
         let Some(piece) = self.pieces.get(self.link) else { return };
-        let headers = headers(&self.source, piece.at);
-        (self.audio, self.base) = headers.map_or((piece.at, 0), |headers| (headers.end, headers.base));
+        let headers = headers(&self.source, piece.start_byte);
+        (self.audio, self.base) = headers.map_or((piece.start_byte, 0), |headers| (headers.end, headers.base));
         self.at = match self.codec {
-            Codec::Vorbis => piece.at,
+            Codec::Vorbis => piece.start_byte,
             Codec::Opus => self.audio,
         };
     }

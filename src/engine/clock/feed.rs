@@ -9,7 +9,7 @@ use tokio::net::unix::pipe::Sender;
 
 use super::chain::Chain;
 use super::{Lane, PIECE};
-use crate::domain::mpegts::clock::{Piece, repair, source_time};
+use crate::domain::mpegts::clock_jumps::{ClockSection, shift_to_source_time, source_time};
 use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::sniff::Container;
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
@@ -45,8 +45,8 @@ impl Feed {
     ///
     /// # Errors
     /// Those of reading the file, or that it is no longer a transport stream or a chained Ogg file.
-    pub async fn open(source: &Arc<Source>, pieces: &[Piece], from: f64) -> Result<Self> {
-        let (file, known): (_, Arc<[Piece]>) = (source.clone(), pieces.into());
+    pub async fn open(source: &Arc<Source>, pieces: &[ClockSection], from: f64) -> Result<Self> {
+        let (file, known): (_, Arc<[ClockSection]>) = (source.clone(), pieces.into());
         let begin = from.max(0.0).floor() as i64;
         let by = (BASE_SECONDS - begin) * TICKS_PER_SECOND;
         let (reader, writer) = std::io::pipe()?;
@@ -82,7 +82,7 @@ impl Feed {
 
 impl Lane {
     /// Offset of the last frame whose decode time is at or before `from`, ticks of source time.
-    pub(super) fn place(&self, pieces: &[Piece], from: i64) -> Result<u64> {
+    pub(super) fn place(&self, pieces: &[ClockSection], from: i64) -> Result<u64> {
         let (mut low, mut high) = (0, self.source.len);
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
@@ -110,7 +110,7 @@ async fn pump_chain(mut chain: Chain, mut writer: Sender) {
 }
 
 /// Reads, repairs and writes packets until the file or the child ends.
-async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut router: Option<Router>, mut at: u64, by: i64, mut writer: Sender) {
+async fn pump(lane: Lane, pieces: Arc<[ClockSection]>, mut router: Option<Router>, mut at: u64, by: i64, mut writer: Sender) {
     let lane = Arc::new(lane);
     if at > 0 && writer.write_all(&lane.tables).await.is_err() {
         return;
@@ -128,7 +128,7 @@ async fn pump(lane: Lane, pieces: Arc<[Piece]>, mut router: Option<Router>, mut 
                 let mut packet = *bytes;
                 match routing.as_mut().map_or(Route::Keep, |router| router.route(&mut packet)) {
                     Route::Keep => {
-                        repair(&clock, offset, by, &mut packet);
+                        shift_to_source_time(&clock, offset, by, &mut packet);
                         filling.extend_from_slice(&packet);
                     }
                     Route::Tables => filling.extend_from_slice(&reading.tables),

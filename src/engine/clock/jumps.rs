@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::{LONGEST_SAMPLE, Lane, Mark, PIECE, TABLES};
 use crate::domain::media::Media;
-use crate::domain::mpegts::clock::{Piece, source_time};
+use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::packet::Packet;
 use crate::domain::mpegts::program::{Route, Router};
-use crate::domain::mpegts::{WRAP, pes, unwrap};
+use crate::domain::mpegts::{TIMESTAMP_WRAP, pes, unwrap_timestamp};
 use crate::domain::time::{TICKS_PER_SECOND, round_ms, seconds};
 use crate::engine::source::Source;
 
@@ -46,7 +46,7 @@ const REORDERED: usize = 8;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
     /// The pieces. The first one begins with source time 0 at its first decode time.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ClockSection>,
     /// End of the last stream, ticks of source time.
     pub end: i64,
     /// Number of programs at the beginning of the file, and the program number of the one that is played.
@@ -61,7 +61,7 @@ impl Repaired {
     /// Moves source time 0 to `start`, in ticks of the present source time.
     pub fn starting_at(mut self, start: i64) -> Self {
         for piece in &mut self.pieces {
-            piece.shift = (piece.shift - start).rem_euclid(WRAP);
+            piece.shift_ticks = (piece.shift_ticks - start).rem_euclid(TIMESTAMP_WRAP);
         }
         self.end -= start;
         self
@@ -70,7 +70,7 @@ impl Repaired {
     /// Writes the repair into a file's media info.
     pub fn describe(self, media: &mut Media, len: u64) {
         let duration = seconds(self.end);
-        media.start_seconds = seconds((-self.pieces[0].shift).rem_euclid(WRAP));
+        media.start_seconds = seconds((-self.pieces[0].shift_ticks).rem_euclid(TIMESTAMP_WRAP));
         media.duration_seconds = Some(duration);
         media.bitrate_kbps = Some((len as f64 * 8.0 / duration / 1000.0).round() as u32);
         media.seekable = true;
@@ -114,7 +114,7 @@ pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
     }
     let beginning = lane.marks(0, AROUND.min(first.at + 1))?;
     let start = beginning.first().map_or(first.dts, |mark| mark.dts);
-    let mut pieces = vec![Piece { at: 0, shift: (-start).rem_euclid(WRAP) }];
+    let mut pieces = vec![ClockSection { start_byte: 0, shift_ticks: (-start).rem_euclid(TIMESTAMP_WRAP) }];
     let (mut to, mut renumbered, mut has_more) = (source.len, false, false);
     for (n, (old, new)) in jumps.iter().enumerate() {
         let at = boundary(&lane, old, new)?;
@@ -123,8 +123,8 @@ pub fn repaired(source: &Arc<Source>) -> Result<Option<Repaired>> {
             (to, has_more) = (at, true);
             break;
         }
-        let shift = joined(&lane, at, pieces[pieces.len() - 1].shift)?;
-        pieces.push(Piece { at, shift });
+        let shift = joined(&lane, at, pieces[pieces.len() - 1].shift_ticks)?;
+        pieces.push(ClockSection { start_byte: offset, shift_ticks: shift });
         renumbered |= old.pid != new.pid;
     }
     let end = ending(&lane, &pieces, to)?;
@@ -243,7 +243,7 @@ fn unjoined(known: &BTreeMap<u64, (Mark, bool)>) -> Vec<(Mark, Mark)> {
 
 /// How far the clock advances from one mark to the next, ticks.
 fn forward(from: &Mark, to: &Mark) -> i64 {
-    unwrap(to.dts, from.dts) - from.dts
+    unwrap_timestamp(to.dts, from.dts) - from.dts
 }
 
 fn jumps(from: &Mark, to: &Mark) -> bool {
@@ -291,7 +291,7 @@ fn boundary(lane: &Lane, old: &Mark, new: &Mark) -> Result<u64> {
             return;
         }
         let Some(pts) = pes::parse(payload).and_then(|header| header.pts) else { return };
-        let away = |mark: &Mark| (unwrap(pts, mark.dts) - mark.dts).abs();
+        let away = |mark: &Mark| (unwrap_timestamp(pts, mark.dts) - mark.dts).abs();
         if away(new) < away(old) {
             at = at.min(offset);
         }
@@ -313,17 +313,17 @@ fn joined(lane: &Lane, at: u64, shift: i64) -> Result<i64> {
     steps.sort_unstable();
     let step = steps.get(steps.len() / 2).copied().filter(|step| *step > 0).unwrap_or(TICKS_PER_SECOND / 25);
     let decoded = last.dts + step - first.dts;
-    let shown = |mark: &Mark, near: &Mark| unwrap(mark.pts, near.dts);
+    let shown = |mark: &Mark, near: &Mark| unwrap_timestamp(mark.pts, near.dts);
     let latest = old.iter().rev().take(32).map(|mark| shown(mark, last)).max().unwrap_or(last.pts);
     let earliest = new.iter().take(REORDERED).map(|mark| shown(mark, first)).min().unwrap_or(first.pts);
     let late = (latest + step - earliest) - decoded;
     let late = if first.key && late < TICKS_PER_SECOND { late.max(0) } else { 0 };
-    Ok((shift + decoded + late).rem_euclid(WRAP))
+    Ok((shift + decoded + late).rem_euclid(TIMESTAMP_WRAP))
 }
 
 /// End of the last video or audio before byte `to`, ticks of source time.
-fn ending(lane: &Lane, pieces: &[Piece], to: u64) -> Result<i64> {
-    let from = pieces[pieces.len() - 1].at.max(to.saturating_sub(AROUND));
+fn ending(lane: &Lane, pieces: &[ClockSection], to: u64) -> Result<i64> {
+    let from = pieces[pieces.len() - 1].start_byte.max(to.saturating_sub(AROUND));
     let mut lanes: BTreeMap<u16, Vec<i64>> = BTreeMap::new();
     let mut router = lane.router(pieces, from)?;
     lane.walk(from, to, |at, bytes| {

@@ -17,11 +17,11 @@ pub use chain::{PlayedLinks, chained};
 pub use feed::{Fed, Feed};
 pub use jumps::{Repaired, has_jump, repaired};
 
-use crate::domain::mpegts::clock::Piece;
-use crate::domain::mpegts::packet::{LEN, Packet, SYNC};
+use crate::domain::mpegts::clock_jumps::ClockSection;
+use crate::domain::mpegts::packet::{PACKET_LEN, Packet, SYNC_BYTE};
 use crate::domain::mpegts::program::{PmtSection, Program, Router};
-use crate::domain::mpegts::tables::{Pmt, ProgramEntry};
-use crate::domain::mpegts::{pes, tables};
+use crate::domain::mpegts::psi::{Pmt, ProgramEntry};
+use crate::domain::mpegts::{pes, psi};
 use crate::engine::source::Source;
 
 /// Bytes read at a time.
@@ -43,7 +43,7 @@ const PMT_PACKETS: usize = 8;
 const TAKEOVER_FRAMES: usize = 3;
 
 /// Distances between packets: plain, with the timestamps of Blu-ray discs, with error correction.
-const STRIDES: [usize; 3] = [LEN, 192, 204];
+const STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
 
 /// The stream whose timestamps represent the file's clock, and the packet layout of the file.
 #[derive(Clone, Debug)]
@@ -85,10 +85,10 @@ struct FirstPmt {
 }
 
 impl FirstPmt {
-    fn push(&mut self, packet: Packet, bytes: &[u8; LEN]) {
+    fn push(&mut self, packet: Packet, bytes: &[u8; PACKET_LEN]) {
         // A PMT may take several packets.
         let is_next = packet.starts_unit() && !self.raw.is_empty();
-        self.done |= is_next || self.pmt.is_some() || self.raw.len() >= PMT_PACKETS * LEN;
+        self.done |= is_next || self.pmt.is_some() || self.raw.len() >= PMT_PACKETS * PACKET_LEN;
         if !self.done && (packet.starts_unit() || !self.raw.is_empty()) {
             self.raw.extend_from_slice(bytes);
             self.pmt = self.section.push(packet).or(self.pmt.take());
@@ -104,7 +104,7 @@ impl Lane {
         let filled = source.read_blocking(&mut head, 0)?;
         head.truncate(filled);
         let synced = |stride: usize| {
-            (0..stride.min(head.len())).any(|at| (0..5).all(|n| head.get(at + n * stride) == Some(&SYNC)))
+            (0..stride.min(head.len())).any(|at| (0..5).all(|n| head.get(at + n * stride) == Some(&SYNC_BYTE)))
         };
         let Some(stride) = STRIDES.into_iter().find(|&stride| synced(stride)) else { return Ok(None) };
         let (mut listed, mut pmts, mut pat) = (Vec::new(), BTreeMap::<u16, FirstPmt>::new(), Vec::new());
@@ -113,7 +113,7 @@ impl Lane {
             let Some(packet) = Packet::new(bytes) else { return };
             let (payload, pid) = (packet.payload(), packet.pid());
             if pid == 0 && packet.starts_unit() && listed.is_empty() {
-                listed = tables::parse_programs(payload).unwrap_or_default();
+                listed = psi::parse_programs(payload).unwrap_or_default();
                 pat = bytes.to_vec();
             } else if listed.iter().any(|program| program.pmt_pid == pid) {
                 pmts.entry(pid).or_default().push(packet, bytes);
@@ -150,7 +150,7 @@ impl Lane {
             return Ok(None);
         };
         if several {
-            pat = tables::pat_of(&[*program]).to_vec();
+            pat = psi::pat_of(&[*program]).to_vec();
         }
         Ok(Some(Self {
             source: source.clone(),
@@ -168,14 +168,14 @@ impl Lane {
         let (mut marks, mut new_clock) = (Vec::new(), false);
         self.walk(from, to, |at, bytes| {
             let Some(packet) = Packet::new(bytes) else { return };
-            new_clock |= packet.new_clock();
+            new_clock |= packet.starts_new_clock();
             let (pid, payload) = (packet.pid(), packet.payload());
             let is_marked = pid == self.pid || self.may_take_over(pid, payload);
-            if !is_marked || !packet.starts_unit() || packet.damaged() || packet.scrambled() {
+            if !is_marked || !packet.starts_unit() || packet.has_transport_error() || packet.is_scrambled() {
                 return;
             }
             let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
-            let key = packet.random_access();
+            let key = packet.is_random_access_point();
             marks.push(Mark { at, pid, pts, dts, key, new_clock: std::mem::take(&mut new_clock) });
         })?;
         Ok(self.followed(marks))
@@ -222,9 +222,9 @@ impl Lane {
 
     /// The router for the packets from byte `at`, with the tables at the beginning of its piece and just before `at`. None
     /// if no packet is remapped. Blocks on file I/O.
-    fn router(&self, pieces: &[Piece], at: u64) -> Result<Option<Router>> {
+    fn router(&self, pieces: &[ClockSection], at: u64) -> Result<Option<Router>> {
         let Some(mut router) = self.program.clone().map(Router::new) else { return Ok(None) };
-        let piece = pieces.iter().rev().map(|piece| piece.at).find(|begin| *begin <= at);
+        let piece = pieces.iter().rev().map(|piece| piece.start_byte).find(|begin| *begin <= at);
         for before in piece.into_iter().chain([at]) {
             self.walk(before.saturating_sub(TABLES), before, |_, bytes| {
                 router.route(&mut bytes.clone());
@@ -234,7 +234,7 @@ impl Lane {
     }
 
     /// Calls `each` for every packet that begins in this byte range.
-    fn walk(&self, from: u64, to: u64, mut each: impl FnMut(u64, &[u8; LEN])) -> Result<()> {
+    fn walk(&self, from: u64, to: u64, mut each: impl FnMut(u64, &[u8; PACKET_LEN])) -> Result<()> {
         let to = to.min(self.source.len);
         let mut buffer = vec![0; PIECE + STRIDES[2]];
         let mut at = from;
@@ -259,11 +259,11 @@ impl Lane {
 
 /// Calls `each` for every packet in `bytes`, which are at offset `base` of the file. Returns the number of bytes
 /// processed. A packet is valid if another one follows it, or if it is the last and `ends` is true (end of file).
-fn packets(bytes: &[u8], base: u64, stride: usize, ends: bool, mut each: impl FnMut(u64, &[u8; LEN])) -> usize {
+fn packets(bytes: &[u8], base: u64, stride: usize, ends: bool, mut each: impl FnMut(u64, &[u8; PACKET_LEN])) -> usize {
     let mut at = 0;
-    while let Some(packet) = bytes.get(at..).and_then(|rest| rest.first_chunk::<LEN>()) {
+    while let Some(packet) = bytes.get(at..).and_then(|rest| rest.first_chunk::<PACKET_LEN>()) {
         let next = bytes.get(at + stride);
-        match packet[0] == SYNC && (next == Some(&SYNC) || next.is_none() && ends) {
+        match packet[0] == SYNC_BYTE && (next == Some(&SYNC_BYTE) || next.is_none() && ends) {
             true => {
                 each(base + at as u64, packet);
                 at += stride;

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::*;
 use crate::domain::library::Root;
-use crate::domain::mpegts::clock::{Piece, source_time};
-use crate::domain::mpegts::shift::shift;
-use crate::domain::mpegts::tables::{Entry, ProgramEntry, Track, pat_of};
-use crate::domain::mpegts::write::{Unit, Writer};
-use crate::domain::mpegts::{PMT_PID, WRAP};
+use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
+use crate::domain::mpegts::timestamp_shift::shift_segment;
+use crate::domain::mpegts::psi::{PmtEntry, ProgramEntry, TrackKind, pat_of};
+use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
+use crate::domain::mpegts::{PMT_PID, TIMESTAMP_WRAP};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::source::Roots;
 
@@ -17,29 +17,29 @@ const SECOND: i64 = TICKS_PER_SECOND;
 /// Video and audio from one second to another, `size` bytes per frame; frames are decoded 0.1 s before they are shown.
 fn film(from: i64, to: i64, size: usize) -> Vec<u8> {
     let bytes = vec![7; size];
-    let mut writer = Writer::new(Track::Video);
+    let mut writer = TsWriter::new(TrackKind::Video);
     for frame in from * 25..to * 25 {
         let (dts, key) = (frame * 3600, frame % 25 == 0);
         let (picture, sound) = ([&bytes[..]], [&bytes[..100]]);
-        writer.put(&Unit { track: Track::Video, pts: dts + 9000, dts: Some(dts), random_access: key, parts: &picture });
-        writer.put(&Unit { track: Track::Audio, pts: dts + 1000, dts: None, random_access: true, parts: &sound });
+        writer.push_unit(&AccessUnit { track: TrackKind::Video, pts: dts + 9000, dts: Some(dts), random_access: key, parts: &picture });
+        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts: dts + 1000, dts: None, random_access: true, parts: &sound });
     }
-    let entry = |track: Track, stream_type| Entry { pid: track.pid(), stream_type, descriptors: Vec::new() };
-    writer.finish(&[entry(Track::Video, 0x1b), entry(Track::Audio, 0x0f)])
+    let entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
+    writer.into_segment(&[entry(TrackKind::Video, 0x1b), entry(TrackKind::Audio, 0x0f)])
 }
 
 /// The same stream with all PIDs except that of the PAT increased by `by`.
 fn renumbered(mut film: Vec<u8>, by: u16) -> Vec<u8> {
-    for packet in film.as_chunks_mut::<LEN>().0 {
+    for packet in film.as_chunks_mut::<PACKET_LEN>().0 {
         let (pid, counter) = (Packet::new(packet).unwrap().pid(), packet[3]);
         let payload = Packet::new(packet).unwrap().payload();
         // A packet that only closes the continuity counter holds no table.
-        if pid == 0 && tables::parse_pat(payload).is_some() {
+        if pid == 0 && psi::parse_pat(payload).is_some() {
             *packet = pat_of(&[ProgramEntry { number: 1 + by, pmt_pid: PMT_PID + by }]);
         } else if pid != 0 {
-            if let Some(entries) = tables::parse_pmt(payload).filter(|_| pid == PMT_PID) {
-                let entries = entries.into_iter().map(|entry| Entry { pid: entry.pid + by, ..entry });
-                *packet = tables::pmt(&entries.collect::<Vec<_>>());
+            if let Some(entries) = psi::parse_pmt(payload).filter(|_| pid == PMT_PID) {
+                let entries = entries.into_iter().map(|entry| PmtEntry { pid: entry.pid + by, ..entry });
+                *packet = psi::build_pmt(&entries.collect::<Vec<_>>());
             }
             packet[1] = packet[1] & 0xe0 | ((pid + by) >> 8) as u8;
             packet[2] = (pid + by) as u8;
@@ -51,11 +51,11 @@ fn renumbered(mut film: Vec<u8>, by: u16) -> Vec<u8> {
 
 /// Two films in one stream, packet by packet. Every PAT lists the programs of both, as in a real multiplex.
 fn multiplexed(one: &[u8], other: &[u8]) -> Vec<u8> {
-    let listed = |packet: &[u8; LEN]| tables::parse_programs(Packet::new(packet)?.payload());
+    let listed = |packet: &[u8; PACKET_LEN]| psi::parse_programs(Packet::new(packet)?.payload());
     let first = |film: &[u8]| listed(film.first_chunk().unwrap()).unwrap();
     let both = pat_of(&[first(one), first(other)].concat());
-    let pair = one.as_chunks::<LEN>().0.iter().zip(other.as_chunks::<LEN>().0);
-    let mut packets: Vec<[u8; LEN]> = pair.flat_map(|(one, other)| [*one, *other]).collect();
+    let pair = one.as_chunks::<PACKET_LEN>().0.iter().zip(other.as_chunks::<PACKET_LEN>().0);
+    let mut packets: Vec<[u8; PACKET_LEN]> = pair.flat_map(|(one, other)| [*one, *other]).collect();
     for packet in &mut packets {
         let (pid, counter) = (Packet::new(packet).unwrap().pid(), packet[3]);
         if pid == 0 && listed(packet).is_some() {
@@ -67,7 +67,7 @@ fn multiplexed(one: &[u8], other: &[u8]) -> Vec<u8> {
 }
 
 fn moved(mut film: Vec<u8>, by: i64) -> Vec<u8> {
-    shift(&mut film, by);
+    shift_segment(&mut film, by);
     film
 }
 
@@ -97,16 +97,16 @@ fn every_jump_is_repaired_and_nothing_else() {
         let found = found.unwrap_or_else(|| panic!("a jump of {seconds} s"));
         let pieces = &found.pieces;
         // The tables at the beginning of the second part may belong to either piece.
-        assert!(pieces.len() == 2 && (at as u64..at as u64 + 3 * 188).contains(&pieces[1].at), "{seconds}: {found:?}");
-        assert_eq!(source_time(pieces, 0, (5000 * SECOND).rem_euclid(WRAP)), 0);
-        let first = ((5010 + seconds) * SECOND).rem_euclid(WRAP);
-        assert_eq!(source_time(pieces, pieces[1].at, first), 10 * SECOND, "{seconds} s");
+        assert!(pieces.len() == 2 && (at as u64..at as u64 + 3 * 188).contains(&pieces[1].start_byte), "{seconds}: {found:?}");
+        assert_eq!(source_time(pieces, 0, (5000 * SECOND).rem_euclid(TIMESTAMP_WRAP)), 0);
+        let first = ((5010 + seconds) * SECOND).rem_euclid(TIMESTAMP_WRAP);
+        assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * SECOND, "{seconds} s");
         assert_eq!(found.end, 20 * SECOND + 9000, "{seconds} s");
     }
     // 5 s are lost; the 33 bits wrap.
     assert_eq!(by(5).1, None);
     let folder = tempfile::tempdir().unwrap();
-    let source = open(folder.path(), &moved(film(0, 10, 300), WRAP - 5 * SECOND));
+    let source = open(folder.path(), &moved(film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND));
     assert_eq!(repaired(&source).unwrap(), None);
 }
 
@@ -124,7 +124,7 @@ fn a_stream_that_says_so_has_another_clock_after_a_second_too() {
     let (_, found) = joined(|film| {
         let mut film = moved(film, SECOND);
         let clock =
-            film.as_chunks_mut::<LEN>().0.iter_mut().find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
+            film.as_chunks_mut::<PACKET_LEN>().0.iter_mut().find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
         clock.unwrap()[5] |= 0x80;
         film
     });
@@ -135,11 +135,11 @@ fn a_stream_that_says_so_has_another_clock_after_a_second_too() {
 fn one_damaged_time_is_no_jump_and_a_cut_packet_no_obstacle() {
     let (_, found) = joined(|mut film| {
         // One frame in the middle of the film.
-        let packets = film.as_chunks_mut::<LEN>().0;
+        let packets = film.as_chunks_mut::<PACKET_LEN>().0;
         let mut pictures = packets.iter_mut().filter(|packet| {
-            Packet::new(packet).is_some_and(|packet| packet.pid() == Track::Video.pid() && packet.starts_unit())
+            Packet::new(packet).is_some_and(|packet| packet.pid() == TrackKind::Video.pid() && packet.starts_unit())
         });
-        crate::domain::mpegts::shift::shift_packet(pictures.nth(100).unwrap(), 3000 * SECOND);
+        crate::domain::mpegts::timestamp_shift::shift_packet(pictures.nth(100).unwrap(), 3000 * SECOND);
         film
     });
     assert_eq!(found, None);
@@ -149,12 +149,12 @@ fn one_damaged_time_is_no_jump_and_a_cut_packet_no_obstacle() {
     let at = bytes.len();
     bytes.extend(film(0, 10, 300));
     let found = repaired(&open(folder.path(), &bytes)).unwrap().unwrap();
-    assert!((at as u64..at as u64 + 3 * 188).contains(&found.pieces[1].at), "{found:?}");
+    assert!((at as u64..at as u64 + 3 * 188).contains(&found.pieces[1].start_byte), "{found:?}");
     assert_eq!(found.end, 20 * SECOND + 9000);
 }
 
 /// Bytes that a feed writes, and its offset in seconds.
-async fn fed(source: &Arc<Source>, pieces: &[Piece], from: f64) -> (Vec<u8>, i64) {
+async fn fed(source: &Arc<Source>, pieces: &[ClockSection], from: f64) -> (Vec<u8>, i64) {
     use std::io::Read;
     let feed = Feed::open(source, pieces, from).await.unwrap();
     let (offset, reader) = (feed.offset_seconds, feed.reader.clone());
@@ -170,7 +170,7 @@ async fn fed(source: &Arc<Source>, pieces: &[Piece], from: f64) -> (Vec<u8>, i64
 /// Decode times of the packets with this PID, ticks of source time, and all PIDs present.
 fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16>) {
     let (mut times, mut pids) = (Vec::new(), std::collections::BTreeSet::new());
-    for packet in bytes.as_chunks::<LEN>().0.iter().map(|bytes| Packet::new(bytes).unwrap()) {
+    for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().map(|bytes| Packet::new(bytes).unwrap()) {
         pids.insert(packet.pid());
         if packet.pid() == pid && packet.starts_unit() {
             times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * SECOND);
@@ -192,8 +192,8 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
         let found = repaired(&source).unwrap().unwrap();
         assert_eq!((found.pieces.len(), found.end, found.has_more), (2, 20 * SECOND + 9000, false), "{by}: {found:?}");
         for from in [0.0, 9.0, 15.0] {
-            let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, Track::Video.pid());
-            assert_eq!(pids, [0, PMT_PID, Track::Video.pid(), Track::Audio.pid()], "{by} {from}");
+            let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, TrackKind::Video.pid());
+            assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{by} {from}");
             assert!((0..=3600).contains(&((from * SECOND as f64) as i64 - times[0])), "{by} {from}: {}", times[0]);
             assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{by} {from}");
             assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by} {from}");
@@ -207,13 +207,13 @@ async fn a_part_may_begin_before_its_tables() {
         let folder = tempfile::tempdir().unwrap();
         let first = moved(film(0, 10, 3000), 5000 * SECOND);
         let second = renumbered(moved(film(10, 20, 3000), (5000 + by) * SECOND), 0x100);
-        let (tables, frames) = second.split_at(2 * LEN);
+        let (tables, frames) = second.split_at(2 * PACKET_LEN);
         assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
-        let (begin, rest) = frames.split_at(200 * LEN);
+        let (begin, rest) = frames.split_at(200 * PACKET_LEN);
         let source = open(folder.path(), &[&first[..], begin, tables, rest].concat());
         let found = repaired(&source).unwrap().unwrap();
         assert_eq!((found.pieces.len(), found.end, found.has_more), (2, 20 * SECOND + 9000, false), "{by}: {found:?}");
-        let (times, _) = decode_times(fed(&source, &found.pieces, 15.0).await, Track::Video.pid());
+        let (times, _) = decode_times(fed(&source, &found.pieces, 15.0).await, TrackKind::Video.pid());
         assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by}");
     }
 }
@@ -221,16 +221,16 @@ async fn a_part_may_begin_before_its_tables() {
 #[test]
 fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
     let film = film(0, 1, 300);
-    let is_pmt = |bytes: &[u8; LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
-    let at = film.as_chunks::<LEN>().0.iter().position(is_pmt).unwrap() * LEN;
-    let mut more = [0xff; LEN];
-    more[..4].copy_from_slice(&[SYNC, (PMT_PID >> 8) as u8, PMT_PID as u8, 0x10]);
+    let is_pmt = |bytes: &[u8; PACKET_LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
+    let at = film.as_chunks::<PACKET_LEN>().0.iter().position(is_pmt).unwrap() * PACKET_LEN;
+    let mut more = [0xff; PACKET_LEN];
+    more[..4].copy_from_slice(&[SYNC_BYTE, (PMT_PID >> 8) as u8, PMT_PID as u8, 0x10]);
     let tables = |first: &[u8]| {
         let folder = tempfile::tempdir().unwrap();
-        let bytes = [&film[..at], first, &more.repeat(1000)[..], &film[at + LEN..]].concat();
-        Lane::of(&open(folder.path(), &bytes)).unwrap().unwrap().tables.len() / LEN
+        let bytes = [&film[..at], first, &more.repeat(1000)[..], &film[at + PACKET_LEN..]].concat();
+        Lane::of(&open(folder.path(), &bytes)).unwrap().unwrap().tables.len() / PACKET_LEN
     };
-    let complete = &film[at..at + LEN];
+    let complete = &film[at..at + PACKET_LEN];
     assert_eq!(tables(complete), 2);
     // The section never ends.
     let mut endless = complete.to_vec();
@@ -242,11 +242,11 @@ fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
 fn a_part_with_another_video_codec_is_not_played() {
     let folder = tempfile::tempdir().unwrap();
     let mut second = renumbered(film(10, 20, 3000), 0x100);
-    for packet in second.as_chunks_mut::<LEN>().0 {
+    for packet in second.as_chunks_mut::<PACKET_LEN>().0 {
         if Packet::new(packet).unwrap().pid() == PMT_PID + 0x100 {
-            let entry = Entry { pid: Track::Video.pid() + 0x100, stream_type: 0x24, descriptors: Vec::new() };
+            let entry = PmtEntry { pid: TrackKind::Video.pid() + 0x100, stream_type: 0x24, descriptors: Vec::new() };
             let head = [packet[1], packet[2], packet[3]];
-            *packet = tables::pmt(&[entry]);
+            *packet = psi::build_pmt(&[entry]);
             packet[1..4].copy_from_slice(&head);
         }
     }
@@ -266,8 +266,8 @@ async fn of_several_programs_one_is_read_on_its_own_clock() {
     let found = repaired(&source).unwrap().unwrap();
     assert_eq!((found.pieces.len(), found.end, found.programs), (2, 20 * SECOND + 9000, (2, 1)), "{found:?}");
     for from in [0.0, 15.0] {
-        let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, Track::Video.pid());
-        assert_eq!(pids, [0, PMT_PID, Track::Video.pid(), Track::Audio.pid()]);
+        let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, TrackKind::Video.pid());
+        assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()]);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
         assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
     }
@@ -285,7 +285,7 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     assert!(source.len > jumps::WHOLE);
     let found = repaired(&source).unwrap().unwrap();
     assert_eq!((found.pieces.len(), found.end), (2, 20 * SECOND + 9000), "{found:?}");
-    assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&found.pieces[1].at));
+    assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&found.pieces[1].start_byte));
 }
 
 #[test]
@@ -310,7 +310,7 @@ async fn a_feed_begins_where_it_is_asked_to_with_tables_and_one_clock() {
     let found = repaired(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
         let (bytes, offset) = fed(&source, &found.pieces, from).await;
-        assert!(bytes.len().is_multiple_of(LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0);
+        assert!(bytes.len().is_multiple_of(PACKET_LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0);
         let lane = Lane::of(&open(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
         let marks = lane.marks(0, bytes.len() as u64).unwrap();
         let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND).collect();

@@ -17,7 +17,7 @@ mod video;
 
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
-use crate::domain::mpegts::cut::AAC_FRAME;
+use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::time::seconds;
@@ -123,7 +123,7 @@ pub(super) fn bare_sound(media: &Media, stream: u32, input: &str) -> Vec<String>
 
 /// The first AAC frame on the 1,920-tick grid that starts at or after `ticks`.
 fn aac_frame(ticks: i64) -> i64 {
-    -(-ticks).div_euclid(AAC_FRAME)
+    -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 #[derive(Default)]

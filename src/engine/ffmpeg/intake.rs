@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
 
 use super::spawn::{Child, Limits, spawn};
-use crate::domain::feed::shape::{Container, Shape};
+use crate::domain::ingest::stream_info::{StreamContainer, StreamInfo};
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 
 const READ_BYTES: usize = 64 << 10;
@@ -47,7 +47,7 @@ pub struct Outlet {
 ///
 /// # Errors
 /// When the pipe or the child cannot be created.
-pub async fn start(ffmpeg: &Path, shape: Shape, picture: &Picture) -> Result<(Inlet, Outlet)> {
+pub async fn start(ffmpeg: &Path, shape: StreamInfo, picture: &Picture) -> Result<(Inlet, Outlet)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());
     let child = spawn(ffmpeg, arguments(&input, shape, picture), vec![Arc::new(reader)], Limits::TRANSCODE).await?;
@@ -81,14 +81,14 @@ impl Outlet {
     }
 }
 
-fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
+fn arguments(input: &str, shape: StreamInfo, picture: &Picture) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let add = |args: &mut Vec<String>, words: &str| args.extend(words.split(' ').map(str::to_owned));
     add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
     // The streams are known, so probing can be short. With `nobuffer` all probed data would be lost, and ffmpeg would
     // wait for the next keyframe (measured: 11 s of a slow stream, then 9 more).
     add(&mut args, "-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe -f");
-    add(&mut args, if shape.container == Container::Mp4 { "mov -i" } else { "mpegts -i" });
+    add(&mut args, if shape.container == StreamContainer::Mp4 { "mov -i" } else { "mpegts -i" });
     args.push(input.to_owned());
     if shape.video.is_some() {
         add(&mut args, "-map 0:v:0");
@@ -129,18 +129,18 @@ fn arguments(input: &str, shape: Shape, picture: &Picture) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::feed::shape::Video;
+    use crate::domain::ingest::stream_info::VideoCodec;
 
     #[test]
     fn nothing_but_the_pipe_can_be_opened() {
-        let shape = Shape { container: Container::MpegTs, video: Some(Video::Avc), audio: true };
+        let shape = StreamInfo { container: StreamContainer::MpegTs, video: Some(VideoCodec::H264), audio: true };
         let args = arguments("pipe:7", shape, &Picture::Copy).join(" ");
         assert!(
             args.contains("-protocol_whitelist pipe -f mpegts -i pipe:7 -map 0:v:0 -c:v copy -map 0:a:0?"),
             "{args}"
         );
         assert!(args.contains("-streamid 0:65 -streamid 1:66") && args.ends_with("-f mpegts pipe:1"), "{args}");
-        let radio = arguments("pipe:7", Shape { video: None, ..shape }, &Picture::Copy).join(" ");
+        let radio = arguments("pipe:7", StreamInfo { video: None, ..shape }, &Picture::Copy).join(" ");
         assert!(!radio.contains("0:v") && radio.contains("-streamid 0:66"), "{radio}");
         let encode = Picture::Encode { encoder: "libx264".into(), seconds: 2.0, lines: 720 };
         let encoded = arguments("pipe:7", shape, &encode).join(" ");

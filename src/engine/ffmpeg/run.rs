@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::args::{Abilities, Ask, arguments, reading_start};
 use super::spawn::{Exit, Inherited, Limits, confined, spawn};
 use super::unpack;
-use crate::domain::mpegts::cut::{Audio, Cut, Cutter, Piece};
+use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter, FinishedSegment};
 use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
@@ -186,11 +186,11 @@ impl Work {
         let inherit = std::iter::once(input).chain(drawn).chain(sound).chain(picture).collect();
         let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
         let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
-        let mut cutter = Cutter::new(cut(&self.job));
+        let mut cutter = Segmenter::new(cut(&self.job));
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
         let mut deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
-        while !cutter.done() {
-            if *self.gate.borrow_and_update() < cutter.making() {
+        while !cutter.is_done() {
+            if *self.gate.borrow_and_update() < cutter.current_segment() {
                 // Not reading blocks the child at its next write: this pauses the run.
                 tokio::select! {
                     () = self.segments.closed() => return Ok(()),
@@ -240,14 +240,14 @@ impl Work {
     }
 
     /// Handles a child that ended before the end of the grid.
-    async fn ended(&mut self, cutter: &mut Cutter, exit: &Exit) -> Result<(), RunError> {
+    async fn ended(&mut self, cutter: &mut Segmenter, exit: &Exit) -> Result<(), RunError> {
         if !exit.success() {
             self.check_unchanged().await?;
             return Err(blame(exit));
         }
         let pieces = cutter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
         self.deliver(pieces).await?;
-        if cutter.making() == self.job.first {
+        if cutter.current_segment() == self.job.first {
             self.check_unchanged().await?;
             let why = exit.stderr.last().map_or("the source file ends before it", String::as_str);
             return Err(RunError::SourceRead(format!("no output for segment {}: {why}", self.job.first)));
@@ -255,7 +255,7 @@ impl Work {
         Ok(())
     }
 
-    async fn deliver(&mut self, pieces: Vec<Piece>) -> Result<(), RunError> {
+    async fn deliver(&mut self, pieces: Vec<FinishedSegment>) -> Result<(), RunError> {
         if !pieces.is_empty() {
             self.check_unchanged().await?;
         }
@@ -275,18 +275,18 @@ impl Work {
     }
 }
 
-fn cut(job: &Job) -> Cut {
+fn cut(job: &Job) -> SegmenterSettings {
     let Rendition { video, audio } = &*job.rendition;
-    Cut {
+    SegmenterSettings {
         grid: job.grid.clone(),
-        first: job.first,
-        base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-        video: video.is_some(),
+        first_segment: job.first,
+        base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+        has_video: video.is_some(),
         audio: audio.as_ref().map(|plan| match plan {
-            AudioPlan::Copy { .. } => Audio::Copied,
-            AudioPlan::Encode { .. } => Audio::Encoded,
+            AudioPlan::Copy { .. } => AudioMode::Copied,
+            AudioPlan::Encode { .. } => AudioMode::Encoded,
         }),
-        budget: BUDGET_BYTES,
+        budget_bytes: BUDGET_BYTES,
     }
 }
 

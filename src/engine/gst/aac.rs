@@ -14,7 +14,7 @@ use super::guard::Wake;
 use super::live::{Live, Said};
 use super::sound::{FRAME, RATE};
 use super::text;
-use crate::domain::mpegts::cut::AAC_FRAME;
+use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::engine::RunError;
 
 /// AAC frames encoded and dropped before the first one kept.
@@ -45,12 +45,12 @@ pub(super) struct Aac {
 
 /// The first frame on the grid of 1,920 ticks that starts at or after `ticks`.
 pub(super) fn frame_at(ticks: i64) -> i64 {
-    -(-ticks).div_euclid(AAC_FRAME)
+    -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 /// Start of an AAC frame, ticks.
 pub(super) fn start_of(frame: i64) -> i64 {
-    frame * AAC_FRAME
+    frame * AAC_FRAME_TICKS
 }
 
 impl Aac {

@@ -11,7 +11,7 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 
 use super::live::Live;
-use crate::domain::subtitles::Script;
+use crate::domain::subtitles::AssScript;
 use crate::engine::RunError;
 
 /// Lines this close before or after a segment are included too, milliseconds, because libass parses odd times differently.
@@ -25,15 +25,15 @@ pub(super) fn here() -> bool {
 }
 
 /// Whether the script shows anything in this range of the item, milliseconds.
-pub(super) fn speaks(script: &Script, start_ms: i64, end_ms: i64) -> bool {
-    script.speaks(start_ms - MARGIN_MS, end_ms + MARGIN_MS)
+pub(super) fn speaks(script: &AssScript, start_ms: i64, end_ms: i64) -> bool {
+    script.has_dialogue(start_ms - MARGIN_MS, end_ms + MARGIN_MS)
 }
 
 /// Sends the element `draw` the script of this range of the item, milliseconds. The pipeline must have been started.
-pub(super) fn give(live: &Live, script: &Script, start_ms: i64, end_ms: i64) -> Result<(), RunError> {
+pub(super) fn give(live: &Live, script: &AssScript, start_ms: i64, end_ms: i64) -> Result<(), RunError> {
     let refused = |what: &str| RunError::Encoder(format!("assrender refuses the subtitle: {what}"));
     let pad = live.element("draw")?.static_pad("text_sink").ok_or_else(|| refused("no pad"))?;
-    let text = script.during(start_ms - MARGIN_MS, end_ms + MARGIN_MS);
+    let text = script.excerpt(start_ms - MARGIN_MS, end_ms + MARGIN_MS);
     let caps =
         gst::Caps::builder("application/x-ass").field("codec_data", gst::Buffer::from_slice(text.into_bytes())).build();
     let segment = gst::FormattedSegment::<gst::ClockTime>::new();

@@ -12,7 +12,7 @@ use gstreamer_video as video;
 
 use super::guard::Wake;
 use super::live::Live;
-use crate::domain::captions::{Piece, fitted};
+use crate::domain::bitmap_subtitles::{PlacedBitmap, scale_to_video};
 use crate::domain::media::Video;
 use crate::engine::RunError;
 use crate::engine::captions::Shown;
@@ -38,7 +38,7 @@ pub(super) fn made(shown: &[Shown], source: &Video, width: u32, height: u32) -> 
     let nanoseconds = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
     let mut laid = Vec::new();
     for shown in shown {
-        let pieces = fitted(&shown.pieces, shown.canvas, width, height);
+        let pieces = scale_to_video(&shown.pieces, shown.canvas, width, height);
         let rectangles = pieces.iter().map(|piece| matrix.rectangle(piece)).collect::<Result<Vec<_>, _>>()?;
         if rectangles.is_empty() {
             continue;
@@ -85,7 +85,7 @@ impl Matrix {
         if hd { Self { red: 0.2126, blue: 0.0722 } } else { Self { red: 0.299, blue: 0.114 } }
     }
 
-    fn rectangle(self, piece: &Piece) -> Result<video::VideoOverlayRectangle, RunError> {
+    fn rectangle(self, piece: &PlacedBitmap) -> Result<video::VideoOverlayRectangle, RunError> {
         let pixels: Vec<u8> =
             piece.pixels.as_chunks::<4>().0.iter().flat_map(|&[r, g, b, a]| self.ayuv(r, g, b, a)).collect();
         let mut buffer = gst::Buffer::from_mut_slice(pixels);

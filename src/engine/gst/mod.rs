@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
-use crate::domain::subtitles::{Script, TextStyle};
+use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::script::{self, Scripts};
 use crate::engine::{Job, Run, RunError, Segment, Transcoder, ffmpeg};
 
@@ -193,7 +193,7 @@ impl Native {
                 .as_ref()
                 .ok_or_else(|| RunError::Internal("there is no ffmpeg to extract the subtitle".into()))?;
             let file = self.scripts.of(program, &draft.job, &burn).await?;
-            let read = tokio::task::spawn_blocking(move || script::read(&file).map(Script::new)).await;
+            let read = tokio::task::spawn_blocking(move || script::read(&file).map(AssScript::new)).await;
             let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
             shape.script = Some(Arc::new(
                 read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?,

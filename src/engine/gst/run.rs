@@ -25,7 +25,7 @@ use super::segment::{Making, Shape};
 use super::sound::{FRAME, Sound};
 use super::voice;
 use crate::domain::grid::{Frames, Grid};
-use crate::domain::mpegts::cut::{Audio, Cut, Cutter};
+use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter};
 use crate::domain::plan::AudioPlan;
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::captions::Captions;
@@ -330,13 +330,13 @@ impl<'a> Line<'a> {
     /// Rewrites a muxed segment with fixed PIDs, our own tables and continuous counters, and verifies that every frame
     /// is at its planned time.
     fn canonical(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
-        let mut cutter = Cutter::new(Cut {
+        let mut cutter = Segmenter::new(SegmenterSettings {
             grid: self.work.job.grid.clone(),
-            first: index,
-            base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-            video: true,
-            audio: self.hearing.as_ref().map(|_| Audio::Encoded),
-            budget: BUDGET,
+            first_segment: index,
+            base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+            has_video: true,
+            audio: self.hearing.as_ref().map(|_| AudioMode::Encoded),
+            budget_bytes: BUDGET,
         });
         let fault = |cause| RunError::Encoder(format!("segment {index}: {cause}"));
         let mut pieces = cutter.push(bytes).map_err(fault)?;

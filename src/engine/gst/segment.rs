@@ -23,7 +23,7 @@ use super::{drawn, laid, text, voice};
 use crate::domain::grid::Frames;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
-use crate::domain::subtitles::Script;
+use crate::domain::subtitles::AssScript;
 use crate::engine::RunError;
 
 /// Largest number of frames queued before the encoder.
@@ -39,7 +39,7 @@ pub(super) struct Shape {
     pub video: Video,
     pub slot: &'static Slot,
     /// Text to burn in.
-    pub script: Option<Arc<Script>>,
+    pub script: Option<Arc<AssScript>>,
 }
 
 /// A segment being encoded.

@@ -5,8 +5,8 @@
 use gstreamer as gst;
 
 use crate::domain::mpegts::AUDIO_PID;
-use crate::domain::mpegts::tables::{Entry, Track};
-use crate::domain::mpegts::write::{Unit, Writer};
+use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
+use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
@@ -24,10 +24,10 @@ pub(super) fn samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>,
 
 /// A segment of AAC frames, each with its start in ticks of the item.
 pub(super) fn segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
-    let mut writer = Writer::new(Track::Audio);
+    let mut writer = TsWriter::new(TrackKind::Audio);
     for (at, bytes) in frames {
         let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + at;
-        writer.put(&Unit { track: Track::Audio, pts, dts: None, random_access: true, parts: &[bytes.as_slice()] });
+        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts: &[bytes.as_slice()] });
     }
-    writer.finish(&[Entry { pid: AUDIO_PID, stream_type: ADTS, descriptors: Vec::new() }])
+    writer.into_segment(&[PmtEntry { pid: AUDIO_PID, stream_type: ADTS, descriptors: Vec::new() }])
 }

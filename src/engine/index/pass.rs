@@ -7,9 +7,9 @@ use tokio::io::AsyncReadExt;
 
 use super::{Index, MOST_KEYFRAMES, cannot, nal};
 use crate::domain::media::Media;
-use crate::domain::mpegts::packet::{LEN, Packet, Packets};
-use crate::domain::mpegts::tables::Track;
-use crate::domain::mpegts::{pes, unwrap};
+use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
+use crate::domain::mpegts::psi::TrackKind;
+use crate::domain::mpegts::{pes, unwrap_timestamp};
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
 use crate::engine::clock::Feed;
 use crate::engine::ffmpeg::args;
@@ -32,7 +32,7 @@ pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> R
     let input = feed.map_or_else(|| source.clone() as Inherited, |feed| feed.inherited());
     let child = spawn(&program, arguments, vec![input], Limits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
-    let (mut packets, mut marks) = (Packets::default(), Marks::new(media));
+    let (mut packets, mut marks) = (PacketReader::default(), Marks::new(media));
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let read = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
@@ -71,8 +71,8 @@ impl Marks {
         Self { keyframes: Vec::new(), open: None, first_is_key: None, clock: 0, latest: 0, picture }
     }
 
-    fn take(&mut self, bytes: &[u8; LEN]) {
-        let Some(packet) = Packet::new(bytes).filter(|packet| Track::of_pid(packet.pid()) == Some(Track::Video)) else {
+    fn take(&mut self, bytes: &[u8; PACKET_LEN]) {
+        let Some(packet) = Packet::new(bytes).filter(|packet| TrackKind::from_pid(packet.pid()) == Some(TrackKind::Video)) else {
             return;
         };
         let mut payload = packet.payload();
@@ -81,14 +81,14 @@ impl Marks {
             let Some(header) = pes::parse(payload) else { return };
             let Some(pts) = header.pts else { return };
             let base = ticks(TIMELINE_BASE_SECONDS as f64);
-            let at = unwrap(pts - base, self.clock);
-            self.clock = unwrap(header.dts.unwrap_or(pts) - base, self.clock);
+            let at = unwrap_timestamp(pts - base, self.clock);
+            self.clock = unwrap_timestamp(header.dts.unwrap_or(pts) - base, self.clock);
             self.latest = self.latest.max(at);
-            self.first_is_key.get_or_insert(packet.random_access());
-            if packet.random_access() {
+            self.first_is_key.get_or_insert(packet.is_random_access_point());
+            if packet.is_random_access_point() {
                 self.open = Some((at, Vec::new()));
             }
-            payload = payload.get(header.header..).unwrap_or(&[]);
+            payload = payload.get(header.header_len..).unwrap_or(&[]);
         }
         let Some((at, head)) = &mut self.open else { return };
         head.extend_from_slice(payload);

@@ -24,9 +24,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::relay::{self, Held};
 use super::{Fault, USER_AGENT};
 use crate::domain::address::Address;
-use crate::domain::g711::{self, Law, Voice};
-use crate::domain::mpegts::join::{Form, Frame, Joiner};
-use crate::domain::mpegts::tables::Track;
+use crate::domain::g711::{self, CompandingLaw, G711Decoder};
+use crate::domain::mpegts::live_muxer::{StreamCodec, Frame, LiveMuxer};
+use crate::domain::mpegts::psi::TrackKind;
 
 /// Maximum bytes received until playback starts, and then per frame together with what is interleaved with it.
 const ANSWERS: u64 = 1 << 20;
@@ -194,34 +194,34 @@ impl Call {
 struct Joined {
     video: Option<usize>,
     audio: Option<usize>,
-    voice: Option<Voice>,
-    joiner: Joiner,
+    voice: Option<G711Decoder>,
+    joiner: LiveMuxer,
 }
 
 impl Joined {
     fn of(streams: &[Stream]) -> Self {
         let picture = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
-            ("video", "h264") => Some(Form::Avc),
-            ("video", "h265") => Some(Form::Hevc),
+            ("video", "h264") => Some(StreamCodec::H264),
+            ("video", "h265") => Some(StreamCodec::H265),
             _ => None,
         };
         let voice = |stream: &Stream| match (stream.media(), stream.encoding_name(), stream.channels()) {
             (_, _, Some(channels)) if channels.get() > 1 => None,
-            ("audio", "pcma", _) => Voice::new(Law::A, stream.clock_rate_hz()),
-            ("audio", "pcmu", _) => Voice::new(Law::Mu, stream.clock_rate_hz()),
+            ("audio", "pcma", _) => G711Decoder::new(CompandingLaw::A, stream.clock_rate_hz()),
+            ("audio", "pcmu", _) => G711Decoder::new(CompandingLaw::Mu, stream.clock_rate_hz()),
             _ => None,
         };
         let sound = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
             // Without parameters the AAC cannot be decoded.
-            ("audio", "mpeg4-generic") if stream.parameters().is_some() => Some(Form::Aac),
-            _ => voice(stream).map(|_| Form::Pcm),
+            ("audio", "mpeg4-generic") if stream.parameters().is_some() => Some(StreamCodec::Aac),
+            _ => voice(stream).map(|_| StreamCodec::Pcm),
         };
-        let first = |form: &dyn Fn(&Stream) -> Option<Form>| {
+        let first = |form: &dyn Fn(&Stream) -> Option<StreamCodec>| {
             streams.iter().enumerate().find_map(|(at, stream)| Some((at, form(stream)?))).unzip()
         };
         let ((video, pictures), (audio, sounds)) = (first(&picture), first(&sound));
         let voice = audio.and_then(|at| voice(&streams[at]));
-        Self { video, audio, voice, joiner: Joiner::new(pictures, sounds) }
+        Self { video, audio, voice, joiner: LiveMuxer::new(pictures, sounds) }
     }
 
     /// Returns whether the item belongs to the leading stream (video, or audio alone), and the packets it completed.
@@ -234,21 +234,21 @@ impl Joined {
         match item {
             CodecItem::VideoFrame(picture) => {
                 let (at, random_access) = (ticks(picture.timestamp()), picture.is_random_access_point());
-                let frame = Frame { track: Track::Video, at, random_access, bytes: picture.into_data() };
-                Ok((true, self.joiner.put(frame).map_err(jump)?))
+                let frame = Frame { track: TrackKind::Video, timestamp, random_access, bytes: picture.into_data() };
+                Ok((true, self.joiner.push_frame(frame).map_err(jump)?))
             }
             CodecItem::AudioFrame(sound) => {
                 let (at, mut packets) = (ticks(sound.timestamp()), Vec::new());
                 let mut put = |at, bytes| {
-                    let frame = Frame { track: Track::Audio, at, random_access: true, bytes };
-                    self.joiner.put(frame).map(|more| packets.extend(more)).map_err(jump)
+                    let frame = Frame { track: TrackKind::Audio, timestamp: frame_time, random_access: true, bytes };
+                    self.joiner.push_frame(frame).map(|more| packets.extend(more)).map_err(jump)
                 };
                 match &mut self.voice {
                     None => put(at, sound.data().to_vec())?,
                     Some(voice) => {
                         let rate = i64::from(sound.timestamp().clock_rate().get());
-                        for (n, piece) in sound.data().chunks(g711::MOST).enumerate() {
-                            put(at + (n * g711::MOST) as i64 * 90_000 / rate, voice.put(piece))?;
+                        for (n, piece) in sound.data().chunks(g711::MAX_SAMPLES).enumerate() {
+                            put(at + (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate, voice.decode_packet(piece))?;
                         }
                     }
                 }

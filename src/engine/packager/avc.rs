@@ -2,7 +2,7 @@
 
 use super::parcel::Stretch;
 use super::sps::reorder_depth;
-use crate::domain::mpegts::layout::Part as _;
+use crate::domain::mpegts::layout::PayloadPart as _;
 use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
 
@@ -116,7 +116,7 @@ impl Avc {
         for unit in units {
             let mut set = |set: Stretch| {
                 out.push(set);
-                first &= set.size() == 0;
+                first &= set.byte_len() == 0;
             };
             match unit.kind {
                 SPS => has_sps = true,

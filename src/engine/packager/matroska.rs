@@ -8,8 +8,8 @@ use super::aac::Adts;
 use super::avc::Avc;
 use super::package::Item;
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::cut::PRIMING;
-use crate::domain::mpegts::tables::Track as Lane;
+use crate::domain::mpegts::segmenter::MAX_PRIMING;
+use crate::domain::mpegts::psi::TrackKind as Lane;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::RunError;
 use crate::engine::index::{self, Index};
@@ -114,7 +114,7 @@ impl Film {
         let first = if number == 0 { i64::MIN } else { grid.start(number) + start };
         let last = number + 1 >= grid.len();
         let behind = if last { i64::MAX } else { grid.start(number + 1) + start };
-        let heard_from = if number == 0 { start - PRIMING + 1 } else { first };
+        let heard_from = if number == 0 { start - MAX_PRIMING + 1 } else { first };
         let span = Span { first, behind, heard_from, heard_to: grid.start(number + 1) + start };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut from = at.saturating_sub(1);

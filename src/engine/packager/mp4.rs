@@ -4,8 +4,8 @@ use super::aac::Adts;
 use super::avc::Avc;
 use super::package::Item;
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::cut::PRIMING;
-use crate::domain::mpegts::tables::Track as Lane;
+use crate::domain::mpegts::segmenter::MAX_PRIMING;
+use crate::domain::mpegts::psi::TrackKind as Lane;
 use crate::engine::RunError;
 use crate::engine::index::{self, Index};
 use crate::engine::tables::Refusal;
@@ -109,7 +109,7 @@ impl Sound {
     /// padding, which ffmpeg drops.
     pub(super) fn items(&self, grid: &Grid, number: usize, start: i64) -> impl Iterator<Item = Item> {
         let timing = self.track.timing;
-        let from = if number == 0 { 1 - PRIMING } else { grid.start(number) };
+        let from = if number == 0 { 1 - MAX_PRIMING } else { grid.start(number) };
         let to = timing.end().map_or(i64::MAX, |end| end - start).min(grid.start(number + 1));
         let at = move |sample: &Sample| timing.decoded(sample.dts) - start;
         let first = self.track.samples.find(|dts| timing.decoded(dts) - start >= from);

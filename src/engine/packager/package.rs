@@ -6,8 +6,8 @@ use super::matroska::Film;
 use super::mp4::{Picture, Sound};
 use super::parcel::{Parcel, Stretch};
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::tables::{Entry, Track as Lane};
-use crate::domain::mpegts::write::{Unit, Writer};
+use crate::domain::mpegts::psi::{PmtEntry, TrackKind as Lane};
+use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::time::{TICKS_PER_SECOND, ticks};
 use crate::engine::index::Index;
 use crate::engine::tables::Refusal;
@@ -148,7 +148,7 @@ impl Package {
         let clock = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
         let base = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
         let mut own = self.avc.as_ref().map(Avc::own).unwrap_or_default();
-        let mut writer = Writer::new(clock);
+        let mut writer = TsWriter::new(clock);
         let (mut units, mut parts, mut many) = (Vec::new(), Vec::new(), 0);
         for item in items {
             parts.clear();
@@ -170,7 +170,7 @@ impl Package {
                 return Err(RunError::SourceRead(format!("segment {number} has too many parts")));
             }
             if whole {
-                writer.put(&Unit {
+                writer.push_unit(&AccessUnit {
                     track: item.lane,
                     pts: base + item.pts,
                     dts: (item.lane == Lane::Video).then_some(base + item.dts),
@@ -179,12 +179,12 @@ impl Package {
                 });
             }
         }
-        let entry = |lane: Lane, stream_type| Entry { pid: lane.pid(), stream_type, descriptors: Vec::new() };
+        let entry = |lane: Lane, stream_type| PmtEntry { pid: lane.pid(), stream_type, descriptors: Vec::new() };
         let video = self.avc.as_ref().map(|_| entry(Lane::Video, 0x1b));
         let audio = self.adts.map(|_| entry(Lane::Audio, 0x0f));
-        let entries: Vec<Entry> = video.into_iter().chain(audio).collect();
+        let entries: Vec<PmtEntry> = video.into_iter().chain(audio).collect();
         own.shrink_to_fit();
-        Ok(Parcel::new(writer.lay_out(&entries), own))
+        Ok(Parcel::new(writer.into_layout(&entries), own))
     }
 }
 

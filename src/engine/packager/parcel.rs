@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::pieces::Pieces;
 use super::sheet::Sheet;
-use crate::domain::mpegts::layout::{Layout, Part, Pen};
+use crate::domain::mpegts::layout::{SegmentLayout, PayloadPart, LayoutCursor};
 use crate::engine::RunError;
 use crate::engine::source::Source;
 use crate::engine::tables::bytes::Short;
@@ -27,8 +27,8 @@ pub(super) enum Stretch {
     File { offset: u64, len: u32 },
 }
 
-impl Part for Stretch {
-    fn size(&self) -> usize {
+impl PayloadPart for Stretch {
+    fn byte_len(&self) -> usize {
         let (Self::Own { len, .. } | Self::File { len, .. }) = *self;
         len as usize
     }
@@ -37,7 +37,7 @@ impl Part for Stretch {
 /// A segment that is packed when it is read.
 #[derive(Debug)]
 pub struct Parcel {
-    layout: Layout<Stretch>,
+    layout: SegmentLayout<Stretch>,
     /// Start codes, parameter sets and headers, which are not in the file.
     own: Vec<u8>,
 }
@@ -47,28 +47,28 @@ pub struct Parcel {
 pub struct Packing {
     parcel: Arc<Parcel>,
     source: Arc<Source>,
-    pen: Pen,
+    pen: LayoutCursor,
     left: u64,
 }
 
 impl Parcel {
-    pub(super) fn new(layout: Layout<Stretch>, own: Vec<u8>) -> Self {
+    pub(super) fn new(layout: SegmentLayout<Stretch>, own: Vec<u8>) -> Self {
         Self { layout, own }
     }
 
     /// Size of the segment, bytes.
     pub fn size(&self) -> u64 {
-        self.layout.size() as u64
+        self.layout.size_bytes() as u64
     }
 
     /// Approximate memory used, bytes.
     pub fn weight(&self) -> u64 {
-        (self.layout.weight() + self.own.capacity()) as u64
+        (self.layout.memory_bytes() + self.own.capacity()) as u64
     }
 
     /// Starts reading; `source` must be the file that the segment was laid out for.
     pub fn pack(self: Arc<Self>, source: Arc<Source>) -> Packing {
-        Packing { pen: self.layout.pen(), left: self.size(), parcel: self, source }
+        Packing { pen: self.layout.cursor(), left: self.size(), parcel: self, source }
     }
 
     /// Reads the whole segment from the file it was laid out for. Blocks on the disk.
@@ -81,7 +81,7 @@ impl Parcel {
     }
 
     pub(super) fn read(&self, mut read: impl FnMut(&mut [u8], u64) -> Option<usize>) -> Result<Vec<u8>, Short> {
-        let (mut pen, mut out) = (self.layout.pen(), Vec::with_capacity(self.layout.size()));
+        let (mut pen, mut out) = (self.layout.cursor(), Vec::with_capacity(self.layout.size_bytes()));
         while !self.layout.is_written(&pen) {
             if !self.piece(&mut pen, &mut read, &mut out)? {
                 return Err(Short);
@@ -94,12 +94,12 @@ impl Parcel {
     /// not cached.
     fn piece(
         &self,
-        pen: &mut Pen,
+        pen: &mut LayoutCursor,
         read: impl FnMut(&mut [u8], u64) -> Option<usize>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Short> {
-        let units = self.layout.next(pen, PIECE);
-        let wanted = self.layout.parts(&units).iter().filter_map(|part| match *part {
+        let units = self.layout.next_units(pen, PIECE);
+        let wanted = self.layout.unit_parts(&units).iter().filter_map(|part| match *part {
             Stretch::File { offset, len } => Some((offset, len)),
             Stretch::Own { .. } => None,
         });

@@ -45,14 +45,14 @@ pub(super) fn seconds(source: &Source, container: Container) -> Option<f64> {
         // A frame that may continue after this chunk is left for the next one.
         let whole = if at + filled as u64 >= source.len { filled } else { filled.saturating_sub(LONGEST_FRAME) };
         while from < whole {
-            match sniff::heard(container, &bytes[from..]) {
-                Some(frame) if from + frame.bytes <= filled => {
-                    if frames == 0 && has_table(&bytes[from..from + frame.bytes]) {
+            match sniff::parse_audio_frame(container, &bytes[from..]) {
+                Some(frame) if from + frame.size_bytes <= filled => {
+                    if frames == 0 && has_table(&bytes[from..from + frame.size_bytes]) {
                         return None;
                     }
                     frames += 1;
                     sounding += frame.seconds;
-                    from += frame.bytes;
+                    from += frame.size_bytes;
                 }
                 // Tags, garbage, or a truncated last frame.
                 _ => from += 1,

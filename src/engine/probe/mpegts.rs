@@ -7,8 +7,8 @@
 use super::outline::{Kind, Outline, Track, Unsure};
 use super::seen::Seen;
 use crate::domain::media::{Container, Tags};
-use crate::domain::mpegts::WRAP;
-use crate::domain::mpegts::packet::LEN;
+use crate::domain::mpegts::TIMESTAMP_WRAP;
+use crate::domain::mpegts::packet::PACKET_LEN;
 use crate::domain::time::{TICKS_PER_SECOND, seconds, ticks};
 use crate::engine::source::Source;
 
@@ -40,7 +40,7 @@ const LEAST_PLAUSIBLE_BPS: f64 = 2_000.0;
 
 /// Reads the file's outline, and what a decoder would see in its streams.
 pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
-    let packets = source.len / LEN as u64;
+    let packets = source.len / PACKET_LEN as u64;
     let (map, head) = beginning(source, packets)?;
     let (mut tracks, mut seen, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
     for (index, listed) in map.listed.iter().enumerate() {
@@ -56,7 +56,7 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
         return Err(Unsure("no video"));
     }
     let start = lanes.iter().map(|lane| lane.first).min().ok_or(Unsure("no streams"))?;
-    if start >= WRAP - NEAR_WRAP {
+    if start >= TIMESTAMP_WRAP - NEAR_WRAP {
         return Err(Unsure("the clock wraps"));
     }
     let end = ending(source, packets, &lanes)?;

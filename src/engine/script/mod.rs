@@ -20,7 +20,7 @@ use rustix::fs::MemfdFlags;
 use tokio::sync::Mutex;
 
 use crate::domain::plan::{Burn, VideoPlan};
-use crate::domain::subtitles::{self, Format, MAX_BYTES, TextStyle};
+use crate::domain::subtitles::{self, SubtitleFormat, MAX_BYTES, TextStyle};
 use crate::engine::{Job, RunError};
 
 /// Scripts cached for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
@@ -57,7 +57,7 @@ impl Scripts {
             Some(VideoPlan::Encode(plan)) => (plan.width, plan.height),
             _ => return Err(RunError::Internal("text can be burned into encoded video only".into())),
         };
-        let key = format!("{from} {:?}", subtitles::canvas(size));
+        let key = format!("{from} {:?}", subtitles::script_resolution(size));
         // Locked during the work, so that two runs with the same subtitle extract it once.
         let mut kept = self.kept.lock().await;
         if let Some((_, file)) = kept.iter().find(|(known, _)| *known == key) {
@@ -83,12 +83,12 @@ async fn embedded(
 ) -> Result<Vec<u8>, RunError> {
     let codec = job.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
     // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
-    let format = Format::of_codec(codec).unwrap_or(Format::Srt);
-    if format != Format::Ass {
+    let format = SubtitleFormat::from_codec(codec).unwrap_or(SubtitleFormat::Srt);
+    if format != SubtitleFormat::Ass {
         let text = super::subtitles::extract(program, &job.source, &job.media, stream, format).await?;
         return Ok(plain(&subtitles::parse(&text, format), style, size).into_bytes());
     }
-    let mut text = super::subtitles::extract(program, &job.source, &job.media, stream, Format::Ass).await?;
+    let mut text = super::subtitles::extract(program, &job.source, &job.media, stream, SubtitleFormat::Ass).await?;
     let (source, container) = (job.source.clone(), job.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());
@@ -99,7 +99,7 @@ async fn sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u
     let source = job.sidecar.clone().ok_or_else(|| RunError::Internal("the subtitle file is missing".into()))?;
     let by_name = Path::new(source.file_name())
         .extension()
-        .and_then(|ending| Format::of_extension(&ending.to_str()?.to_ascii_lowercase()));
+        .and_then(|ending| SubtitleFormat::from_extension(&ending.to_str()?.to_ascii_lowercase()));
     let read = tokio::task::spawn_blocking(move || {
         let mut bytes = vec![0; usize::try_from(source.len).unwrap_or(MAX_BYTES).min(MAX_BYTES)];
         source.file.read_exact_at(&mut bytes, 0).map(|()| bytes)
@@ -108,10 +108,10 @@ async fn sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u
     let bytes = bytes.map_err(|cause| RunError::SourceRead(format!("the subtitle file: {cause}")))?;
     let text = subtitles::decode(&bytes);
     // Detected by content first. SubRip has no signature, so the file name is the fallback.
-    let format = Format::sniff(&text)
+    let format = SubtitleFormat::detect(&text)
         .or(by_name)
         .ok_or_else(|| RunError::SourceRead("the subtitle file is not SubRip, WebVTT or ASS".into()))?;
-    if format == Format::Ass {
+    if format == SubtitleFormat::Ass {
         return Ok(text.into_bytes());
     }
     Ok(plain(&subtitles::parse(&bytes, format), style, size).into_bytes())
@@ -119,7 +119,7 @@ async fn sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u
 
 /// Plain text as a script, with the built-in font unless the style names another.
 fn plain(cues: &[subtitles::Cue], style: &TextStyle, size: (u32, u32)) -> String {
-    let mut script = subtitles::burned(cues, style, size);
+    let mut script = subtitles::to_ass_script(cues, style, size);
     if style.family.is_none() {
         script.push_str(fonts::built_in());
     }

@@ -79,7 +79,7 @@ impl Roots {
         let unreadable = |cause: io::Error| {
             Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{raw}: {cause}"))
         };
-        let sniffed = sniff::sniff(&mut Pieces(&file)).map_err(unreadable)?;
+        let sniffed = sniff::detect_format(&mut Pieces(&file)).map_err(unreadable)?;
         let file = OpenFile::new(file, meta.dev());
         Ok(Source {
             local: file.is_local(),
@@ -140,10 +140,10 @@ impl Roots {
 /// Reads a file's bytes for format detection.
 struct Pieces<'a>(&'a File);
 
-impl sniff::Bytes for Pieces<'_> {
+impl sniff::ByteSource for Pieces<'_> {
     type Error = io::Error;
 
-    fn at(&mut self, offset: u64, most: usize) -> io::Result<Cow<'_, [u8]>> {
+    fn read_at(&mut self, offset: u64, most: usize) -> io::Result<Cow<'_, [u8]>> {
         if i64::try_from(offset).is_err() {
             return Ok(Cow::Borrowed(&[]));
         }

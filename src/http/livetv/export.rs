@@ -16,7 +16,7 @@ use super::watch::CredentialParams;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::Naming;
 use crate::domain::m3u::Catchup;
-use crate::domain::xmltv::Programmes;
+use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
@@ -60,7 +60,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let query = [pass.query(&service, &call, "livetv/xmltv")?, narrowed(&call)?].join("&");
     let query = query.trim_matches('&');
     let guide = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
-    let style = m3u::Style { base, naming, guide, catchup };
+    let style = m3u::M3uOptions { base_url, naming, guide_url, catchup };
     let mut tag = Tag::new("l");
     tag.add(format!("{style:?} {pass:?} {}", call.user()?.login_id).as_bytes());
     channels.iter().for_each(|channel| tag.add_channel(channel));
@@ -73,13 +73,13 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let pieces = std::iter::from_fn(move || {
         let mut text = String::new();
         if !begun {
-            text.push_str(&m3u::head(&style));
+            text.push_str(&m3u::format_header(&style));
             begun = true;
         }
         while text.len() < PIECE_BYTES
             && let Some((channel, query)) = channels.next()
         {
-            text.push_str(&m3u::entry(&channel, &style, &query));
+            text.push_str(&m3u::format_entry(&channel, &style, &query));
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     });
@@ -150,7 +150,7 @@ fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
         Some("local") => true,
         Some(_) => return Err(Error::field("tz", "must be utc or local")),
     };
-    let style = xmltv::Style { base: base(service, call)?, naming: naming(call)?, local, lcn: flag(call, "lcn")? };
+    let style = xmltv::XmltvOptions { base_url: base(service, call)?, naming: naming(call)?, local_times: use_local_time, include_lcn: flag(call, "lcn")? };
     let channels = listed(service, call)?;
     let now = service.clock.now().as_millisecond();
     let midnight = now.div_euclid(DAY_MS) * DAY_MS;
@@ -268,7 +268,7 @@ impl Export {
 /// Renders the XMLTV guide in chunks.
 struct Guide {
     channels: Vec<Arc<Channel>>,
-    style: xmltv::Style,
+    style: xmltv::XmltvOptions,
     from: i64,
     to: i64,
     now: i64,
@@ -280,7 +280,7 @@ enum State {
     /// Index of the next `<channel>` to write.
     Channels(usize),
     /// Index of the channel whose programmes are being written, and its remaining programmes.
-    Programmes(usize, Option<Box<Programmes>>),
+    Programmes(usize, Option<Box<ProgrammeWriter>>),
     Done,
 }
 
@@ -292,12 +292,12 @@ impl Iterator for Guide {
         while out.len() < PIECE_BYTES {
             match &mut self.state {
                 State::Head => {
-                    xmltv::head(&mut out);
+                    xmltv::write_header(&mut out);
                     self.state = State::Channels(0);
                 }
                 State::Channels(at) => match self.channels.get(*at) {
                     Some(channel) => {
-                        xmltv::channel(&mut out, channel, &self.style);
+                        xmltv::write_channel(&mut out, channel, &self.style);
                         *at += 1;
                     }
                     None => self.state = State::Programmes(0, None),
@@ -305,18 +305,18 @@ impl Iterator for Guide {
                 State::Programmes(at, writing) => match (writing.as_mut(), self.channels.get(*at)) {
                     (Some(programmes), _) => {
                         while out.len() < PIECE_BYTES {
-                            if !programmes.write(&mut out) {
+                            if !programmes.write_next(&mut out) {
                                 self.state = State::Programmes(*at + 1, None);
                                 break;
                             }
                         }
                     }
                     (None, Some(channel)) => {
-                        let programmes = Programmes::new(channel.clone(), self.from, self.to, self.now, &self.style);
+                        let programmes = ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
                         *writing = Some(Box::new(programmes));
                     }
                     (None, None) => {
-                        out.extend_from_slice(xmltv::TAIL);
+                        out.extend_from_slice(xmltv::FOOTER);
                         self.state = State::Done;
                     }
                 },
@@ -357,7 +357,7 @@ fn narrowed(call: &Call) -> Result<String> {
 
 fn catchup(call: &Call) -> Result<Catchup> {
     let text = call.query("catchup")?.unwrap_or("default");
-    Catchup::read(text).ok_or_else(|| Error::field("catchup", "must be default, append, shift or none"))
+    Catchup::parse(text).ok_or_else(|| Error::field("catchup", "must be default, append, shift or none"))
 }
 
 fn naming(call: &Call) -> Result<Naming> {

@@ -11,7 +11,7 @@ use warp::reply::Response;
 use super::rights::{AttestationView, ProvenanceView, RightsView};
 use crate::domain::access::Access;
 use crate::domain::address::Address;
-use crate::domain::m3u::read::Skip;
+use crate::domain::m3u::parse::SkippedEntry;
 use crate::domain::source::{Counts, Select, Source, State};
 use crate::domain::time::instant_of;
 use crate::error::{Code, Error, Result};
@@ -295,8 +295,8 @@ impl CountsView {
 }
 
 impl SkipView {
-    fn of(skip: &Skip) -> Self {
-        let Skip { line, name, reason } = skip.clone();
+    fn of(skip: &SkippedEntry) -> Self {
+        let SkippedEntry { line, name, reason } = skip.clone();
         Self { line, name, reason }
     }
 }

@@ -23,7 +23,7 @@ use warp::reply::Response;
 use super::links::base;
 use crate::domain::access::Access;
 use crate::domain::channel::Channel;
-use crate::domain::xmltv::text::escape;
+use crate::domain::xmltv::encoding::escape;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, get, post};

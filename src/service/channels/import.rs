@@ -12,8 +12,8 @@ use super::{Channels, Kept, MAX_CHANNELS, channel_key, external};
 use crate::domain::channel::{Channel, Face, LEAST_SECONDS, MAX_NUMBER};
 use crate::domain::external::{External, Feed, Imported, Origin};
 use crate::domain::listing::Listings;
-use crate::domain::m3u::follow::{Mark, follow};
-use crate::domain::m3u::read::{Entry, Skips};
+use crate::domain::m3u::entry_matching::{EntryKey, match_entries};
+use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
 use crate::error::Result;
 use crate::service::accounts::random;
 use crate::store::{Batch, MAX_CHANGES, Tree};
@@ -47,8 +47,8 @@ impl Channels {
         &self,
         source: u32,
         number_from: Option<u32>,
-        entries: &[Entry],
-        skips: &mut Skips,
+        entries: &[M3uEntry],
+        skips: &mut SkippedEntries,
     ) -> (Vec<Planned>, Vec<Arc<Channel>>) {
         let known = self.of_source(source);
         let imported = |channel: &Arc<Channel>| match channel.external.as_deref().map(|external| &external.origin) {
@@ -58,14 +58,14 @@ impl Channels {
         let said: Vec<Imported> = known.iter().map(imported).collect();
         let before = known.iter().zip(&said).filter_map(|(channel, said)| {
             let url = &channel.external.as_deref()?.feed.url;
-            Some(Mark { tvg_id: &said.tvg_id, name: &said.name, url })
+            Some(EntryKey { tvg_id: &said.tvg_id, name: &said.name, url })
         });
-        let before: Vec<Mark<'_>> = before.collect();
-        let mut after: Vec<Mark<'_>> = Vec::with_capacity(entries.len());
-        for Entry { tvg_id, name, url, .. } in entries {
-            after.push(Mark { tvg_id, name, url });
+        let before: Vec<EntryKey<'_>> = before.collect();
+        let mut after: Vec<EntryKey<'_>> = Vec::with_capacity(entries.len());
+        for M3uEntry { tvg_id, name, url, .. } in entries {
+            after.push(EntryKey { tvg_id, name, url });
         }
-        let found = follow(&before, &after);
+        let found = match_entries(&before, &after);
         let all = self.all();
         let taken = all.iter().map(|channel| channel.face.number).collect();
         let mut numbers = Numbers { taken, wishes: number_from.is_none(), from: number_from.unwrap_or(1) };
@@ -77,7 +77,7 @@ impl Channels {
                 planned.push(again(&known[*at], &said[*at], entry, source));
                 continue;
             }
-            let number = if room > 0 { numbers.take(entry.number) } else { None };
+            let number = if room > 0 { numbers.take(entry.channel_number) } else { None };
             let Some(number) = number else {
                 skips.add(entry.line, &entry.name, format!("the limit of {MAX_CHANNELS} channels is reached"));
                 continue;
@@ -89,7 +89,7 @@ impl Channels {
                 always_on: false,
                 category: category(entry).into(),
                 description: Box::default(),
-                logo_url: entry.logo.as_deref().map(Into::into),
+                logo_url: entry.logo_url.as_deref().map(Into::into),
                 timezone: zone.clone(),
                 show_filler: false,
                 least_seconds: LEAST_SECONDS,
@@ -119,8 +119,8 @@ impl Channels {
         &self,
         source: u32,
         number_from: Option<u32>,
-        entries: &[Entry],
-        skips: &mut Skips,
+        entries: &[M3uEntry],
+        skips: &mut SkippedEntries,
     ) -> Result<usize> {
         let mut given = self.editing.lock().await;
         let (planned, gone) = self.plan_import(source, number_from, entries, skips);
@@ -189,11 +189,11 @@ impl Channels {
 }
 
 /// The first group of an entry is the channel's category.
-fn category(entry: &Entry) -> &str {
+fn category(entry: &M3uEntry) -> &str {
     entry.groups.first().map_or("", String::as_str)
 }
 
-fn external_of(entry: &Entry, source: u32) -> External {
+fn external_of(entry: &M3uEntry, source: u32) -> External {
     External {
         feed: Feed { url: entry.url.clone(), failover: Vec::new(), user_agent: entry.user_agent.clone() },
         guide: None,
@@ -203,8 +203,8 @@ fn external_of(entry: &Entry, source: u32) -> External {
                 tvg_id: entry.tvg_id.clone(),
                 name: entry.name.clone(),
                 category: category(entry).to_owned(),
-                logo: entry.logo.clone(),
-                shift_ms: entry.shift_ms,
+                logo: entry.logo_url.clone(),
+                shift_ms: entry.guide_shift_ms,
                 gone: false,
             },
         },
@@ -212,7 +212,7 @@ fn external_of(entry: &Entry, source: u32) -> External {
 }
 
 /// Updates a channel from its entry. Fields that were changed by hand keep their value.
-fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Planned {
+fn again(channel: &Channel, said: &Imported, entry: &M3uEntry, source: u32) -> Planned {
     let mut external = external_of(entry, source);
     external.guide = channel.external.as_deref().and_then(|external| external.guide.clone());
     let mut face = channel.face.clone();
@@ -223,7 +223,7 @@ fn again(channel: &Channel, said: &Imported, entry: &Entry, source: u32) -> Plan
         face.category = category(entry).into();
     }
     if face.logo_url.as_deref() == said.logo.as_deref() {
-        face.logo_url = entry.logo.as_deref().map(Into::into);
+        face.logo_url = entry.logo_url.as_deref().map(Into::into);
     }
     face.enabled |= said.gone;
     let face = if face.check().is_ok() { face } else { channel.face.clone() };

@@ -2,7 +2,7 @@ use super::*;
 use crate::domain::address::Address;
 use crate::domain::external::{External, Feed, Imported, Origin};
 use crate::domain::listing::{Listing, Listings};
-use crate::domain::m3u::read::{Entry, Skips};
+use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
 use crate::domain::schedule::cut::{Cut, Keyframes};
 
 /// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
@@ -86,21 +86,21 @@ async fn an_import_with_one_failing_write_keeps_what_it_stored() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open_waiting(folder.path()).unwrap();
     let channels = Channels::open(store, Clock::default()).unwrap();
-    let entry = |number: usize| Entry {
+    let entry = |number: usize| M3uEntry {
         line: number,
         name: format!("channel {number}"),
         url: Address::read("http://tv.example/live.m3u8").unwrap(),
         tvg_id: format!("c{number}"),
-        number: None,
-        logo: None,
+        channel_number: None,
+        logo_url: None,
         groups: Vec::new(),
         user_agent: None,
-        shift_ms: 0,
+        guide_shift_ms: 0,
     };
     let mut entries: Vec<_> = (1..=20).map(entry).collect();
     // Larger than a record may be: it is refused while the others are being written.
     entries[19].user_agent = Some("x".repeat(crate::store::MAX_RECORD));
-    let error = channels.import(1, None, &entries, &mut Skips::default()).await.unwrap_err();
+    let error = channels.import(1, None, &entries, &mut SkippedEntries::default()).await.unwrap_err();
     assert_eq!(error.code, Code::PayloadTooLarge);
     assert_eq!(channels.of_source(1).len(), 19);
     drop(channels);

@@ -12,7 +12,7 @@ use super::hls::Hls;
 use super::intake::{Intake, Verdict};
 use crate::domain::address::Address;
 use crate::domain::external::{External, Feed};
-use crate::domain::feed::cut::Piece;
+use crate::domain::ingest::live_segmenter::IngestSegment;
 use crate::engine::outbound::{Answer, Ask, Fault, rtsp, srt};
 use crate::service::Service;
 
@@ -25,7 +25,7 @@ const GOOD: Duration = Duration::from_secs(4);
 /// Events from the source client.
 pub(super) enum Fed {
     /// A piece, with the number of its connection (the first is 1).
-    Piece(u64, Piece),
+    Piece(u64, IngestSegment),
     /// The connection to the source has ended.
     Gone,
 }

@@ -9,7 +9,7 @@ use super::feeder::Ended;
 use super::intake::Intake;
 use crate::domain::address::Address;
 use crate::domain::external::Feed;
-use crate::domain::feed::playlist::{MOST_BYTES, Media, Playlist, Segment, choose};
+use crate::domain::ingest::hls_playlist::{MAX_PLAYLIST_BYTES, MediaPlaylist, HlsPlaylist, HlsSegment, choose_variant};
 use crate::engine::outbound::{Answer, Ask};
 use crate::service::Service;
 
@@ -30,7 +30,7 @@ pub(super) struct Hls {
     user_agent: Option<String>,
     address: Address,
     /// The first playlist, read while the source was identified.
-    first: Option<Media>,
+    first: Option<MediaPlaylist>,
 }
 
 impl Hls {
@@ -44,7 +44,7 @@ impl Hls {
         let mut address = answer.address.clone();
         while let Some(bytes) = answer.next().await? {
             head.extend_from_slice(&bytes);
-            if head.len() as u64 > MOST_BYTES {
+            if head.len() as u64 > MAX_PLAYLIST_BYTES {
                 return Err(Ended::Unfit("its playlist is larger than 1 MiB"));
             }
         }
@@ -52,13 +52,13 @@ impl Hls {
         let mut this = Self { user_agent: feed.user_agent.clone(), address: address.clone(), first: None };
         let mut text = String::from_utf8_lossy(&head).into_owned();
         for _ in 0..2 {
-            match Playlist::read(&text).ok_or(Ended::Unfit("its playlist cannot be read"))? {
-                Playlist::Media(media) => {
+            match HlsPlaylist::parse(&text).ok_or(Ended::Unfit("its playlist cannot be read"))? {
+                HlsPlaylist::Media(media) => {
                     (this.address, this.first) = (address, Some(media));
                     return Ok(this);
                 }
-                Playlist::Master(variants) => {
-                    let variant = choose(&variants, MAX_HEIGHT);
+                HlsPlaylist::Master(variants) => {
+                    let variant = choose_variant(&variants, MAX_HEIGHT);
                     let unfit = Ended::Unfit(
                         "all its variants have separate audio (EXT-X-MEDIA with URI), which is not supported",
                     );
@@ -71,7 +71,7 @@ impl Hls {
     }
 
     async fn list(&self, service: &Service, address: &Address) -> Result<(Address, String), Ended> {
-        let ask = Ask { user_agent: self.user_agent.clone(), ..Ask::file(MOST_BYTES) };
+        let ask = Ask { user_agent: self.user_agent.clone(), ..Ask::file(MAX_PLAYLIST_BYTES) };
         let answer = service.outbound.get(address, &ask).await?;
         let from = answer.address.clone();
         Ok((from, String::from_utf8_lossy(&answer.whole().await?).into_owned()))
@@ -85,61 +85,61 @@ impl Hls {
         let mut news = Instant::now();
         loop {
             let asked = Instant::now();
-            if let Some(why) = media.unfit {
+            if let Some(why) = media.unsupported_reason {
                 return Err(Ended::Unfit(why));
             }
-            let end = media.sequence + media.segments.len() as u64;
-            let first = next.unwrap_or_else(|| end.saturating_sub(BEHIND as u64).max(media.sequence));
+            let end = media.media_sequence + media.segments.len() as u64;
+            let first = next.unwrap_or_else(|| end.saturating_sub(BEHIND as u64).max(media.media_sequence));
             // A restarted server numbers from the beginning.
             let reset = first > end;
             if reset {
                 return Err(Ended::Unfit("its playlist was restarted"));
             }
-            let missed = first < media.sequence;
-            let first = first.max(media.sequence);
-            for (n, segment) in media.segments.iter().enumerate().skip((first - media.sequence) as usize) {
-                let fresh = next.is_some() && (segment.breaks || missed && n == 0) || segment.map != map;
+            let missed = first < media.media_sequence;
+            let first = first.max(media.media_sequence);
+            for (n, segment) in media.segments.iter().enumerate().skip((first - media.media_sequence) as usize) {
+                let fresh = next.is_some() && (segment.is_discontinuity || missed && n == 0) || segment.init_uri != map;
                 if fresh {
                     intake.restart().await;
                 }
-                if segment.map.is_some() && (fresh || next.is_none()) && self.put_map(service, segment, intake).await? {
+                if segment.init_uri.is_some() && (fresh || next.is_none()) && self.put_map(service, segment, intake).await? {
                     return Ok(());
                 }
-                map.clone_from(&segment.map);
+                map.clone_from(&segment.init_uri);
                 if self.put(service, segment, intake).await? {
                     return Ok(());
                 }
-                next = Some(media.sequence + n as u64 + 1);
+                next = Some(media.media_sequence + n as u64 + 1);
                 news = Instant::now();
             }
             next = next.or(Some(end));
-            if media.ended {
+            if media.has_endlist {
                 return Err(Ended::Over);
             }
-            if news.elapsed().as_secs_f64() > STALE * media.target {
+            if news.elapsed().as_secs_f64() > STALE * media.target_seconds {
                 return Err(Ended::Unfit("its playlist has stopped updating"));
             }
-            let pause = Duration::from_secs_f64((media.target / 2.0).clamp(0.5, 6.0));
+            let pause = Duration::from_secs_f64((media.target_seconds / 2.0).clamp(0.5, 6.0));
             tokio::time::sleep_until(asked + pause).await;
             let address = self.address.clone();
             let (_, text) = self.list(service, &address).await?;
-            media = match Playlist::read(&text) {
-                Some(Playlist::Media(media)) => media,
+            media = match HlsPlaylist::parse(&text) {
+                Some(HlsPlaylist::Media(media)) => media,
                 _ => return Err(Ended::Unfit("its playlist cannot be read")),
             };
         }
     }
 
-    async fn put_map(&self, service: &Service, segment: &Segment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
-        let Some(uri) = &segment.map else { return Ok(false) };
-        let header = Segment { uri: uri.clone(), ..Segment::default() };
+    async fn put_map(&self, service: &Service, segment: &HlsSegment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
+        let Some(uri) = &segment.init_uri else { return Ok(false) };
+        let header = HlsSegment { uri: uri.clone(), ..HlsSegment::default() };
         self.put(service, &header, intake).await
     }
 
-    async fn put(&self, service: &Service, segment: &Segment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
+    async fn put(&self, service: &Service, segment: &HlsSegment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
         let address = self.address.join(&segment.uri).map_err(Ended::Unfit)?;
         let range = segment
-            .range
+            .byte_range
             .map(|(first, count)| format!("bytes={first}-{}", first.saturating_add(count).saturating_sub(1)));
         let ask = Ask { user_agent: self.user_agent.clone(), range, ..Ask::file(SEGMENT_BYTES) };
         let mut answer = service.outbound.get(&address, &ask).await?;

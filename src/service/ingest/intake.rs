@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::feeder::{Ended, Fed};
-use crate::domain::feed::cut::{Bounds, CutError, LiveCutter};
-use crate::domain::feed::shape::{self, Shape, Video};
+use crate::domain::ingest::live_segmenter::{SegmentLimits, LiveSegmenterError, LiveSegmenter};
+use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
 use crate::engine::ffmpeg::intake::{Inlet, Outlet, Picture, start};
 use crate::service::Service;
 use crate::service::encode_slots::Reserved;
@@ -93,8 +93,8 @@ impl<'a> Intake<'a> {
         }
         let Some(line) = &mut self.line else {
             self.head.extend_from_slice(bytes);
-            let Some(shape) = shape::shape(&self.head) else {
-                return match self.head.len() > shape::MOST_BYTES {
+            let Some(shape) = stream_info::detect_stream(&self.head) else {
+                return match self.head.len() > stream_info::MAX_PROBE_BYTES {
                     true => Err(Ended::Unfit("it is neither an MPEG transport stream nor fragmented mp4")),
                     false => Ok(false),
                 };
@@ -118,9 +118,9 @@ impl<'a> Intake<'a> {
         }
     }
 
-    async fn begin(&self, shape: Shape) -> Result<Line, Ended> {
+    async fn begin(&self, shape: StreamInfo) -> Result<Line, Ended> {
         let config = &self.service.config;
-        let encodes = shape.video == Some(Video::Other) || shape.video.is_some() && self.verdict == Verdict::Encode;
+        let encodes = shape.video == Some(VideoCodec::Other) || shape.video.is_some() && self.verdict == Verdict::Encode;
         let (mut picture, mut slot) = (Picture::Copy, None);
         if encodes {
             let report = self.service.transcoder.report().await;
@@ -135,15 +135,15 @@ impl<'a> Intake<'a> {
         let started = start(&config.ffmpeg, shape, &picture).await;
         let (inlet, outlet) = started.map_err(|cause| Ended::Made(format!("ffmpeg does not start: {cause}")))?;
         let least = (config.segment_seconds * 90_000.0) as i64 - 4500;
-        let bounds = Bounds { least: least.max(90_000), most: LONGEST, budget: BUDGET };
-        let cutter = LiveCutter::new(shape.video.is_some(), bounds);
+        let bounds = SegmentLimits { min_duration: least.max(90_000), max_duration: LONGEST, max_bytes: BUDGET };
+        let cutter = LiveSegmenter::new(shape.video.is_some(), bounds);
         let out = tokio::spawn(drain(outlet, cutter, self.connection, self.pieces.clone()));
         Ok(Line { inlet: Some(inlet), out, _slot: slot })
     }
 }
 
 /// Cuts the output of the child process into pieces.
-async fn drain(mut outlet: Outlet, mut cutter: LiveCutter, connection: u64, pieces: mpsc::Sender<Fed>) -> Ended {
+async fn drain(mut outlet: Outlet, mut cutter: LiveSegmenter, connection: u64, pieces: mpsc::Sender<Fed>) -> Ended {
     loop {
         let bytes = match outlet.next().await {
             Ok(bytes) => bytes,
@@ -158,7 +158,7 @@ async fn drain(mut outlet: Outlet, mut cutter: LiveCutter, connection: u64, piec
         };
         let cut = match cutter.push(bytes) {
             Ok(cut) => cut,
-            Err(CutError::NoKeyframe(_)) => return Ended::Encode,
+            Err(LiveSegmenterError::NoKeyframe(_)) => return Ended::Encode,
             Err(fault) => return Ended::Made(fault.to_string()),
         };
         for piece in cut {

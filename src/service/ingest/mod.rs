@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
 use crate::domain::external::Feed;
-use crate::domain::feed::air::{Air, From, SLATE};
-use crate::domain::feed::cut::Piece;
+use crate::domain::ingest::timeline::{ExternalTimeline, SegmentOrigin, SLATE_TICKS};
+use crate::domain::ingest::live_segmenter::IngestSegment;
 use crate::domain::live::Slot;
-use crate::domain::mpegts::air::{Span, aired};
+use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -61,7 +61,7 @@ pub struct Ingest {
 }
 
 struct State {
-    air: Air,
+    air: ExternalTimeline,
     /// The end of the last slot and of its audio, ticks since 1970.
     sounded: Option<(i64, i64)>,
     /// Oldest first.
@@ -125,14 +125,14 @@ impl Ingest {
     }
 
     /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
-    fn put(&self, shows: From, (from, to): (i64, i64), base: i64, now: i64) -> (Slot, Span) {
+    fn put(&self, shows: SegmentOrigin, (from, to): (i64, i64), base: i64, now: i64) -> (Slot, TimelineSpan) {
         let mut state = self.lock();
-        let slot = state.air.put(shows, to - from, now);
+        let slot = state.air.append(shows, to - from, now);
         let sounded = state.sounded.filter(|(end, _)| *end == slot.start).map(|(_, sounded)| sounded);
-        let closes = shows == From::Slate;
+        let closes = shows == SegmentOrigin::Slate;
         let (opens, origin) = (from == 0, slot.start - from);
-        let span = Span { from, to, opens, closes, base, lead: 0, origin, sounded };
-        state.sounded = Some((slot.end, span.sounds_until()));
+        let span = TimelineSpan { item_start: from, item_end: to, starts_item: opens, ends_item: closes, base_timestamp: base, item_offset: 0, channel_origin: origin, previous_audio_end: sounded };
+        state.sounded = Some((slot.end, span.audio_end()));
         (slot, span)
     }
 
@@ -140,7 +140,7 @@ impl Ingest {
     fn next(&self, accepts: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
         let state = self.lock();
         let oldest_ms = state.oldest_ms();
-        let slot = state.air.next(|slot| slot.programme_ms >= oldest_ms && accepts(slot))?;
+        let slot = state.air.find_segment(|slot| slot.programme_ms >= oldest_ms && accepts(slot))?;
         let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
         Some((slot, segment.bytes.clone(), segment.is_slate))
     }
@@ -152,7 +152,7 @@ impl Ingest {
         state.size += size;
         let mut in_all = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
         state.segments.push_back(segment);
-        let gone = state.air.forget(6).last().map_or(i64::MIN, |last| last.programme_ms);
+        let gone = state.air.prune(6).last().map_or(i64::MIN, |last| last.programme_ms);
         while state.segments.front().is_some_and(|oldest| oldest.start_ms <= gone)
             || is_too_much(state.size, in_all, channels)
         {
@@ -212,7 +212,7 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
         return Err(Error::new(Code::ServerBusy, "too many external channels are being watched").with_retry_after(10));
     }
     let state = State {
-        air: Air::new(now(service)),
+        air: ExternalTimeline::new(now(service)),
         sounded: None,
         segments: VecDeque::new(),
         size: 0,
@@ -290,7 +290,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<I
         match waiting.take() {
             Some(Fed::Piece(connection, piece)) if due => {
                 away = false;
-                let from = From::Source { connection, format: piece.format };
+                let from = SegmentOrigin::Source { connection, format: piece.format };
                 show(&service, &channel, ingest, from, Some(piece), at).await;
                 continue;
             }
@@ -298,7 +298,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<I
             other => waiting = other,
         }
         if waiting.is_none() && ingest.lock().air.needs_slate(at, away) {
-            show(&service, &channel, ingest, From::Slate, None, at).await;
+            show(&service, &channel, ingest, SegmentOrigin::Slate, None, at).await;
             continue;
         }
         drop((service, channel));
@@ -314,7 +314,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<I
 }
 
 /// Puts a piece on the timeline, or a slate if no piece is given.
-async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From, piece: Option<Piece>, now: i64) {
+async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: SegmentOrigin, piece: Option<IngestSegment>, now: i64) {
     let still = match service.onair.still(service, channel).await {
         Ok(still) => still,
         Err(fault) if piece.is_none() => {
@@ -324,15 +324,15 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: From,
         }
         Err(_) => Arc::default(),
     };
-    let slate = (0, SLATE, 0);
-    let (begin, end, beat) = piece.as_ref().map_or(slate, |piece| (piece.from, piece.to, piece.beat));
+    let slate = (0, SLATE_TICKS, 0);
+    let (begin, end, beat) = piece.as_ref().map_or(slate, |piece| (piece.start, piece.end, piece.audio_frame_time));
     let (slot, span) = ingest.put(from, (begin - beat, end - beat), beat, now);
     let made = tokio::task::spawn_blocking(move || {
-        let bytes = piece.map_or_else(Vec::new, |piece| if piece.first { piece.decodable() } else { piece.bytes });
-        aired(&bytes, span, &still)
+        let bytes = piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
+        place_on_timeline(&bytes, span, &still)
     });
     let Ok(bytes) = made.await else { return };
-    let segment = Segment { start_ms: slot.programme_ms, bytes: bytes.into(), is_slate: from == From::Slate };
+    let segment = Segment { start_ms: slot.programme_ms, bytes: bytes.into(), is_slate: from == SegmentOrigin::Slate };
     ingest.store(segment, service.ingests.lock().len());
 }
 
@@ -344,7 +344,7 @@ mod tests {
     fn a_reader_that_fell_back_continues_at_the_oldest_segment_in_memory() {
         let start = 1_767_225_600 * 90_000;
         let state = State {
-            air: Air::new(start),
+            air: ExternalTimeline::new(start),
             sounded: None,
             segments: VecDeque::new(),
             size: 0,
@@ -354,9 +354,9 @@ mod tests {
         let ingest = Ingest { state: Mutex::new(state), bytes: Arc::default() };
         // Three segments fill the memory of a channel, so the first of four is evicted. They share one buffer.
         let bytes: Bytes = vec![0u8; MOST_BYTES / 3].into();
-        let from = From::Source { connection: 1, format: 7 };
+        let from = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
-            let (slot, _) = ingest.put(from, (0, SLATE), 0, start + n * SLATE);
+            let (slot, _) = ingest.put(from, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
             ingest.store(Segment { start_ms: slot.programme_ms, bytes: bytes.clone(), is_slate: false }, 1);
             slot
         };

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
 use crate::domain::live::{self, Slot, View};
-use crate::domain::mpegts::air::{Span, Still, aired};
+use crate::domain::mpegts::channel_timeline::{TimelineSpan, StillImage, place_on_timeline};
 use crate::domain::schedule::cut::{Cut, Look};
 use crate::domain::schedule::{Item, Programme};
 use crate::domain::time::TICKS_PER_SECOND;
@@ -123,7 +123,7 @@ impl OnAir {
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
-    pub async fn still(&self, service: &Service, channel: &Channel) -> Result<Arc<Still>> {
+    pub async fn still(&self, service: &Service, channel: &Channel) -> Result<Arc<StillImage>> {
         self.stills.of(service, &Look::default(), &says(channel)).await
     }
 
@@ -282,16 +282,16 @@ pub async fn segment(
     } else {
         None
     };
-    let span = Span {
-        from: spans.zero() + spans.start(index),
-        to: spans.zero() + spans.end(index),
-        opens: index == 0,
-        closes: spans.closes(index),
-        base: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-        lead: item.cut.lead(),
+    let span = TimelineSpan {
+        item_start: spans.zero() + spans.start(index),
+        item_end: spans.zero() + spans.end(index),
+        starts_item: index == 0,
+        ends_item: spans.closes(index),
+        base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+        item_offset: item.cut.lead(),
         // Skipped time does not advance the timestamps.
-        origin: origin - spans.zero() - channel.pace.as_ref().map_or(0, |pace| pace.leg(programme_ms).ticks),
-        sounded: None,
+        channel_origin: origin - spans.zero() - channel.pace.as_ref().map_or(0, |pace| pace.leg(programme_ms).ticks),
+        previous_audio_end: None,
     };
     let is_slate = is_wanted && made.is_none();
     let (source, digest) = match made {
@@ -301,7 +301,7 @@ pub async fn segment(
     let says = if source.is_empty() { says(channel) } else { Says::default() };
     let needs_still = source.is_empty() || matches!(item.cut, Cut::Steps { .. });
     let still = if needs_still { service.onair.stills.of(service, &item.look, &says).await? } else { Arc::default() };
-    let bytes = tokio::task::spawn_blocking(move || aired(&source, span, &still)).await.map_err(Error::internal)?;
+    let bytes = tokio::task::spawn_blocking(move || place_on_timeline(&source, span, &still)).await.map_err(Error::internal)?;
     let said = match says == Says::default() {
         true => 0,
         false => {

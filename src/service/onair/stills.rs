@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use crate::domain::mpegts::air::Still;
+use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::schedule::cut::Look;
 use crate::engine::still;
 use crate::error::{Code, Error, Result};
@@ -30,12 +30,12 @@ pub(super) struct Says {
 type Shape = ((u32, u32), Says);
 
 /// A still image, made once.
-type Made = Arc<OnceCell<Arc<Still>>>;
+type Made = Arc<OnceCell<Arc<StillImage>>>;
 
 impl Stills {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
-    pub(super) async fn of(&self, service: &Service, look: &Look, says: &Says) -> Result<Arc<Still>> {
+    pub(super) async fn of(&self, service: &Service, look: &Look, says: &Says) -> Result<Arc<StillImage>> {
         let even = |side: u32, usual: u32| if side < 16 { usual } else { side.min(4096) & !1 };
         let size = (even(look.width, 1280), even(look.height, 720));
         let shape = (size, says.clone());

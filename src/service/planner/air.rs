@@ -10,7 +10,7 @@ use super::{STEREO_KBPS, StartRequest, copied, encode, encoder};
 use crate::domain::channel::{Output, Watermark};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
-use crate::domain::mpegts::air::LATE;
+use crate::domain::mpegts::channel_timeline::LATE_START;
 use crate::domain::plan::{AudioPlan, Emblem, Rendition, VideoPlan};
 use crate::domain::playback::{self, Action, Decision, SubtitleWish, Tracks, Wish};
 use crate::domain::schedule::Item;
@@ -217,7 +217,7 @@ async fn copied(
     };
     let (first, pictures) = (index.keyframes.first().copied().unwrap_or_default(), index.end);
     // A first frame that is intentionally late stays late.
-    let lead = if (1..LATE).contains(&first) { first } else { 0 };
+    let lead = if (1..LATE_START).contains(&first) { first } else { 0 };
     let (grid, _) = copied::grid(service, source, media, tracks, duration, Some(index)).await?;
     let longest = cut::longest(&grid);
     if longest > target {

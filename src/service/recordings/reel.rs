@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::domain::channel::Channel;
 use crate::domain::live;
-use crate::domain::mpegts::shift::shift;
+use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
 use crate::error::Result;
 use crate::service::onair::Viewer;
@@ -69,7 +69,7 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
     let sent = onair::segment(service, &channel, (slot.programme_ms, slot.index), &recording.id).await?;
     let mut bytes = Vec::from(sent.bytes);
-    shift(&mut bytes, written.shift(slot.start));
+    shift_segment(&mut bytes, written.shift(slot.start));
     let is_slate = sent.is_slate;
     Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
 }
@@ -91,7 +91,7 @@ fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -
         Some((slot, ..)) if slot.start >= to_ms * 90 => Ok(Next::Over),
         Some((slot, bytes, is_slate)) => {
             let mut bytes = Vec::from(bytes);
-            shift(&mut bytes, written.shift(slot.start));
+            shift_segment(&mut bytes, written.shift(slot.start));
             Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
         }
         None if now_ms > to_ms + LATE_MS => Ok(Next::Over),

@@ -15,7 +15,7 @@ use super::{Makers, lock};
 use crate::domain::playback::SubtitleWish;
 use crate::domain::playlist::{self, Track};
 use crate::domain::session::{Action, Event, State};
-use crate::domain::subtitles::webvtt_segment;
+use crate::domain::subtitles::write_webvtt_segment;
 use crate::domain::time::{TICKS_PER_SECOND, seconds};
 use crate::engine::segments::Stored;
 use crate::engine::source::Source;
@@ -307,7 +307,7 @@ impl Session {
         };
         let cues = subtitles.cues(&work.source, &work.media, &which).await?;
         let (start, end) = (grid.start(index), grid.start(index) + grid.length(index));
-        Ok(webvtt_segment(&cues, seconds(start), seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
+        Ok(write_webvtt_segment(&cues, seconds(start), seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
     }
 
     /// Waits up to `wait` for the segment at the start position; false if it is not ready by then.

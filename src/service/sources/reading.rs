@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::SourceChange;
 use crate::domain::address::Address;
 use crate::domain::channel::Channel;
-use crate::domain::m3u::read::{List, MAX_REASONS, Skip, Skips};
+use crate::domain::m3u::parse::{M3uList, MAX_REASONS, SkippedEntry, SkippedEntries};
 use crate::domain::source::{Counts, Kind, Select, Source, State};
 use crate::domain::subtitles::charset;
-use crate::domain::xmltv::read::Guide;
+use crate::domain::xmltv::parse::XmltvGuide;
 use crate::domain::{m3u, xmltv};
 use crate::engine::outbound::{Ask, Fault};
 use crate::error::{Code, Error, Result};
@@ -22,8 +22,8 @@ pub const MAX_BYTES: u64 = 16 << 20;
 
 /// The parsed content of a source.
 pub(super) enum Read {
-    List(List),
-    Guide(Guide),
+    List(M3uList),
+    Guide(XmltvGuide),
 }
 
 /// The result of an import that is not stored.
@@ -31,7 +31,7 @@ pub(super) enum Read {
 pub struct Preview {
     pub counts: Counts,
     pub channels: Vec<PreviewChannel>,
-    pub skipped: Vec<Skip>,
+    pub skipped: Vec<SkippedEntry>,
     /// Guide addresses given in the list.
     pub guides: Vec<Address>,
 }
@@ -60,7 +60,7 @@ impl Service {
         };
         match self.read_source(kind, bytes).await? {
             Read::List(list) => {
-                let mut preview = Preview { guides: list.guides.clone(), ..Preview::default() };
+                let mut preview = Preview { guides: list.guide_urls.clone(), ..Preview::default() };
                 preview.counts.entries = list.entries.len() + list.skipped.count;
                 let (chosen, mut skips) = chosen(list, &change.select.unwrap_or_default());
                 // No source has id 0, so every entry counts as new.
@@ -107,8 +107,8 @@ impl Service {
     /// Parses bytes in a blocking thread.
     pub(super) async fn read_source(&self, kind: Kind, bytes: Bytes) -> Result<Read> {
         let read = tokio::task::spawn_blocking(move || match kind {
-            Kind::M3u => m3u::read::read(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
-            Kind::Xmltv => xmltv::read::read(&bytes).map(Read::Guide),
+            Kind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
+            Kind::Xmltv => xmltv::parse::parse_guide(&bytes).map(Read::Guide),
         });
         read.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
     }
@@ -124,7 +124,7 @@ impl Service {
             }
             Read::Guide(guide) => {
                 let counts = counts(&guide);
-                self.sources.guides.put(source, guide.channels).await?;
+                self.sources.guides.put(source, guide.listings).await?;
                 (counts, guide.skipped)
             }
         };
@@ -136,14 +136,14 @@ impl Service {
     }
 }
 
-fn counts(guide: &Guide) -> Counts {
-    let channels = guide.channels.len();
-    let entries = guide.declared.keys().filter(|id| !guide.channels.contains_key(*id)).count() + channels;
-    Counts { entries, channels, programmes: guide.programmes, skipped: guide.skipped.count }
+fn counts(guide: &XmltvGuide) -> Counts {
+    let channels = guide.listings.len();
+    let entries = guide.channel_names.keys().filter(|id| !guide.listings.contains_key(*id)).count() + channels;
+    Counts { entries, channels, programmes: guide.programme_count, skipped: guide.skipped.count }
 }
 
 /// Splits a list into entries that become channels and skipped ones, with reasons.
-fn chosen(list: List, select: &Select) -> (Vec<m3u::read::Entry>, Skips) {
+fn chosen(list: M3uList, select: &Select) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
     let mut skips = list.skipped;
     let mut chosen = Vec::with_capacity(list.entries.len());
     for entry in list.entries {

@@ -197,9 +197,9 @@ async fn packets_are_those_of_ffmpegs_copy() {
 fn breaks(stream: &[u8]) -> usize {
     let mut next: BTreeMap<u16, u8> = BTreeMap::new();
     let packets = stream.as_chunks::<188>().0.iter().filter_map(Packet::new);
-    let with_payload = packets.filter(|packet| packet.payload_at().is_some());
+    let with_payload = packets.filter(|packet| packet.payload_offset().is_some());
     let is_break = |packet: &Packet| {
-        next.insert(packet.pid(), (packet.counter() + 1) % 16).is_some_and(|due| due != packet.counter())
+        next.insert(packet.pid(), (packet.continuity_counter() + 1) % 16).is_some_and(|due| due != packet.continuity_counter())
     };
     with_payload.filter(is_break).count()
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use hearthcast::domain::mpegts::packet::LEN;
-use hearthcast::domain::mpegts::shift::shift_packet;
+use hearthcast::domain::mpegts::packet::PACKET_LEN;
+use hearthcast::domain::mpegts::timestamp_shift::shift_packet;
 use serde_json::{Value, json};
 
 use crate::kit::play::{self, Stream};
@@ -70,8 +70,8 @@ async fn a_film_whose_clock_jumps_is_shown_whole_and_without_a_stop() {
     for (seconds, kinds) in [(-4900, "both"), (-5, "both"), (20, "copy"), (1000, "encode"), (-50_000, "copy")] {
         let path = folder.path().join(format!("jump{seconds}.ts"));
         let mut jumping = bytes.clone();
-        let half = jumping.len() / LEN / 2;
-        for packet in &mut jumping.as_chunks_mut::<LEN>().0[half..] {
+        let half = jumping.len() / PACKET_LEN / 2;
+        for packet in &mut jumping.as_chunks_mut::<PACKET_LEN>().0[half..] {
             shift_packet(packet, seconds * 90_000);
         }
         std::fs::write(&path, jumping).unwrap();

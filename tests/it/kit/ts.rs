@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use hearthcast::domain::mpegts::packet::{LEN, Packet};
-use hearthcast::domain::mpegts::{AUDIO_PID, VIDEO_PID, pes, unwrap};
+use hearthcast::domain::mpegts::packet::{PACKET_LEN, Packet};
+use hearthcast::domain::mpegts::{AUDIO_PID, VIDEO_PID, pes, unwrap_timestamp};
 
 /// The longest interval between two PCRs, ticks: 100 ms.
 const PCR_MOST: i64 = 9_000;
@@ -13,17 +13,17 @@ const PCR_MOST: i64 = 9_000;
 pub fn check(stream: &[u8]) -> i64 {
     let (mut counters, mut decoded) = (HashMap::new(), HashMap::new());
     let (mut clock, mut first) = (None, None);
-    assert_eq!(stream.len() % LEN, 0);
-    for (n, bytes) in stream.as_chunks::<LEN>().0.iter().enumerate() {
+    assert_eq!(stream.len() % PACKET_LEN, 0);
+    for (n, bytes) in stream.as_chunks::<PACKET_LEN>().0.iter().enumerate() {
         let packet = Packet::new(bytes).expect("a sync byte");
-        let (pid, counter) = (packet.pid(), packet.counter());
-        let step = u8::from(packet.payload_at().is_some());
+        let (pid, counter) = (packet.pid(), packet.continuity_counter());
+        let step = u8::from(packet.payload_offset().is_some());
         if let Some(before) = counters.insert(pid, counter) {
             assert_eq!((before + step) % 16, counter, "the counter of PID {pid} at packet {n}");
         }
         if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
             let base = i64::from(u32::from_be_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]));
-            let pcr = unwrap(base << 1 | i64::from(bytes[10] >> 7), clock.unwrap_or(0));
+            let pcr = unwrap_timestamp(base << 1 | i64::from(bytes[10] >> 7), clock.unwrap_or(0));
             let step = clock.map_or(1, |clock| pcr - clock);
             assert!((1..=PCR_MOST).contains(&step), "PCR steps by {step} at packet {n}");
             first.get_or_insert(pcr);
@@ -33,7 +33,7 @@ pub fn check(stream: &[u8]) -> i64 {
             let header = pes::parse(packet.payload()).expect("a PES header");
             let (pts, dts) = (header.pts.expect("a PTS"), header.dts.expect("a DTS"));
             let clock = clock.expect("a PCR comes first");
-            let (pts, dts) = (unwrap(pts, clock), unwrap(dts, clock));
+            let (pts, dts) = (unwrap_timestamp(pts, clock), unwrap_timestamp(dts, clock));
             assert!(pts >= dts, "PTS {pts} before DTS {dts} at packet {n}");
             assert!((0..10 * 90_000).contains(&(dts - clock)), "DTS {dts}, PCR {clock} at packet {n}");
             if let Some(before) = decoded.insert(pid, dts) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hearthcast::config::Config;
-use hearthcast::domain::mpegts::{WRAP, unwrap};
+use hearthcast::domain::mpegts::{TIMESTAMP_WRAP, unwrap_timestamp};
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ async fn played(server: &Server, id: &Value, (from_ms, to_ms): (i64, i64), folde
     let times = play::decode(&path).await;
     let marks = marks(&path).await;
     assert_eq!((marks.len(), list.video.len()), (times.video.len(), times.video.len()));
-    let ticks = |seconds: f64| unwrap(((seconds * 90_000.0).round() as i64).rem_euclid(WRAP), from_ms * 90);
+    let ticks = |seconds: f64| unwrap_timestamp(((seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP), from_ms * 90);
     marks.iter().zip(&times.video).map(|((film, picture), time)| (*film, *picture, ticks(time.at))).collect()
 }
 

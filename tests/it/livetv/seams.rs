@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use hearthcast::domain::mpegts::{WRAP, unwrap};
+use hearthcast::domain::mpegts::{TIMESTAMP_WRAP, unwrap_timestamp};
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ async fn after_a_day_every_picture_is_the_one_the_guide_names() {
         assert!(marks.len() == times.video.len() && marks.len() > 20 * 25, "{} {}", marks.len(), times.video.len());
         let mut begun = 0;
         for ((film, frame), at) in marks.iter().zip(&times.video) {
-            let ticks = unwrap(((at.at * 90_000.0).round() as i64).rem_euclid(WRAP), now.as_millisecond() * 90);
+            let ticks = unwrap_timestamp(((at.at * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP), now.as_millisecond() * 90);
             let on = known.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("a programme is on");
             assert_eq!(&film.to_string(), &on.2, "at {} of {on:?}", ticks / 90);
             let off = (ticks - (on.0 * 90 + frame * 3600)).abs() / 90;

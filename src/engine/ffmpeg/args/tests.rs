@@ -3,7 +3,7 @@
 use super::super::unpack;
 use super::*;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
-use crate::domain::mpegts::clock::Piece;
+use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, Emblem, EncodeVideo};
 use crate::domain::time::FrameRate;
 
@@ -86,7 +86,7 @@ fn every_kind_of_run_has_its_golden_arguments() {
         golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
     );
     let mut jumping = ts;
-    jumping.clock = vec![Piece { at: 0, shift: -126_000 }, Piece { at: 188_000, shift: 90_000 }];
+    jumping.clock = vec![ClockSection { start_byte: 0, shift_ticks: -126_000 }, ClockSection { start_byte: 188_000, shift_ticks: 90_000 }];
     insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
     insta::assert_snapshot!("copy_video_encode_audio", golden(&plain(Container::Matroska), copy, AAC, &keyframes, 2));

@@ -2,7 +2,7 @@
 
 use super::super::outline::{Kind, Track, Unsure};
 use super::units::Window;
-use crate::domain::mpegts::tables::{self, Entry};
+use crate::domain::mpegts::psi::{self, PmtEntry};
 
 /// The streams of the single program, in the map's order, which is that of ffmpeg's stream numbers.
 pub(super) struct Map {
@@ -43,17 +43,17 @@ pub(super) const NONE: &str = "no map";
 pub(super) fn read(window: &Window) -> Result<Map, Unsure> {
     let mut map: Option<u16> = None;
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
-        let programmes = tables::parse_pat(packet.payload()).ok_or(Unsure("an unusual association table"))?;
+        let programmes = psi::parse_pat(packet.payload()).ok_or(Unsure("an unusual association table"))?;
         let &[pid] = &programmes[..] else { return Err(Unsure("several programs")) };
         if map.is_some_and(|known| known != pid) {
             return Err(Unsure("another program"));
         }
         map = Some(pid);
     }
-    let mut entries: Option<Vec<Entry>> = None;
+    let mut entries: Option<Vec<PmtEntry>> = None;
     let maps = window.packets(map.ok_or(Unsure(NONE))?);
     for packet in maps.filter(|packet| packet.starts_unit()) {
-        let found = tables::parse_pmt(packet.payload()).ok_or(Unsure("an unusual map"))?;
+        let found = psi::parse_pmt(packet.payload()).ok_or(Unsure("an unusual map"))?;
         if entries.as_ref().is_some_and(|known| *known != found) {
             return Err(Unsure("the map changes"));
         }
@@ -76,7 +76,7 @@ impl Map {
     }
 }
 
-fn listed(entry: &Entry) -> Result<Listed, Unsure> {
+fn listed(entry: &PmtEntry) -> Result<Listed, Unsure> {
     let (mut language, mut hearing_impaired, mut private) = (None, false, None);
     for (tag, body) in descriptors(&entry.descriptors)? {
         let (code, found) = match (tag, body) {
@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(stream_type: u8, descriptors: &[u8]) -> Result<(Kind, &'static str, Option<String>, bool), Unsure> {
-        let listed = listed(&Entry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
+        let listed = listed(&PmtEntry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
         Ok((listed.kind, listed.codec, listed.language, listed.hearing_impaired))
     }
 

@@ -1,7 +1,7 @@
 //! Audio parameters from frame headers, and the audio duration of a PES packet.
 
 use super::super::seen::Seen;
-use crate::domain::sniff::{self, Container, Heard};
+use crate::domain::sniff::{self, Container, AudioFrame};
 
 fn container(codec: &str) -> Option<Container> {
     Some(match codec {
@@ -14,14 +14,14 @@ fn container(codec: &str) -> Option<Container> {
 }
 
 /// The frames that begin in a payload; its first bytes may belong to a previous frame.
-fn frames<'a>(codec: &str, payload: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Heard)> {
+fn frames<'a>(codec: &str, payload: &'a [u8]) -> impl Iterator<Item = (&'a [u8], AudioFrame)> {
     let (container, mut rest) = (container(codec), payload);
     std::iter::from_fn(move || {
         let container = container?;
         while !rest.is_empty() {
-            if let Some(heard) = sniff::heard(container, rest) {
+            if let Some(heard) = sniff::parse_audio_frame(container, rest) {
                 let frame = rest;
-                rest = rest.get(heard.bytes..).unwrap_or_default();
+                rest = rest.get(heard.size_bytes..).unwrap_or_default();
                 return Some((frame, heard));
             }
             rest = &rest[1..];
@@ -37,8 +37,8 @@ pub(super) fn seconds(codec: &str, payload: &[u8]) -> Option<f64> {
 
 /// The parameters of a stream by the frames of its first payload; None if they differ or are unusual.
 pub(super) fn seen(codec: &str, payload: &[u8]) -> Option<Seen> {
-    let mut all = frames(codec, payload).filter(|(frame, heard)| heard.bytes <= frame.len());
-    let said = |(frame, _): (&[u8], Heard)| match codec {
+    let mut all = frames(codec, payload).filter(|(frame, heard)| heard.size_bytes <= frame.len());
+    let said = |(frame, _): (&[u8], AudioFrame)| match codec {
         "aac" => aac(frame),
         "mp3" => mpeg(frame),
         "ac3" => ac3(frame),

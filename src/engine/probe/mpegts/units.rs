@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::outline::Unsure;
-use crate::domain::mpegts::packet::{LEN, Packet};
+use crate::domain::mpegts::packet::{PACKET_LEN, Packet};
 use crate::domain::mpegts::pes;
 use crate::engine::source::Source;
 
@@ -20,18 +20,18 @@ pub(super) struct Window {
 impl Window {
     /// `first` and `count` in packets.
     pub(super) fn read(source: &Source, first: u64, count: u64) -> Result<Self, Unsure> {
-        let mut bytes = vec![0; count as usize * LEN];
-        let filled = source.read_blocking(&mut bytes, first * LEN as u64).map_err(|_| Unsure("unreadable"))?;
+        let mut bytes = vec![0; count as usize * PACKET_LEN];
+        let filled = source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| Unsure("unreadable"))?;
         if filled < bytes.len() {
             return Err(Unsure("the file has shrunk"));
         }
         let mut lanes: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
-        for (number, packet) in bytes.as_chunks::<LEN>().0.iter().enumerate() {
+        for (number, packet) in bytes.as_chunks::<PACKET_LEN>().0.iter().enumerate() {
             let packet = Packet::new(packet).ok_or(Unsure("packets of another size"))?;
-            if packet.damaged() || packet.scrambled() {
+            if packet.has_transport_error() || packet.is_scrambled() {
                 return Err(Unsure("damaged or scrambled packets"));
             }
-            if packet.payload_at().is_some() {
+            if packet.payload_offset().is_some() {
                 lanes.entry(packet.pid()).or_default().push(number as u32);
             }
         }
@@ -40,14 +40,14 @@ impl Window {
 
     /// The packets of a PID with payload.
     pub(super) fn packets(&self, pid: u16) -> impl Iterator<Item = Packet<'_>> + Clone {
-        let packets = self.bytes.as_chunks::<LEN>().0;
+        let packets = self.bytes.as_chunks::<PACKET_LEN>().0;
         let lane = self.lanes.get(&pid).map_or(&[][..], Vec::as_slice);
         lane.iter().filter_map(|number| Packet::new(packets.get(*number as usize)?))
     }
 
     /// The PES packets of a PID that begin in the window, each up to `most` bytes with its header. A last one without a
     /// complete header is left out.
-    fn units(&self, pid: u16, most: usize) -> impl Iterator<Item = (pes::Header, Vec<u8>)> {
+    fn units(&self, pid: u16, most: usize) -> impl Iterator<Item = (pes::PesHeader, Vec<u8>)> {
         let mut packets = self.packets(pid).skip_while(|packet| !packet.starts_unit()).peekable();
         std::iter::from_fn(move || {
             let mut bytes = packets.next()?.payload().to_vec();
@@ -69,8 +69,8 @@ impl Window {
     /// The payloads; the window may truncate the last one.
     pub(super) fn payloads(&self, pid: u16) -> impl Iterator<Item = Vec<u8>> {
         self.units(pid, usize::MAX).map(|(header, bytes)| {
-            let end = header.total.unwrap_or(bytes.len()).min(bytes.len());
-            bytes.get(header.header..end).unwrap_or_default().to_vec()
+            let end = header.total_len.unwrap_or(bytes.len()).min(bytes.len());
+            bytes.get(header.header_len..end).unwrap_or_default().to_vec()
         })
     }
 

@@ -1,0 +1,193 @@
+//! The timeline of an external channel: a sequence of segments, with slates in the gaps.
+//!
+//! It follows the wall clock: segments that arrive faster than real time wait, and slates fill gaps, so the playlist
+//! advances whatever the source does. Media sequence numbers begin at the seconds since 1970 and grow by one per segment
+//! of at least one second. They never go back, even after a restart.
+
+use std::collections::VecDeque;
+
+use crate::domain::live::Slot;
+
+/// Duration of one slate, ticks.
+pub const SLATE_TICKS: i64 = 180_000;
+
+/// How long a connected source may send nothing before a slate is shown, ticks; a segment takes time to complete.
+const MAX_SILENCE: i64 = 9 * 90_000;
+
+/// How long a source may take to deliver its first segment, ticks.
+const MAX_STARTUP: i64 = 4 * 90_000;
+
+/// Minimum number of segments in a playlist.
+const MIN_SEGMENTS: usize = 6;
+
+/// How long segments are kept after they leave the playlist, ticks, because players request them late.
+const RETENTION: i64 = 60 * 90_000;
+
+/// Origin of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentOrigin {
+    Slate,
+    Source {
+        /// Connection counter, starting at 1.
+        connection: u64,
+        /// Digest of the video format, 0 if unknown. A change needs a discontinuity, even within one connection.
+        format: u64,
+    },
+}
+
+impl SegmentOrigin {
+    /// True if players accept `next` after `self` without a discontinuity.
+    fn continues_as(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Source { connection, format }, Self::Source { connection: other, format: new }) => {
+                connection == other && (format == new || format == 0 || new == 0)
+            }
+            _ => self == next,
+        }
+    }
+}
+
+/// The timeline of one external channel.
+#[derive(Debug)]
+pub struct ExternalTimeline {
+    started: i64,
+    /// End of the last segment, ticks since 1970.
+    end: Option<i64>,
+    sequence: u64,
+    discontinuities: u64,
+    last_origin: Option<SegmentOrigin>,
+    segments: VecDeque<Slot>,
+}
+
+impl ExternalTimeline {
+    /// Starts the timeline at `now`, ticks since 1970.
+    pub fn new(now: i64) -> Self {
+        let number = u64::try_from(now / 90_000).unwrap_or(0);
+        Self { started: now, end: None, sequence: number, discontinuities: number, last_origin: None, segments: VecDeque::new() }
+    }
+
+    /// True if the next segment may be added: the previous one is over.
+    pub fn is_due(&self, now: i64) -> bool {
+        self.end.is_none_or(|cursor| cursor <= now)
+    }
+
+    /// True if a slate must be shown. `away` means that the source is disconnected.
+    pub fn needs_slate(&self, now: i64, is_disconnected: bool) -> bool {
+        match self.end {
+            None => now >= self.started + MAX_STARTUP,
+            Some(cursor) => now >= cursor + if is_disconnected { SLATE_TICKS } else { MAX_SILENCE },
+        }
+    }
+
+    /// True if the last segment came from the source.
+    pub fn shows_source(&self) -> bool {
+        matches!(self.last_origin, Some(SegmentOrigin::Source { .. }))
+    }
+
+    /// Adds a segment of `length` ticks.
+    pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> Slot {
+        // After a gap of `KEPT` or more, the timeline continues at the current time.
+        let start = self.end.filter(|cursor| now - cursor < RETENTION).unwrap_or(now - duration);
+        if self.last_origin.is_some_and(|last| !last.continues_as(origin)) || self.end.is_some_and(|cursor| cursor != start) {
+            self.discontinuities += 1;
+        }
+        self.last_origin = Some(origin);
+        self.end = Some(start + duration);
+        let segment = Slot {
+            programme_ms: start.div_euclid(90),
+            index: 0,
+            place: 0,
+            start,
+            end: start + duration,
+            sequence: self.sequence,
+            changes: self.discontinuities,
+        };
+        self.sequence += 1;
+        self.segments.push_back(segment);
+        segment
+    }
+
+    /// Segments of the playlist: enough for players that start three target durations (`target` seconds each) before its
+    /// end.
+    pub fn window(&self, target_seconds: u64) -> Vec<Slot> {
+        let Some(end) = self.end else { return Vec::new() };
+        let min_duration = (3 * target_seconds as i64 + 2) * 90_000;
+        let is_enough = |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start >= min_duration;
+        let first = (0..self.segments.len()).rev().find(|&at| is_enough(at)).unwrap_or(0);
+        self.segments.iter().skip(first).copied().collect()
+    }
+
+    /// The first segment that satisfies the predicate.
+    pub fn find_segment(&self, matches: impl Fn(&Slot) -> bool) -> Option<Slot> {
+        self.segments.iter().find(|slot| matches(slot)).copied()
+    }
+
+    /// Removes segments that players no longer request, and returns them so that their bytes can be deleted.
+    pub fn prune(&mut self, target_seconds: u64) -> Vec<Slot> {
+        let playlist_start = self.window(target_seconds).first().map_or(0, |first| first.start);
+        let expired = self.segments.iter().take_while(|slot| slot.end < playlist_start - RETENTION).count();
+        self.segments.drain(..expired).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: i64 = 1_767_225_600 * 90_000;
+
+    fn source(connection: u64, format: u64) -> SegmentOrigin {
+        SegmentOrigin::Source { connection, format }
+    }
+
+    #[test]
+    fn slates_fill_gaps_with_discontinuities() {
+        let mut timeline = ExternalTimeline::new(NOW);
+        assert!(!timeline.needs_slate(NOW + MAX_STARTUP - 1, true) && timeline.needs_slate(NOW + MAX_STARTUP, false));
+        let first = timeline.append(source(1, 7), 180_000, NOW + 180_000);
+        assert_eq!((first.start, first.sequence), (NOW, 1_767_225_600));
+        assert!(timeline.is_due(NOW + 180_000) && !timeline.is_due(NOW + 179_999));
+        let second = timeline.append(source(1, 7), 180_000, NOW + 180_000);
+        assert_eq!((second.start, second.changes), (first.end, first.changes));
+        assert!(!timeline.needs_slate(second.end + SLATE_TICKS, false) && timeline.needs_slate(second.end + SLATE_TICKS, true));
+        let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, second.end + SLATE_TICKS);
+        let again = timeline.append(source(2, 7), 180_000, slate.end);
+        assert_eq!((slate.changes, again.changes), (first.changes + 1, first.changes + 2));
+        assert_eq!((again.start, again.sequence), (slate.end, first.sequence + 3));
+    }
+
+    #[test]
+    fn a_format_change_is_a_discontinuity() {
+        let mut timeline = ExternalTimeline::new(NOW);
+        let changes: Vec<u64> =
+            [7, 7, 8, 8, 7, 0].map(|format| timeline.append(source(1, format), 180_000, NOW + 180_000).changes).into();
+        let first = changes[0];
+        assert_eq!(changes, [first, first, first + 1, first + 1, first + 2, first + 2]);
+    }
+
+    proptest! {
+        /// For any input: numbers grow by one, there are no gaps or overlaps, and segments are kept for at most a minute
+        /// after they leave the playlist.
+        #[test]
+        fn the_playlist_only_advances(pieces in proptest::collection::vec((90_000i64..540_000, 0u64..3), 1..200)) {
+            let (mut air, mut now) = (ExternalTimeline::new(NOW), NOW);
+            let mut last: Option<Slot> = None;
+            for (length, tag) in pieces {
+                now += length;
+                let from = if tag == 0 { SegmentOrigin::Slate } else { source(tag, 7) };
+                let slot = air.append(from, length, now);
+                if let Some(last) = last {
+                    prop_assert_eq!((slot.sequence, slot.start), (last.sequence + 1, last.end));
+                    prop_assert!(slot.changes == last.changes || slot.changes == last.changes + 1);
+                    prop_assert!(slot.programme_ms > last.programme_ms);
+                }
+                last = Some(slot);
+                air.prune(6);
+                let window = air.window(6);
+                prop_assert_eq!(window.last().copied(), last);
+                prop_assert!(air.segments.len() <= 100);
+            }
+        }
+    }
+}

@@ -61,7 +61,7 @@ pub async fn run_on(
     tokio::spawn(async move { tokio::join!(transcoder.transcoder.warm(), transcoder.sessions.warm()) });
     watching::start(&service);
     sources::start(&service);
-    if service.channels.all().iter().any(|channel| channel.face.always_on) {
+    if service.channels.all().iter().any(|channel| channel.settings.always_on) {
         onair::wake(&service);
     }
     recordings::wake(&service);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::domain::inside::Allowed;
+use crate::domain::ssrf::AllowedSources;
 use crate::domain::library::Root;
 use crate::domain::subtitles::TextStyle;
 
@@ -201,7 +201,7 @@ impl Config {
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             faults.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
         }
-        if let Err(fault) = Allowed::read(&self.allowed_sources) {
+        if let Err(fault) = AllowedSources::parse(&self.allowed_sources) {
             faults.push(format!("allowed_sources: {fault}"));
         }
         for (index, root) in self.roots.iter().enumerate() {

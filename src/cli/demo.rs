@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use super::{Outcome, Place, runtime, told};
 use crate::app;
 use crate::config::Config;
-use crate::domain::channel::Ask;
+use crate::domain::channel::RequestedItem;
 use crate::domain::library::Root;
-use crate::domain::schedule::Mode;
+use crate::domain::schedule::ScheduleMode;
 use crate::engine::samples;
 use crate::service::Service;
 use crate::service::channels::Change;
@@ -103,13 +103,13 @@ async fn put_on_air(service: &Arc<Service>, media: &Path) -> crate::error::Resul
     let change = Change {
         name: Some("Hearth".to_owned()),
         number: Some(NUMBER),
-        mode: Some(Mode::Sequential),
-        asks: Some(vec![Ask { path: path.into(), recursive: true, title: None, weight: 1 }]),
+        mode: Some(ScheduleMode::Sequential),
+        asks: Some(vec![RequestedItem { path: path.into(), recursive: true, title: None, weight: 1 }]),
         skip_invalid: true,
         ..Change::default()
     };
     let channel = service.add_channel(change).await?;
-    println!("on air: channel {}, {}", channel.face.number, channel.face.name);
+    println!("on air: channel {}, {}", channel.settings.number, channel.settings.name);
     Ok(())
 }
 

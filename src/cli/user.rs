@@ -6,7 +6,7 @@ use super::accounts::{password_from_stdin, with_accounts};
 use super::{Outcome, Place, told};
 use crate::domain::access::Role;
 use crate::domain::account;
-use crate::domain::time::instant;
+use crate::domain::time::format_timestamp;
 use crate::service::accounts::{Ended, Keep, passwords};
 
 #[derive(Subcommand)]
@@ -104,13 +104,13 @@ impl User {
                 for user in accounts.users() {
                     let role = if user.role == Role::Admin { "admin" } else { "user" };
                     let devices = accounts.devices(&user.id).len();
-                    println!("{}\t{role}\t{devices} devices\tsince {}", user.username, instant(user.created_at));
+                    println!("{}\t{role}\t{devices} devices\tsince {}", user.username, format_timestamp(user.created_at));
                 }
                 Ok(())
             }),
             Self::Hash(_) => {
                 let password = password_from_stdin()?;
-                account::password(&password).map_err(|fault| format!("the password {fault}"))?;
+                account::validate_password(&password).map_err(|fault| format!("the password {fault}"))?;
                 println!("{}", passwords::hash(&password).map_err(told)?);
                 Ok(())
             }

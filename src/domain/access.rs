@@ -23,13 +23,13 @@ pub struct Principal {
     pub channels: Option<Arc<[u32]>>,
     /// Expiry of the signature or stream token used for this request, unix seconds. No signature made for this principal
     /// outlives it. None for a bearer token, and for a stream token without expiry.
-    pub until: Option<i64>,
+    pub expires_at: Option<i64>,
 }
 
 impl Principal {
     /// The same principal with an expiry of `end` (unix seconds) at the latest.
     pub fn limited_to(&self, end: i64) -> Self {
-        Self { until: Some(self.until.map_or(end, |until| until.min(end))), ..self.clone() }
+        Self { expires_at: Some(self.expires_at.map_or(end, |until| until.min(end))), ..self.clone() }
     }
 
     /// Whether this channel may be watched.

@@ -58,7 +58,7 @@ pub struct StreamToken {
 }
 
 /// The form in which names are compared: two users must not differ by case alone.
-pub fn folded(username: &str) -> String {
+pub fn fold_username(username: &str) -> String {
     username.trim().to_lowercase()
 }
 
@@ -66,7 +66,7 @@ pub fn folded(username: &str) -> String {
 ///
 /// # Errors
 /// The reason it is invalid.
-pub fn username(raw: &str) -> Result<String, &'static str> {
+pub fn validate_username(raw: &str) -> Result<String, &'static str> {
     let name = raw.trim();
     if name.is_empty() {
         return Err("must not be empty");
@@ -84,7 +84,7 @@ pub fn username(raw: &str) -> Result<String, &'static str> {
 ///
 /// # Errors
 /// The reason it is invalid.
-pub fn password(raw: &str) -> Result<(), &'static str> {
+pub fn validate_password(raw: &str) -> Result<(), &'static str> {
     match raw.len() {
         n if n < *PASSWORD_BYTES.start() => Err("must have at least 8 characters"),
         n if n > *PASSWORD_BYTES.end() => Err("must not be longer than 1024 bytes"),
@@ -93,7 +93,7 @@ pub fn password(raw: &str) -> Result<(), &'static str> {
 }
 
 /// The stored form of a device name: one line, truncated; None if nothing is left.
-pub fn device(raw: &str) -> Option<String> {
+pub fn clean_device_name(raw: &str) -> Option<String> {
     let plain: String = raw.trim().chars().filter(|c| !c.is_control()).take(MAX_DEVICE_CHARS).collect();
     (!plain.is_empty()).then_some(plain)
 }
@@ -104,14 +104,14 @@ mod tests {
 
     #[test]
     fn names_are_trimmed_bounded_and_compared_without_case() {
-        assert_eq!(username("  Ada Löwe "), Ok("Ada Löwe".to_owned()));
-        assert_eq!(folded(" ADA Löwe"), folded("ada löwe "));
+        assert_eq!(validate_username("  Ada Löwe "), Ok("Ada Löwe".to_owned()));
+        assert_eq!(fold_username(" ADA Löwe"), fold_username("ada löwe "));
         for wrong in ["", "  ", "a\nb", &"x".repeat(65)] {
-            assert!(username(wrong).is_err(), "{wrong:?}");
+            assert!(validate_username(wrong).is_err(), "{wrong:?}");
         }
-        assert!(username(&"ö".repeat(64)).is_ok());
-        assert!(password("1234567").is_err() && password("12345678").is_ok() && password(&"x".repeat(1025)).is_err());
-        assert_eq!(device(" Living\u{7} room "), Some("Living room".to_owned()));
-        assert_eq!(device("\n"), None);
+        assert!(validate_username(&"ö".repeat(64)).is_ok());
+        assert!(validate_password("1234567").is_err() && validate_password("12345678").is_ok() && validate_password(&"x".repeat(1025)).is_err());
+        assert_eq!(clean_device_name(" Living\u{7} room "), Some("Living room".to_owned()));
+        assert_eq!(clean_device_name("\n"), None);
     }
 }

@@ -20,7 +20,7 @@ pub struct Address(Url);
 impl Address {
     /// # Errors
     /// The reason it is invalid; it repeats nothing of the address.
-    pub fn read(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");
         }
@@ -28,7 +28,7 @@ impl Address {
             return Err("must not contain control characters");
         }
         let url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. https://tv.example/live.m3u8")?;
-        Self::of(url)
+        Self::from_http_url(url)
     }
 
     /// The address of a stream. It may also be `srt://host:port` in caller mode (a listener would open this machine to
@@ -36,36 +36,36 @@ impl Address {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn stream(text: &str) -> Result<Self, &'static str> {
+    pub fn parse_stream(text: &str) -> Result<Self, &'static str> {
         let scheme = text.trim_start().split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         match scheme.as_str() {
-            "srt" => Self::srt(text),
-            "rtsp" => Self::rtsp(text),
+            "srt" => Self::parse_srt(text),
+            "rtsp" => Self::parse_rtsp(text),
             "rtsps" => Err("must not be RTSP over TLS (rtsps), because camera certificates are self-signed; use rtsp"),
-            _ => Self::read(text).map_err(|why| match why {
+            _ => Self::parse(text).map_err(|why| match why {
                 "must begin with http:// or https://" => "must begin with http://, https://, srt:// or rtsp://",
                 why => why,
             }),
         }
     }
 
-    fn srt(text: &str) -> Result<Self, &'static str> {
-        let url = Self::other(text)?;
+    fn parse_srt(text: &str) -> Result<Self, &'static str> {
+        let url = Self::parse_non_http(text)?;
         if url.port().is_none() {
             return Err("must have a port, e.g. srt://tv.example:9000");
         }
-        let told = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-        if told("mode").is_some_and(|mode| mode != "caller") {
+        let parameter = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+        if parameter("mode").is_some_and(|mode| mode != "caller") {
             return Err("must use mode=caller, or no mode");
         }
-        if told("passphrase").is_some_and(|secret| !(10..=79).contains(&secret.len())) {
+        if parameter("passphrase").is_some_and(|secret| !(10..=79).contains(&secret.len())) {
             return Err("must have a passphrase of 10 to 79 bytes, or none");
         }
         Ok(Self(url))
     }
 
-    fn rtsp(text: &str) -> Result<Self, &'static str> {
-        let url = Self::other(text)?;
+    fn parse_rtsp(text: &str) -> Result<Self, &'static str> {
+        let url = Self::parse_non_http(text)?;
         match url.port() {
             Some(0) => Err("must not have port 0"),
             _ => Ok(Self(url)),
@@ -73,15 +73,15 @@ impl Address {
     }
 
     /// Parses an address that is not http and normalizes its host.
-    fn other(text: &str) -> Result<Url, &'static str> {
+    fn parse_non_http(text: &str) -> Result<Url, &'static str> {
         if text.len() > MAX_BYTES || text.chars().any(char::is_control) {
             return Err("must not be longer than 4096 bytes or contain control characters");
         }
         let mut url = Url::parse(text.trim()).map_err(|_| "must be an address, e.g. rtsp://camera.example/live")?;
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or("must name a host")?;
         // A host can be written in many ways; parse it as http would.
-        let plain = Url::parse(&format!("http://{host}/")).map_err(|_| "must name a host")?;
-        url.set_host(plain.host_str()).map_err(|_| "must name a host")?;
+        let normalized = Url::parse(&format!("http://{host}/")).map_err(|_| "must name a host")?;
+        url.set_host(normalized.host_str()).map_err(|_| "must name a host")?;
         url.set_fragment(None);
         Ok(url)
     }
@@ -100,14 +100,14 @@ impl Address {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn join(&self, text: &str) -> Result<Self, &'static str> {
+    pub fn resolve(&self, text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");
         }
-        Self::of(self.0.join(text).map_err(|_| "must be an address")?)
+        Self::from_http_url(self.0.join(text).map_err(|_| "must be an address")?)
     }
 
-    fn of(mut url: Url) -> Result<Self, &'static str> {
+    fn from_http_url(mut url: Url) -> Result<Self, &'static str> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err("must begin with http:// or https://");
         }
@@ -119,23 +119,23 @@ impl Address {
     }
 
     /// The complete address, for connecting.
-    pub fn secret(&self) -> &Url {
+    pub fn full_url(&self) -> &Url {
         &self.0
     }
 
     /// Host as written, and port.
-    pub fn host(&self) -> (Host<&str>, u16) {
+    pub fn host_and_port(&self) -> (Host<&str>, u16) {
         let host = match self.0.host() {
             // For schemes other than http, the parser returns an IPv4 address as a name.
             Some(Host::Domain(name)) => name.parse().map_or(Host::Domain(name), Host::Ipv4),
             host => host.unwrap_or(Host::Domain("")),
         };
-        let usual = if self.is_rtsp() { RTSP_PORT } else { 0 };
-        (host, self.0.port_or_known_default().unwrap_or(usual))
+        let default_port = if self.is_rtsp() { RTSP_PORT } else { 0 };
+        (host, self.0.port_or_known_default().unwrap_or(default_port))
     }
 
     /// The address of the server alone: what users who are not admins see.
-    pub fn origin(&self) -> String {
+    pub fn server_address(&self) -> String {
         let port = self.0.port().map_or_else(String::new, |port| format!(":{port}"));
         format!("{}://{}{port}/", self.0.scheme(), self.0.host_str().unwrap_or_default())
     }
@@ -199,7 +199,7 @@ impl Serialize for Address {
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        Self::stream(&text).map_err(serde::de::Error::custom)
+        Self::parse_stream(&text).map_err(serde::de::Error::custom)
     }
 }
 
@@ -224,12 +224,12 @@ mod tests {
         ] {
             assert_eq!(without_credentials(text).as_deref(), shown, "{text}");
         }
-        let list = Address::read("http://ada:secret@tv.example:8080/get.php?username=ada&password=secret").unwrap();
-        assert_eq!(list.origin(), "http://tv.example:8080/");
+        let list = Address::parse("http://ada:secret@tv.example:8080/get.php?username=ada&password=secret").unwrap();
+        assert_eq!(list.server_address(), "http://tv.example:8080/");
     }
 
     #[test]
-    fn nothing_printed_tells_a_secret() {
+    fn printed_forms_reveal_no_secret() {
         for (text, shown) in [
             ("http://ada:secret@tv.example:8080/live/ada/secret/12.ts", "http://tv.example:8080/…"),
             ("https://tv.example/get.php?username=ada&password=secret", "https://tv.example/…"),
@@ -237,7 +237,7 @@ mod tests {
             ("https://tv.example/#secret", "https://tv.example/"),
             ("HTTPS://TV.example:443", "https://tv.example/"),
         ] {
-            let address = Address::read(text).unwrap();
+            let address = Address::parse(text).unwrap();
             assert_eq!(address.to_string(), shown);
             assert_eq!(format!("{address:?}"), format!("\"{shown}\""));
             let stored = serde_json::to_string(&address).unwrap();
@@ -246,31 +246,31 @@ mod tests {
         for wrong in
             ["", "tv.example/a", "ftp://tv.example/", "file:///etc/passwd", "http://", "https://a b/", "http:///"]
         {
-            let refused = Address::read(wrong);
+            let refused = Address::parse(wrong);
             assert!(refused.is_err(), "{wrong}: {refused:?}");
         }
-        assert!(Address::read(&format!("http://a.example/{}", "a".repeat(5000))).is_err());
-        let srt = Address::stream("SRT://0x7f.1:9000?streamid=a&passphrase=secret-secret").unwrap();
+        assert!(Address::parse(&format!("http://a.example/{}", "a".repeat(5000))).is_err());
+        let srt = Address::parse_stream("SRT://0x7f.1:9000?streamid=a&passphrase=secret-secret").unwrap();
         assert_eq!((srt.to_string().as_str(), srt.is_srt()), ("srt://127.0.0.1:9000/…", true));
-        assert_eq!(srt.host(), (Host::Ipv4([127, 0, 0, 1].into()), 9000));
+        assert_eq!(srt.host_and_port(), (Host::Ipv4([127, 0, 0, 1].into()), 9000));
         assert_eq!(serde_json::from_str::<Address>(&serde_json::to_string(&srt).unwrap()).unwrap(), srt);
         for wrong in ["srt://:9000", "srt://a.example", "srt://a.example:1?mode=listener", "srt://a:1?passphrase=short"]
         {
-            assert!(Address::stream(wrong).is_err(), "{wrong}");
+            assert!(Address::parse_stream(wrong).is_err(), "{wrong}");
         }
-        assert!(Address::read("srt://a.example:9000").is_err(), "not valid for lists, guides and redirects");
-        let camera = Address::stream("RTSP://ada:se%40cret@0x7f.1/user=ada_password=secret#x").unwrap();
+        assert!(Address::parse("srt://a.example:9000").is_err(), "not valid for lists, guides and redirects");
+        let camera = Address::parse_stream("RTSP://ada:se%40cret@0x7f.1/user=ada_password=secret#x").unwrap();
         assert_eq!((camera.to_string().as_str(), camera.is_rtsp()), ("rtsp://127.0.0.1/…", true));
-        assert_eq!(camera.host(), (Host::Ipv4([127, 0, 0, 1].into()), 554));
+        assert_eq!(camera.host_and_port(), (Host::Ipv4([127, 0, 0, 1].into()), 554));
         assert_eq!(serde_json::from_str::<Address>(&serde_json::to_string(&camera).unwrap()).unwrap(), camera);
         for wrong in
             ["rtsp://", "rtsp:camera", "rtsp://:554/", "rtsp://a.example:0/", "rtsp://a b/", "rtsps://a.example/"]
         {
-            assert!(Address::stream(wrong).is_err(), "{wrong}");
+            assert!(Address::parse_stream(wrong).is_err(), "{wrong}");
         }
-        assert!(Address::read("rtsp://a.example/").is_err(), "not valid for lists, guides and redirects");
-        let base = Address::read("http://a.example/x/live.m3u8?t=1").unwrap();
-        assert_eq!(base.join("../b.ts").unwrap().secret().as_str(), "http://a.example/b.ts");
-        assert!(base.join("file:///etc/passwd").is_err() && base.join("gopher://a.example/").is_err());
+        assert!(Address::parse("rtsp://a.example/").is_err(), "not valid for lists, guides and redirects");
+        let base = Address::parse("http://a.example/x/live.m3u8?t=1").unwrap();
+        assert_eq!(base.resolve("../b.ts").unwrap().full_url().as_str(), "http://a.example/b.ts");
+        assert!(base.resolve("file:///etc/passwd").is_err() && base.resolve("gopher://a.example/").is_err());
     }
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::external::External;
+use crate::domain::external::ExternalChannel;
 use crate::domain::listing::Listings;
-use crate::domain::pace::Pace;
+use crate::domain::channel_clock::ChannelClock;
 use crate::domain::plan::Corner;
-use crate::domain::schedule::blocks::Grid;
-use crate::domain::schedule::{Definition, Mode};
+use crate::domain::schedule::blocks::BlockGrid;
+use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
 
@@ -18,21 +18,21 @@ use crate::error::{Error, Result};
 pub const MAX_NUMBER: u32 = 99_999;
 
 /// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
-pub const LEAST_SECONDS: u32 = 120;
-const MOST_LEAST_SECONDS: u32 = 24 * 3600;
+pub const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
+const MAX_MIN_GUIDE_SECONDS: u32 = 24 * 3600;
 
 /// Maximum length of a name, characters.
-const MAX_NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// Maximum length of other texts, bytes.
-const MAX_TEXT: usize = 2048;
+const MAX_TEXT_BYTES: usize = 2048;
 
 /// Maximum target duration of a channel, seconds: players start three of them before the live edge.
-pub const LONGEST_TARGET: u64 = 6;
+pub const MAX_TARGET_SECONDS: u64 = 6;
 
 /// The settings of a channel that do not affect what it airs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Face {
+pub struct ChannelSettings {
     pub name: Box<str>,
     pub number: u32,
     #[serde(default = "yes", skip_serializing_if = "is_true")]
@@ -54,13 +54,13 @@ pub struct Face {
     pub show_filler: bool,
     /// Shorter programmes are merged into the guide entry before them, unless all are shorter.
     #[serde(rename = "least_seconds", default = "usual_least", skip_serializing_if = "is_usual_least")]
-    pub least_seconds: u32,
+    pub min_guide_seconds: u32,
     /// Text on the slate; None for an image without text.
     #[serde(rename = "offline", default, skip_serializing_if = "Option::is_none")]
-    pub offline: Option<Box<str>>,
+    pub slate_text: Option<Box<str>>,
     /// Path of the slate's background image; None for the default one.
     #[serde(rename = "offline_picture", default, skip_serializing_if = "Option::is_none")]
-    pub offline_picture: Option<Box<str>>,
+    pub slate_image: Option<Box<str>>,
 }
 
 fn yes() -> bool {
@@ -68,18 +68,18 @@ fn yes() -> bool {
 }
 
 fn usual_least() -> u32 {
-    LEAST_SECONDS
+    DEFAULT_MIN_GUIDE_SECONDS
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_least(seconds: &u32) -> bool {
-    *seconds == LEAST_SECONDS
+    *seconds == DEFAULT_MIN_GUIDE_SECONDS
 }
 
 /// How the channel's stream is produced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Output {
+pub struct OutputSettings {
     /// Maximum height in lines; None keeps the original size.
     #[serde(skip_serializing_if = "is_usual_height")]
     pub max_height: Option<u32>,
@@ -88,33 +88,33 @@ pub struct Output {
     pub max_kbps: Option<u32>,
     /// Whether video that needs no change is copied.
     #[serde(rename = "copy", skip_serializing_if = "is_true")]
-    pub copy: bool,
+    pub copy_video: bool,
     /// Target duration of the channel's playlists, seconds. It never changes, so no item's segment may be longer.
     #[serde(rename = "target")]
-    pub target: u64,
+    pub target_seconds: u64,
     /// Audio languages in order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audio_languages: Vec<String>,
     /// Frame rate of all video; None keeps each item's own.
     #[serde(rename = "rate", skip_serializing_if = "Option::is_none")]
-    pub rate: Option<FrameRate>,
+    pub frame_rate: Option<FrameRate>,
     /// Target loudness, LUFS; None leaves it unchanged.
     #[serde(rename = "level", skip_serializing_if = "Option::is_none")]
-    pub level: Option<i16>,
+    pub loudness_lufs: Option<i16>,
     /// Languages of burned-in subtitles in order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subtitle_languages: Vec<String>,
     /// Watermark: an image of the library overlaid on all video.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub watermark: Option<Watermark>,
+    pub watermark: Option<WatermarkSettings>,
 }
 
 /// Default maximum height, lines.
-const USUAL_HEIGHT: Option<u32> = Some(720);
+const DEFAULT_MAX_HEIGHT: Option<u32> = Some(720);
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_height(height: &Option<u32>) -> bool {
-    *height == USUAL_HEIGHT
+    *height == DEFAULT_MAX_HEIGHT
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
@@ -124,27 +124,27 @@ fn is_true(value: &bool) -> bool {
 
 /// An image overlaid in a corner of a channel's video.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watermark {
+pub struct WatermarkSettings {
     pub path: String,
     pub corner: Corner,
     /// Percent, above zero.
     #[serde(rename = "opacity")]
-    pub opacity: u8,
+    pub opacity_percent: u8,
     /// Percent of the video's width, 1 to 50.
     #[serde(rename = "width")]
-    pub width: u8,
+    pub width_percent: u8,
 }
 
-impl Default for Output {
+impl Default for OutputSettings {
     fn default() -> Self {
         Self {
-            max_height: USUAL_HEIGHT,
+            max_height: DEFAULT_MAX_HEIGHT,
             max_kbps: None,
-            copy: true,
-            target: LONGEST_TARGET,
+            copy_video: true,
+            target_seconds: MAX_TARGET_SECONDS,
             audio_languages: Vec::new(),
-            rate: None,
-            level: None,
+            frame_rate: None,
+            loudness_lufs: None,
             subtitle_languages: Vec::new(),
             watermark: None,
         }
@@ -153,7 +153,7 @@ impl Default for Output {
 
 /// Items as requested. A folder's content is listed when a revision is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Ask {
+pub struct RequestedItem {
     pub path: Box<str>,
     /// For a folder: include its subfolders.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -166,28 +166,28 @@ pub struct Ask {
 
 /// The requested content of a channel with a block schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    pub grid: Grid,
+pub struct RequestedBlocks {
+    pub grid: BlockGrid,
     /// By name; the grid's slots refer to them by index.
-    pub sources: Vec<(String, Vec<Ask>)>,
+    pub sources: Vec<(String, Vec<RequestedItem>)>,
 }
 
 /// The requested filler between and within programmes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FillerAsk {
-    pub pre: Vec<Ask>,
+pub struct RequestedFiller {
+    pub pre: Vec<RequestedItem>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mid: Vec<Ask>,
-    pub post: Vec<Ask>,
-    pub tail: Vec<Ask>,
-    pub fallback: Vec<Ask>,
+    pub mid: Vec<RequestedItem>,
+    pub post: Vec<RequestedItem>,
+    pub tail: Vec<RequestedItem>,
+    pub fallback: Vec<RequestedItem>,
     pub cooldown_ms: i64,
 }
 
-impl FillerAsk {
+impl RequestedFiller {
     /// No filler; one value shared by all channels, because most have none.
-    pub fn none() -> Arc<Self> {
-        static NONE: LazyLock<Arc<FillerAsk>> = LazyLock::new(Arc::default);
+    pub fn shared_empty() -> Arc<Self> {
+        static NONE: LazyLock<Arc<RequestedFiller>> = LazyLock::new(Arc::default);
         NONE.clone()
     }
 }
@@ -199,51 +199,51 @@ pub struct Channel {
     pub id: u32,
     /// The id players know it by; it stays when name and number change.
     pub tvg_id: Box<str>,
-    pub face: Face,
-    pub asks: Arc<[Ask]>,
-    pub output: Arc<Output>,
+    pub settings: ChannelSettings,
+    pub requested_items: Arc<[RequestedItem]>,
+    pub output: Arc<OutputSettings>,
     /// Only with a block schedule.
-    pub plan: Option<Box<Plan>>,
-    pub filler: Arc<FillerAsk>,
+    pub requested_blocks: Option<Box<RequestedBlocks>>,
+    pub requested_filler: Arc<RequestedFiller>,
     /// Only for an external channel, which has no schedule of its own: its definition is empty.
-    pub external: Option<Box<External>>,
+    pub external: Option<Box<ExternalChannel>>,
     /// The external guide's listings of an external channel; not part of its record.
     pub listings: Option<Arc<Listings>>,
     /// Its own clock, if it has one; not part of its record.
-    pub pace: Option<Arc<Pace>>,
+    pub clock: Option<Arc<ChannelClock>>,
     pub seed: u64,
-    pub mode: Mode,
+    pub mode: ScheduleMode,
     /// Increases by one with every change.
     pub version: u32,
-    pub definition: Definition,
+    pub definition: ScheduleDefinition,
 }
 
 impl Channel {
     /// Channel time at a wall-clock instant, ms: the instant itself, unless the channel has its own clock.
-    pub fn time(&self, instant_ms: i64) -> i64 {
-        self.pace.as_ref().map_or(instant_ms, |pace| pace.at(instant_ms))
+    pub fn channel_ms_at(&self, instant_ms: i64) -> i64 {
+        self.clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms))
     }
 
     /// The last wall-clock instant with this channel time, ms: when something that starts at that time was aired.
-    pub fn instant(&self, time_ms: i64) -> i64 {
-        self.pace.as_ref().map_or(time_ms, |pace| pace.left(time_ms))
+    pub fn wall_ms_at(&self, time_ms: i64) -> i64 {
+        self.clock.as_ref().map_or(time_ms, |clock| clock.last_wall_ms(time_ms))
     }
 
     /// Whether it airs only while it has viewers.
-    pub fn on_demand(&self) -> bool {
-        self.pace.as_ref().is_some_and(|pace| pace.waits())
+    pub fn is_on_demand(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| clock.is_on_demand())
     }
 }
 
-impl Face {
+impl ChannelSettings {
     /// Checks every field.
     ///
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         let characters = self.name.chars().count();
-        if characters == 0 || characters > MAX_NAME || self.name.trim().is_empty() {
-            return Err(Error::field("name", format!("must have 1 to {MAX_NAME} characters")));
+        if characters == 0 || characters > MAX_NAME_CHARS || self.name.trim().is_empty() {
+            return Err(Error::field("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
         }
         let texts = [("name", &*self.name), ("category", &*self.category)];
         for (field, text) in texts {
@@ -253,8 +253,8 @@ impl Face {
         }
         let logo = self.logo_url.as_deref().unwrap_or("/");
         for (field, text) in [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)] {
-            if text.len() > MAX_TEXT {
-                return Err(Error::field(field, format!("must not be longer than {MAX_TEXT} bytes")));
+            if text.len() > MAX_TEXT_BYTES {
+                return Err(Error::field(field, format!("must not be longer than {MAX_TEXT_BYTES} bytes")));
             }
         }
         if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
@@ -265,14 +265,14 @@ impl Face {
         if !(1..=MAX_NUMBER).contains(&self.number) {
             return Err(Error::field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
         }
-        if self.offline.as_ref().is_some_and(|message| {
-            message.chars().count() > MAX_NAME || message.chars().any(char::is_control) || message.trim().is_empty()
+        if self.slate_text.as_ref().is_some_and(|message| {
+            message.chars().count() > MAX_NAME_CHARS || message.chars().any(char::is_control) || message.trim().is_empty()
         }) {
-            let message = format!("must have 1 to {MAX_NAME} characters, none of them a control character");
+            let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
             return Err(Error::field("offline.message", message));
         }
-        if self.least_seconds > MOST_LEAST_SECONDS {
-            let message = format!("must be an integer from 0 to {MOST_LEAST_SECONDS}");
+        if self.min_guide_seconds > MAX_MIN_GUIDE_SECONDS {
+            let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
             return Err(Error::field("guide.minProgrammeSeconds", message));
         }
         match TimeZone::get(&self.timezone) {
@@ -285,46 +285,46 @@ impl Face {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::domain::schedule::cut::{Look, steps};
-    use crate::domain::schedule::{Item, Wanted, itemize};
+    use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
+    use crate::domain::schedule::{ScheduleItem, RevisionRequest, assign_ids};
 
     /// A channel with three films of 40 minutes that starts on 2026-01-01.
     pub fn channel(id: u32) -> Channel {
-        let item = |title: &str| Item {
+        let item = |title: &str| ScheduleItem {
             id: 0,
             path: format!("/lib/{title}.mkv"),
             title: title.into(),
             duration_ms: 2_400_000,
             weight: 1,
-            cut: steps(2400.0),
-            look: Look::default(),
+            segmentation: audio_segmentation(2400.0),
+            video_format: VideoFormat::default(),
             breaks: Box::default(),
         };
-        let items: Vec<Item> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
-        let items = itemize(items);
+        let items: Vec<ScheduleItem> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
+        let items = assign_ids(items);
         Channel {
             id,
             tvg_id: format!("ch-{id}.home").into(),
-            face: Face { name: format!("Channel {id}").into(), number: id, ..face() },
+            settings: ChannelSettings { name: format!("Channel {id}").into(), number: id, ..settings() },
             output: Arc::default(),
-            asks: Arc::default(),
-            plan: None,
-            filler: FillerAsk::none(),
+            requested_items: Arc::default(),
+            requested_blocks: None,
+            requested_filler: RequestedFiller::shared_empty(),
             external: None,
             listings: None,
-            pace: None,
+            clock: None,
             seed: 1,
-            mode: Mode::Sequential,
+            mode: ScheduleMode::Sequential,
             version: 1,
-            definition: Definition::new(
+            definition: ScheduleDefinition::new(
                 1_767_225_600_000,
-                Wanted { seed: 1, mode: Mode::Sequential, items, mid: 0, blocks: None },
+                RevisionRequest { seed: 1, mode: ScheduleMode::Sequential, items, mid_roll_count: 0, blocks: None },
             ),
         }
     }
 
-    fn face() -> Face {
-        Face {
+    fn settings() -> ChannelSettings {
+        ChannelSettings {
             name: "80s Action".into(),
             number: 12,
             enabled: true,
@@ -334,43 +334,43 @@ pub mod tests {
             logo_url: None,
             timezone: "Europe/Berlin".into(),
             show_filler: false,
-            least_seconds: LEAST_SECONDS,
-            offline: None,
-            offline_picture: None,
+            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+            slate_text: None,
+            slate_image: None,
         }
     }
 
     /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.
     #[test]
     fn a_channel_that_has_nothing_special_is_small() {
-        let sizes = [size_of::<Channel>(), size_of::<crate::domain::schedule::Revision>(), size_of::<Ask>()];
+        let sizes = [size_of::<Channel>(), size_of::<crate::domain::schedule::ScheduleRevision>(), size_of::<RequestedItem>()];
         assert!(sizes.iter().zip([248, 120, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
-        assert!(Arc::ptr_eq(&FillerAsk::none(), &FillerAsk::none()));
+        assert!(Arc::ptr_eq(&RequestedFiller::shared_empty(), &RequestedFiller::shared_empty()));
     }
 
     #[test]
-    fn what_cannot_stand_is_named() {
-        assert!(face().check().is_ok());
+    fn invalid_fields_are_named() {
+        assert!(settings().validate().is_ok());
         assert!(
-            Face { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..face() }.check().is_ok()
+            ChannelSettings { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..settings() }.validate().is_ok()
         );
         let wrong = [
-            ("name", Face { name: "".into(), ..face() }),
-            ("name", Face { name: " ".into(), ..face() }),
-            ("name", Face { name: "a\nb".into(), ..face() }),
-            ("name", Face { name: "ö".repeat(101).into(), ..face() }),
-            ("number", Face { number: 0, ..face() }),
-            ("number", Face { number: 100_000, ..face() }),
-            ("category", Face { category: "a\u{7}".into(), ..face() }),
-            ("description", Face { description: "a".repeat(2049).into(), ..face() }),
-            ("logoUrl", Face { logo_url: Some("javascript:alert(1)".into()), ..face() }),
-            ("logoUrl", Face { logo_url: Some("/a b".into()), ..face() }),
-            ("offline.message", Face { offline: Some("a\nb".into()), ..face() }),
-            ("guide.minProgrammeSeconds", Face { least_seconds: 86_401, ..face() }),
-            ("timezone", Face { timezone: "Mars/Olympus".into(), ..face() }),
+            ("name", ChannelSettings { name: "".into(), ..settings() }),
+            ("name", ChannelSettings { name: " ".into(), ..settings() }),
+            ("name", ChannelSettings { name: "a\nb".into(), ..settings() }),
+            ("name", ChannelSettings { name: "ö".repeat(101).into(), ..settings() }),
+            ("number", ChannelSettings { number: 0, ..settings() }),
+            ("number", ChannelSettings { number: 100_000, ..settings() }),
+            ("category", ChannelSettings { category: "a\u{7}".into(), ..settings() }),
+            ("description", ChannelSettings { description: "a".repeat(2049).into(), ..settings() }),
+            ("logoUrl", ChannelSettings { logo_url: Some("javascript:alert(1)".into()), ..settings() }),
+            ("logoUrl", ChannelSettings { logo_url: Some("/a b".into()), ..settings() }),
+            ("offline.message", ChannelSettings { slate_text: Some("a\nb".into()), ..settings() }),
+            ("guide.minProgrammeSeconds", ChannelSettings { min_guide_seconds: 86_401, ..settings() }),
+            ("timezone", ChannelSettings { timezone: "Mars/Olympus".into(), ..settings() }),
         ];
         for (field, face) in wrong {
-            let fault = face.check().unwrap_err();
+            let fault = face.validate().unwrap_err();
             assert_eq!(fault.details.unwrap()["fields"][0]["field"], field, "{}", fault.message);
         }
     }

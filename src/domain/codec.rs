@@ -4,7 +4,7 @@ use super::time::FrameRate;
 
 /// The data from which a codec string is made.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts<'a> {
+pub struct CodecInfo<'a> {
     /// Lower-case ffmpeg codec name.
     pub codec: &'a str,
     /// As in [`super::media::Stream::profile`].
@@ -19,12 +19,12 @@ pub struct Facts<'a> {
 }
 
 /// The codec string for `MediaSource.isTypeSupported`; None if the registry has none.
-pub fn string(facts: &Facts) -> Option<String> {
+pub fn codec_string(facts: &CodecInfo) -> Option<String> {
     Some(match facts.codec {
-        "h264" => return avc(facts),
-        "hevc" => return hevc(facts),
-        "av1" => return av1(facts),
-        "vp9" => vp9(facts),
+        "h264" => return avc_string(facts),
+        "hevc" => return hevc_string(facts),
+        "av1" => return av1_string(facts),
+        "vp9" => vp9_string(facts),
         "vp8" => "vp8".into(),
         "theora" => "theora".into(),
         "mpeg4" => format!("mp4v.20.{}", facts.level.filter(|level| *level > 0).unwrap_or(9)),
@@ -48,7 +48,7 @@ pub fn string(facts: &Facts) -> Option<String> {
 }
 
 /// Level in its usual form (`5.1`), from the codec's own number.
-pub fn level(codec: &str, number: i64) -> Option<String> {
+pub fn format_level(codec: &str, number: i64) -> Option<String> {
     let number = u32::try_from(number).ok().filter(|number| *number > 0)?;
     let (major, minor) = match codec {
         "h264" if number == 9 => return Some("1b".into()),
@@ -76,7 +76,7 @@ fn aac_object_type(profile: Option<&str>) -> u8 {
     }
 }
 
-fn avc(facts: &Facts) -> Option<String> {
+fn avc_string(facts: &CodecInfo) -> Option<String> {
     let from_sps = |sps: &[u8]| sps.get(..3).map(|b| format!("avc1.{:02X}{:02X}{:02X}", b[0], b[1], b[2]));
     if facts.config.first() == Some(&1) {
         return from_sps(facts.config.get(1..4)?);
@@ -98,7 +98,7 @@ fn avc(facts: &Facts) -> Option<String> {
     Some(format!("avc1.{profile:02X}{constraints:02X}{:02X}", facts.level?))
 }
 
-fn hevc(facts: &Facts) -> Option<String> {
+fn hevc_string(facts: &CodecInfo) -> Option<String> {
     // hvcC, ISO/IEC 14496-15 section 8.3.3.1: version, then 12 bytes of profile, tier and level.
     if facts.config.len() >= 23 && facts.config[0] == 1 {
         let c = facts.config;
@@ -123,7 +123,7 @@ fn hevc(facts: &Facts) -> Option<String> {
     Some(format!("hvc1.{profile}.L{}.B0", facts.level?))
 }
 
-fn av1(facts: &Facts) -> Option<String> {
+fn av1_string(facts: &CodecInfo) -> Option<String> {
     // av1C: marker and version, profile and level, tier and depth.
     if let [0x81, a, b, ..] = *facts.config {
         let depth = if b & 0x40 == 0 {
@@ -145,14 +145,14 @@ fn av1(facts: &Facts) -> Option<String> {
     Some(format!("av01.{profile}.{:02}M.{:02}", facts.level?, facts.bit_depth))
 }
 
-fn vp9(facts: &Facts) -> String {
+fn vp9_string(facts: &CodecInfo) -> String {
     // vpcC is a full box: version and flags, profile, level, depth in the upper half of the next byte.
     if let [1, 0, 0, 0, profile, level, depth, ..] = *facts.config {
         return format!("vp09.{profile:02}.{level:02}.{:02}", depth >> 4);
     }
     let profile = facts.profile.and_then(|text| text.rsplit('-').next()?.parse::<u8>().ok()).unwrap_or(0);
     // Largest frame of each level, from the VP9 levels table. The level is a hint; browsers decode by size.
-    const LARGEST: [(u64, u8); 8] = [
+    const MAX_PIXELS: [(u64, u8); 8] = [
         (36_864, 10),
         (73_728, 11),
         (122_880, 20),
@@ -163,7 +163,7 @@ fn vp9(facts: &Facts) -> String {
         (8_912_896, 51),
     ];
     let pixels = u64::from(facts.width) * u64::from(facts.height);
-    let level = LARGEST.iter().find(|(most, _)| pixels <= *most).map_or(61, |(_, level)| *level);
+    let level = MAX_PIXELS.iter().find(|(most, _)| pixels <= *most).map_or(61, |(_, level)| *level);
     format!("vp09.{profile:02}.{level}.{:02}", facts.bit_depth.max(8))
 }
 
@@ -182,9 +182,9 @@ pub fn avc_level(width: u32, height: u32, rate: FrameRate) -> u8 {
         (52, 36_864, 2_073_600),
     ];
     let blocks = u64::from(width.div_ceil(16)) * u64::from(height.div_ceil(16));
-    let a_second = (blocks as f64 * rate.as_f64()).ceil() as u64;
-    let holds = |(_, picture, second): &&(u8, u64, u64)| blocks <= *picture && a_second <= *second;
-    LEVELS.iter().find(holds).map_or(52, |(level, ..)| *level)
+    let blocks_per_second = (blocks as f64 * rate.as_f64()).ceil() as u64;
+    let is_within = |(_, picture, second): &&(u8, u64, u64)| blocks <= *picture && blocks_per_second <= *second;
+    LEVELS.iter().find(is_within).map_or(52, |(level, ..)| *level)
 }
 
 #[cfg(test)]
@@ -193,21 +193,21 @@ mod tests {
 
     #[test]
     fn strings_come_from_configuration_records_first() {
-        let avc = Facts { codec: "h264", config: &[1, 0x64, 0, 0x1f, 0xff], ..Facts::default() };
-        assert_eq!(string(&avc).as_deref(), Some("avc1.64001F"));
-        let annex_b = Facts { codec: "h264", config: &[0, 0, 0, 1, 0x67, 0x4d, 0x40, 0x28, 0x9a], ..Facts::default() };
-        assert_eq!(string(&annex_b).as_deref(), Some("avc1.4D4028"));
+        let avc = CodecInfo { codec: "h264", config: &[1, 0x64, 0, 0x1f, 0xff], ..CodecInfo::default() };
+        assert_eq!(codec_string(&avc).as_deref(), Some("avc1.64001F"));
+        let annex_b = CodecInfo { codec: "h264", config: &[0, 0, 0, 1, 0x67, 0x4d, 0x40, 0x28, 0x9a], ..CodecInfo::default() };
+        assert_eq!(codec_string(&annex_b).as_deref(), Some("avc1.4D4028"));
         let mut hvcc = [0u8; 23];
         hvcc[..13].copy_from_slice(&[1, 2, 0x20, 0, 0, 0, 0x90, 0, 0, 0, 0, 0, 153]);
-        let hevc = Facts { codec: "hevc", config: &hvcc, ..Facts::default() };
-        assert_eq!(string(&hevc).as_deref(), Some("hvc1.2.4.L153.90"));
-        let av1 = Facts { codec: "av1", config: &[0x81, 0x04, 0x4c, 0], ..Facts::default() };
-        assert_eq!(string(&av1).as_deref(), Some("av01.0.04M.10"));
+        let hevc = CodecInfo { codec: "hevc", config: &hvcc, ..CodecInfo::default() };
+        assert_eq!(codec_string(&hevc).as_deref(), Some("hvc1.2.4.L153.90"));
+        let av1 = CodecInfo { codec: "av1", config: &[0x81, 0x04, 0x4c, 0], ..CodecInfo::default() };
+        assert_eq!(codec_string(&av1).as_deref(), Some("av01.0.04M.10"));
     }
 
     #[test]
     fn strings_without_a_record_come_from_profile_and_level() {
-        let facts = |codec, profile, level| Facts {
+        let facts = |codec, profile, level| CodecInfo {
             codec,
             profile: Some(profile),
             level: Some(level),
@@ -216,24 +216,24 @@ mod tests {
             height: 720,
             config: &[],
         };
-        assert_eq!(string(&facts("h264", "constrained-baseline", 31)).as_deref(), Some("avc1.42E01F"));
-        assert_eq!(string(&facts("hevc", "main-10", 120)).as_deref(), Some("hvc1.2.4.L120.B0"));
-        assert_eq!(string(&facts("vp9", "profile-0", 0)).as_deref(), Some("vp09.00.31.08"));
-        assert_eq!(string(&facts("aac", "he-aac", 0)).as_deref(), Some("mp4a.40.5"));
-        assert_eq!(string(&facts("mpeg2video", "main", 0)), None);
+        assert_eq!(codec_string(&facts("h264", "constrained-baseline", 31)).as_deref(), Some("avc1.42E01F"));
+        assert_eq!(codec_string(&facts("hevc", "main-10", 120)).as_deref(), Some("hvc1.2.4.L120.B0"));
+        assert_eq!(codec_string(&facts("vp9", "profile-0", 0)).as_deref(), Some("vp09.00.31.08"));
+        assert_eq!(codec_string(&facts("aac", "he-aac", 0)).as_deref(), Some("mp4a.40.5"));
+        assert_eq!(codec_string(&facts("mpeg2video", "main", 0)), None);
     }
 
     #[test]
     fn levels_are_written_as_people_write_them() {
-        assert_eq!(level("h264", 31).as_deref(), Some("3.1"));
-        assert_eq!(level("h264", 40).as_deref(), Some("4"));
-        assert_eq!(level("hevc", 153).as_deref(), Some("5.1"));
-        assert_eq!(level("av1", 8).as_deref(), Some("4"));
-        assert_eq!(level("vp9", -99), None);
+        assert_eq!(format_level("h264", 31).as_deref(), Some("3.1"));
+        assert_eq!(format_level("h264", 40).as_deref(), Some("4"));
+        assert_eq!(format_level("hevc", 153).as_deref(), Some("5.1"));
+        assert_eq!(format_level("av1", 8).as_deref(), Some("4"));
+        assert_eq!(format_level("vp9", -99), None);
     }
 
     #[test]
-    fn a_level_holds_its_pictures() {
+    fn a_level_allows_its_frame_size_and_rate() {
         let at = |width, height, num| avc_level(width, height, FrameRate { num, den: 1 });
         let levels = [at(426, 240, 25), at(1280, 720, 30), at(1280, 720, 60), at(1920, 1080, 30), at(3840, 2160, 60)];
         assert_eq!(levels, [30, 31, 32, 40, 52]);

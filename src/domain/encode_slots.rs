@@ -17,7 +17,7 @@ const URGENT_MS: i64 = 4_000;
 const HEADROOM: f64 = 1.2;
 
 /// Minimum share of a slot. It bounds how many runs wait, paused, for their turn.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 /// Pixels per second that one slot is assumed to encode before anything was measured. Two cores of 2015 do more.
 const UNMEASURED_PIXELS: f64 = 60e6;
@@ -33,31 +33,31 @@ const SEEK_AHEAD: usize = 2;
 
 /// The demand of one rendition for encode slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Demand {
+pub struct SlotDemand {
     /// Admission number of its earliest viewer; earlier viewers have lower ones.
-    pub viewer: u64,
+    pub viewer_number: u64,
     /// The share of a slot that keeps up with its readers.
     pub share: f64,
     /// When its first reader runs dry, ms of any clock; None when nothing is missing.
     pub deadline_ms: Option<i64>,
     /// Deadline for a second run if two readers are far apart, ms; None if none is needed.
-    pub second_ms: Option<i64>,
+    pub second_deadline_ms: Option<i64>,
     /// Slots it has.
-    pub held: usize,
+    pub held_slots: usize,
     /// Segments it delivered since it got its slot.
-    pub delivered: usize,
+    pub delivered_segments: usize,
 }
 
-impl Demand {
+impl SlotDemand {
     /// The deadline used for ranking: within its turn a rendition keeps its slot unless another one is urgent.
     fn rank_ms(&self, deadline_ms: i64) -> i64 {
-        if self.held > 0 && self.delivered < TURN_SEGMENTS { deadline_ms - URGENT_MS } else { deadline_ms }
+        if self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS { deadline_ms - URGENT_MS } else { deadline_ms }
     }
 
     /// It has not delivered the segment it got its slot for. Without this rule two renditions could take the slot from
     /// each other for ever.
     fn is_starting(&self) -> bool {
-        self.held > 0 && self.delivered == 0
+        self.held_slots > 0 && self.delivered_segments == 0
     }
 }
 
@@ -65,22 +65,22 @@ impl Demand {
 ///
 /// The nearest deadline is served first. When the shares add up to more than `slots`, later viewers get what earlier ones
 /// leave. A rendition that needs nothing keeps its slot as long as no other needs one.
-pub fn assign(slots: usize, demands: &[Demand]) -> Vec<usize> {
-    let entitled = entitled(slots, demands);
+pub fn assign_slots(slots: usize, demands: &[SlotDemand]) -> Vec<usize> {
+    let entitled = entitled_viewers(slots, demands);
     let mut first: Vec<_> = demands
         .iter()
         .enumerate()
         .filter_map(|(n, demand)| {
             let deadline = demand.rank_ms(demand.deadline_ms?);
-            Some((!demand.is_starting(), !entitled.contains(&demand.viewer), deadline, demand.viewer, n))
+            Some((!demand.is_starting(), !entitled.contains(&demand.viewer_number), deadline, demand.viewer_number, n))
         })
         .collect();
     first.sort_unstable();
     let mut second: Vec<_> =
-        demands.iter().enumerate().filter_map(|(n, demand)| Some((demand.held < 2, demand.second_ms?, n))).collect();
+        demands.iter().enumerate().filter_map(|(n, demand)| Some((demand.held_slots < 2, demand.second_deadline_ms?, n))).collect();
     second.sort_unstable();
     let is_idle = |n: &usize| demands[*n].deadline_ms.is_none();
-    let idle = (0..demands.len()).filter(is_idle).flat_map(|n| std::iter::repeat_n(n, demands[n].held));
+    let idle = (0..demands.len()).filter(is_idle).flat_map(|n| std::iter::repeat_n(n, demands[n].held_slots));
     let mut assigned = vec![0; demands.len()];
     let order = first.iter().map(|first| first.4).chain(second.iter().map(|second| second.2)).chain(idle);
     for n in order.take(slots) {
@@ -90,30 +90,30 @@ pub fn assign(slots: usize, demands: &[Demand]) -> Vec<usize> {
 }
 
 /// Viewers whose shares fit into the slots, earlier ones first. The headroom for harder scenes may be used up.
-fn entitled(slots: usize, demands: &[Demand]) -> BTreeSet<u64> {
+fn entitled_viewers(slots: usize, demands: &[SlotDemand]) -> BTreeSet<u64> {
     let mut shares: BTreeMap<u64, f64> = BTreeMap::new();
     for demand in demands {
         let needed = if demand.share < 1.0 { demand.share / HEADROOM } else { 1.0 };
-        let share = shares.entry(demand.viewer).or_default();
+        let share = shares.entry(demand.viewer_number).or_default();
         *share = share.max(needed);
     }
     let mut sum = 0.0;
-    let within = |(_, share): &(u64, f64)| {
+    let has_room = |(_, share): &(u64, f64)| {
         sum += share;
         sum <= slots as f64 + EPSILON
     };
-    shares.into_iter().take_while(within).map(|(viewer, _)| viewer).collect()
+    shares.into_iter().take_while(has_room).map(|(viewer, _)| viewer).collect()
 }
 
 /// Whether one more viewer can be served in addition to those admitted. A viewer never needs more than one slot.
-pub fn fits(slots: usize, admitted: impl IntoIterator<Item = f64>, share: f64) -> bool {
+pub fn has_capacity(slots: usize, admitted: impl IntoIterator<Item = f64>, share: f64) -> bool {
     let sum: f64 = admitted.into_iter().chain([share]).map(|share| share.min(1.0)).sum();
     sum <= slots as f64 + EPSILON
 }
 
 /// The share of a slot that a rendition needs. `speed` is seconds of media per second of slot time.
-pub fn share(speed: f64) -> f64 {
-    (HEADROOM / speed.max(0.001)).clamp(LEAST_SHARE, 1.0)
+pub fn slot_share(speed: f64) -> f64 {
+    (HEADROOM / speed.max(0.001)).clamp(MIN_SHARE, 1.0)
 }
 
 /// The expected speed of a rendition that decodes and encodes `pixels` per second, before it was measured: from what a slot
@@ -123,7 +123,7 @@ pub fn expected_speed(pixels: f64, measured_pixels: Option<f64>) -> f64 {
 }
 
 /// Pixels per second that a rendition costs: those it encodes, and half of those it decodes.
-pub fn cost(encoded: (u32, u32, f64), decoded: Option<(u32, u32, f64)>) -> f64 {
+pub fn pixel_cost(encoded: (u32, u32, f64), decoded: Option<(u32, u32, f64)>) -> f64 {
     let pixels = |(width, height, rate): (u32, u32, f64)| f64::from(width) * f64::from(height) * rate;
     pixels(encoded) + pixels(decoded.unwrap_or(encoded)) / 2.0
 }
@@ -151,37 +151,37 @@ impl Throughput {
 /// faster than that fills its own buffer and is in no hurry.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaybackClock {
-    furthest: usize,
+    furthest_segment: usize,
     /// When it would have played the item's start, ms.
-    zero_ms: i64,
+    item_start_ms: i64,
 }
 
 impl PlaybackClock {
     /// Begins with the request for a segment that starts at `start_ms` of the item.
-    pub fn begin(index: usize, start_ms: i64, now_ms: i64) -> Self {
-        Self { furthest: index, zero_ms: now_ms - start_ms }
+    pub fn starting_at(index: usize, start_ms: i64, now_ms: i64) -> Self {
+        Self { furthest_segment: index, item_start_ms: now_ms - start_ms }
     }
 
     /// Notes a request. A reader that comes later than expected had paused.
-    pub fn requested(&mut self, index: usize, start_ms: i64, now_ms: i64) {
-        if index > self.furthest + SEEK_AHEAD || index + SEEK_BACK < self.furthest {
-            *self = Self::begin(index, start_ms, now_ms);
-        } else if index >= self.furthest {
-            self.furthest = index;
-            self.zero_ms = self.zero_ms.max(now_ms - start_ms);
+    pub fn note_request(&mut self, index: usize, start_ms: i64, now_ms: i64) {
+        if index > self.furthest_segment + SEEK_AHEAD || index + SEEK_BACK < self.furthest_segment {
+            *self = Self::starting_at(index, start_ms, now_ms);
+        } else if index >= self.furthest_segment {
+            self.furthest_segment = index;
+            self.item_start_ms = self.item_start_ms.max(now_ms - start_ms);
         }
     }
 
     /// Notes that the reader got a segment it waited for; playback stood still when that was late.
-    pub fn served(&mut self, index: usize, start_ms: i64, now_ms: i64) {
-        if index >= self.furthest {
-            self.zero_ms = self.zero_ms.max(now_ms - start_ms);
+    pub fn note_delivery(&mut self, index: usize, start_ms: i64, now_ms: i64) {
+        if index >= self.furthest_segment {
+            self.item_start_ms = self.item_start_ms.max(now_ms - start_ms);
         }
     }
 
     /// When the reader needs what starts at `start_ms` of the item, ms.
     pub fn deadline_ms(&self, start_ms: i64) -> i64 {
-        self.zero_ms + start_ms
+        self.item_start_ms + start_ms
     }
 }
 

@@ -13,7 +13,7 @@ pub const MAX_USER_AGENT: usize = 256;
 
 /// The stream of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Feed {
+pub struct ExternalStream {
     pub url: Address,
     /// Tried in this order when the first address does not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -26,17 +26,17 @@ pub struct Feed {
 /// Which clearance covers a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Origin {
+pub enum ExternalOrigin {
     /// Its own clearance. `imported` selects its type in the API: `m3u-import`, otherwise `external`.
     Own { clearance: Clearance, imported: bool },
     /// The clearance of the source it was imported from.
-    Source { id: u32, entry: Imported },
+    Source { id: u32, entry: ImportedEntry },
 }
 
 /// The list's entry for a channel when it was last read. Settings of the channel that still equal it follow the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Imported {
+pub struct ImportedEntry {
     pub tvg_id: String,
     pub name: String,
     pub category: String,
@@ -45,58 +45,58 @@ pub struct Imported {
     pub shift_ms: i64,
     /// The channel disappeared from the list and was disabled for that reason.
     #[serde(rename = "gone")]
-    pub gone: bool,
+    pub is_gone: bool,
 }
 
 /// The settings that make a channel external.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct External {
+pub struct ExternalChannel {
     #[serde(rename = "feed")]
-    pub feed: Feed,
-    pub origin: Origin,
+    pub stream: ExternalStream,
+    pub origin: ExternalOrigin,
     /// The guide channel it uses, if set by hand.
     #[serde(rename = "guide", default, skip_serializing_if = "Option::is_none")]
-    pub guide: Option<GuideId>,
+    pub guide_channel: Option<GuideChannelId>,
 }
 
 /// A channel of an external guide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuideId {
+pub struct GuideChannelId {
     /// The guide's source; None for the first that has such a channel.
     pub source: Option<u32>,
     pub id: String,
 }
 
-impl External {
+impl ExternalChannel {
     /// The API's value.
     pub fn source_type(&self) -> &'static str {
         match &self.origin {
-            Origin::Own { imported: false, .. } => "external",
-            Origin::Own { imported: true, .. } | Origin::Source { .. } => "m3u-import",
+            ExternalOrigin::Own { imported: false, .. } => "external",
+            ExternalOrigin::Own { imported: true, .. } | ExternalOrigin::Source { .. } => "m3u-import",
         }
     }
 
     /// The source it was imported from.
     pub fn source_id(&self) -> Option<u32> {
         match &self.origin {
-            Origin::Own { .. } => None,
-            Origin::Source { id, .. } => Some(*id),
+            ExternalOrigin::Own { .. } => None,
+            ExternalOrigin::Source { id, .. } => Some(*id),
         }
     }
 
     /// The entry of the list it was imported from.
-    pub fn imported(&self) -> Option<&Imported> {
+    pub fn imported_entry(&self) -> Option<&ImportedEntry> {
         match &self.origin {
-            Origin::Own { .. } => None,
-            Origin::Source { entry, .. } => Some(entry),
+            ExternalOrigin::Own { .. } => None,
+            ExternalOrigin::Source { entry, .. } => Some(entry),
         }
     }
 
     /// Its own clearance; None if that of a source applies.
-    pub fn own(&self) -> Option<&Clearance> {
+    pub fn own_clearance(&self) -> Option<&Clearance> {
         match &self.origin {
-            Origin::Own { clearance, .. } => Some(clearance),
-            Origin::Source { .. } => None,
+            ExternalOrigin::Own { clearance, .. } => Some(clearance),
+            ExternalOrigin::Source { .. } => None,
         }
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::time::{FrameRate, seconds, ticks};
+use super::time::{FrameRate, to_seconds, to_ticks};
 
 /// Segment boundaries in 90 kHz ticks of source time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "cut")]
 pub enum Grid {
     /// Encoded video: a fixed number of frames, the first two segments in halves.
-    Frames(Frames),
+    Frames(FrameGrid),
     /// Copied video: the source's own keyframes, merged to a minimum length. `bounds` ends with the item's end.
     Keyframes { bounds: Arc<[i64]> },
     /// No video: a fixed step.
@@ -23,54 +23,54 @@ pub enum Grid {
 
 /// Number of full segments at the start of an item that are split in halves. A viewer waits half as long, and an encoder
 /// barely faster than real time fills the buffer before the first full segment is due. All later bounds stay in place.
-const HALVED: u64 = 2;
+const HALVED_SEGMENTS: u64 = 2;
 
 /// A grid of frames at a constant rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frames {
+pub struct FrameGrid {
     pub rate: FrameRate,
     /// Frames of a full segment.
     #[serde(rename = "per_segment")]
-    pub per_segment: u32,
+    pub frames_per_segment: u32,
     /// Frames of the item.
     #[serde(rename = "total")]
-    pub total: u64,
+    pub total_frames: u64,
     /// Whether the first segments are full ones too, to match copied video they are encoded alongside.
     #[serde(rename = "whole", default, skip_serializing_if = "std::ops::Not::not")]
-    pub whole: bool,
+    pub has_full_first_segments: bool,
 }
 
-impl Frames {
+impl FrameGrid {
     /// Frames of the first half of a halved segment; None when none is halved.
-    fn half(&self) -> Option<u64> {
-        (self.per_segment > 1 && !self.whole).then(|| u64::from(self.per_segment).div_ceil(2))
+    fn half_frames(&self) -> Option<u64> {
+        (self.frames_per_segment > 1 && !self.has_full_first_segments).then(|| u64::from(self.frames_per_segment).div_ceil(2))
     }
 
     /// The first frame of segment `k`; `total` for `k == len()`.
-    pub fn first(&self, k: usize) -> u64 {
-        let (k, per_segment) = (k as u64, u64::from(self.per_segment));
-        let frame = match self.half() {
-            Some(half) if k < 2 * HALVED => k / 2 * per_segment + k % 2 * half,
-            Some(_) => (k - HALVED) * per_segment,
+    pub fn first_frame(&self, k: usize) -> u64 {
+        let (k, per_segment) = (k as u64, u64::from(self.frames_per_segment));
+        let frame = match self.half_frames() {
+            Some(half) if k < 2 * HALVED_SEGMENTS => k / 2 * per_segment + k % 2 * half,
+            Some(_) => (k - HALVED_SEGMENTS) * per_segment,
             None => k * per_segment,
         };
-        frame.min(self.total)
+        frame.min(self.total_frames)
     }
 
     /// The segment that contains a frame of the item.
-    pub fn segment(&self, frame: u64) -> usize {
-        let full = frame / u64::from(self.per_segment);
-        let segment = match self.half() {
-            Some(half) if full < HALVED => 2 * full + u64::from(frame % u64::from(self.per_segment) >= half),
-            Some(_) => full + HALVED,
-            None => full,
+    pub fn segment_of(&self, frame: u64) -> usize {
+        let full_segment = frame / u64::from(self.frames_per_segment);
+        let segment = match self.half_frames() {
+            Some(half) if full_segment < HALVED_SEGMENTS => 2 * full_segment + u64::from(frame % u64::from(self.frames_per_segment) >= half),
+            Some(_) => full_segment + HALVED_SEGMENTS,
+            None => full_segment,
         };
         segment as usize
     }
 
     /// Number of segments.
     pub fn len(&self) -> usize {
-        self.segment(self.total - 1) + 1
+        self.segment_of(self.total_frames - 1) + 1
     }
 
     pub fn is_empty(&self) -> bool {
@@ -79,32 +79,32 @@ impl Frames {
 
     /// Segments whose start must be forced to a keyframe, because an encoder that counts `per_segment` frames per GOP would
     /// miss them. The encoder begins with segment `first`.
-    pub fn told(&self, first: usize) -> std::ops::Range<usize> {
-        let last = if self.half().is_some() { (2 * HALVED) as usize } else { 0 };
+    pub fn forced_keyframe_segments(&self, first: usize) -> std::ops::Range<usize> {
+        let last = if self.half_frames().is_some() { (2 * HALVED_SEGMENTS) as usize } else { 0 };
         first + 1..last.min(self.len() - 1) + 1
     }
 }
 
 impl Grid {
     /// A fixed number of frames per segment, the nearest to `segment_seconds`, over an item of `duration_seconds`.
-    pub fn frames(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
+    pub fn from_frame_rate(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
         let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
-        let total = rate.frame_near(ticks(duration_seconds)).max(1);
-        Self::Frames(Frames { rate, per_segment, total, whole: false })
+        let total = rate.frame_at(to_ticks(duration_seconds)).max(1);
+        Self::Frames(FrameGrid { rate, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: false })
     }
 
     /// Keyframes at least `segment_seconds` apart; a last segment under 0.3 s joins the one before.
-    pub fn keyframes(keyframes: &[i64], segment_seconds: f64, duration_seconds: f64) -> Self {
-        let least = ticks(segment_seconds);
-        let end = ticks(duration_seconds).max(1);
+    pub fn from_keyframes(keyframes: &[i64], segment_seconds: f64, duration_seconds: f64) -> Self {
+        let min_ticks = to_ticks(segment_seconds);
+        let end = to_ticks(duration_seconds).max(1);
         let mut bounds = vec![0];
         for &at in keyframes.iter().filter(|&&at| at > 0 && at < end) {
             let last = *bounds.last().expect("bounds starts with 0");
-            if at - last >= least {
+            if at - last >= min_ticks {
                 bounds.push(at);
             }
         }
-        if bounds.len() > 1 && end - bounds[bounds.len() - 1] < ticks(0.3) {
+        if bounds.len() > 1 && end - bounds[bounds.len() - 1] < to_ticks(0.3) {
             bounds.pop();
         }
         bounds.push(end);
@@ -113,23 +113,23 @@ impl Grid {
 
     /// The segments of copied video expressed in frames of a constant rate, for video encoded alongside. None unless they
     /// all have the same number of frames, each bound within half a frame.
-    pub fn in_frames(&self, rate: FrameRate) -> Option<Self> {
+    pub fn to_frame_grid(&self, rate: FrameRate) -> Option<Self> {
         let Self::Keyframes { bounds } = self else { return None };
-        let per_segment = u32::try_from(rate.frame_near(bounds[1])).ok().filter(|frames| *frames > 0)?;
-        let total = rate.frame_near(*bounds.last()?).max(1);
-        let frames = Frames { rate, per_segment, total, whole: true };
-        let aside = |k| (rate.ticks_of(frames.first(k)) - bounds[k]).abs();
-        let same = frames.len() == self.len() && (0..self.len()).all(|k| aside(k) * 2 < rate.ticks_of(1));
-        same.then_some(Self::Frames(frames))
+        let per_segment = u32::try_from(rate.frame_at(bounds[1])).ok().filter(|frames| *frames > 0)?;
+        let total = rate.frame_at(*bounds.last()?).max(1);
+        let frames = FrameGrid { rate, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: true };
+        let distance = |k| (rate.frame_start_ticks(frames.first_frame(k)) - bounds[k]).abs();
+        let is_aligned = frames.len() == self.len() && (0..self.len()).all(|k| distance(k) * 2 < rate.frame_start_ticks(1));
+        is_aligned.then_some(Self::Frames(frames))
     }
 
     /// A fixed step over an item without video. A last step under 0.3 s is spread over the others: it could be shorter than
     /// a frame of copied audio, and then no frame would begin in it.
-    pub fn steps(segment_seconds: f64, duration_seconds: f64) -> Self {
-        let (step, end) = (ticks(segment_seconds).max(1), ticks(duration_seconds).max(1));
-        let (whole, rest) = (end / step, end % step);
+    pub fn from_step(segment_seconds: f64, duration_seconds: f64) -> Self {
+        let (step, end) = (to_ticks(segment_seconds).max(1), to_ticks(duration_seconds).max(1));
+        let (full_steps, rest) = (end / step, end % step);
         let step =
-            if whole > 0 && rest < ticks(0.3) { end.div_euclid(whole) + i64::from(end % whole > 0) } else { step };
+            if full_steps > 0 && rest < to_ticks(0.3) { end.div_euclid(full_steps) + i64::from(end % full_steps > 0) } else { step };
         Self::Steps { step, end }
     }
 
@@ -147,30 +147,30 @@ impl Grid {
     }
 
     /// Start of segment `k`, ticks; the end of the item for `k == len()`.
-    pub fn start(&self, k: usize) -> i64 {
+    pub fn segment_start(&self, k: usize) -> i64 {
         match self {
-            Self::Frames(frames) => frames.rate.ticks_of(frames.first(k)),
+            Self::Frames(frames) => frames.rate.frame_start_ticks(frames.first_frame(k)),
             Self::Keyframes { bounds } => bounds[k.min(bounds.len() - 1)],
             Self::Steps { step, end } => (step * k as i64).min(*end),
         }
     }
 
     /// Length of segment `k`, ticks.
-    pub fn length(&self, k: usize) -> i64 {
-        self.start(k + 1) - self.start(k)
+    pub fn segment_length(&self, k: usize) -> i64 {
+        self.segment_start(k + 1) - self.segment_start(k)
     }
 
     /// End of the item, ticks.
-    pub fn end(&self) -> i64 {
-        self.start(self.len())
+    pub fn end_ticks(&self) -> i64 {
+        self.segment_start(self.len())
     }
 
     /// The segment that contains `ticks`, clamped into the grid.
-    pub fn at(&self, ticks: i64) -> usize {
+    pub fn segment_at(&self, ticks: i64) -> usize {
         let (mut low, mut high) = (0, self.len());
         while high - low > 1 {
             let middle = (low + high) / 2;
-            if self.start(middle) <= ticks {
+            if self.segment_start(middle) <= ticks {
                 low = middle;
             } else {
                 high = middle;
@@ -180,7 +180,7 @@ impl Grid {
     }
 
     /// A hash that is equal for equal grids only: segments with other bounds are other segments.
-    pub fn digest(&self) -> [u8; 16] {
+    pub fn content_digest(&self) -> [u8; 16] {
         let text = serde_json::to_vec(self).expect("a grid is plain data");
         let mut digest = [0; 16];
         digest.copy_from_slice(&blake3::hash(&text).as_bytes()[..16]);
@@ -189,7 +189,7 @@ impl Grid {
 
     /// The longest segment in whole seconds, rounded as RFC 8216 section 4.3.3.1 requires.
     pub fn target_duration(&self) -> u64 {
-        (0..self.len()).map(|k| seconds(self.length(k)).round() as u64).max().unwrap_or(1).max(1)
+        (0..self.len()).map(|k| to_seconds(self.segment_length(k)).round() as u64).max().unwrap_or(1).max(1)
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
     fn any_grid() -> impl Strategy<Value = Grid> {
         let rates = prop_oneof![Just((25, 1)), Just((24000, 1001)), Just((30000, 1001)), Just((5, 1)), Just((60, 1))];
         prop_oneof![
-            (rates, 1.0..6.0f64, 0.01..9000.0f64).prop_map(|((num, den), step, end)| Grid::frames(
+            (rates, 1.0..6.0f64, 0.01..9000.0f64).prop_map(|((num, den), step, end)| Grid::from_frame_rate(
                 FrameRate { num, den },
                 step,
                 end
@@ -209,10 +209,10 @@ mod tests {
             (proptest::collection::vec(1i64..90_000_000, 0..200), 1.0..6.0f64, 0.01..1000.0f64).prop_map(
                 |(mut keys, step, end)| {
                     keys.sort_unstable();
-                    Grid::keyframes(&keys, step, end)
+                    Grid::from_keyframes(&keys, step, end)
                 }
             ),
-            (1.0..6.0f64, 0.01..9000.0f64).prop_map(|(step, end)| Grid::steps(step, end)),
+            (1.0..6.0f64, 0.01..9000.0f64).prop_map(|(step, end)| Grid::from_step(step, end)),
         ]
     }
 
@@ -220,11 +220,11 @@ mod tests {
         #[test]
         fn segments_tile_the_item_without_gap_or_overlap(grid in any_grid()) {
             prop_assert!(!grid.is_empty());
-            prop_assert_eq!(grid.start(0), 0);
+            prop_assert_eq!(grid.segment_start(0), 0);
             for k in 0..grid.len() {
-                prop_assert!(grid.length(k) > 0);
-                prop_assert_eq!(grid.at(grid.start(k)), k);
-                prop_assert_eq!(grid.at(grid.start(k + 1) - 1), k);
+                prop_assert!(grid.segment_length(k) > 0);
+                prop_assert_eq!(grid.segment_at(grid.segment_start(k)), k);
+                prop_assert_eq!(grid.segment_at(grid.segment_start(k + 1) - 1), k);
             }
         }
     }
@@ -232,62 +232,62 @@ mod tests {
     proptest! {
         #[test]
         fn every_frame_lies_in_the_segment_that_begins_before_it(per_segment in 1u32..200, total in 1u64..2000) {
-            let frames = Frames { rate: FrameRate { num: 25, den: 1 }, per_segment, total, whole: false };
-            prop_assert_eq!(frames.first(frames.len()), total);
+            let frames = FrameGrid { rate: FrameRate { num: 25, den: 1 }, frames_per_segment, total_frames, has_full_first_segments: false };
+            prop_assert_eq!(frames.first_frame(frames.len()), total);
             for frame in 0..total {
-                let k = frames.segment(frame);
-                prop_assert!(frames.first(k) <= frame && frame < frames.first(k + 1));
+                let k = frames.segment_of(frame);
+                prop_assert!(frames.first_frame(k) <= frame && frame < frames.first_frame(k + 1));
             }
         }
     }
 
     #[test]
     fn the_first_two_segments_come_in_halves_and_move_no_later_bound() {
-        let Grid::Frames(frames) = Grid::frames(FrameRate { num: 25, den: 1 }, 2.0, 9.0) else { unreachable!() };
-        let firsts: Vec<u64> = (0..=frames.len()).map(|k| frames.first(k)).collect();
+        let Grid::Frames(frames) = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.0) else { unreachable!() };
+        let firsts: Vec<u64> = (0..=frames.len()).map(|k| frames.first_frame(k)).collect();
         assert_eq!(firsts, [0, 25, 50, 75, 100, 150, 200, 225]);
-        assert_eq!((frames.told(0), frames.told(2), frames.told(4)), (1..5, 3..5, 5..5));
+        assert_eq!((frames.forced_keyframe_segments(0), frames.forced_keyframe_segments(2), frames.forced_keyframe_segments(4)), (1..5, 3..5, 5..5));
     }
 
     #[test]
     fn a_short_last_piece_joins_the_one_before() {
-        let grid = Grid::keyframes(&[0, 180_000, 360_000], 2.0, 4.2);
+        let grid = Grid::from_keyframes(&[0, 180_000, 360_000], 2.0, 4.2);
         assert_eq!(grid, Grid::Keyframes { bounds: [0, 180_000, 378_000].into() });
     }
 
     #[test]
     fn a_short_last_step_is_shared_out_among_the_others() {
         // 24.0327 s of MP3 frames, the last of which begins before 24 s (reported from the field).
-        let grid = Grid::steps(2.0, 24.0327);
-        assert_eq!((grid.len(), grid.end()), (12, ticks(24.0327)));
-        assert!((0..12).all(|k| (grid.length(k) - ticks(24.0327 / 12.0)).abs() <= 12), "{grid:?}");
-        assert_eq!(Grid::steps(2.0, 24.0), Grid::Steps { step: 180_000, end: 24 * 90_000 });
-        assert_eq!(Grid::steps(2.0, 0.2).len(), 1);
-        assert_eq!(Grid::steps(2.0, 24.4).len(), 13);
+        let grid = Grid::from_step(2.0, 24.0327);
+        assert_eq!((grid.len(), grid.end_ticks()), (12, to_ticks(24.0327)));
+        assert!((0..12).all(|k| (grid.segment_length(k) - to_ticks(24.0327 / 12.0)).abs() <= 12), "{grid:?}");
+        assert_eq!(Grid::from_step(2.0, 24.0), Grid::Steps { step: 180_000, end: 24 * 90_000 });
+        assert_eq!(Grid::from_step(2.0, 0.2).len(), 1);
+        assert_eq!(Grid::from_step(2.0, 24.4).len(), 13);
     }
 
     proptest! {
         #[test]
         fn no_step_is_too_short_for_a_frame(step in 1.0..6.0f64, end in 0.31..20_000.0f64) {
-            let grid = Grid::steps(step, end);
-            prop_assert!((0..grid.len()).all(|k| grid.length(k) > ticks(0.2)), "{:?}", grid);
+            let grid = Grid::from_step(step, end);
+            prop_assert!((0..grid.len()).all(|k| grid.segment_length(k) > to_ticks(0.2)), "{:?}", grid);
         }
     }
 
     #[test]
     fn copied_video_lies_on_a_grid_of_frames_or_on_none() {
         let rate = FrameRate { num: 24_000, den: 1001 };
-        let at = |frame: i64| rate.ticks_of(frame as u64);
+        let at = |frame: i64| rate.frame_start_ticks(frame as u64);
         let keyframes: Vec<i64> = (1..20).map(|n| at(n * 48) + n % 3 * 40).collect();
-        let copied = Grid::keyframes(&keyframes, 2.0, seconds(at(20 * 48 - 10)));
-        let beside = copied.in_frames(rate).unwrap();
+        let copied = Grid::from_keyframes(&keyframes, 2.0, to_seconds(at(20 * 48 - 10)));
+        let beside = copied.to_frame_grid(rate).unwrap();
         assert_eq!(beside.len(), copied.len());
-        assert!((0..=copied.len()).all(|k| (beside.start(k) - copied.start(k)).abs() < 100));
+        assert!((0..=copied.len()).all(|k| (beside.segment_start(k) - copied.segment_start(k)).abs() < 100));
         let mut uneven = keyframes;
         uneven[7] += at(1);
-        assert_eq!(Grid::keyframes(&uneven, 2.0, 40.0).in_frames(rate), None);
-        assert_eq!(Grid::steps(2.0, 40.0).in_frames(rate), None);
-        let one = Grid::keyframes(&[], 2.0, 9.0).in_frames(FrameRate { num: 25, den: 1 }).unwrap();
-        assert_eq!((one.len(), one.end()), (1, ticks(9.0)));
+        assert_eq!(Grid::from_keyframes(&uneven, 2.0, 40.0).to_frame_grid(rate), None);
+        assert_eq!(Grid::from_step(2.0, 40.0).to_frame_grid(rate), None);
+        let one = Grid::from_keyframes(&[], 2.0, 9.0).to_frame_grid(FrameRate { num: 25, den: 1 }).unwrap();
+        assert_eq!((one.len(), one.end_ticks()), (1, to_ticks(9.0)));
     }
 }

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use crate::domain::channel::Channel;
 use crate::domain::listing::{Listing, Listings};
-use crate::domain::pace::Pace;
-use crate::domain::schedule::{Cursor, Definition, Item, Programme};
+use crate::domain::channel_clock::ChannelClock;
+use crate::domain::schedule::{ProgrammeCursor, ScheduleDefinition, ScheduleItem, Programme};
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry<'a> {
+pub struct ProgrammeEntry<'a> {
     pub programme: Programme,
     /// None on external channels.
-    pub item: Option<&'a Item>,
+    pub item: Option<&'a ScheduleItem>,
     /// Its file; empty on external channels.
     pub path: &'a str,
-    pub name: Name<'a>,
+    pub name: TitleParts<'a>,
     /// Its listing in an external guide.
     pub listing: Option<&'a Listing>,
 }
 
 /// The parts of a title.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Name<'a> {
+pub struct TitleParts<'a> {
     pub title: &'a str,
     pub subtitle: Option<&'a str>,
     pub season: Option<u32>,
@@ -32,40 +32,40 @@ pub struct Name<'a> {
 
 /// The entries of a guide in order. Where filler is hidden, each entry includes the filler after it.
 #[derive(Clone, Debug)]
-pub struct Entries {
-    cursor: Cursor,
+pub struct ProgrammeEntries {
+    cursor: ProgrammeCursor,
     /// Read ahead; it begins the next entry.
-    ahead: Option<Programme>,
+    pending: Option<Programme>,
     show_filler: bool,
     /// Whether parts of a programme are entries of their own where filler is listed.
-    parts: bool,
-    least_ms: i64,
+    lists_parts: bool,
+    min_ms: i64,
     /// The last revision checked, and whether it hides short programmes.
-    hides: Option<(usize, bool)>,
+    hides_short_in: Option<(usize, bool)>,
     to_ms: i64,
     /// The channel's clock, projected into the future.
-    pace: Option<Pace>,
+    clock: Option<ChannelClock>,
     /// The listings of an external channel, and the index of the next one.
     listings: Option<(Arc<Listings>, usize)>,
 }
 
 impl Channel {
-    pub fn entry(&self, programme: Programme) -> Entry<'_> {
+    pub fn entry_of(&self, programme: Programme) -> ProgrammeEntry<'_> {
         if let Some(listing) = self.listing(&programme) {
             let Listing { title, subtitle, season, episode, year, .. } = listing;
             let (season, episode, year) = (*season, *episode, *year);
-            let name = Name { title, subtitle: subtitle.as_deref(), season, episode, year };
-            return Entry { programme, item: None, path: "", name, listing: Some(listing) };
+            let name = TitleParts { title, subtitle: subtitle.as_deref(), season, episode, year };
+            return ProgrammeEntry { programme, item: None, path: "", name, listing: Some(listing) };
         }
-        let item = self.definition.item(&programme);
-        let name = Name::read(&item.title, &item.path);
-        Entry { programme, item: Some(item), path: &item.path, name, listing: None }
+        let item = self.definition.item_of(&programme);
+        let name = TitleParts::parse(&item.title, &item.path);
+        ProgrammeEntry { programme, item: Some(item), path: &item.path, name, listing: None }
     }
 
     /// A programme's listing in an external guide; None on scheduled channels.
     pub fn listing(&self, programme: &Programme) -> Option<&Listing> {
         self.external.as_ref()?;
-        self.listings.as_ref()?.all.get(programme.item)
+        self.listings.as_ref()?.all.get(programme.item_index)
     }
 
     /// Whether it is filler, between programmes or in a break.
@@ -80,96 +80,96 @@ impl Channel {
 
     /// Entries on air between two wall-clock instants. For a channel with its own clock: the past as aired, and the future
     /// as if there were a viewer from now on.
-    pub fn guide(&self, from_ms: i64, to_ms: i64, now_ms: i64) -> impl Iterator<Item = Entry<'_>> {
-        self.told(Entries::new(self, from_ms, to_ms, now_ms))
+    pub fn guide_entries(&self, from_ms: i64, to_ms: i64, now_ms: i64) -> impl Iterator<Item = ProgrammeEntry<'_>> {
+        self.resolve_entries(ProgrammeEntries::new(self, from_ms, to_ms, now_ms))
     }
 
     /// Programmes on air between two instants of channel time, never split into parts: each includes its breaks.
-    pub fn airings(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Entry<'_>> {
-        self.told(Entries::make(self, None, from_ms, to_ms, false))
+    pub fn whole_programmes(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = ProgrammeEntry<'_>> {
+        self.resolve_entries(ProgrammeEntries::starting_at(self, None, from_ms, to_ms, false))
     }
 
-    fn told(&self, mut entries: Entries) -> impl Iterator<Item = Entry<'_>> {
-        std::iter::from_fn(move || entries.next(&self.definition)).map(|programme| self.entry(programme))
+    fn resolve_entries(&self, mut entries: ProgrammeEntries) -> impl Iterator<Item = ProgrammeEntry<'_>> {
+        std::iter::from_fn(move || entries.next_entry(&self.definition)).map(|programme| self.entry_of(programme))
     }
 }
 
-impl Entry<'_> {
+impl ProgrammeEntry<'_> {
     /// Position in its item where it begins, ms; above zero for the part after a break.
-    pub fn skipped_ms(&self) -> i64 {
-        self.item.map_or(0, |item| item.part(self.programme.part).from_ms)
+    pub fn item_offset_ms(&self) -> i64 {
+        self.item.map_or(0, |item| item.part(self.programme.part_index).from_ms)
     }
 }
 
-impl Entries {
+impl ProgrammeEntries {
     /// Entries on air between two wall-clock instants.
     pub fn new(channel: &Channel, from_ms: i64, to_ms: i64, now_ms: i64) -> Self {
-        let pace = channel.pace.as_ref().map(|pace| pace.ahead(now_ms));
+        let clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
         // There are no records from before that time.
-        let from_ms = pace.as_ref().map_or(from_ms, |pace| pace.at(from_ms.max(pace.known_ms())));
-        Self::make(channel, pace, from_ms, to_ms, true)
+        let from_ms = clock.as_ref().map_or(from_ms, |clock| clock.channel_ms_at(from_ms.max(clock.recorded_since_ms())));
+        Self::starting_at(channel, clock, from_ms, to_ms, true)
     }
 
     /// Entries from an instant of channel time on.
-    fn make(channel: &Channel, pace: Option<Pace>, from_ms: i64, to_ms: i64, parts: bool) -> Self {
+    fn starting_at(channel: &Channel, clock: Option<ChannelClock>, from_ms: i64, to_ms: i64, lists_parts: bool) -> Self {
         let definition = &channel.definition;
         let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
-        let listings = listings.map(|listings| (listings.clone(), listings.from(from_ms)));
+        let listings = listings.map(|listings| (listings.clone(), listings.first_ending_after(from_ms)));
         let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
-        let least_ms = i64::from(channel.face.least_seconds) * 1000;
-        let cursor = Cursor::at(definition, from_ms.max(first));
-        let show_filler = channel.face.show_filler;
+        let least_ms = i64::from(channel.settings.min_guide_seconds) * 1000;
+        let cursor = ProgrammeCursor::starting_at(definition, from_ms.max(first));
+        let show_filler = channel.settings.show_filler;
         let (ahead, hides) = (None, None);
-        let mut entries = Self { cursor, ahead, show_filler, parts, least_ms, hides, to_ms, pace, listings };
+        let mut entries = Self { cursor, pending: ahead, show_filler, lists_parts, min_ms: least_ms, hides_short_in: hides, to_ms, clock, listings };
         // The current programme may belong to an entry that began earlier.
-        while let Some(programme) = entries.cursor.clone().next(definition)
+        while let Some(programme) = entries.cursor.clone().next_programme(definition)
             && programme.start_ms > first
-            && !entries.leads(definition, &programme)
+            && !entries.begins_entry(definition, &programme)
         {
-            match programme.within {
-                true => entries.cursor.rewind(definition),
-                false => entries.cursor = Cursor::at(definition, programme.start_ms - 1),
+            match programme.continues_programme {
+                true => entries.cursor.rewind_to_start(definition),
+                false => entries.cursor = ProgrammeCursor::starting_at(definition, programme.start_ms - 1),
             }
         }
         entries
     }
 
     /// Takes the next entry.
-    pub fn next(&mut self, definition: &Definition) -> Option<Programme> {
+    pub fn next_entry(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
         if let Some((listings, at)) = &mut self.listings {
             let item = *at;
             let listing = listings.all.get(item).filter(|listing| listing.start_ms < self.to_ms)?;
             *at += 1;
-            return Some(aired(listing, item));
+            return Some(external_programme(listing, item));
         }
         loop {
-            let planned = self.planned(definition)?;
-            let at = |time_ms: i64| self.pace.as_ref().map_or(time_ms, |pace| pace.reached(time_ms));
+            let scheduled = self.next_scheduled(definition)?;
+            let wall_ms = |time_ms: i64| self.clock.as_ref().map_or(time_ms, |clock| clock.first_wall_ms(time_ms));
             // A programme during which the clock was paused is one entry; one that was skipped before it began has no entry.
-            let (start_ms, end_ms) = (at(planned.start_ms), at(planned.end_ms));
+            let (start_ms, end_ms) = (wall_ms(scheduled.start_ms), wall_ms(scheduled.end_ms));
             if start_ms >= self.to_ms {
                 return None;
             }
             if start_ms < end_ms {
-                return Some(Programme { start_ms, end_ms, ..planned });
+                return Some(Programme { start_ms, end_ms, ..scheduled });
             }
         }
     }
 
     /// Takes the next entry as scheduled, in channel time.
-    fn planned(&mut self, definition: &Definition) -> Option<Programme> {
-        let mut entry = self.ahead.take().or_else(|| self.cursor.next(definition))?;
-        let revision = &definition.revisions[entry.revision];
-        let whole = match self.show_filler {
-            true => self.parts || !revision.is_broken(),
-            false => revision.blocks.is_none() && revision.mid == 0,
+    fn next_scheduled(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
+        let mut entry = self.pending.take().or_else(|| self.cursor.next_programme(definition))?;
+        let revision = &definition.revisions[entry.revision_index];
+        let is_one_entry = match self.show_filler {
+            true => self.lists_parts || !revision.has_mid_roll(),
+            false => revision.blocks.is_none() && revision.mid_roll_count == 0,
         };
-        if whole && !self.hides_short(definition, entry.revision) {
+        if is_one_entry && !self.hides_short(definition, entry.revision_index) {
             return Some(entry);
         }
-        while let Some(next) = self.cursor.next(definition) {
-            if self.leads(definition, &next) {
-                self.ahead = Some(next);
+        while let Some(next) = self.cursor.next_programme(definition) {
+            if self.begins_entry(definition, &next) {
+                self.pending = Some(next);
                 break;
             }
             entry.end_ms = next.end_ms;
@@ -178,82 +178,82 @@ impl Entries {
     }
 
     /// Whether a programme begins an entry.
-    fn leads(&mut self, definition: &Definition, programme: &Programme) -> bool {
-        if !(self.show_filler || programme.leads) {
+    fn begins_entry(&mut self, definition: &ScheduleDefinition, programme: &Programme) -> bool {
+        if !(self.show_filler || programme.begins_guide_entry) {
             return false;
         }
-        if programme.within {
-            return self.parts;
+        if programme.continues_programme {
+            return self.lists_parts;
         }
         // This is only the first part of a programme with breaks.
-        if programme.part.is_some() && definition.item(programme).duration_ms >= self.least_ms {
+        if programme.part_index.is_some() && definition.item_of(programme).duration_ms >= self.min_ms {
             return true;
         }
-        programme.end_ms - programme.start_ms >= self.least_ms
-            || programme.start_ms == definition.revisions[programme.revision].start_ms
+        programme.end_ms - programme.start_ms >= self.min_ms
+            || programme.start_ms == definition.revisions[programme.revision_index].start_ms
             || definition.is_filler(programme)
-            || !self.hides_short(definition, programme.revision)
+            || !self.hides_short(definition, programme.revision_index)
     }
 
     /// Whether a revision's short programmes are hidden; not if all are short.
-    fn hides_short(&mut self, definition: &Definition, revision: usize) -> bool {
-        if let Some((known, hides)) = self.hides
+    fn hides_short(&mut self, definition: &ScheduleDefinition, revision: usize) -> bool {
+        if let Some((known, hides)) = self.hides_short_in
             && known == revision
         {
             return hides;
         }
-        let short = |item: &Arc<Item>| item.duration_ms < self.least_ms;
-        let content = definition.revisions[revision].content();
-        let hides = content.iter().any(short) && !content.iter().all(short);
-        self.hides = Some((revision, hides));
+        let is_short = |item: &Arc<ScheduleItem>| item.duration_ms < self.min_ms;
+        let content = definition.revisions[revision].programme_items();
+        let hides = content.iter().any(is_short) && !content.iter().all(is_short);
+        self.hides_short_in = Some((revision, hides));
         hides
     }
 }
 
 /// A programme of an external guide. Its ordinal is its start in unix seconds, so it stays the same when the guide is read
 /// again.
-fn aired(listing: &Listing, item: usize) -> Programme {
+fn external_programme(listing: &Listing, item: usize) -> Programme {
     Programme {
-        revision: 0,
-        item,
+        revision_index: 0,
+        item_index: item,
         ordinal: u64::try_from(listing.start_ms / 1000).unwrap_or(0),
         start_ms: listing.start_ms,
         end_ms: listing.end_ms,
-        sequence: 0,
-        changes: 0,
-        leads: true,
-        part: None,
-        within: false,
+        media_sequence: 0,
+        discontinuities: 0,
+        begins_guide_entry: true,
+        part_index: None,
+        continues_programme: false,
     }
 }
 
-impl<'a> Name<'a> {
+impl<'a> TitleParts<'a> {
     /// Parses `Show S01E02 Title`, `Title (2020)` and plain titles. A show without a name takes the name of its folder.
-    pub fn read(text: &'a str, path: &'a str) -> Self {
-        let Some((start, end, season, episode)) = marker(text) else {
-            let (title, year) = year(text);
+    pub fn parse(text: &'a str, path: &'a str) -> Self {
+        let Some((start, end, season, episode)) = find_episode_marker(text) else {
+            let (title, year) = split_year(text);
             return Self { title, year, ..Self::default() };
         };
         let folders = path.rsplit('/').skip(1);
         let folder = || folders.clone().find(|part| !part.is_empty() && !is_season(part)).unwrap_or(text);
-        let before = trimmed(&text[..start]);
-        let (title, year) = year(if before.is_empty() { folder() } else { before });
-        let subtitle = Some(trimmed(&text[end..])).filter(|subtitle| !subtitle.is_empty());
+        let before = trim_punctuation(&text[..start]);
+        let (title, year) = split_year(if before.is_empty() { folder() } else { before });
+        let subtitle = Some(trim_punctuation(&text[end..])).filter(|subtitle| !subtitle.is_empty());
         Self { title, subtitle, season: Some(season), episode: Some(episode), year }
     }
 }
 
-fn trimmed(text: &str) -> &str {
+fn trim_punctuation(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || "-._".contains(c))
 }
 
 /// Finds `S01E02` at the start of a word: its start, its end, season and episode.
-fn marker(text: &str) -> Option<(usize, usize, u32, u32)> {
+fn find_episode_marker(text: &str) -> Option<(usize, usize, u32, u32)> {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take(4).take_while(|byte| byte.is_ascii_digit()).count();
     (0..bytes.len()).find_map(|start| {
-        let begins = start == 0 || !bytes[start - 1].is_ascii_alphanumeric();
-        if !begins || !bytes[start].eq_ignore_ascii_case(&b's') {
+        let is_word_start = start == 0 || !bytes[start - 1].is_ascii_alphanumeric();
+        if !is_word_start || !bytes[start].eq_ignore_ascii_case(&b's') {
             return None;
         }
         let season = digits(start + 1);
@@ -275,7 +275,7 @@ fn is_season(folder: &str) -> bool {
 }
 
 /// Splits the year in parentheses off a title.
-fn year(text: &str) -> (&str, Option<u32>) {
+fn split_year(text: &str) -> (&str, Option<u32>) {
     let split = text.trim_end().strip_suffix(')').and_then(|rest| rest.rsplit_once('('));
     match split.map(|(title, digits)| (title.trim(), digits.len(), digits.parse::<u32>())) {
         Some((title, 4, Ok(year))) if !title.is_empty() && (1870..2200).contains(&year) => (title, Some(year)),
@@ -288,30 +288,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_short_belongs_to_what_was_on_before_unless_all_is() {
+    fn short_programmes_join_the_entry_before_unless_all_are_short() {
         let mut channel = crate::domain::channel::tests::channel(1);
         let start = channel.definition.revisions[0].start_ms;
         for item in &mut Arc::make_mut(&mut channel.definition.revisions[0].items)[1..] {
             let item = Arc::make_mut(item);
-            (item.duration_ms, item.cut) = (60_000, crate::domain::schedule::cut::steps(60.0));
+            (item.duration_ms, item.segmentation) = (60_000, crate::domain::schedule::segmentation::audio_segmentation(60.0));
         }
-        let spans = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {
-            let entries = channel.guide(start + from, start + to, start);
+        let ranges = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {
+            let entries = channel.guide_entries(start + from, start + to, start);
             entries.map(|entry| (entry.programme.start_ms - start, entry.programme.end_ms - start)).collect()
         };
         let whole = 2_400_000 + 2 * 60_000;
-        assert_eq!(spans(&channel, 0, 2 * whole), [(0, whole), (whole, 2 * whole)]);
-        assert_eq!(spans(&channel, whole - 1, whole), [(0, whole)], "also from its middle");
-        channel.face.least_seconds = 60;
-        assert_eq!(spans(&channel, 0, whole).len(), 3);
-        channel.face.least_seconds = 3600;
-        assert_eq!(spans(&channel, 0, whole).len(), 3, "all are short");
+        assert_eq!(ranges(&channel, 0, 2 * whole), [(0, whole), (whole, 2 * whole)]);
+        assert_eq!(ranges(&channel, whole - 1, whole), [(0, whole)], "also from its middle");
+        channel.settings.min_guide_seconds = 60;
+        assert_eq!(ranges(&channel, 0, whole).len(), 3);
+        channel.settings.min_guide_seconds = 3600;
+        assert_eq!(ranges(&channel, 0, whole).len(), 3, "all are short");
     }
 
     #[test]
-    fn titles_say_what_they_name() {
+    fn titles_are_parsed() {
         fn read<'a>(text: &'a str, path: &'a str) -> (&'a str, &'a str, Option<(u32, u32)>, Option<u32>) {
-            let Name { title, subtitle, season, episode, year } = Name::read(text, path);
+            let TitleParts { title, subtitle, season, episode, year } = TitleParts::parse(text, path);
             (title, subtitle.unwrap_or_default(), season.zip(episode), year)
         }
         let name = |title, subtitle, episode, year| (title, subtitle, episode, year);

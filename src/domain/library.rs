@@ -20,15 +20,15 @@ pub struct Root {
 
 /// A request path inside a root, not opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct LocatedPath {
     /// Index into the roots.
-    pub root: usize,
+    pub root_index: usize,
     /// Relative to the root; empty for the root itself.
-    pub relative: PathBuf,
+    pub relative_path: PathBuf,
     /// The normalized path: without doubled slashes and `.` parts.
     pub path: String,
     /// Whether the path ended with a slash, which only a folder may.
-    pub folder: bool,
+    pub has_trailing_slash: bool,
 }
 
 /// Finds the longest root that contains `raw`, by components.
@@ -36,7 +36,7 @@ pub struct Located {
 /// # Errors
 /// `INVALID_PATH` unless `raw` is an absolute path of 1 to 4,096 bytes without NUL. `FORBIDDEN` for every path outside the
 /// roots and every path with `..`, whether or not it exists.
-pub fn locate(roots: &[Root], raw: &str) -> Result<Located, Error> {
+pub fn locate(roots: &[Root], raw: &str) -> Result<LocatedPath, Error> {
     let invalid = |why: &str| Err(Error::new(Code::InvalidPath, format!("path {why}")));
     if raw.is_empty() {
         return invalid("is empty");
@@ -52,31 +52,31 @@ pub fn locate(roots: &[Root], raw: &str) -> Result<Located, Error> {
         return invalid("is not absolute");
     }
     if path.components().any(|part| part == Component::ParentDir) {
-        return Err(forbidden());
+        return Err(outside_roots_error());
     }
-    let spelled: PathBuf = path.components().collect();
+    let normalized: PathBuf = path.components().collect();
     roots
         .iter()
         .enumerate()
         .filter_map(|(index, root)| Some((index, path.strip_prefix(&root.path).ok()?)))
         .min_by_key(|(_, relative)| relative.components().count())
-        .map(|(root, relative)| Located {
-            root,
-            relative: relative.components().collect(),
-            path: spelled.to_str().expect("a part of a text is text").to_owned(),
-            folder: raw.ends_with('/') || raw.ends_with("/."),
+        .map(|(root, relative)| LocatedPath {
+            root_index: root,
+            relative_path: relative.components().collect(),
+            path: normalized.to_str().expect("a part of a text is text").to_owned(),
+            has_trailing_slash: raw.ends_with('/') || raw.ends_with("/."),
         })
-        .ok_or_else(forbidden)
+        .ok_or_else(outside_roots_error)
 }
 
 /// The one error for every path outside the roots: it does not reveal what exists there.
-pub fn forbidden() -> Error {
+pub fn outside_roots_error() -> Error {
     Error::new(Code::Forbidden, "path is outside the library roots")
 }
 
 /// The media kind a file name suggests in a folder listing; None for files that are not listed. Whether a file plays is
 /// decided by its bytes.
-pub fn kind_by_name(name: &str) -> Option<MediaKind> {
+pub fn kind_from_name(name: &str) -> Option<MediaKind> {
     const VIDEO: &[&str] = &[
         "mp4", "m4v", "mov", "qt", "3gp", "3g2", "mkv", "webm", "ts", "m2ts", "mts", "m2t", "trp", "mpg", "mpeg", "ps",
         "vob", "evo", "m2v", "mpv", "avi", "divx", "flv", "f4v", "wmv", "asf", "dvr-ms", "wtv", "ogv", "ogm", "mxf",
@@ -100,7 +100,7 @@ pub fn kind_by_name(name: &str) -> Option<MediaKind> {
 }
 
 /// Natural order of names: numbers by value, letters without case; ties are broken by bytes.
-pub fn natural(a: &str, b: &str) -> Ordering {
+pub fn compare_natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
     loop {
         match (left.peek().copied(), right.peek().copied()) {
@@ -108,7 +108,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
             (None, _) => return Ordering::Less,
             (_, None) => return Ordering::Greater,
             (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
-                let (x, y) = (digits(&mut left), digits(&mut right));
+                let (x, y) = (take_number(&mut left), take_number(&mut right));
                 let order = x.len().cmp(&y.len()).then_with(|| x.cmp(&y));
                 if order != Ordering::Equal {
                     return order;
@@ -127,7 +127,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
 }
 
 /// A run of digits without leading zeros.
-fn digits(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
+fn take_number(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
     let mut run = String::new();
     while let Some(digit) = chars.next_if(char::is_ascii_digit) {
         if digit != '0' || !run.is_empty() {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_path_belongs_to_the_longest_root_by_components() {
-        let at = |raw: &str| locate(&roots(), raw).map(|l| (l.root, l.relative.to_str().unwrap().to_owned(), l.path));
+        let at = |raw: &str| locate(&roots(), raw).map(|l| (l.root_index, l.relative_path.to_str().unwrap().to_owned(), l.path));
         assert_eq!(at("/lib/a.mkv").unwrap(), (0, "a.mkv".into(), "/lib/a.mkv".into()));
         assert_eq!(at("/lib/shows/a/b.mkv").unwrap(), (1, "a/b.mkv".into(), "/lib/shows/a/b.mkv".into()));
         assert_eq!(at("/lib//./shows///a.mkv").unwrap(), (1, "a.mkv".into(), "/lib/shows/a.mkv".into()));
@@ -166,13 +166,13 @@ mod tests {
         {
             assert_eq!(at(raw).unwrap_err().code, Code::InvalidPath, "{raw}");
         }
-        assert!(locate(&roots(), "/lib/a/").unwrap().folder && locate(&roots(), "/lib/a/.").unwrap().folder);
+        assert!(locate(&roots(), "/lib/a/").unwrap().has_trailing_slash && locate(&roots(), "/lib/a/.").unwrap().has_trailing_slash);
     }
 
     #[test]
     fn names_are_ordered_as_a_person_expects() {
         let mut names = ["Show 10", "show 2", "Show 1", "show 02", "Émile", "a", "B", "9", "10", ""];
-        names.sort_by(|a, b| natural(a, b));
+        names.sort_by(|a, b| compare_natural(a, b));
         assert_eq!(names, ["", "9", "10", "a", "B", "Show 1", "show 02", "show 2", "Show 10", "Émile"]);
     }
 
@@ -180,20 +180,20 @@ mod tests {
         /// The order is total: antisymmetric, transitive, and equal only for equal names.
         #[test]
         fn the_order_is_total(a in "[a-cA-C0-2é ]{0,6}", b in "[a-cA-C0-2é ]{0,6}", c in "[a-cA-C0-2é ]{0,6}") {
-            prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
-            prop_assert_eq!(natural(&a, &b) == Ordering::Equal, a == b);
-            if natural(&a, &b).is_le() && natural(&b, &c).is_le() {
-                prop_assert!(natural(&a, &c).is_le());
+            prop_assert_eq!(compare_natural(&a, &b), compare_natural(&b, &a).reverse());
+            prop_assert_eq!(compare_natural(&a, &b) == Ordering::Equal, a == b);
+            if compare_natural(&a, &b).is_le() && compare_natural(&b, &c).is_le() {
+                prop_assert!(compare_natural(&a, &c).is_le());
             }
         }
 
         /// A located path is inside its root and normalized.
         #[test]
-        fn what_is_located_lies_inside(raw in "(/(lib|shows|other|a|\\.|\\.\\.|)){0,6}") {
+        fn a_located_path_is_inside_its_root(raw in "(/(lib|shows|other|a|\\.|\\.\\.|)){0,6}") {
             if let Ok(located) = locate(&roots(), &raw) {
-                prop_assert!(located.path.starts_with(roots()[located.root].path.to_str().unwrap()));
+                prop_assert!(located.path.starts_with(roots()[located.root_index].path.to_str().unwrap()));
                 prop_assert!(!raw.contains(".."));
-                prop_assert!(located.relative.components().all(|part| matches!(part, Component::Normal(_))));
+                prop_assert!(located.relative_path.components().all(|part| matches!(part, Component::Normal(_))));
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::domain::channel::Channel;
 
 /// The id by which players know channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Naming {
+pub enum ChannelNaming {
     /// Stays the same when name and number change.
     #[default]
     Stable,
@@ -15,8 +15,8 @@ pub enum Naming {
     Name,
 }
 
-impl Naming {
-    pub fn read(text: &str) -> Option<Self> {
+impl ChannelNaming {
+    pub fn parse(text: &str) -> Option<Self> {
         match text {
             "stable" => Some(Self::Stable),
             "number" => Some(Self::Number),
@@ -25,28 +25,28 @@ impl Naming {
         }
     }
 
-    pub fn of(self, channel: &Channel) -> Cow<'_, str> {
+    pub fn id_of(self, channel: &Channel) -> Cow<'_, str> {
         match self {
             Self::Stable => Cow::Borrowed(&channel.tvg_id),
-            Self::Number => Cow::Owned(channel.face.number.to_string()),
-            Self::Name => Cow::Borrowed(&channel.face.name),
+            Self::Number => Cow::Owned(channel.settings.number.to_string()),
+            Self::Name => Cow::Borrowed(&channel.settings.name),
         }
     }
 }
 
 /// Address of generated channel logos, followed by the channel's id.
-pub const DRAWN: &str = "/api/livetv/logos/";
+pub const GENERATED_LOGOS: &str = "/api/livetv/logos/";
 
 /// The public address of a channel's logo: the configured one without credentials, or a generated one.
-pub fn logo(channel: &Channel) -> Cow<'_, str> {
-    match channel.face.logo_url.as_deref().and_then(without_credentials) {
+pub fn logo_address(channel: &Channel) -> Cow<'_, str> {
+    match channel.settings.logo_url.as_deref().and_then(without_credentials) {
         Some(url) => url,
-        None => Cow::Owned(format!("{DRAWN}{}", channel.id)),
+        None => Cow::Owned(format!("{GENERATED_LOGOS}{}", channel.id)),
     }
 }
 
 /// Makes an address absolute: a path on this server is prefixed with `base`, which has no trailing slash.
-pub fn absolute<'a>(base: &str, address: Cow<'a, str>) -> Cow<'a, str> {
+pub fn absolute_address<'a>(base: &str, address: Cow<'a, str>) -> Cow<'a, str> {
     match address.starts_with('/') {
         true => Cow::Owned(format!("{base}{address}")),
         false => address,

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 /// Assumed length of a programme with neither an end nor a successor.
-const UNTOLD_MS: i64 = 30 * 60_000;
+const DEFAULT_LENGTH_MS: i64 = 30 * 60_000;
 
 /// Maximum length of a programme, ms; longer ones are cut.
-const LONGEST_MS: i64 = 7 * 24 * 3_600_000;
+const MAX_LENGTH_MS: i64 = 7 * 24 * 3_600_000;
 
 /// One programme.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,13 +32,13 @@ pub struct Listing {
     pub rating: Option<String>,
     /// The guide marks it as a repeat.
     #[serde(rename = "repeat", default, skip_serializing_if = "std::ops::Not::not")]
-    pub repeat: bool,
+    pub is_repeat: bool,
 }
 
 impl Listing {
     /// A key that is the same for every airing of the same content, as far as the guide allows: title and episode, otherwise
     /// title and subtitle, description or start.
-    pub fn item(&self) -> String {
+    pub fn content_key(&self) -> String {
         let Self { title, subtitle, season, episode, description, .. } = self;
         let (title, subtitle) = (title.to_lowercase(), subtitle.as_deref().unwrap_or_default().to_lowercase());
         match (season, episode) {
@@ -57,13 +57,13 @@ impl Listing {
 pub struct Listings {
     pub all: Vec<Listing>,
     /// Hash of the content.
-    pub stamp: u64,
+    pub content_hash: u64,
 }
 
 impl Listings {
     /// The listings of a channel, moved by `shift_ms` to correct the guide's offset. Of several that start together the
     /// first stays. One without an end, or that overlaps the next, ends where the next one begins.
-    pub fn of(mut all: Vec<Listing>, shift_ms: i64) -> Self {
+    pub fn from_unsorted(mut all: Vec<Listing>, shift_ms: i64) -> Self {
         for listing in &mut all {
             listing.start_ms += shift_ms;
             listing.end_ms += shift_ms;
@@ -72,9 +72,9 @@ impl Listings {
         all.dedup_by_key(|listing| listing.start_ms);
         let mut next_ms = None;
         for listing in all.iter_mut().rev() {
-            let told = listing.end_ms > listing.start_ms;
-            let end_ms = if told { listing.end_ms } else { next_ms.unwrap_or(listing.start_ms + UNTOLD_MS) };
-            let end_ms = end_ms.min(listing.start_ms + LONGEST_MS);
+            let has_end = listing.end_ms > listing.start_ms;
+            let end_ms = if has_end { listing.end_ms } else { next_ms.unwrap_or(listing.start_ms + DEFAULT_LENGTH_MS) };
+            let end_ms = end_ms.min(listing.start_ms + MAX_LENGTH_MS);
             listing.end_ms = next_ms.map_or(end_ms, |next_ms| end_ms.min(next_ms));
             next_ms = Some(listing.start_ms);
         }
@@ -87,16 +87,16 @@ impl Listings {
                 let length = text.map_or(u64::MAX, |text| text.len() as u64);
                 hasher.update(&length.to_le_bytes()).update(text.unwrap_or_default().as_bytes());
             }
-            for number in [listing.season, listing.episode, listing.year, Some(u32::from(listing.repeat))] {
+            for number in [listing.season, listing.episode, listing.year, Some(u32::from(listing.is_repeat))] {
                 hasher.update(&number.map_or(-1, i64::from).to_le_bytes());
             }
         }
-        let stamp = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
-        Self { all, stamp }
+        let content_hash = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
+        Self { all, content_hash }
     }
 
     /// Index of the first listing that ends after an instant.
-    pub fn from(&self, from_ms: i64) -> usize {
+    pub fn first_ending_after(&self, from_ms: i64) -> usize {
         self.all.partition_point(|listing| listing.end_ms <= from_ms)
     }
 }
@@ -106,27 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn none_lies_over_another_and_each_has_an_end() {
+    fn listings_do_not_overlap_and_all_have_an_end() {
         let at = |start_ms, end_ms| Listing { start_ms, end_ms, title: "T".into(), ..Listing::default() };
         let hour = 3_600_000;
-        let told = vec![
+        let listings_read = vec![
             at(4 * hour, 4 * hour),
             at(0, 3 * hour),
             at(hour, 2 * hour),
             at(hour, 9 * hour),
             at(2 * hour, 2 * hour),
         ];
-        let spans = |listings: &Listings| {
+        let ranges = |listings: &Listings| {
             listings.all.iter().map(|listing| (listing.start_ms / 60_000, listing.end_ms / 60_000)).collect::<Vec<_>>()
         };
-        let listings = Listings::of(told.clone(), 0);
-        assert_eq!(spans(&listings), [(0, 60), (60, 120), (120, 240), (240, 270)]);
-        assert_eq!((listings.from(-1), listings.from(hour), listings.from(9 * hour)), (0, 1, 4));
-        assert_eq!(spans(&Listings::of(told.clone(), -hour))[0], (-60, 0));
-        assert_eq!(Listings::of(told.clone(), 0).stamp, listings.stamp);
-        assert_ne!(Listings::of(told, 1).stamp, listings.stamp);
-        let eternal = Listings::of(vec![at(0, 1000 * 24 * hour)], 0);
-        assert_eq!(eternal.all[0].end_ms, LONGEST_MS);
-        assert_eq!(Listings::of(Vec::new(), 0).from(0), 0);
+        let listings = Listings::from_unsorted(listings_read.clone(), 0);
+        assert_eq!(ranges(&listings), [(0, 60), (60, 120), (120, 240), (240, 270)]);
+        assert_eq!((listings.first_ending_after(-1), listings.first_ending_after(hour), listings.first_ending_after(9 * hour)), (0, 1, 4));
+        assert_eq!(ranges(&Listings::from_unsorted(listings_read.clone(), -hour))[0], (-60, 0));
+        assert_eq!(Listings::from_unsorted(listings_read.clone(), 0).content_hash, listings.content_hash);
+        assert_ne!(Listings::from_unsorted(listings_read, 1).content_hash, listings.content_hash);
+        let eternal = Listings::from_unsorted(vec![at(0, 1000 * 24 * hour)], 0);
+        assert_eq!(eternal.all[0].end_ms, MAX_LENGTH_MS);
+        assert_eq!(Listings::from_unsorted(Vec::new(), 0).first_ending_after(0), 0);
     }
 }

@@ -10,39 +10,39 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::channel::Channel;
-use super::pace::{Jump, Leg, Pace};
-use super::schedule::{Definition, Programme};
-use super::time::{instant, seconds};
+use super::channel_clock::{SkipTarget, ClockInterval, ChannelClock};
+use super::schedule::{ScheduleDefinition, Programme};
+use super::time::{format_timestamp, to_seconds};
 
 /// How far back catch-up reaches, days; and ms.
 pub const CATCHUP_DAYS: u32 = 7;
 pub const CATCHUP_MS: i64 = CATCHUP_DAYS as i64 * 24 * 3_600_000;
 
 /// Minimum number of segments in the live window.
-const LEAST_SEGMENTS: usize = 6;
+const MIN_LIVE_SEGMENTS: usize = 6;
 
 /// No playlist is longer than this, whatever was requested, ms. A player that comes back in time continues with the next
 /// one.
-pub const LONGEST_MS: i64 = 6 * 3_600_000;
+pub const MAX_PLAYLIST_MS: i64 = 6 * 3_600_000;
 
 /// A segment on air. Its instants are ticks since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct LiveSegment {
     /// Start of its programme, ms since 1970, and its index in that programme: together they form its file name.
-    pub programme_ms: i64,
+    pub programme_start_ms: i64,
     pub index: usize,
     /// Its index in the whole item.
-    pub place: usize,
-    pub start: i64,
-    pub end: i64,
-    pub sequence: u64,
+    pub item_index: usize,
+    pub start_ticks: i64,
+    pub end_ticks: i64,
+    pub media_sequence: u64,
     /// Discontinuities before it (`EXT-X-DISCONTINUITY`), its own included.
-    pub changes: u64,
+    pub discontinuities: u64,
 }
 
 /// The kind of playlist requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum PlaylistView {
     /// The live window.
     Live,
     /// Everything since an instant (ms).
@@ -53,111 +53,111 @@ pub enum View {
 
 /// Segments in order, starting with the one on air at an instant (ms), without end. There are none before the channel's
 /// first. Skipped segments are left out, and the others are numbered as if those had never existed.
-pub fn slots<'a>(
-    definition: &'a Definition,
-    pace: Option<&Pace>,
+pub fn segments_from<'a>(
+    definition: &'a ScheduleDefinition,
+    clock: Option<&ChannelClock>,
     from_ms: i64,
-) -> impl Iterator<Item = Slot> + use<'a> {
-    let whole = Leg { from_ms: i64::MIN, to_ms: i64::MAX, passed: 0, changes: 0, ticks: 0 };
-    let legs = pace.map_or_else(|| vec![whole], Pace::legs);
-    legs.into_iter().filter(move |leg| leg.to_ms > from_ms).flat_map(move |leg| {
-        let until = leg.to_ms.saturating_mul(90);
-        let planned = planned(definition, from_ms.max(leg.from_ms)).take_while(move |slot| slot.end <= until);
-        planned.map(move |slot| Slot {
-            sequence: slot.sequence.saturating_sub(leg.passed),
-            changes: slot.changes.saturating_sub(leg.changes),
-            ..slot
+) -> impl Iterator<Item = LiveSegment> + use<'a> {
+    let unbroken = ClockInterval { from_ms: i64::MIN, to_ms: i64::MAX, skipped_segments: 0, skipped_discontinuities: 0, skipped_ticks: 0 };
+    let intervals = clock.map_or_else(|| vec![unbroken], ChannelClock::aired_intervals);
+    intervals.into_iter().filter(move |interval| interval.to_ms > from_ms).flat_map(move |interval| {
+        let until = interval.to_ms.saturating_mul(90);
+        let scheduled = scheduled_segments(definition, from_ms.max(interval.from_ms)).take_while(move |segment| segment.end_ticks <= until);
+        scheduled.map(move |segment| LiveSegment {
+            media_sequence: segment.media_sequence.saturating_sub(interval.skipped_segments),
+            discontinuities: segment.discontinuities.saturating_sub(interval.skipped_discontinuities),
+            ..segment
         })
     })
 }
 
 /// Segments as scheduled, skips ignored.
-fn planned(definition: &Definition, from_ms: i64) -> impl Iterator<Item = Slot> + use<'_> {
+fn scheduled_segments(definition: &ScheduleDefinition, from_ms: i64) -> impl Iterator<Item = LiveSegment> + use<'_> {
     let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
     let from_ms = from_ms.max(first);
-    let programmes = definition.programmes(from_ms, i64::MAX);
+    let programmes = definition.programmes_between(from_ms, i64::MAX);
     programmes
-        .flat_map(move |programme| segments(definition, programme))
-        .skip_while(move |slot| slot.end <= from_ms * 90)
+        .flat_map(move |programme| programme_segments(definition, programme))
+        .skip_while(move |segment| segment.end_ticks <= from_ms * 90)
 }
 
 /// The target of a skip: the end of the programme the guide shows as current. None before the channel's first programme.
-pub fn jump(channel: &Channel, now_ms: i64) -> Option<Jump> {
-    let (definition, pace) = (&channel.definition, channel.pace.as_deref()?);
-    let time_ms = pace.at(now_ms);
-    let on = channel.airings(time_ms, time_ms + 1).next().filter(|on| on.programme.start_ms <= time_ms)?;
-    let to_ms = on.programme.end_ms;
-    let next = planned(definition, to_ms).next()?;
-    let aired = listed(definition, Some(pace), View::Live, channel.output.target, time_ms);
-    let last = pace.runs().last().copied()?;
-    let unseen = aired.last().is_none_or(|aired| aired.end <= last.at_ms * 90);
-    let Some(aired) = aired.last() else {
-        return Some(Jump { to_ms, passed: last.passed, changes: last.changes, ticks: last.ticks, unseen });
+pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
+    let (definition, clock) = (&channel.definition, channel.clock.as_deref()?);
+    let time_ms = clock.channel_ms_at(now_ms);
+    let current = channel.whole_programmes(time_ms, time_ms + 1).next().filter(|current| current.programme.start_ms <= time_ms)?;
+    let to_ms = current.programme.end_ms;
+    let next = scheduled_segments(definition, to_ms).next()?;
+    let window = listed_segments(definition, Some(clock), PlaylistView::Live, channel.output.target_seconds, time_ms);
+    let last = clock.intervals().last().copied()?;
+    let drops_last_interval = window.last().is_none_or(|last_segment| last_segment.end_ticks <= last.channel_from_ms * 90);
+    let Some(aired) = window.last() else {
+        return Some(SkipTarget { to_ms, skipped_segments: last.skipped_segments, skipped_discontinuities: last.skipped_discontinuities, skipped_ticks: last.skipped_ticks, drops_last_interval });
     };
-    let leg = pace.leg(aired.programme_ms);
+    let interval = clock.interval_of(aired.programme_start_ms);
     // A change of format is one discontinuity, however many were skipped.
-    let told = aired.changes + u64::from(next.changes > aired.changes + leg.changes);
-    Some(Jump {
+    let discontinuities = aired.discontinuities + u64::from(next.discontinuities > aired.discontinuities + interval.skipped_discontinuities);
+    Some(SkipTarget {
         to_ms,
-        passed: next.sequence.saturating_sub(aired.sequence + 1),
-        changes: next.changes.saturating_sub(told),
-        ticks: next.start - (aired.end - leg.ticks),
-        unseen,
+        skipped_segments: next.media_sequence.saturating_sub(aired.media_sequence + 1),
+        skipped_discontinuities: next.discontinuities.saturating_sub(discontinuities),
+        skipped_ticks: next.start_ticks - (aired.end_ticks - interval.skipped_ticks),
+        drops_last_interval,
     })
 }
 
 /// The segments of one programme.
-pub fn segments(definition: &Definition, programme: Programme) -> impl Iterator<Item = Slot> {
-    let spans = definition.spans(&programme);
-    let (origin, first) = (programme.start_ms * 90, definition.item(&programme).part(programme.part).first);
-    (0..spans.len()).map(move |index| Slot {
-        programme_ms: programme.start_ms,
+pub fn programme_segments(definition: &ScheduleDefinition, programme: Programme) -> impl Iterator<Item = LiveSegment> {
+    let ranges = definition.segment_ranges(&programme);
+    let (origin_ticks, first_segment) = (programme.start_ms * 90, definition.item_of(&programme).part(programme.part_index).first_segment);
+    (0..ranges.len()).map(move |index| LiveSegment {
+        programme_start_ms: programme.start_ms,
         index,
-        place: first + index,
-        start: origin + spans.start(index),
-        end: origin + spans.end(index),
-        sequence: programme.sequence + index as u64,
-        changes: programme.changes,
+        item_index: first_segment + index,
+        start_ticks: origin_ticks + ranges.segment_start(index),
+        end_ticks: origin_ticks + ranges.segment_end(index),
+        media_sequence: programme.media_sequence + index as u64,
+        discontinuities: programme.discontinuities,
     })
 }
 
 /// The segments of a playlist at an instant (ms). `target` is the channel's target duration, seconds.
-pub fn listed(definition: &Definition, pace: Option<&Pace>, view: View, target: u64, now_ms: i64) -> Vec<Slot> {
-    let over = |until_ms: i64| move |slot: &Slot| slot.end <= until_ms * 90;
+pub fn listed_segments(definition: &ScheduleDefinition, clock: Option<&ChannelClock>, view: PlaylistView, target_seconds: u64, now_ms: i64) -> Vec<LiveSegment> {
+    let ends_by = |until_ms: i64| move |segment: &LiveSegment| segment.end_ticks <= until_ms * 90;
     match view {
-        View::Live => {
+        PlaylistView::Live => {
             // A player starts three target durations before the end and must find that segment listed for a while longer.
-            let room = (3 * target as i64 + 2) * 90_000;
-            let back_ms = room / 90 + LEAST_SEGMENTS as i64 * target as i64 * 1000;
-            let from_ms = back(pace, now_ms, back_ms, target as i64 * 1000);
-            let mut slots: Vec<Slot> = slots(definition, pace, from_ms).take_while(over(now_ms)).collect();
-            let mut length = 0;
-            let enough = |at: &usize| {
-                length += slots[*at].end - slots[*at].start;
-                slots.len() - at >= LEAST_SEGMENTS && length >= room
+            let start_margin_ticks = (3 * target_seconds as i64 + 2) * 90_000;
+            let back_ms = start_margin_ticks / 90 + MIN_LIVE_SEGMENTS as i64 * target_seconds as i64 * 1000;
+            let from_ms = rewind_aired(clock, now_ms, back_ms, target_seconds as i64 * 1000);
+            let mut segments: Vec<LiveSegment> = segments_from(definition, clock, from_ms).take_while(ends_by(now_ms)).collect();
+            let mut length_ticks = 0;
+            let is_enough = |index: &usize| {
+                length_ticks += segments[*index].end_ticks - segments[*index].start_ticks;
+                segments.len() - index >= MIN_LIVE_SEGMENTS && length_ticks >= start_margin_ticks
             };
-            let first = (0..slots.len()).rev().find(enough).unwrap_or(0);
-            slots.drain(..first);
-            slots
+            let first = (0..segments.len()).rev().find(is_enough).unwrap_or(0);
+            segments.drain(..first);
+            segments
         }
-        View::From(from) => slots(definition, pace, from).take_while(over(now_ms.min(from + LONGEST_MS))).collect(),
-        View::Between(from, to) => {
-            let until = to.min(from + LONGEST_MS);
-            let slots = slots(definition, pace, from);
-            slots.take_while(|slot| slot.start < until * 90 && slot.end <= now_ms * 90).collect()
+        PlaylistView::From(from) => segments_from(definition, clock, from).take_while(ends_by(now_ms.min(from + MAX_PLAYLIST_MS))).collect(),
+        PlaylistView::Between(from, to) => {
+            let until = to.min(from + MAX_PLAYLIST_MS);
+            let segments = segments_from(definition, clock, from);
+            segments.take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= now_ms * 90).collect()
         }
     }
 }
 
 /// The channel time `back_ms` of aired time ago. A skip may have cut a segment short by up to `lost_ms`.
-pub fn back(pace: Option<&Pace>, now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
+pub fn rewind_aired(clock: Option<&ChannelClock>, now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
     let mut end = now_ms;
-    for leg in pace.map(Pace::legs).unwrap_or_default().iter().rev() {
-        if leg.from_ms > now_ms {
+    for interval in clock.map(ChannelClock::aired_intervals).unwrap_or_default().iter().rev() {
+        if interval.from_ms > now_ms {
             continue;
         }
-        end = leg.to_ms.min(now_ms);
-        let aired = end.saturating_sub(leg.from_ms);
+        end = interval.to_ms.min(now_ms);
+        let aired = end.saturating_sub(interval.from_ms);
         if aired >= back_ms {
             break;
         }
@@ -168,69 +168,69 @@ pub fn back(pace: Option<&Pace>, now_ms: i64, mut back_ms: i64, lost_ms: i64) ->
 
 /// Whether a playlist is complete. `stands` means that the channel's clock is paused; then the list does not wait for the
 /// segment in progress.
-pub fn is_over(
-    definition: &Definition,
-    pace: Option<&Pace>,
-    view: View,
-    slots: &[Slot],
+pub fn is_complete(
+    definition: &ScheduleDefinition,
+    clock: Option<&ChannelClock>,
+    view: PlaylistView,
+    segments: &[LiveSegment],
     now_ms: i64,
-    stands: bool,
+    is_paused: bool,
 ) -> bool {
     let until = match view {
-        View::Live => return false,
-        View::From(from) => return now_ms >= from + LONGEST_MS,
-        View::Between(from, to) => to.min(from + LONGEST_MS),
+        PlaylistView::Live => return false,
+        PlaylistView::From(from) => return now_ms >= from + MAX_PLAYLIST_MS,
+        PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
     };
-    let Some(last) = slots.last().filter(|_| now_ms >= until) else { return false };
-    last.end >= until * 90 || {
-        let next = self::slots(definition, pace, last.end.div_euclid(90)).find(|slot| slot.start >= last.end);
-        next.is_none_or(|next| stands || next.start >= until * 90)
+    let Some(last) = segments.last().filter(|_| now_ms >= until) else { return false };
+    last.end_ticks >= until * 90 || {
+        let next = self::segments_from(definition, clock, last.end_ticks.div_euclid(90)).find(|slot| slot.start_ticks >= last.end_ticks);
+        next.is_none_or(|next| is_paused || next.start_ticks >= until * 90)
     }
 }
 
 /// The text of a playlist; `ended` adds `EXT-X-ENDLIST`. `tail` is appended to every address: the viewer's grant.
-pub fn playlist(slots: &[Slot], pace: Option<&Pace>, view: View, target: u64, ended: bool, tail: &str) -> String {
-    let mut text = String::with_capacity(256 + slots.len() * (110 + tail.len()));
-    let (sequence, mut changes) = slots.first().map_or((0, 0), |first| (first.sequence, first.changes));
-    let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target}");
-    let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{changes}");
+pub fn render_playlist(segments: &[LiveSegment], clock: Option<&ChannelClock>, view: PlaylistView, target_seconds: u64, is_complete: bool, query: &str) -> String {
+    let mut text = String::with_capacity(256 + segments.len() * (110 + query.len()));
+    let (sequence, mut discontinuities) = segments.first().map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
+    let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target_seconds}");
+    let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
     match view {
-        View::Live => {}
-        _ if ended => text.push_str("#EXT-X-PLAYLIST-TYPE:VOD\n"),
+        PlaylistView::Live => {}
+        _ if is_complete => text.push_str("#EXT-X-PLAYLIST-TYPE:VOD\n"),
         _ => text.push_str("#EXT-X-PLAYLIST-TYPE:EVENT\n#EXT-X-START:TIME-OFFSET=0,PRECISE=YES\n"),
     }
     text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
-    for slot in slots {
+    for segment in segments {
         // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
-        while changes < slot.changes {
+        while discontinuities < segment.discontinuities {
             text.push_str("#EXT-X-DISCONTINUITY\n");
-            changes += 1;
+            discontinuities += 1;
         }
-        let start_ms = (slot.start + 45).div_euclid(90);
-        let start_ms = pace.map_or(start_ms, |pace| pace.left(start_ms));
-        let at = Timestamp::from_millisecond(start_ms).map(instant).unwrap_or_default();
-        let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{at}\n#EXTINF:{:.5},", seconds(slot.end - slot.start));
-        let _ = writeln!(text, "{}{tail}", name(slot.programme_ms, slot.index));
+        let start_ms = (segment.start_ticks + 45).div_euclid(90);
+        let start_ms = clock.map_or(start_ms, |clock| clock.last_wall_ms(start_ms));
+        let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
+        let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{:.5},", to_seconds(segment.end_ticks - segment.start_ticks));
+        let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
     }
-    if ended {
+    if is_complete {
         text.push_str("#EXT-X-ENDLIST\n");
     }
     text
 }
 
 /// The file name of a segment.
-fn name(programme_ms: i64, index: usize) -> String {
-    format!("{programme_ms}-{index:05}.ts")
+fn segment_name(programme_start_ms: i64, index: usize) -> String {
+    format!("{programme_start_ms}-{index:05}.ts")
 }
 
 /// The segment a file name refers to; None for every name this program does not write itself.
-pub fn named(text: &str) -> Option<(i64, usize)> {
-    let (programme, index) = text.strip_suffix(".ts")?.split_once('-')?;
-    let found = (programme.parse().ok()?, index.parse().ok()?);
-    (name(found.0, found.1) == text).then_some(found)
+pub fn parse_segment_name(text: &str) -> Option<(i64, usize)> {
+    let (programme_start, index) = text.strip_suffix(".ts")?.split_once('-')?;
+    let parsed = (programme_start.parse().ok()?, index.parse().ok()?);
+    (segment_name(parsed.0, parsed.1) == text).then_some(parsed)
 }
 
 #[cfg(test)]
-mod paced;
+mod on_demand;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The lineup as an M3U playlist.
 
 use crate::domain::channel::Channel;
-use crate::domain::lineup::{Naming, absolute, logo};
+use crate::domain::lineup::{ChannelNaming, absolute_address, logo_address};
 use crate::domain::live::CATCHUP_MS;
 
 pub mod entry_matching;
@@ -12,7 +12,7 @@ pub mod parse;
 pub struct M3uOptions {
     /// Base URL of this server, without a trailing slash.
     pub base_url: String,
-    pub naming: Naming,
+    pub naming: ChannelNaming,
     /// URL of the matching XMLTV guide.
     pub guide_url: String,
     pub catchup: Catchup,
@@ -54,7 +54,7 @@ pub fn format_header(options: &M3uOptions) -> String {
 
 /// Formats the two lines of a channel. `query` is the query string of its link, such as a token, without a question mark.
 pub fn format_entry(channel: &Channel, options: &M3uOptions, query: &str) -> String {
-    let (settings, id) = (&channel.face, options.naming.of(channel));
+    let (settings, id) = (&channel.settings, options.naming.id_of(channel));
     let base = &options.base_url;
     // Whether an external stream has video or audio is only known once it is received, so no codecs are listed.
     let (video, audio) = if channel.external.is_some() { ("", "") } else { ("h264", "aac") };
@@ -63,7 +63,7 @@ pub fn format_entry(channel: &Channel, options: &M3uOptions, query: &str) -> Str
         ("tvg-id", &*id),
         ("tvg-chno", &settings.number.to_string()),
         ("tvg-name", &settings.name),
-        ("tvg-logo", &absolute(base, logo(channel))),
+        ("tvg-logo", &absolute_address(base, logo_address(channel))),
         ("group-title", &settings.category),
         ("channel-id", &channel.tvg_id),
         ("CUID", &channel.tvg_id),
@@ -107,18 +107,18 @@ mod tests {
     use super::*;
     use crate::domain::address::Address;
     use crate::domain::channel::tests::channel;
-    use crate::domain::external::{External, Feed, Origin};
+    use crate::domain::external::{ExternalChannel, ExternalStream, ExternalOrigin};
     use crate::domain::rights::{self, Clearance};
 
     #[test]
     fn names_cannot_break_a_line_or_an_attribute() {
         let mut hostile = channel(12);
-        hostile.face.name = "News, \"late\",\u{7} und  spät 🎬".into();
-        hostile.face.category = "A\"B\nC".into();
-        hostile.face.logo_url = Some("https://art.example/1.png".into());
+        hostile.settings.name = "News, \"late\",\u{7} und  spät 🎬".into();
+        hostile.settings.category = "A\"B\nC".into();
+        hostile.settings.logo_url = Some("https://art.example/1.png".into());
         let style = M3uOptions {
             base_url: "http://tv:8470".into(),
-            naming: Naming::Stable,
+            naming: ChannelNaming::Stable,
             guide_url: "http://tv:8470/g".into(),
             catchup: Catchup::None,
         };
@@ -148,22 +148,22 @@ mod tests {
             assert!(line.contains(expected), "{line}");
         }
         let mut external = channel(4);
-        external.external = Some(Box::new(External {
-            feed: Feed {
-                url: Address::read("http://tv.example/4.ts").unwrap(),
+        external.external = Some(Box::new(ExternalChannel {
+            stream: ExternalStream {
+                url: Address::parse("http://tv.example/4.ts").unwrap(),
                 failover: Vec::new(),
                 user_agent: None,
             },
-            origin: Origin::Own {
-                clearance: Clearance::claim(rights::tests::claim(), None, false, "ada", 5).unwrap(),
+            origin: ExternalOrigin::Own {
+                clearance: Clearance::from_claim(rights::tests::sample_claim(), None, false, "ada", 5).unwrap(),
                 imported: false,
             },
-            guide: None,
+            guide_channel: None,
         }));
-        external.face.logo_url = Some("http://ada:secret@art.example/4.png".into());
+        external.settings.logo_url = Some("http://ada:secret@art.example/4.png".into());
         let line = format_entry(&external, &style, "");
         assert!(!line.contains("codec") && !line.contains("secret"), "{line}");
-        let plain = format_entry(&channel(3), &M3uOptions { naming: Naming::Number, ..style }, "");
+        let plain = format_entry(&channel(3), &M3uOptions { naming: ChannelNaming::Number, ..style }, "");
         assert!(plain.starts_with("#EXTINF:-1 tvg-id=\"3\" tvg-chno=\"3\" tvg-name=\"Channel 3\" "), "{plain}");
         assert!(plain.contains(" tvg-logo=\"http://tv:8470/api/livetv/logos/3\"") && !plain.contains("group-title"));
         assert!(plain.ends_with(",Channel 3\nhttp://tv:8470/api/livetv/watch/3/live.m3u8\n"), "{plain}");

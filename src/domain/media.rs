@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::mpegts::clock_jumps::ClockSection;
-use super::time::{FrameRate, round_ms};
+use super::time::{FrameRate, round_to_ms};
 
 mod language;
 
@@ -76,10 +76,10 @@ pub struct Media {
     /// The continuous pieces of a transport stream whose clock jumps, or the links of a chained Ogg file. Empty if the clock
     /// is continuous from `start_seconds`.
     #[serde(rename = "clock", default, skip_serializing_if = "Vec::is_empty")]
-    pub clock: Vec<ClockSection>,
+    pub clock_pieces: Vec<ClockSection>,
     pub bitrate_kbps: Option<u32>,
     #[serde(rename = "seekable")]
-    pub seekable: bool,
+    pub is_seekable: bool,
     /// Average keyframe interval of the first video stream, seconds; None if the file has no keyframe table.
     pub keyframe_interval_seconds: Option<f64>,
     pub streams: Vec<Stream>,
@@ -104,12 +104,12 @@ pub struct Stream {
     pub language: Option<String>,
     pub title: Option<String>,
     #[serde(rename = "default")]
-    pub default: bool,
+    pub is_default: bool,
     #[serde(rename = "forced")]
-    pub forced: bool,
+    pub is_forced: bool,
     /// False if this server cannot decode it.
     #[serde(rename = "decodable")]
-    pub decodable: bool,
+    pub is_decodable: bool,
     pub kind: StreamKind,
 }
 
@@ -133,9 +133,9 @@ pub struct Video {
     /// Average frame rate; None when unknown.
     pub frame_rate: Option<FrameRate>,
     #[serde(rename = "variable_frame_rate")]
-    pub variable_frame_rate: bool,
+    pub has_variable_frame_rate: bool,
     #[serde(rename = "interlaced")]
-    pub interlaced: bool,
+    pub is_interlaced: bool,
     pub bit_depth: u8,
     /// `4:2:0`, `4:2:2`, `4:4:4` or `4:0:0`; empty if no frame could be decoded.
     pub chroma: String,
@@ -143,7 +143,7 @@ pub struct Video {
     pub rotation: u16,
     /// Mirrored left to right, applied before the rotation.
     #[serde(rename = "mirrored")]
-    pub mirrored: bool,
+    pub is_mirrored: bool,
     pub hdr: Option<Hdr>,
     pub color: Color,
 }
@@ -184,15 +184,15 @@ pub struct Audio {
     pub sample_rate: u32,
     pub bit_depth: Option<u8>,
     #[serde(rename = "commentary")]
-    pub commentary: bool,
+    pub is_commentary: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subtitle {
     #[serde(rename = "text")]
-    pub text: bool,
+    pub is_text: bool,
     #[serde(rename = "hearing_impaired")]
-    pub hearing_impaired: bool,
+    pub is_hearing_impaired: bool,
 }
 
 /// The codec of DVB teletext (ETSI EN 300 472). Listed with the subtitles, where viewers expect it.
@@ -210,9 +210,9 @@ impl Stream {
             bitrate_kbps: None,
             language: None,
             title: None,
-            default: false,
-            forced: false,
-            decodable: true,
+            is_default: false,
+            is_forced: false,
+            is_decodable: true,
             kind,
         }
     }
@@ -226,12 +226,12 @@ impl Video {
             height,
             sample_aspect: (1, 1),
             frame_rate: None,
-            variable_frame_rate: false,
-            interlaced: false,
+            has_variable_frame_rate: false,
+            is_interlaced: false,
             bit_depth: 8,
             chroma: "4:2:0".to_owned(),
             rotation: 0,
-            mirrored: false,
+            is_mirrored: false,
             hdr: None,
             color: Color::default(),
         }
@@ -241,7 +241,7 @@ impl Video {
 impl Audio {
     /// Audio with nothing else known; the rate in Hz.
     pub fn new(channels: u32, sample_rate: u32) -> Self {
-        Self { channels, channel_layout: None, sample_rate, bit_depth: None, commentary: false }
+        Self { channels, channel_layout: None, sample_rate, bit_depth: None, is_commentary: false }
     }
 }
 
@@ -297,9 +297,9 @@ impl Media {
             mime_type: String::new(),
             duration_seconds: None,
             start_seconds: 0.0,
-            clock: Vec::new(),
+            clock_pieces: Vec::new(),
             bitrate_kbps: None,
-            seekable: true,
+            is_seekable: true,
             keyframe_interval_seconds: None,
             streams,
             chapters: Vec::new(),
@@ -314,30 +314,30 @@ impl Media {
         let Some(seconds) = self.duration_seconds.filter(|seconds| !(0.0..=LONGEST_SECONDS).contains(seconds)) else {
             return;
         };
-        self.warnings.push(format!("the duration is unknown: {} s are implausible", round_ms(seconds)));
+        self.warnings.push(format!("the duration is unknown: {} s are implausible", round_to_ms(seconds)));
         // The bit rate was computed from the duration.
-        (self.duration_seconds, self.bitrate_kbps, self.seekable) = (None, None, false);
+        (self.duration_seconds, self.bitrate_kbps, self.is_seekable) = (None, None, false);
     }
 
     pub fn stream(&self, index: u32) -> Option<&Stream> {
         self.streams.iter().find(|stream| stream.index == index)
     }
 
-    pub fn videos(&self) -> impl Iterator<Item = (&Stream, &Video)> {
+    pub fn video_streams(&self) -> impl Iterator<Item = (&Stream, &Video)> {
         self.streams.iter().filter_map(|stream| match &stream.kind {
             StreamKind::Video(video) => Some((stream, video)),
             _ => None,
         })
     }
 
-    pub fn audios(&self) -> impl Iterator<Item = (&Stream, &Audio)> {
+    pub fn audio_streams(&self) -> impl Iterator<Item = (&Stream, &Audio)> {
         self.streams.iter().filter_map(|stream| match &stream.kind {
             StreamKind::Audio(audio) => Some((stream, audio)),
             _ => None,
         })
     }
 
-    pub fn subtitles(&self) -> impl Iterator<Item = (&Stream, &Subtitle)> {
+    pub fn subtitle_streams(&self) -> impl Iterator<Item = (&Stream, &Subtitle)> {
         self.streams.iter().filter_map(|stream| match &stream.kind {
             StreamKind::Subtitle(subtitle) => Some((stream, subtitle)),
             _ => None,

@@ -28,14 +28,14 @@ pub struct EncodeVideo {
     pub width: u32,
     pub height: u32,
     #[serde(rename = "rate")]
-    pub rate: FrameRate,
+    pub frame_rate: FrameRate,
     pub deinterlace: bool,
     /// Set when the video must be mapped to SDR BT.709.
     pub tone_map: Option<Hdr>,
-    pub burn: Option<Burn>,
+    pub burn: Option<BurnedSubtitle>,
     /// The watermark overlaid on it.
     #[serde(rename = "emblem", default, skip_serializing_if = "Option::is_none")]
-    pub emblem: Option<Emblem>,
+    pub watermark: Option<WatermarkOverlay>,
     /// Ceiling of the rate control, kbit/s.
     pub max_kbps: u32,
     /// Encoder name, e.g. `libx264`.
@@ -44,16 +44,16 @@ pub struct EncodeVideo {
 
 /// A watermark: an image overlaid in a corner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Emblem {
+pub struct WatermarkOverlay {
     /// Hash of the image, hex.
     pub digest: String,
     pub corner: Corner,
     /// Percent.
     #[serde(rename = "opacity")]
-    pub opacity: u8,
+    pub opacity_percent: u8,
     /// Percent of the video's width.
     #[serde(rename = "width")]
-    pub width: u8,
+    pub width_percent: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,14 +68,14 @@ pub enum Corner {
 /// A burned-in subtitle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
-pub enum Burn {
+pub enum BurnedSubtitle {
     /// A stream of the item; `bitmap` streams are overlaid, text is rendered.
     Embedded { stream: u32, bitmap: bool },
     /// A sidecar, opened through the library like every other file.
     Sidecar { path: String, bitmap: bool },
 }
 
-impl Burn {
+impl BurnedSubtitle {
     /// Whether it is a bitmap subtitle.
     pub fn is_bitmap(&self) -> bool {
         match self {
@@ -97,16 +97,16 @@ pub enum AudioPlan {
         kbps: u32,
         /// Gain, tenths of a decibel.
         #[serde(rename = "gain", default, skip_serializing_if = "Option::is_none")]
-        gain: Option<i16>,
+        gain_tenths_db: Option<i16>,
     },
 }
 
 impl Rendition {
     /// 128 bits of BLAKE3 over the serialised rendition and the backend's version, hex.
-    pub fn hash(&self, producer: &str) -> String {
+    pub fn content_hash(&self, backend_version: &str) -> String {
         let text = serde_json::to_vec(self).expect("a rendition is plain data");
         let mut hasher = blake3::Hasher::new();
-        hasher.update(producer.as_bytes()).update(b"\0").update(&text);
+        hasher.update(backend_version.as_bytes()).update(b"\0").update(&text);
         hasher.finalize().to_hex()[..32].to_owned()
     }
 

@@ -2,14 +2,14 @@
 //! profile and the request; it answers with its reasons.
 
 use super::media::{Audio, Media, Stream, Video};
-use super::plan::Burn;
+use super::plan::BurnedSubtitle;
 
 mod clients;
 mod device;
 
-pub use clients::{Device, DeviceSource, takes_start_in_multivariant};
+pub use clients::{RequestDevice, DeviceSource, accepts_start_in_multivariant};
 pub use device::{AudioSupport, DeviceProfile, VideoSupport};
-use device::{audio_reason, knows_audio, knows_video, takes_container, takes_webvtt, video_reasons};
+use device::{audio_reason, supports_audio, supports_video, supports_container, supports_webvtt, video_reasons};
 
 /// Size labels of the API, largest first, with height and the rung's maximum bit rate in kbit/s.
 pub const RUNGS: [(&str, u32, u32); 7] = [
@@ -24,10 +24,10 @@ pub const RUNGS: [(&str, u32, u32); 7] = [
 
 /// The viewer's request, already validated against the probe.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct PlaybackRequest {
     /// None = the default track, otherwise the first; a track the device can play is preferred.
     pub audio_stream: Option<u32>,
-    pub subtitle: SubtitleWish,
+    pub subtitle: SubtitleDelivery,
     /// The subtitle must be a rendition of a session, because the client may know no other way to it.
     pub needs_subtitle_rendition: bool,
     /// Maximum height in lines; None = original.
@@ -36,11 +36,11 @@ pub struct Wish {
     pub max_audio_channels: Option<u32>,
     pub force_transcode: bool,
     /// An ABR ladder is requested, which a file alone cannot provide.
-    pub adaptive: bool,
+    pub is_adaptive: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum SubtitleWish {
+pub enum SubtitleDelivery {
     #[default]
     None,
     /// A text stream as a WebVTT rendition.
@@ -51,7 +51,7 @@ pub enum SubtitleWish {
     TextSidecar {
         path: String,
     },
-    Burn(Burn),
+    Burn(BurnedSubtitle),
 }
 
 /// The decision.
@@ -60,27 +60,27 @@ pub enum Decision {
     /// Serve the file as it is.
     Direct,
     /// Make segments.
-    Session(Tracks),
+    Session(SessionTracks),
     /// No stream can be played.
     Refuse,
 }
 
 /// The action for each stream of a session, by stream index.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tracks {
-    pub video: Option<(u32, Action)>,
-    pub audio: Option<(u32, Action)>,
+pub struct SessionTracks {
+    pub video: Option<(u32, TrackAction)>,
+    pub audio: Option<(u32, TrackAction)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum TrackAction {
     Copy,
     Encode,
 }
 
 /// Why a file is not played directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum TranscodeReason {
     ContainerNotSupported,
     VideoCodecNotSupported,
     VideoProfileNotSupported,
@@ -102,7 +102,7 @@ pub enum Reason {
     NoDecodableStream,
 }
 
-impl Reason {
+impl TranscodeReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ContainerNotSupported => "CONTAINER_NOT_SUPPORTED",
@@ -128,68 +128,68 @@ impl Reason {
 }
 
 /// Chooses direct play, copy, encode or refusal, and gives the reasons. Direct play has no reasons.
-pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, Vec<Reason>) {
+pub fn decide(media: &Media, device: &DeviceProfile, request: &PlaybackRequest) -> (Decision, Vec<TranscodeReason>) {
     let video = pick_video(media, device);
-    let audio = pick_audio(media, device, wish);
+    let audio = pick_audio(media, device, request);
     if video.is_none() && audio.is_none() {
-        return (Decision::Refuse, vec![Reason::NoDecodableStream]);
+        return (Decision::Refuse, vec![TranscodeReason::NoDecodableStream]);
     }
     let mut reasons = Vec::new();
-    if wish.force_transcode {
-        reasons.push(Reason::StartForced);
+    if request.force_transcode {
+        reasons.push(TranscodeReason::StartForced);
     }
-    if !takes_container(device, media, video.map(|(stream, _)| stream), audio.map(|(stream, _)| stream)) {
-        reasons.push(Reason::ContainerNotSupported);
+    if !supports_container(device, media, video.map(|(stream, _)| stream), audio.map(|(stream, _)| stream)) {
+        reasons.push(TranscodeReason::ContainerNotSupported);
     }
-    let limit = [device.max_bitrate_kbps, wish.max_bitrate_kbps].into_iter().flatten().min();
-    let too_fast = matches!((limit, media.bitrate_kbps), (Some(limit), Some(rate)) if rate > limit);
-    let mut picture = Vec::new();
+    let limit_kbps = [device.max_bitrate_kbps, request.max_bitrate_kbps].into_iter().flatten().min();
+    let exceeds_limit = matches!((limit_kbps, media.bitrate_kbps), (Some(limit), Some(rate)) if rate > limit);
+    let mut video_problems = Vec::new();
     if let Some((stream, track)) = video {
-        picture = video_reasons(stream, track, device);
-        if wish.max_height.is_some_and(|lines| display_height(track) > lines) {
-            picture.push(Reason::VideoResolutionNotSupported);
+        video_problems = video_reasons(stream, track, device);
+        if request.max_height.is_some_and(|lines| display_height(track) > lines) {
+            video_problems.push(TranscodeReason::VideoResolutionNotSupported);
         }
-        reasons.extend(&picture);
-    } else if media.videos().next().is_some() {
+        reasons.extend(&video_problems);
+    } else if media.video_streams().next().is_some() {
         // Neither server nor device can decode the video; the audio alone can still be played.
-        reasons.push(Reason::VideoCodecNotSupported);
+        reasons.push(TranscodeReason::VideoCodecNotSupported);
     }
-    if too_fast {
-        reasons.push(Reason::BitrateExceedsLimit);
+    if exceeds_limit {
+        reasons.push(TranscodeReason::BitrateExceedsLimit);
     }
-    reasons.extend(sound_reasons(media, device, wish, audio));
-    if let SubtitleWish::Burn(_) = wish.subtitle {
-        reasons.push(Reason::SubtitleCodecNotSupported);
-    } else if wish.subtitle != SubtitleWish::None && !takes_webvtt(device) {
-        reasons.push(Reason::SubtitleCodecNotSupported);
-    } else if wish.subtitle != SubtitleWish::None && wish.needs_subtitle_rendition {
-        reasons.push(Reason::SubtitleSelected);
+    reasons.extend(audio_reasons(media, device, request, audio));
+    if let SubtitleDelivery::Burn(_) = request.subtitle {
+        reasons.push(TranscodeReason::SubtitleCodecNotSupported);
+    } else if request.subtitle != SubtitleDelivery::None && !supports_webvtt(device) {
+        reasons.push(TranscodeReason::SubtitleCodecNotSupported);
+    } else if request.subtitle != SubtitleDelivery::None && request.needs_subtitle_rendition {
+        reasons.push(TranscodeReason::SubtitleSelected);
     }
-    let mut seen = std::collections::HashSet::new();
-    reasons.retain(|reason| seen.insert(*reason));
-    if reasons.is_empty() && wish.adaptive && video.is_some() {
-        reasons.push(Reason::StartForced);
+    let mut unique = std::collections::HashSet::new();
+    reasons.retain(|reason| unique.insert(*reason));
+    if reasons.is_empty() && request.is_adaptive && video.is_some() {
+        reasons.push(TranscodeReason::StartForced);
     }
     if reasons.is_empty() {
         return (Decision::Direct, reasons);
     }
     // A session decodes or remuxes its streams, so it can use only those this server can decode.
-    let video = video.filter(|(stream, _)| stream.decodable).or_else(|| first_decodable(media.videos()));
+    let video = video.filter(|(stream, _)| stream.is_decodable).or_else(|| first_decodable(media.video_streams()));
     let audio = audio
-        .filter(|(stream, _)| stream.decodable)
-        .or_else(|| wish.audio_stream.is_none().then(|| first_decodable(media.audios())).flatten());
+        .filter(|(stream, _)| stream.is_decodable)
+        .or_else(|| request.audio_stream.is_none().then(|| first_decodable(media.audio_streams())).flatten());
     if video.is_none() && audio.is_none() {
-        return (Decision::Refuse, vec![Reason::NoDecodableStream]);
+        return (Decision::Refuse, vec![TranscodeReason::NoDecodableStream]);
     }
-    let burns = matches!(wish.subtitle, SubtitleWish::Burn(_));
-    let tracks = Tracks {
+    let burns_subtitle = matches!(request.subtitle, SubtitleDelivery::Burn(_));
+    let tracks = SessionTracks {
         video: video.map(|(stream, track)| {
-            let copy = picture.is_empty() && !burns && !too_fast && can_copy_video(stream, track);
-            (stream.index, if copy { Action::Copy } else { Action::Encode })
+            let can_copy = video_problems.is_empty() && !burns_subtitle && !exceeds_limit && can_copy_video(stream, track);
+            (stream.index, if can_copy { TrackAction::Copy } else { TrackAction::Encode })
         }),
         audio: audio.map(|(stream, track)| {
-            let copy = can_copy_audio(stream, track, device, wish.max_audio_channels);
-            (stream.index, if copy { Action::Copy } else { Action::Encode })
+            let can_copy = can_copy_audio(stream, track, device, request.max_audio_channels);
+            (stream.index, if can_copy { TrackAction::Copy } else { TrackAction::Encode })
         }),
     };
     (Decision::Session(tracks), reasons)
@@ -199,27 +199,27 @@ pub fn decide(media: &Media, device: &DeviceProfile, wish: &Wish) -> (Decision, 
 pub fn can_copy_video(stream: &Stream, video: &Video) -> bool {
     const PROFILES: [&str; 4] = ["constrained-baseline", "baseline", "main", "high"];
     stream.codec == "h264"
-        && stream.decodable
+        && stream.is_decodable
         && stream.profile.as_deref().is_none_or(|profile| PROFILES.contains(&profile))
         && video.bit_depth == 8
         && video.chroma == "4:2:0"
-        && !video.interlaced
+        && !video.is_interlaced
         && video.hdr.is_none()
         && video.rotation == 0
-        && !video.mirrored
+        && !video.is_mirrored
 }
 
 /// Whether an audio track can be copied into MPEG-TS segments: AAC-LC that ADTS can describe, or MP3.
 pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, max_channels: Option<u32>) -> bool {
     const ADTS_RATES: [u32; 13] =
         [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
-    let fits = match stream.codec.as_str() {
+    let has_supported_codec = match stream.codec.as_str() {
         "aac" => stream.profile.as_deref() == Some("lc") && ADTS_RATES.contains(&audio.sample_rate),
         "mp3" => true,
         _ => false,
     };
-    let channels = matches!(audio.channels, 1 | 2 | 6) && max_channels.is_none_or(|most| audio.channels <= most);
-    fits && channels && stream.decodable && audio_reason(stream, audio, device).is_none()
+    let has_supported_layout = matches!(audio.channels, 1 | 2 | 6) && max_channels.is_none_or(|most| audio.channels <= most);
+    has_supported_codec && has_supported_layout && stream.is_decodable && audio_reason(stream, audio, device).is_none()
 }
 
 /// Displayed height in lines, after pixel aspect and rotation.
@@ -235,61 +235,61 @@ fn display_width(video: &Video) -> u32 {
 }
 
 fn first_decodable<'a, T: 'a>(mut streams: impl Iterator<Item = (&'a Stream, &'a T)>) -> Option<(&'a Stream, &'a T)> {
-    streams.find(|(stream, _)| stream.decodable)
+    streams.find(|(stream, _)| stream.is_decodable)
 }
 
 /// The video a player shows: the default stream, otherwise the first, of those that the server or the device can decode.
 fn pick_video<'a>(media: &'a Media, device: &DeviceProfile) -> Option<(&'a Stream, &'a Video)> {
-    let usable = || media.videos().filter(|(stream, _)| stream.decodable || knows_video(device, &stream.codec));
-    usable().find(|(stream, _)| stream.default).or_else(|| usable().next())
+    let usable_videos = || media.video_streams().filter(|(stream, _)| stream.is_decodable || supports_video(device, &stream.codec));
+    usable_videos().find(|(stream, _)| stream.is_default).or_else(|| usable_videos().next())
 }
 
 /// The audio track to play: the requested one, otherwise the one a player selects by itself. If the device cannot play that
 /// one, another track it can play is taken, unless that is a commentary or in another language.
-fn pick_audio<'a>(media: &'a Media, device: &DeviceProfile, wish: &Wish) -> Option<(&'a Stream, &'a Audio)> {
-    if let Some(index) = wish.audio_stream {
-        return media.audios().find(|(stream, _)| stream.index == index);
+fn pick_audio<'a>(media: &'a Media, device: &DeviceProfile, request: &PlaybackRequest) -> Option<(&'a Stream, &'a Audio)> {
+    if let Some(index) = request.audio_stream {
+        return media.audio_streams().find(|(stream, _)| stream.index == index);
     }
-    let usable = |stream: &Stream| stream.decodable || knows_audio(device, &stream.codec);
-    let own = own_audio(media);
-    let plays = |(stream, audio): &(&Stream, &Audio)| audio_reason(stream, audio, device).is_none();
-    if let Some(own) = own.filter(plays) {
-        return Some(own);
+    let is_usable = |stream: &Stream| stream.is_decodable || supports_audio(device, &stream.codec);
+    let default_track = default_audio(media);
+    let is_playable = |(stream, audio): &(&Stream, &Audio)| audio_reason(stream, audio, device).is_none();
+    if let Some(playable) = default_track.filter(is_playable) {
+        return Some(playable);
     }
-    let same_language = |stream: &Stream| {
-        let own = own.and_then(|(stream, _)| stream.language.as_deref());
+    let is_same_language = |stream: &Stream| {
+        let own = default_track.and_then(|(stream, _)| stream.language.as_deref());
         own.is_none() || stream.language.is_none() || stream.language.as_deref() == own
     };
     let other = media
-        .audios()
-        .filter(|(stream, audio)| usable(stream) && !audio.commentary && same_language(stream))
-        .find(plays);
-    other.or(own.filter(|(stream, _)| usable(stream))).or_else(|| media.audios().find(|(stream, _)| usable(stream)))
+        .audio_streams()
+        .filter(|(stream, audio)| is_usable(stream) && !audio.is_commentary && is_same_language(stream))
+        .find(is_playable);
+    other.or(default_track.filter(|(stream, _)| is_usable(stream))).or_else(|| media.audio_streams().find(|(stream, _)| is_usable(stream)))
 }
 
 /// The audio track a player selects by itself.
-fn own_audio(media: &Media) -> Option<(&Stream, &Audio)> {
-    media.audios().find(|(stream, _)| stream.default).or_else(|| media.audios().next())
+fn default_audio(media: &Media) -> Option<(&Stream, &Audio)> {
+    media.audio_streams().find(|(stream, _)| stream.is_default).or_else(|| media.audio_streams().next())
 }
 
-fn sound_reasons(media: &Media, device: &DeviceProfile, wish: &Wish, picked: Option<(&Stream, &Audio)>) -> Vec<Reason> {
+fn audio_reasons(media: &Media, device: &DeviceProfile, request: &PlaybackRequest, picked: Option<(&Stream, &Audio)>) -> Vec<TranscodeReason> {
     let mut reasons = Vec::new();
-    let own = own_audio(media);
-    if let Some((stream, audio)) = own
-        && (picked.is_none_or(|(picked, _)| picked.index == stream.index) || wish.audio_stream.is_none())
+    let default_track = default_audio(media);
+    if let Some((stream, audio)) = default_track
+        && (picked.is_none_or(|(picked, _)| picked.index == stream.index) || request.audio_stream.is_none())
     {
         reasons.extend(audio_reason(stream, audio, device));
     }
-    if let (Some((own, _)), Some((picked, audio))) = (own, picked)
-        && own.index != picked.index
+    if let (Some((default_stream, _)), Some((picked, audio))) = (default_track, picked)
+        && default_stream.index != picked.index
     {
-        reasons.push(Reason::SecondaryAudioSelected);
+        reasons.push(TranscodeReason::SecondaryAudioSelected);
         reasons.extend(audio_reason(picked, audio, device));
     }
     if let Some((_, audio)) = picked
-        && wish.max_audio_channels.is_some_and(|most| audio.channels > most)
+        && request.max_audio_channels.is_some_and(|most| audio.channels > most)
     {
-        reasons.push(Reason::AudioChannelsNotSupported);
+        reasons.push(TranscodeReason::AudioChannelsNotSupported);
     }
     reasons
 }

@@ -5,15 +5,15 @@
 use std::fmt::Write;
 
 use super::grid::Grid;
-use super::time::{FrameRate, seconds};
+use super::time::{FrameRate, to_seconds};
 
 /// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have its own target duration (RFC 8216
 /// section 6.2.4), and long segments mean few requests per film.
-pub const SUBTITLE_SECONDS: f64 = 30.0;
+pub const SUBTITLE_SEGMENT_SECONDS: f64 = 30.0;
 
 /// A media playlist of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Track {
+pub enum PlaylistTrack {
     /// Video with audio, muxed: one rung of the ladder, the first being the best.
     Video(usize),
     /// Audio of an item without video.
@@ -24,14 +24,14 @@ pub enum Track {
 
 /// A file that a session serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asset {
-    Playlist(Track),
-    Segment(Track, usize),
+pub enum SessionAsset {
+    Playlist(PlaylistTrack),
+    Segment(PlaylistTrack, usize),
 }
 
-impl Track {
+impl PlaylistTrack {
     /// The track at the start of a name, and the rest of the name.
-    fn begins(name: &str) -> Option<(Self, &str)> {
+    fn split_prefix(name: &str) -> Option<(Self, &str)> {
         let (prefix, rest) = name.split_at_checked(2)?;
         let track = match prefix {
             "a0" => Self::Audio,
@@ -68,23 +68,23 @@ impl Track {
 }
 
 /// The asset a name refers to; None for every name this program does not write itself.
-pub fn asset(name: &str) -> Option<Asset> {
+pub fn parse_asset(name: &str) -> Option<SessionAsset> {
     if name.len() > 64 {
         return None;
     }
-    let (track, rest) = Track::begins(name)?;
+    let (track, rest) = PlaylistTrack::split_prefix(name)?;
     if rest == ".m3u8" {
-        return (track.playlist_name() == name).then_some(Asset::Playlist(track));
+        return (track.playlist_name() == name).then_some(SessionAsset::Playlist(track));
     }
     let digits = rest.strip_prefix('-')?.strip_suffix(track.extension())?.strip_suffix('.')?;
     let index = digits.parse().ok()?;
-    (track.segment_name(index) == name).then_some(Asset::Segment(track, index))
+    (track.segment_name(index) == name).then_some(SessionAsset::Segment(track, index))
 }
 
 /// A variant of the multivariant playlist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    pub track: Track,
+    pub track: PlaylistTrack,
     /// RFC 6381, comma separated; None if unknown, because a wrong value is worse.
     pub codecs: Option<String>,
     pub size: Option<(u32, u32)>,
@@ -107,23 +107,23 @@ pub struct SubtitleRendition {
 ///
 /// With `start_seconds` above 0 it has `EXT-X-START` too. Not every player accepts that: ffmpeg 5.1 mistakes such a
 /// multivariant playlist for a media playlist as well, lists its streams twice and loses the duration (measured).
-pub fn multivariant(
+pub fn multivariant_playlist(
     variants: &[Variant],
     subtitles: Option<&SubtitleRendition>,
     start_seconds: f64,
     grant: &str,
 ) -> String {
     let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
-    start(&mut text, start_seconds);
+    write_start_tag(&mut text, start_seconds);
     if let Some(rendition) = subtitles {
-        let name = quoted(&rendition.name);
+        let name = sanitize_attribute(&rendition.name);
         let _ =
             write!(text, "#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"subs\",NAME=\"{name}\",DEFAULT=YES,AUTOSELECT=YES");
         let _ = write!(text, ",FORCED={}", if rendition.forced { "YES" } else { "NO" });
         if let Some(language) = &rendition.language {
-            let _ = write!(text, ",LANGUAGE=\"{}\"", quoted(language));
+            let _ = write!(text, ",LANGUAGE=\"{}\"", sanitize_attribute(language));
         }
-        let _ = writeln!(text, ",URI=\"{}\"", with_grant(&Track::Subtitles.playlist_name(), grant));
+        let _ = writeln!(text, ",URI=\"{}\"", with_grant(&PlaylistTrack::Subtitles.playlist_name(), grant));
     }
     for variant in variants {
         let _ = write!(
@@ -133,7 +133,7 @@ pub fn multivariant(
             variant.average_bandwidth.max(1)
         );
         if let Some(codecs) = &variant.codecs {
-            let _ = write!(text, ",CODECS=\"{}\"", quoted(codecs));
+            let _ = write!(text, ",CODECS=\"{}\"", sanitize_attribute(codecs));
         }
         if let Some((width, height)) = variant.size {
             let _ = write!(text, ",RESOLUTION={width}x{height}");
@@ -154,17 +154,17 @@ pub fn multivariant(
 ///
 /// The first segment is listed with the length that remains after `from`. Video segments begin there; subtitle segments are
 /// longer, and players align the timelines of all renditions by the listed lengths.
-pub fn media(track: Track, grid: &Grid, from: i64, start_seconds: f64, grant: &str) -> String {
-    let first = grid.at(from);
+pub fn media_playlist(track: PlaylistTrack, grid: &Grid, from_ticks: i64, start_seconds: f64, grant: &str) -> String {
+    let first = grid.segment_at(from_ticks);
     let mut text = String::with_capacity(200 + (grid.len() - first) * (40 + grant.len()));
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{}", grid.target_duration());
     let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS");
-    start(&mut text, start_seconds - seconds(from));
+    write_start_tag(&mut text, start_seconds - to_seconds(from_ticks));
     let (prefix, extension) = (track.prefix(), track.extension());
     for index in first..grid.len() {
         // Nine ticks are 100 µs. Integers, because a film has thousands of lines.
-        let before = (from - grid.start(index)).max(0);
-        let length = ((grid.length(index) - before) * 100 + 4) / 9;
+        let before = (from_ticks - grid.segment_start(index)).max(0);
+        let length = ((grid.segment_length(index) - before) * 100 + 4) / 9;
         let (whole, micros) = (length / 1_000_000, length % 1_000_000);
         let _ = writeln!(text, "#EXTINF:{whole}.{micros:06},\n{prefix}-{index:05}.{extension}?st={grant}");
     }
@@ -174,10 +174,10 @@ pub fn media(track: Track, grid: &Grid, from: i64, start_seconds: f64, grant: &s
 
 /// The grid of a subtitle rendition for an item with the same end as `grid`.
 pub fn subtitle_grid(grid: &Grid) -> Grid {
-    Grid::steps(SUBTITLE_SECONDS, seconds(grid.end()))
+    Grid::from_step(SUBTITLE_SEGMENT_SECONDS, to_seconds(grid.end_ticks()))
 }
 
-fn start(text: &mut String, start_seconds: f64) {
+fn write_start_tag(text: &mut String, start_seconds: f64) {
     if start_seconds >= 0.001 {
         let _ = writeln!(text, "#EXT-X-START:TIME-OFFSET={start_seconds:.3},PRECISE=YES");
     }
@@ -188,12 +188,12 @@ fn with_grant(name: &str, grant: &str) -> String {
 }
 
 /// An attribute value must not contain quotes or line ends (RFC 8216 section 4.2).
-fn quoted(text: &str) -> String {
+fn sanitize_attribute(text: &str) -> String {
     text.chars().map(|c| if c == '"' { '\'' } else { c }).filter(|c| !c.is_control()).collect()
 }
 
 /// `avc1.PPCCLL` from the first sequence parameter set in a segment (RFC 6381 section 3.3); None if there is none.
-pub fn avc_codec(segment: &[u8]) -> Option<String> {
+pub fn avc_codec_string(segment: &[u8]) -> Option<String> {
     let at = segment.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)?;
     let sps = segment.get(at + 4..at + 7)?;
     Some(format!("avc1.{:02x}{:02x}{:02x}", sps[0], sps[1], sps[2]))
@@ -205,12 +205,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn film() -> Grid {
-        Grid::frames(FrameRate { num: 24000, den: 1001 }, 2.0, 9.0)
+        Grid::from_frame_rate(FrameRate { num: 24000, den: 1001 }, 2.0, 9.0)
     }
 
     fn variant() -> Variant {
         Variant {
-            track: Track::Video(0),
+            track: PlaylistTrack::Video(0),
             codecs: Some("avc1.640028,mp4a.40.2".into()),
             size: Some((1280, 720)),
             frame_rate: Some(FrameRate { num: 24000, den: 1001 }),
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_multivariant_playlist_names_variant_and_subtitles() {
         let subtitles = SubtitleRendition { name: "Say \"hi\"\n".into(), language: Some("de".into()), forced: false };
-        let text = multivariant(&[variant()], Some(&subtitles), 0.0, "G.r-a_nt");
+        let text = multivariant_playlist(&[variant()], Some(&subtitles), 0.0, "G.r-a_nt");
         insta::assert_snapshot!(text, @r#"
         #EXTM3U
         #EXT-X-VERSION:6
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn a_ladder_lists_every_rung() {
-        let lower = Variant { track: Track::Video(1), size: Some((640, 360)), bandwidth: 1_000_000, ..variant() };
-        let text = multivariant(&[variant(), lower], None, 0.0, "g");
+        let lower = Variant { track: PlaylistTrack::Video(1), size: Some((640, 360)), bandwidth: 1_000_000, ..variant() };
+        let text = multivariant_playlist(&[variant(), lower], None, 0.0, "g");
         let parsed = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
         let listed: Vec<_> = parsed.variants.iter().map(|variant| (variant.uri.as_str(), variant.bandwidth)).collect();
         assert_eq!(listed, [("v0.m3u8?st=g", 3_300_000), ("v1.m3u8?st=g", 1_000_000)]);
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn an_unknown_codec_or_size_is_left_out() {
-        let bare = Variant { codecs: None, size: None, frame_rate: None, track: Track::Audio, ..variant() };
-        insta::assert_snapshot!(multivariant(&[bare], None, 4.25, "g"), @r"
+        let bare = Variant { codecs: None, size: None, frame_rate: None, track: PlaylistTrack::Audio, ..variant() };
+        insta::assert_snapshot!(multivariant_playlist(&[bare], None, 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-INDEPENDENT-SEGMENTS
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_media_playlist_lists_the_whole_item() {
-        insta::assert_snapshot!(media(Track::Video(0), &film(), 0, 4.25, "g"), @r"
+        insta::assert_snapshot!(media_playlist(PlaylistTrack::Video(0), &film(), 0, 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-TARGETDURATION:2
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn a_list_can_begin_at_the_start_position() {
         // The fifth segment begins at 4.004 s.
-        let from = film().start(4);
-        insta::assert_snapshot!(media(Track::Video(0), &film(), from, 4.25, "g"), @r"
+        let from = film().segment_start(4);
+        insta::assert_snapshot!(media_playlist(PlaylistTrack::Video(0), &film(), from, 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-TARGETDURATION:2
@@ -308,8 +308,8 @@ mod tests {
         #EXT-X-ENDLIST
         ");
         // Subtitle segments have other boundaries, but the list begins and ends with the video.
-        let long = Grid::steps(SUBTITLE_SECONDS, 70.0);
-        let text = media(Track::Subtitles, &long, 40 * 90_000, 40.0, "g");
+        let long = Grid::from_step(SUBTITLE_SEGMENT_SECONDS, 70.0);
+        let text = media_playlist(PlaylistTrack::Subtitles, &long, 40 * 90_000, 40.0, "g");
         assert!(text.contains("MEDIA-SEQUENCE:1\n") && text.contains("#EXTINF:20.000000,\ns0-00001.vtt"), "{text}");
         assert!(text.contains("#EXTINF:10.000000,\ns0-00002.vtt") && !text.contains("X-START"), "{text}");
     }
@@ -317,8 +317,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_parser_reads_back_every_segment_and_no_segment_exceeds_the_target(end in 0.1..4000.0f64, step in 1.0..6.0f64) {
-            let grid = Grid::steps(step, end);
-            let parsed = m3u8_rs::parse_media_playlist_res(media(Track::Audio, &grid, 0, 0.0, "g").as_bytes()).unwrap();
+            let grid = Grid::from_step(step, end);
+            let parsed = m3u8_rs::parse_media_playlist_res(media_playlist(PlaylistTrack::Audio, &grid, 0, 0.0, "g").as_bytes()).unwrap();
             prop_assert!(parsed.end_list);
             prop_assert_eq!(parsed.segments.len(), grid.len());
             let total: f64 = parsed.segments.iter().map(|segment| f64::from(segment.duration)).sum();
@@ -328,16 +328,16 @@ mod tests {
 
         #[test]
         fn only_names_we_write_are_assets(name in "[a-z0-9.-]{1,20}") {
-            if let Some(Asset::Segment(track, index)) = asset(&name) {
+            if let Some(SessionAsset::Segment(track, index)) = parse_asset(&name) {
                 prop_assert_eq!(track.segment_name(index), name);
             }
         }
 
         #[test]
         fn every_name_we_write_is_an_asset(index in 0usize..200_000) {
-            for track in [Track::Video(0), Track::Video(7), Track::Audio, Track::Subtitles] {
-                prop_assert_eq!(asset(&track.segment_name(index)), Some(Asset::Segment(track, index)));
-                prop_assert_eq!(asset(&track.playlist_name()), Some(Asset::Playlist(track)));
+            for track in [PlaylistTrack::Video(0), PlaylistTrack::Video(7), PlaylistTrack::Audio, PlaylistTrack::Subtitles] {
+                prop_assert_eq!(parse_asset(&track.segment_name(index)), Some(SessionAsset::Segment(track, index)));
+                prop_assert_eq!(parse_asset(&track.playlist_name()), Some(SessionAsset::Playlist(track)));
             }
         }
     }
@@ -357,14 +357,14 @@ mod tests {
             "V0.m3u8",
             "",
         ] {
-            assert_eq!(asset(name), None, "{name}");
+            assert_eq!(parse_asset(name), None, "{name}");
         }
     }
 
     #[test]
     fn the_codec_is_read_from_the_sequence_parameter_set() {
         let segment = [0x47, 0x40, 0, 0, 0, 1, 9, 0xf0, 0, 0, 0, 1, 0x67, 0x64, 0x00, 0x28, 0xac];
-        assert_eq!(avc_codec(&segment).as_deref(), Some("avc1.640028"));
-        assert_eq!(avc_codec(&[0x47; 188]), None);
+        assert_eq!(avc_codec_string(&segment).as_deref(), Some("avc1.640028"));
+        assert_eq!(avc_codec_string(&[0x47; 188]), None);
     }
 }

@@ -12,17 +12,17 @@ pub use media_type::MediaType;
 
 /// How far a device's clock may be ahead of the server's before its times are ignored. A clock years ahead would otherwise
 /// block all other devices.
-pub const MAX_SKEW: SignedDuration = SignedDuration::from_mins(5);
+pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Number of positions kept when a stray save returns to the start.
-pub const MAX_PAST: usize = 5;
+pub const MAX_EARLIER_POSITIONS: usize = 5;
 
 /// A position at or below this is not worth keeping when a stray zero replaces it, seconds.
-const STRAY_FROM_SECONDS: f64 = 60.0;
+const MIN_KEPT_SECONDS: f64 = 60.0;
 
 /// Which list a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Status {
+pub enum ProgressStatus {
     /// At the start: just begun, or put back.
     Untouched,
     InProgress,
@@ -32,7 +32,7 @@ pub enum Status {
 /// One user's progress in one item. It is stored under the item's content hash, so renaming or moving the file changes
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ProgressRecord {
     pub media_id: String,
     /// Last known path of the item.
     pub path: String,
@@ -49,7 +49,7 @@ pub struct Record {
     pub audio_stream_index: Option<u32>,
     pub subtitle_stream_index: Option<u32>,
     /// Books only.
-    pub book: Option<Place>,
+    pub book: Option<BookPosition>,
     pub play_count: u32,
     pub ever_completed: bool,
     pub completed_at: Option<Timestamp>,
@@ -61,16 +61,16 @@ pub struct Record {
     pub version: u64,
     /// Positions replaced by stray zeros, newest first.
     #[serde(rename = "past")]
-    pub past: Vec<Past>,
+    pub earlier_positions: Vec<EarlierPosition>,
     /// The record was reset. It is kept for a while, so that a late save of another device does not restore the old
     /// position.
     #[serde(rename = "reset")]
-    pub reset: bool,
+    pub is_reset: bool,
 }
 
 /// A position in an audiobook, in addition to the seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct BookPosition {
     pub chapter_index: u32,
     pub chapter_position_seconds: f64,
     pub playback_rate: f64,
@@ -79,15 +79,15 @@ pub struct Place {
 
 /// An earlier position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Past {
+pub struct EarlierPosition {
     pub position_seconds: f64,
     #[serde(rename = "at")]
-    pub at: Timestamp,
+    pub saved_at: Timestamp,
 }
 
 /// A save sent by a device.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Save {
+pub struct ProgressSave {
     pub media_id: String,
     pub path: String,
     pub size_bytes: u64,
@@ -101,7 +101,7 @@ pub struct Save {
     pub device_id: Option<String>,
     pub audio_stream_index: Option<u32>,
     pub subtitle_stream_index: Option<u32>,
-    pub book: Option<Place>,
+    pub book: Option<BookPosition>,
     /// Counts a viewing even if the item is already completed.
     pub marks_watched: bool,
     /// Client time of this position.
@@ -112,10 +112,10 @@ pub struct Save {
 
 /// The result of a save.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    Applied(Record),
+pub enum SaveResult {
+    Applied(ProgressRecord),
     /// Refused as outdated; contains the stored record.
-    Stale(Record),
+    Stale(ProgressRecord),
 }
 
 /// Merges a save into the stored record. `now` is the server's time.
@@ -123,50 +123,50 @@ pub enum Verdict {
 /// A save with a client time is refused if the stored one is newer, and a save with a version if the stored version differs.
 /// A save with neither always wins. Client times are compared with client times, so the newer of two devices wins in
 /// whatever order their saves arrive.
-pub fn save(stored: Option<&Record>, save: Save, now: Timestamp) -> Verdict {
-    let standing = stored.map_or(0, |record| record.version);
+pub fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Timestamp) -> SaveResult {
+    let stored_version = stored.map_or(0, |record| record.version);
     // A client time too far ahead is replaced by the server's. A stored time can be that far ahead only if the server's
     // clock was wrong; then it is not compared.
-    let is_false = |at: Timestamp| at.duration_since(now) > MAX_SKEW;
-    let claimed = save.client_updated_at.map(|at| if is_false(at) { now } else { at });
-    let older = claimed.zip(stored).is_some_and(|(at, record)| at < record.updated_at && !is_false(record.updated_at));
-    if older || save.version.is_some_and(|version| version != standing) {
-        return Verdict::Stale(stored.cloned().unwrap_or_else(|| Record::untouched(save, now)));
+    let is_too_far_ahead = |at: Timestamp| at.duration_since(now) > MAX_CLOCK_SKEW;
+    let client_time = save.client_updated_at.map(|at| if is_too_far_ahead(at) { now } else { at });
+    let is_older = client_time.zip(stored).is_some_and(|(at, record)| at < record.updated_at && !is_too_far_ahead(record.updated_at));
+    if is_older || save.version.is_some_and(|version| version != stored_version) {
+        return SaveResult::Stale(stored.cloned().unwrap_or_else(|| ProgressRecord::new_record(save, now)));
     }
-    let before = stored.filter(|record| !record.reset);
+    let before = stored.filter(|record| !record.is_reset);
     let completed = save.completed.unwrap_or(false);
-    let was_completed = before.is_some_and(|record| record.completed);
-    let counts = completed && (!was_completed || save.marks_watched);
-    let updated_at = claimed.unwrap_or(now);
+    let was_completed_before = before.is_some_and(|record| record.completed);
+    let counts_as_viewing = completed && (!was_completed_before || save.marks_watched);
+    let updated_at = client_time.unwrap_or(now);
     let watched_at = updated_at.min(now);
-    let mut past = before.map_or_else(Vec::new, |record| record.past.clone());
+    let mut earlier_positions = before.map_or_else(Vec::new, |record| record.earlier_positions.clone());
     // The API's body always has `completed`, so false means no more than its absence.
-    let blind = save.client_updated_at.is_none() && save.version.is_none() && !completed;
-    if let Some(record) = before.filter(|record| record.position_seconds > STRAY_FROM_SECONDS)
-        && blind
+    let has_no_order = save.client_updated_at.is_none() && save.version.is_none() && !completed;
+    if let Some(record) = before.filter(|record| record.position_seconds > MIN_KEPT_SECONDS)
+        && has_no_order
         && save.position_seconds == 0.0
     {
-        past.insert(0, Past { position_seconds: record.position_seconds, at: record.updated_at });
-        past.truncate(MAX_PAST);
+        earlier_positions.insert(0, EarlierPosition { position_seconds: record.position_seconds, saved_at: record.updated_at });
+        earlier_positions.truncate(MAX_EARLIER_POSITIONS);
     }
-    let (played, ever) = before.map_or((0, false), |record| (record.play_count, record.ever_completed));
-    Verdict::Applied(Record {
-        play_count: played.saturating_add(u32::from(counts)),
-        ever_completed: ever || completed,
-        completed_at: if counts { Some(watched_at) } else { before.and_then(|record| record.completed_at) },
+    let (viewings, was_ever_completed) = before.map_or((0, false), |record| (record.play_count, record.ever_completed));
+    SaveResult::Applied(ProgressRecord {
+        play_count: viewings.saturating_add(u32::from(counts_as_viewing)),
+        ever_completed: was_ever_completed || completed,
+        completed_at: if counts_as_viewing { Some(watched_at) } else { before.and_then(|record| record.completed_at) },
         first_watched_at: before.map_or(watched_at, |record| record.first_watched_at.min(watched_at)),
         last_watched_at: before.map_or(watched_at, |record| record.last_watched_at.max(watched_at)),
         updated_at,
-        version: standing + 1,
-        past,
+        version: stored_version + 1,
+        earlier_positions,
         completed,
-        ..Record::untouched(save, now)
+        ..ProgressRecord::new_record(save, now)
     })
 }
 
-impl Record {
+impl ProgressRecord {
     /// A new record with the item's data from a save. Version 0.
-    fn untouched(save: Save, now: Timestamp) -> Self {
+    fn new_record(save: ProgressSave, now: Timestamp) -> Self {
         Self {
             media_id: save.media_id,
             path: save.path,
@@ -188,13 +188,13 @@ impl Record {
             last_watched_at: now,
             updated_at: now,
             version: 0,
-            past: Vec::new(),
-            reset: false,
+            earlier_positions: Vec::new(),
+            is_reset: false,
         }
     }
 
     /// The record after a reset.
-    pub fn reset(&self, now: Timestamp) -> Self {
+    pub fn to_reset(&self, now: Timestamp) -> Self {
         Self {
             position_seconds: 0.0,
             completed: false,
@@ -204,26 +204,26 @@ impl Record {
             completed_at: None,
             updated_at: now.max(self.updated_at),
             version: self.version + 1,
-            past: Vec::new(),
-            reset: true,
+            earlier_positions: Vec::new(),
+            is_reset: true,
             ..self.clone()
         }
     }
 
     /// Whether one of its times is too far ahead of `now` to be true.
-    pub fn is_ahead(&self, now: Timestamp) -> bool {
+    pub fn has_future_time(&self, now: Timestamp) -> bool {
         let times = [Some(self.first_watched_at), Some(self.last_watched_at), Some(self.updated_at), self.completed_at];
-        times.into_iter().flatten().any(|at| time::is_ahead(at.as_second(), now.as_second()))
+        times.into_iter().flatten().any(|at| time::is_too_far_ahead(at.as_second(), now.as_second()))
     }
 
     /// The record with every time that is too far ahead set to `now`. The version stays, because no device changed anything.
-    pub fn set_back(self, now: Timestamp) -> Self {
-        let true_time = |at: Timestamp| if time::is_ahead(at.as_second(), now.as_second()) { now } else { at };
+    pub fn without_future_times(self, now: Timestamp) -> Self {
+        let clamped = |at: Timestamp| if time::is_too_far_ahead(at.as_second(), now.as_second()) { now } else { at };
         Self {
-            first_watched_at: true_time(self.first_watched_at),
-            last_watched_at: true_time(self.last_watched_at),
-            updated_at: true_time(self.updated_at),
-            completed_at: self.completed_at.map(true_time),
+            first_watched_at: clamped(self.first_watched_at),
+            last_watched_at: clamped(self.last_watched_at),
+            updated_at: clamped(self.updated_at),
+            completed_at: self.completed_at.map(clamped),
             ..self
         }
     }
@@ -231,9 +231,9 @@ impl Record {
     /// Resume position, seconds: 0 if the item is completed, barely begun, or at its end titles.
     pub fn resume_seconds(&self) -> f64 {
         let (position, duration) = (self.position_seconds, self.duration_seconds);
-        let begun = position >= 5.0_f64.max(duration * 0.01);
-        let ending = duration > 0.0 && duration - position < 30.0_f64.max(duration * 0.05);
-        if self.completed || !begun || ending { 0.0 } else { position }
+        let has_begun = position >= 5.0_f64.max(duration * 0.01);
+        let is_ending = duration > 0.0 && duration - position < 30.0_f64.max(duration * 0.05);
+        if self.completed || !has_begun || is_ending { 0.0 } else { position }
     }
 
     pub fn percentage(&self) -> f64 {
@@ -243,11 +243,11 @@ impl Record {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ProgressStatus {
         match (self.completed, self.position_seconds > 0.0) {
-            (true, _) => Status::Completed,
-            (false, true) => Status::InProgress,
-            (false, false) => Status::Untouched,
+            (true, _) => ProgressStatus::Completed,
+            (false, true) => ProgressStatus::InProgress,
+            (false, false) => ProgressStatus::Untouched,
         }
     }
 }

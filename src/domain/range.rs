@@ -2,23 +2,23 @@
 
 /// The result of a `Range` header for a representation of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ResolvedRange {
     /// No range, or one that must be ignored: all bytes, with 200.
     Whole,
     /// One range of bytes, with 206.
-    Part(Span),
+    Part(ByteRange),
     /// No existing byte, with 416.
     Unsatisfiable,
 }
 
 /// Bytes `first` to `last`, both included; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteRange {
     pub first: u64,
     pub last: u64,
 }
 
-impl Span {
+impl ByteRange {
     /// Number of bytes.
     #[allow(clippy::len_without_is_empty, reason = "a byte range is never empty")]
     pub fn len(self) -> u64 {
@@ -31,7 +31,7 @@ const MAX_RANGES: usize = 32;
 
 /// One element of a range set, before the length is known.
 #[derive(Clone, Copy)]
-enum Spec {
+enum RangeSpec {
     From(u64),
     Between(u64, u64),
     Last(u64),
@@ -42,65 +42,65 @@ enum Spec {
 /// Several ranges are joined if they touch or overlap, and ignored otherwise: section 14.2 allows that, no player sends
 /// them, and a multipart response could cost far more than the file. A malformed set and an unknown unit are ignored too.
 /// Numbers too large for 64 bits count as past every end.
-pub fn wanted(header: &str, len: u64) -> Wanted {
-    let Some(set) = set(header) else { return Wanted::Whole };
-    let mut spans: Vec<Span> = Vec::new();
-    let (mut some, mut empty_suffix) = (false, false);
-    for (index, element) in elements(set).enumerate() {
-        let Some(spec) = spec(element).filter(|_| index < MAX_RANGES) else { return Wanted::Whole };
-        some = true;
+pub fn resolve_range(header: &str, len: u64) -> ResolvedRange {
+    let Some(set) = range_set(header) else { return ResolvedRange::Whole };
+    let mut ranges: Vec<ByteRange> = Vec::new();
+    let (mut has_elements, mut has_empty_suffix) = (false, false);
+    for (index, element) in range_elements(set).enumerate() {
+        let Some(spec) = parse_spec(element).filter(|_| index < MAX_RANGES) else { return ResolvedRange::Whole };
+        has_elements = true;
         match spec {
-            Spec::From(first) | Spec::Between(first, _) if first >= len => {}
-            Spec::From(first) => spans.push(Span { first, last: len - 1 }),
-            Spec::Between(first, last) => spans.push(Span { first, last: last.min(len - 1) }),
-            Spec::Last(0) => {}
+            RangeSpec::From(first) | RangeSpec::Between(first, _) if first >= len => {}
+            RangeSpec::From(first) => ranges.push(ByteRange { first, last: len - 1 }),
+            RangeSpec::Between(first, last) => ranges.push(ByteRange { first, last: last.min(len - 1) }),
+            RangeSpec::Last(0) => {}
             // Satisfiable by section 14.1.2, but `Content-Range` cannot express an empty range.
-            Spec::Last(_) if len == 0 => empty_suffix = true,
-            Spec::Last(count) => spans.push(Span { first: len.saturating_sub(count), last: len - 1 }),
+            RangeSpec::Last(_) if len == 0 => has_empty_suffix = true,
+            RangeSpec::Last(count) => ranges.push(ByteRange { first: len.saturating_sub(count), last: len - 1 }),
         }
     }
-    spans.sort_unstable_by_key(|span| span.first);
-    let mut spans = spans.into_iter();
-    let Some(mut joined) = spans.next() else {
-        return if some && !empty_suffix { Wanted::Unsatisfiable } else { Wanted::Whole };
+    ranges.sort_unstable_by_key(|span| span.first);
+    let mut ranges = ranges.into_iter();
+    let Some(mut joined) = ranges.next() else {
+        return if has_elements && !has_empty_suffix { ResolvedRange::Unsatisfiable } else { ResolvedRange::Whole };
     };
-    for span in spans {
-        if span.first > joined.last.saturating_add(1) {
-            return Wanted::Whole;
+    for range in ranges {
+        if range.first > joined.last.saturating_add(1) {
+            return ResolvedRange::Whole;
         }
-        joined.last = joined.last.max(span.last);
+        joined.last = joined.last.max(range.last);
     }
-    Wanted::Part(joined)
+    ResolvedRange::Part(joined)
 }
 
 /// The part after the unit; None for a unit other than bytes.
-fn set(header: &str) -> Option<&str> {
+fn range_set(header: &str) -> Option<&str> {
     let (unit, set) = header.split_once('=')?;
     unit.trim().eq_ignore_ascii_case("bytes").then_some(set)
 }
 
-fn elements(set: &str) -> impl Iterator<Item = &str> {
+fn range_elements(set: &str) -> impl Iterator<Item = &str> {
     set.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
 }
 
 /// None if the whole header must be ignored.
-fn spec(element: &str) -> Option<Spec> {
+fn parse_spec(element: &str) -> Option<RangeSpec> {
     let (first, last) = element.split_once('-')?;
     Some(match (first, last) {
-        ("", count) => Spec::Last(number(count)?),
-        (first, "") => Spec::From(number(first)?),
+        ("", count) => RangeSpec::Last(parse_number(count)?),
+        (first, "") => RangeSpec::From(parse_number(first)?),
         (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let (first, last) = (parse_number(first)?, parse_number(last)?);
             if first > last {
                 return None;
             }
-            Spec::Between(first, last)
+            RangeSpec::Between(first, last)
         }
     })
 }
 
 /// Digits only; an overflow becomes the maximum.
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    const fn part(first: u64, last: u64) -> Wanted {
-        Wanted::Part(Span { first, last })
+    const fn part(first: u64, last: u64) -> ResolvedRange {
+        ResolvedRange::Part(ByteRange { first, last })
     }
 
     #[test]
@@ -135,38 +135,38 @@ mod tests {
             ("bytes= 1-2 ", 1000, part(1, 2)),
             ("bytes=1-2,", 1000, part(1, 2)),
             ("bytes=,1-2", 1000, part(1, 2)),
-            ("bytes=1000-", 1000, Wanted::Unsatisfiable),
-            ("bytes=1000-1001", 1000, Wanted::Unsatisfiable),
-            ("bytes=99999999999999999999999-", 1000, Wanted::Unsatisfiable),
-            ("bytes=-0", 1000, Wanted::Unsatisfiable),
-            ("bytes=0-", 0, Wanted::Unsatisfiable),
-            ("bytes=0-0", 0, Wanted::Unsatisfiable),
-            ("bytes=-5", 0, Wanted::Whole),
+            ("bytes=1000-", 1000, ResolvedRange::Unsatisfiable),
+            ("bytes=1000-1001", 1000, ResolvedRange::Unsatisfiable),
+            ("bytes=99999999999999999999999-", 1000, ResolvedRange::Unsatisfiable),
+            ("bytes=-0", 1000, ResolvedRange::Unsatisfiable),
+            ("bytes=0-", 0, ResolvedRange::Unsatisfiable),
+            ("bytes=0-0", 0, ResolvedRange::Unsatisfiable),
+            ("bytes=-5", 0, ResolvedRange::Whole),
             ("bytes=0-", u64::MAX, part(0, u64::MAX - 1)),
-            ("bytes=5-2", 1000, Wanted::Whole),
-            ("bytes=", 1000, Wanted::Whole),
-            ("bytes=,", 1000, Wanted::Whole),
-            ("bytes", 1000, Wanted::Whole),
-            ("bytes=a-b", 1000, Wanted::Whole),
-            ("bytes=1", 1000, Wanted::Whole),
-            ("bytes=-", 1000, Wanted::Whole),
-            ("bytes=+1-2", 1000, Wanted::Whole),
-            ("bytes=1-2-3", 1000, Wanted::Whole),
-            ("bytes=0x1-2", 1000, Wanted::Whole),
-            ("seconds=1-2", 1000, Wanted::Whole),
-            ("", 1000, Wanted::Whole),
-            ("bytes=0-9,20-29", 1000, Wanted::Whole),
+            ("bytes=5-2", 1000, ResolvedRange::Whole),
+            ("bytes=", 1000, ResolvedRange::Whole),
+            ("bytes=,", 1000, ResolvedRange::Whole),
+            ("bytes", 1000, ResolvedRange::Whole),
+            ("bytes=a-b", 1000, ResolvedRange::Whole),
+            ("bytes=1", 1000, ResolvedRange::Whole),
+            ("bytes=-", 1000, ResolvedRange::Whole),
+            ("bytes=+1-2", 1000, ResolvedRange::Whole),
+            ("bytes=1-2-3", 1000, ResolvedRange::Whole),
+            ("bytes=0x1-2", 1000, ResolvedRange::Whole),
+            ("seconds=1-2", 1000, ResolvedRange::Whole),
+            ("", 1000, ResolvedRange::Whole),
+            ("bytes=0-9,20-29", 1000, ResolvedRange::Whole),
             ("bytes=0-9,10-19", 1000, part(0, 19)),
             ("bytes=10-19, 0-14", 1000, part(0, 19)),
             ("bytes=0-9,2000-", 1000, part(0, 9)),
             ("bytes=0-9,-0", 1000, part(0, 9)),
-            ("bytes=2000-,3000-", 1000, Wanted::Unsatisfiable),
+            ("bytes=2000-,3000-", 1000, ResolvedRange::Unsatisfiable),
         ];
         for (header, len, expected) in table {
-            assert_eq!(wanted(header, len), expected, "{header} of {len}");
+            assert_eq!(resolve_range(header, len), expected, "{header} of {len}");
         }
         let many = format!("bytes={}", vec!["0-9"; 33].join(","));
-        assert_eq!(wanted(&many, 1000), Wanted::Whole);
+        assert_eq!(resolve_range(&many, 1000), ResolvedRange::Whole);
     }
 
     proptest! {
@@ -179,13 +179,13 @@ mod tests {
                 _ => (format!("bytes={first}-{last}"), Box::new(move |at| (first..=last).contains(&at))),
             };
             let kept: Vec<u64> = (0..len).filter(|at| keep(*at)).collect();
-            match wanted(&header, len) {
-                Wanted::Part(span) => {
+            match resolve_range(&header, len) {
+                ResolvedRange::Part(span) => {
                     prop_assert_eq!((span.first..=span.last).collect::<Vec<_>>(), kept.clone());
                     prop_assert_eq!(span.len(), kept.len() as u64);
                 }
-                Wanted::Unsatisfiable => prop_assert!(kept.is_empty()),
-                Wanted::Whole => prop_assert!((form == 2 && first > last) || (form == 1 && len == 0 && last > 0)),
+                ResolvedRange::Unsatisfiable => prop_assert!(kept.is_empty()),
+                ResolvedRange::Whole => prop_assert!((form == 2 && first > last) || (form == 1 && len == 0 && last > 0)),
             }
         }
 
@@ -200,17 +200,17 @@ mod tests {
                 (0..len).filter(|at| pairs.iter().any(|(first, more)| (*first..=first + more).contains(at))).collect();
             let hole = picked.windows(2).any(|pair| pair[1] != pair[0] + 1);
             let expected = match (picked.first(), hole) {
-                (None, _) => Wanted::Unsatisfiable,
-                (Some(_), true) => Wanted::Whole,
+                (None, _) => ResolvedRange::Unsatisfiable,
+                (Some(_), true) => ResolvedRange::Whole,
                 (Some(first), false) => part(*first, *picked.last().unwrap()),
             };
-            prop_assert_eq!(wanted(&format!("bytes={}", specs.join(", ")), len), expected);
+            prop_assert_eq!(resolve_range(&format!("bytes={}", specs.join(", ")), len), expected);
         }
 
         /// No text and no length makes it panic or leave the file.
         #[test]
         fn no_text_leaves_the_file(header in "(bytes=)?[0-9,\\- ]{0,60}|.{0,40}", len in any::<u64>()) {
-            if let Wanted::Part(span) = wanted(&header, len) {
+            if let ResolvedRange::Part(span) = resolve_range(&header, len) {
                 prop_assert!(span.first <= span.last && span.last < len);
             }
         }

@@ -8,13 +8,13 @@ use serde_json::json;
 use crate::error::{Code, Error};
 
 /// Minimum length of a rights statement, characters.
-pub const MIN_STATEMENT: usize = 20;
+pub const MIN_STATEMENT_CHARS: usize = 20;
 
 /// Maximum length of a text, bytes.
-const MAX_TEXT: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 
 /// The text of the attestation.
-pub const ATTESTED: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
+pub const ATTESTATION_TEXT: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
                             stated, and I answer for what is stated here.";
 
 /// Where the content comes from.
@@ -30,7 +30,7 @@ pub struct Provenance {
 /// The legal basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Basis {
+pub enum RightsBasis {
     OwnContent,
     PublicDomain,
     Licensed,
@@ -41,7 +41,7 @@ pub enum Basis {
 /// The legal basis with its statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
-    pub basis: Basis,
+    pub basis: RightsBasis,
     pub statement: String,
     /// Why it may be recorded; None if it may not.
     pub recording_basis: Option<String>,
@@ -54,7 +54,7 @@ pub struct Attestation {
     pub authorized: bool,
     /// The user who last attested or withdrew.
     #[serde(rename = "by")]
-    pub by: String,
+    pub user_id: String,
     /// Unix ms.
     pub at_ms: i64,
     /// The text attested to.
@@ -71,7 +71,7 @@ pub struct Clearance {
 
 /// A claim as submitted; fields may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct RightsClaim {
     pub source_name: Option<String>,
     pub source_url: Option<String>,
     /// Unix ms.
@@ -86,14 +86,14 @@ pub struct Claim {
 /// A change of a clearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Act {
+pub enum ClearanceChange {
     Attested,
     Changed,
     Withdrawn,
     Removed,
 }
 
-impl Basis {
+impl RightsBasis {
     pub const ALL: [(&str, Self); 5] = [
         ("own-content", Self::OwnContent),
         ("public-domain", Self::PublicDomain),
@@ -107,12 +107,12 @@ impl Basis {
         Self::ALL.iter().find(|(_, basis)| *basis == self).map_or("other", |(name, _)| name)
     }
 
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, basis)| *basis)
     }
 }
 
-impl Act {
+impl ClearanceChange {
     /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -126,33 +126,33 @@ impl Act {
 
 /// Every field a claim lacks, by its API name. Empty texts, unknown bases and statements that are too short count as
 /// missing.
-pub fn missing(claim: &Claim) -> Vec<&'static str> {
-    let text = |text: &Option<String>, least: usize| {
-        text.as_ref().is_some_and(|text| text.trim().chars().filter(|c| shows(*c)).count() >= least && fits(text))
+pub fn missing_fields(claim: &RightsClaim) -> Vec<&'static str> {
+    let is_text_present = |text: &Option<String>, least: usize| {
+        text.as_ref().is_some_and(|text| text.trim().chars().filter(|c| is_visible(*c)).count() >= least && is_allowed_text(text))
     };
-    let told = [
-        ("provenance.sourceName", text(&claim.source_name, 1)),
+    let checks = [
+        ("provenance.sourceName", is_text_present(&claim.source_name, 1)),
         ("provenance.sourceUrl", claim.source_url.as_deref().is_some_and(is_public_address)),
         ("provenance.importedAt", claim.imported_at_ms.is_some()),
-        ("rights.basis", claim.basis.as_deref().is_some_and(|basis| Basis::read(basis).is_some())),
-        ("rights.statement", text(&claim.statement, MIN_STATEMENT)),
+        ("rights.basis", claim.basis.as_deref().is_some_and(|basis| RightsBasis::parse(basis).is_some())),
+        ("rights.statement", is_text_present(&claim.statement, MIN_STATEMENT_CHARS)),
         ("attestation.authorized", claim.authorized == Some(true)),
     ];
-    told.iter().filter(|(_, told)| !told).map(|(field, _)| *field).collect()
+    checks.iter().filter(|(_, told)| !told).map(|(field, _)| *field).collect()
 }
 
 /// The error for missing fields.
-pub fn required(missing: &[&str]) -> Error {
+pub fn missing_rights_error(missing: &[&str]) -> Error {
     let message = format!("the rights basis is incomplete, missing: {}", missing.join(", "));
     Error::new(Code::RightsBasisRequired, message).with_details(json!({"missing": missing}))
 }
 
-fn fits(text: &str) -> bool {
-    text.len() <= MAX_TEXT && !text.chars().any(|c| c.is_control() && c != '\n')
+fn is_allowed_text(text: &str) -> bool {
+    text.len() <= MAX_TEXT_BYTES && !text.chars().any(|c| c.is_control() && c != '\n')
 }
 
 /// Whether a character is visible: control, joining and filling characters are not.
-fn shows(c: char) -> bool {
+fn is_visible(c: char) -> bool {
     let hidden =
         ['\u{ad}', '\u{34f}', '\u{61c}', '\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{feff}', '\u{ffa0}'];
     !hidden.contains(&c)
@@ -163,7 +163,7 @@ fn shows(c: char) -> bool {
 /// An http or https address without credentials. Admins see all of it, others only its server.
 fn is_public_address(text: &str) -> bool {
     let Ok(url) = url::Url::parse(text) else { return false };
-    fits(text)
+    is_allowed_text(text)
         && matches!(url.scheme(), "http" | "https")
         && url.host_str().is_some_and(|host| !host.is_empty())
         && url.username().is_empty()
@@ -179,75 +179,75 @@ impl Clearance {
     ///
     /// # Errors
     /// The missing fields.
-    pub fn claim(
-        claim: Claim,
+    pub fn from_claim(
+        claim: RightsClaim,
         before: Option<&Self>,
-        moved: bool,
-        by: &str,
+        has_moved: bool,
+        user_id: &str,
         at_ms: i64,
     ) -> Result<Self, Vec<&'static str>> {
-        let (said, withdrawn) = (claim.authorized, before.is_some() && claim.authorized == Some(false));
-        let mut whole = claim.over(before);
-        let standing = before.is_some_and(|before| before.attestation.authorized);
+        let (submitted, is_withdrawal) = (claim.authorized, before.is_some() && claim.authorized == Some(false));
+        let mut merged = claim.merged_into(before);
+        let was_attested = before.is_some_and(|before| before.attestation.authorized);
         // Without this, `missing` would demand an attestation although an existing clearance has one.
-        let vouched = said == Some(true);
-        whole.authorized = Some(vouched || before.is_some());
-        let mut lacks = missing(&whole);
-        let (Some(basis), []) = (whole.basis.as_deref().and_then(Basis::read), &lacks[..]) else { return Err(lacks) };
+        let is_attesting = submitted == Some(true);
+        merged.authorized = Some(is_attesting || before.is_some());
+        let mut missing_names = missing_fields(&merged);
+        let (Some(basis), []) = (merged.basis.as_deref().and_then(RightsBasis::parse), &missing_names[..]) else { return Err(missing_names) };
         let trimmed = |text: Option<String>| text.unwrap_or_default().trim().to_owned();
         let provenance = Provenance {
-            source_name: trimmed(whole.source_name),
-            source_url: trimmed(whole.source_url),
-            imported_at_ms: whole.imported_at_ms.unwrap_or(at_ms),
+            source_name: trimmed(merged.source_name),
+            source_url: trimmed(merged.source_url),
+            imported_at_ms: merged.imported_at_ms.unwrap_or(at_ms),
         };
-        let recording_basis = whole.recording_basis.flatten();
+        let recording_basis = merged.recording_basis.flatten();
         let recording_basis = recording_basis.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        if recording_basis.as_deref().is_some_and(|text| !fits(text)) {
+        if recording_basis.as_deref().is_some_and(|text| !is_allowed_text(text)) {
             return Err(vec!["rights.recordingBasis"]);
         }
-        let rights = Rights { basis, statement: trimmed(whole.statement), recording_basis };
-        let changed =
-            moved || before.is_none_or(|before| (&before.provenance, &before.rights) != (&provenance, &rights));
-        if changed && standing && !vouched && !withdrawn {
-            lacks.push("attestation.authorized");
-            return Err(lacks);
+        let rights = Rights { basis, statement: trimmed(merged.statement), recording_basis };
+        let has_changed =
+            has_moved || before.is_none_or(|before| (&before.provenance, &before.rights) != (&provenance, &rights));
+        if has_changed && was_attested && !is_attesting && !is_withdrawal {
+            missing_names.push("attestation.authorized");
+            return Err(missing_names);
         }
         let attestation = match before {
-            Some(before) if !(vouched || withdrawn && standing) => before.attestation.clone(),
-            _ => Attestation { authorized: !withdrawn, by: by.to_owned(), at_ms, text: ATTESTED.to_owned() },
+            Some(before) if !(is_attesting || is_withdrawal && was_attested) => before.attestation.clone(),
+            _ => Attestation { authorized: !is_withdrawal, user_id: user_id.to_owned(), at_ms, text: ATTESTATION_TEXT.to_owned() },
         };
         Ok(Self { provenance, rights, attestation })
     }
 
     /// Whether the attestation is in force.
-    pub fn stands(&self) -> bool {
+    pub fn is_attested(&self) -> bool {
         self.attestation.authorized
     }
 
     /// The change between two states, and the parts that changed; None if there is none.
-    pub fn act(before: Option<&Self>, after: &Self, moved: bool) -> Option<(Act, Vec<&'static str>)> {
-        let Some(before) = before else { return Some((Act::Attested, vec!["provenance", "rights", "attestation"])) };
+    pub fn change_between(before: Option<&Self>, after: &Self, has_moved: bool) -> Option<(ClearanceChange, Vec<&'static str>)> {
+        let Some(before) = before else { return Some((ClearanceChange::Attested, vec!["provenance", "rights", "attestation"])) };
         let mut parts = Vec::new();
         let changes = [
             ("provenance", before.provenance != after.provenance),
             ("rights", before.rights != after.rights),
-            ("source", moved),
+            ("source", has_moved),
             ("attestation", before.attestation != after.attestation),
         ];
         parts.extend(changes.iter().filter(|(_, changed)| *changed).map(|(part, _)| *part));
-        let act = match (before.stands(), after.stands()) {
+        let change = match (before.is_attested(), after.is_attested()) {
             _ if parts.is_empty() => return None,
-            (true, false) => Act::Withdrawn,
-            (_, true) if before.attestation != after.attestation => Act::Attested,
-            _ => Act::Changed,
+            (true, false) => ClearanceChange::Withdrawn,
+            (_, true) if before.attestation != after.attestation => ClearanceChange::Attested,
+            _ => ClearanceChange::Changed,
         };
-        Some((act, parts))
+        Some((change, parts))
     }
 }
 
-impl Claim {
+impl RightsClaim {
     /// Fills missing fields from the existing clearance.
-    fn over(self, before: Option<&Clearance>) -> Self {
+    fn merged_into(self, before: Option<&Clearance>) -> Self {
         let Some(Clearance { provenance, rights, .. }) = before else { return self };
         Self {
             source_name: self.source_name.or_else(|| Some(provenance.source_name.clone())),
@@ -265,8 +265,8 @@ impl Claim {
 pub mod tests {
     use super::*;
 
-    pub fn claim() -> Claim {
-        Claim {
+    pub fn sample_claim() -> RightsClaim {
+        RightsClaim {
             source_name: Some("Own antenna".into()),
             source_url: Some("https://antenna.example/terms".into()),
             imported_at_ms: Some(1_767_225_600_000),
@@ -279,59 +279,59 @@ pub mod tests {
 
     #[test]
     fn everything_that_is_missing_is_named() {
-        assert_eq!(missing(&claim()), Vec::<&str>::new());
-        assert_eq!(missing(&Claim::default()).len(), 6);
+        assert_eq!(missing_fields(&sample_claim()), Vec::<&str>::new());
+        assert_eq!(missing_fields(&RightsClaim::default()).len(), 6);
         let wrong = [
-            ("provenance.sourceName", Claim { source_name: Some("  ".into()), ..claim() }),
-            ("provenance.sourceUrl", Claim { source_url: Some("javascript:alert(1)".into()), ..claim() }),
-            ("provenance.sourceUrl", Claim { source_url: Some("https://u:p@antenna.example/".into()), ..claim() }),
-            ("provenance.sourceUrl", Claim { source_url: Some("the internet".into()), ..claim() }),
-            ("provenance.importedAt", Claim { imported_at_ms: None, ..claim() }),
-            ("rights.basis", Claim { basis: Some("everybody does it".into()), ..claim() }),
-            ("rights.statement", Claim { statement: Some("                 mine                ".into()), ..claim() }),
-            ("rights.statement", Claim { statement: Some("a".repeat(5000)), ..claim() }),
-            ("rights.statement", Claim { statement: Some("\u{200b}".repeat(30)), ..claim() }),
-            ("provenance.sourceName", Claim { source_name: Some("\u{3164}\u{2800}".into()), ..claim() }),
-            ("attestation.authorized", Claim { authorized: Some(false), ..claim() }),
-            ("attestation.authorized", Claim { authorized: None, ..claim() }),
+            ("provenance.sourceName", RightsClaim { source_name: Some("  ".into()), ..sample_claim() }),
+            ("provenance.sourceUrl", RightsClaim { source_url: Some("javascript:alert(1)".into()), ..sample_claim() }),
+            ("provenance.sourceUrl", RightsClaim { source_url: Some("https://u:p@antenna.example/".into()), ..sample_claim() }),
+            ("provenance.sourceUrl", RightsClaim { source_url: Some("the internet".into()), ..sample_claim() }),
+            ("provenance.importedAt", RightsClaim { imported_at_ms: None, ..sample_claim() }),
+            ("rights.basis", RightsClaim { basis: Some("everybody does it".into()), ..sample_claim() }),
+            ("rights.statement", RightsClaim { statement: Some("                 mine                ".into()), ..sample_claim() }),
+            ("rights.statement", RightsClaim { statement: Some("a".repeat(5000)), ..sample_claim() }),
+            ("rights.statement", RightsClaim { statement: Some("\u{200b}".repeat(30)), ..sample_claim() }),
+            ("provenance.sourceName", RightsClaim { source_name: Some("\u{3164}\u{2800}".into()), ..sample_claim() }),
+            ("attestation.authorized", RightsClaim { authorized: Some(false), ..sample_claim() }),
+            ("attestation.authorized", RightsClaim { authorized: None, ..sample_claim() }),
         ];
         for (field, wrong) in wrong {
-            assert_eq!(missing(&wrong), [field], "{wrong:?}");
-            assert_eq!(Clearance::claim(wrong, None, false, "ada", 5).unwrap_err(), [field]);
+            assert_eq!(missing_fields(&wrong), [field], "{wrong:?}");
+            assert_eq!(Clearance::from_claim(wrong, None, false, "ada", 5).unwrap_err(), [field]);
         }
     }
 
     #[test]
-    fn nobodys_word_covers_what_was_written_later() {
-        let first = Clearance::claim(claim(), None, false, "ada", 5).unwrap();
-        assert_eq!((first.stands(), &*first.attestation.by, first.attestation.at_ms), (true, "ada", 5));
-        let change = |claim, moved| Clearance::claim(claim, Some(&first), moved, "bob", 9);
-        let none = Claim::default();
+    fn an_attestation_does_not_cover_later_changes() {
+        let first = Clearance::from_claim(sample_claim(), None, false, "ada", 5).unwrap();
+        assert_eq!((first.is_attested(), &*first.attestation.user_id, first.attestation.at_ms), (true, "ada", 5));
+        let change = |claim, moved| Clearance::from_claim(claim, Some(&first), moved, "bob", 9);
+        let none = RightsClaim::default();
         assert_eq!(change(none.clone(), false).unwrap(), first, "an empty claim changes nothing");
-        let restated = Claim { statement: Some("Another statement of the same length.".into()), ..none.clone() };
+        let restated = RightsClaim { statement: Some("Another statement of the same length.".into()), ..none.clone() };
         assert_eq!(change(restated.clone(), false).unwrap_err(), ["attestation.authorized"]);
         assert_eq!(change(none.clone(), true).unwrap_err(), ["attestation.authorized"], "another address");
-        let vouched = change(Claim { authorized: Some(true), ..restated }, false).unwrap();
-        assert_eq!((&*vouched.attestation.by, vouched.attestation.at_ms), ("bob", 9));
-        assert_eq!(Clearance::act(Some(&first), &vouched, false), Some((Act::Attested, vec!["rights", "attestation"])));
-        let emptied = Claim { source_name: Some(String::new()), authorized: Some(true), ..none };
+        let vouched = change(RightsClaim { authorized: Some(true), ..restated }, false).unwrap();
+        assert_eq!((&*vouched.attestation.user_id, vouched.attestation.at_ms), ("bob", 9));
+        assert_eq!(Clearance::change_between(Some(&first), &vouched, false), Some((ClearanceChange::Attested, vec!["rights", "attestation"])));
+        let emptied = RightsClaim { source_name: Some(String::new()), authorized: Some(true), ..none };
         assert_eq!(change(emptied, false).unwrap_err(), ["provenance.sourceName"]);
     }
 
     #[test]
-    fn a_withdrawal_stands_until_somebody_vouches_again() {
-        let first = Clearance::claim(claim(), None, false, "ada", 5).unwrap();
-        let no = Claim { authorized: Some(false), ..Claim::default() };
-        let withdrawn = Clearance::claim(no.clone(), Some(&first), false, "bob", 9).unwrap();
-        assert!(!withdrawn.stands());
-        assert_eq!(Clearance::act(Some(&first), &withdrawn, false), Some((Act::Withdrawn, vec!["attestation"])));
-        let still = Clearance::claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
+    fn a_withdrawal_lasts_until_the_next_attestation() {
+        let first = Clearance::from_claim(sample_claim(), None, false, "ada", 5).unwrap();
+        let no = RightsClaim { authorized: Some(false), ..RightsClaim::default() };
+        let withdrawn = Clearance::from_claim(no.clone(), Some(&first), false, "bob", 9).unwrap();
+        assert!(!withdrawn.is_attested());
+        assert_eq!(Clearance::change_between(Some(&first), &withdrawn, false), Some((ClearanceChange::Withdrawn, vec!["attestation"])));
+        let still = Clearance::from_claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
         assert_eq!(still, withdrawn, "the first withdrawal is kept");
-        let renamed = Claim { source_name: Some("Elsewhere".into()), ..Claim::default() };
-        let renamed = Clearance::claim(renamed, Some(&withdrawn), true, "eve", 11).unwrap();
-        assert!(!renamed.stands(), "a change does not restore the attestation");
-        assert_eq!(Clearance::act(Some(&withdrawn), &renamed, true).unwrap().0, Act::Changed);
-        let again = Claim { authorized: Some(true), ..Claim::default() };
-        assert!(Clearance::claim(again, Some(&renamed), false, "ada", 20).unwrap().stands());
+        let renamed = RightsClaim { source_name: Some("Elsewhere".into()), ..RightsClaim::default() };
+        let renamed = Clearance::from_claim(renamed, Some(&withdrawn), true, "eve", 11).unwrap();
+        assert!(!renamed.is_attested(), "a change does not restore the attestation");
+        assert_eq!(Clearance::change_between(Some(&withdrawn), &renamed, true).unwrap().0, ClearanceChange::Changed);
+        let again = RightsClaim { authorized: Some(true), ..RightsClaim::default() };
+        assert!(Clearance::from_claim(again, Some(&renamed), false, "ada", 20).unwrap().is_attested());
     }
 }

@@ -2,7 +2,7 @@
 
 /// The state of a session. `Failed` and `Stopped` are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum SessionState {
     /// The segment at the start position does not exist yet.
     Starting,
     /// Playable; a run is making segments for it.
@@ -19,7 +19,7 @@ pub enum State {
 
 /// An event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SessionEvent {
     /// The segment at the start position exists.
     Ready,
     /// A run is making segments.
@@ -27,21 +27,21 @@ pub enum Event {
     /// The runs are far enough ahead.
     Ahead,
     /// Every segment exists.
-    AllMade,
+    AllSegmentsReady,
     Fault,
     Stop,
 }
 
 /// An action for the session's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum SessionAction {
     /// Release the runs: the session has no readers any more.
     Release,
     /// Keep the session in memory as ended, so that its assets answer 410.
     Remember,
 }
 
-impl State {
+impl SessionState {
     /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,24 +60,24 @@ impl State {
     }
 
     /// Whether it counts towards its user's limit.
-    pub fn is_live(self) -> bool {
+    pub fn is_active(self) -> bool {
         self == Self::Starting || self.is_ready()
     }
 
     /// The state after `event`, and the actions to perform.
-    pub fn on(self, event: Event) -> (Self, &'static [Action]) {
-        use State::*;
+    pub fn after(self, event: SessionEvent) -> (Self, &'static [SessionAction]) {
+        use SessionState::*;
         match (self, event) {
             (Stopped, _) => (Stopped, &[]),
-            (_, Event::Stop) => (Stopped, &[Action::Release, Action::Remember]),
+            (_, SessionEvent::Stop) => (Stopped, &[SessionAction::Release, SessionAction::Remember]),
             (Failed, _) => (Failed, &[]),
-            (_, Event::Fault) => (Failed, &[Action::Release]),
-            (Starting, Event::Ready) => (Running, &[]),
+            (_, SessionEvent::Fault) => (Failed, &[SessionAction::Release]),
+            (Starting, SessionEvent::Ready) => (Running, &[]),
             (Starting, _) => (Starting, &[]),
-            (_, Event::Ready) => (self, &[]),
-            (_, Event::Working) => (Running, &[]),
-            (_, Event::Ahead) => (Paused, &[]),
-            (_, Event::AllMade) => (Complete, &[]),
+            (_, SessionEvent::Ready) => (self, &[]),
+            (_, SessionEvent::Working) => (Running, &[]),
+            (_, SessionEvent::Ahead) => (Paused, &[]),
+            (_, SessionEvent::AllSegmentsReady) => (Complete, &[]),
         }
     }
 }
@@ -85,22 +85,22 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Event::*;
-    use State::*;
+    use SessionEvent::*;
+    use SessionState::*;
 
     #[test]
     fn every_arrow() {
-        const RELEASE: &[Action] = &[Action::Release];
-        const END: &[Action] = &[Action::Release, Action::Remember];
-        type Arrow = (Event, State, &'static [Action]);
-        let rows: [(State, [Arrow; 6]); 6] = [
+        const RELEASE: &[SessionAction] = &[SessionAction::Release];
+        const END: &[SessionAction] = &[SessionAction::Release, SessionAction::Remember];
+        type Arrow = (SessionEvent, SessionState, &'static [SessionAction]);
+        let rows: [(SessionState, [Arrow; 6]); 6] = [
             (
                 Starting,
                 [
                     (Ready, Running, &[]),
                     (Working, Starting, &[]),
                     (Ahead, Starting, &[]),
-                    (AllMade, Starting, &[]),
+                    (AllSegmentsReady, Starting, &[]),
                     (Fault, Failed, RELEASE),
                     (Stop, Stopped, END),
                 ],
@@ -111,7 +111,7 @@ mod tests {
                     (Ready, Running, &[]),
                     (Working, Running, &[]),
                     (Ahead, Paused, &[]),
-                    (AllMade, Complete, &[]),
+                    (AllSegmentsReady, Complete, &[]),
                     (Fault, Failed, RELEASE),
                     (Stop, Stopped, END),
                 ],
@@ -122,7 +122,7 @@ mod tests {
                     (Ready, Paused, &[]),
                     (Working, Running, &[]),
                     (Ahead, Paused, &[]),
-                    (AllMade, Complete, &[]),
+                    (AllSegmentsReady, Complete, &[]),
                     (Fault, Failed, RELEASE),
                     (Stop, Stopped, END),
                 ],
@@ -133,7 +133,7 @@ mod tests {
                     (Ready, Complete, &[]),
                     (Working, Running, &[]),
                     (Ahead, Paused, &[]),
-                    (AllMade, Complete, &[]),
+                    (AllSegmentsReady, Complete, &[]),
                     (Fault, Failed, RELEASE),
                     (Stop, Stopped, END),
                 ],
@@ -144,7 +144,7 @@ mod tests {
                     (Ready, Failed, &[]),
                     (Working, Failed, &[]),
                     (Ahead, Failed, &[]),
-                    (AllMade, Failed, &[]),
+                    (AllSegmentsReady, Failed, &[]),
                     (Fault, Failed, &[]),
                     (Stop, Stopped, END),
                 ],
@@ -155,7 +155,7 @@ mod tests {
                     (Ready, Stopped, &[]),
                     (Working, Stopped, &[]),
                     (Ahead, Stopped, &[]),
-                    (AllMade, Stopped, &[]),
+                    (AllSegmentsReady, Stopped, &[]),
                     (Fault, Stopped, &[]),
                     (Stop, Stopped, &[]),
                 ],
@@ -163,7 +163,7 @@ mod tests {
         ];
         for (state, arrows) in rows {
             for (event, next, actions) in arrows {
-                assert_eq!(state.on(event), (next, actions), "{state:?} on {event:?}");
+                assert_eq!(state.after(event), (next, actions), "{state:?} on {event:?}");
             }
         }
     }

@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 /// A signing key.
-pub type Key = [u8; 32];
+pub type SigningKey = [u8; 32];
 
 /// Tolerance for clock differences, seconds.
 pub const LEEWAY_SECONDS: i64 = 30;
@@ -20,58 +20,58 @@ pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 pub const MAX_GRANT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SignatureError {
     Invalid,
     Expired,
 }
 
-fn mac(key: &Key, resource: &str, subject: &str, exp: &str) -> Hmac<Sha256> {
+fn compute_mac(key: &SigningKey, resource: &str, subject: &str, exp: &str) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(["v1", "GET", resource, subject, exp].join("\n").as_bytes());
     mac
 }
 
 /// Signs a grant for `resource`, valid until `exp` (unix seconds) and only as long as login `subject` exists.
-pub fn sign(key: &Key, resource: &str, subject: &str, exp: i64) -> String {
+pub fn sign_grant(key: &SigningKey, resource: &str, subject: &str, exp: i64) -> String {
     let exp = format!("{exp:010}");
-    let sig = BASE64URL_NOPAD.encode(&mac(key, resource, subject, &exp).finalize().into_bytes());
+    let sig = BASE64URL_NOPAD.encode(&compute_mac(key, resource, subject, &exp).finalize().into_bytes());
     format!("{exp}.{subject}.{sig}")
 }
 
 /// Checks a grant against the current keys; returns its subject and its expiry (unix seconds). The signature is checked
 /// before the expiry.
-pub fn verify<'a>(keys: &[Key], resource: &str, grant: &'a str, now: i64) -> Result<(&'a str, i64), Refusal> {
+pub fn verify_grant<'a>(keys: &[SigningKey], resource: &str, grant: &'a str, now: i64) -> Result<(&'a str, i64), SignatureError> {
     if grant.len() > MAX_GRANT_BYTES {
-        return Err(Refusal::Invalid);
+        return Err(SignatureError::Invalid);
     }
     let mut parts = grant.splitn(3, '.');
     let (Some(exp), Some(subject), Some(sig)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(Refusal::Invalid);
+        return Err(SignatureError::Invalid);
     };
     if exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) || subject.is_empty() {
-        return Err(Refusal::Invalid);
+        return Err(SignatureError::Invalid);
     }
-    let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| Refusal::Invalid)?;
-    if !keys.iter().any(|key| mac(key, resource, subject, exp).verify_slice(&sig).is_ok()) {
-        return Err(Refusal::Invalid);
+    let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
+    if !keys.iter().any(|key| compute_mac(key, resource, subject, exp).verify_slice(&sig).is_ok()) {
+        return Err(SignatureError::Invalid);
     }
-    Ok((subject, current(exp, now)?))
+    Ok((subject, check_expiry(exp, now)?))
 }
 
 /// Checks an expiry whose signature was verified; returns it in unix seconds. An expiry beyond the maximum lifetime comes
 /// from an older version or from a clock that was ahead.
-fn current(exp: &str, now: i64) -> Result<i64, Refusal> {
-    let exp: i64 = exp.parse().map_err(|_| Refusal::Invalid)?;
+fn check_expiry(exp: &str, now: i64) -> Result<i64, SignatureError> {
+    let exp: i64 = exp.parse().map_err(|_| SignatureError::Invalid)?;
     match exp - now {
-        left if left < -LEEWAY_SECONDS => Err(Refusal::Expired),
-        left if left > MAX_LIFE_SECONDS + LEEWAY_SECONDS => Err(Refusal::Invalid),
+        left if left < -LEEWAY_SECONDS => Err(SignatureError::Expired),
+        left if left > MAX_LIFE_SECONDS + LEEWAY_SECONDS => Err(SignatureError::Invalid),
         _ => Ok(exp),
     }
 }
 
 /// The query parameters of a signed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct SignedParameters {
     /// `k<key>.<subject>`.
     pub token: String,
     /// Ten digits of unix seconds.
@@ -84,34 +84,34 @@ pub struct Link {
 const MAX_PARAMETER_BYTES: usize = 128;
 
 /// The name of a key in signed addresses: it identifies the key and reveals nothing of it.
-fn key_name(key: &Key) -> String {
+fn key_name(key: &SigningKey) -> String {
     data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..4])
 }
 
 /// Signs an address of `resource` for `subject`, valid until `exp` (unix seconds).
-pub fn sign_link(key: &Key, resource: &str, subject: &str, exp: i64) -> Link {
+pub fn sign_link(key: &SigningKey, resource: &str, subject: &str, exp: i64) -> SignedParameters {
     let (token, exp) = (format!("k{}.{subject}", key_name(key)), format!("{exp:010}"));
-    let sig = BASE64URL_NOPAD.encode(&mac(key, resource, &token, &exp).finalize().into_bytes());
-    Link { token, exp, sig }
+    let sig = BASE64URL_NOPAD.encode(&compute_mac(key, resource, &token, &exp).finalize().into_bytes());
+    SignedParameters { token, exp, sig }
 }
 
 /// Checks a signed address (token, exp, sig) against the current keys; returns its subject and its expiry (unix seconds).
 /// The signature is checked before the expiry.
 pub fn verify_link<'a>(
-    keys: &[Key],
+    keys: &[SigningKey],
     resource: &str,
     (token, exp, sig): (&'a str, &str, &str),
     now: i64,
-) -> Result<(&'a str, i64), Refusal> {
-    let long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
-    if long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Refusal::Invalid);
+) -> Result<(&'a str, i64), SignatureError> {
+    let is_too_long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
+    if is_too_long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(SignatureError::Invalid);
     }
-    let (name, subject) = token.strip_prefix('k').and_then(|rest| rest.split_once('.')).ok_or(Refusal::Invalid)?;
-    let key = keys.iter().find(|key| key_name(key) == name).ok_or(Refusal::Invalid)?;
-    let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| Refusal::Invalid)?;
-    mac(key, resource, token, exp).verify_slice(&sig).map_err(|_| Refusal::Invalid)?;
-    Ok((subject, current(exp, now)?))
+    let (name, subject) = token.strip_prefix('k').and_then(|rest| rest.split_once('.')).ok_or(SignatureError::Invalid)?;
+    let key = keys.iter().find(|key| key_name(key) == name).ok_or(SignatureError::Invalid)?;
+    let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
+    compute_mac(key, resource, token, exp).verify_slice(&sig).map_err(|_| SignatureError::Invalid)?;
+    Ok((subject, check_expiry(exp, now)?))
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_signed_address_covers_one_resource_and_cannot_be_altered() {
         let keys = [[7; 32], [8; 32]];
-        let Link { token, exp, sig } = sign_link(&keys[1], "livetv/watch/12", "s_1", 1_800_000_000);
+        let SignedParameters { token, exp, sig } = sign_link(&keys[1], "livetv/watch/12", "s_1", 1_800_000_000);
         assert_eq!((exp.as_str(), sig.len()), ("1800000000", 43));
         let check = |resource, token: &str, exp: &str, sig: &str, now| {
             verify_link(&keys, resource, (token, exp, sig), now).map(|(subject, exp)| (subject.to_owned(), exp))
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_030), good);
         assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_000 - MAX_LIFE_SECONDS), good);
         let early = 1_800_000_000 - MAX_LIFE_SECONDS - LEEWAY_SECONDS - 1;
-        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, early), Err(Refusal::Invalid), "more than seven days");
-        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_031), Err(Refusal::Expired));
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, early), Err(SignatureError::Invalid), "more than seven days");
+        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_031), Err(SignatureError::Expired));
         let other = token.replace("s_1", "s_2");
         let unknown = sign_link(&[9; 32], "livetv/watch/12", "s_1", 1_800_000_000);
         let padded = format!("{sig}=");
@@ -147,7 +147,7 @@ mod tests {
         ] {
             assert_eq!(
                 check(resource, token, exp, sig, 1_799_999_999),
-                Err(Refusal::Invalid),
+                Err(SignatureError::Invalid),
                 "{resource} {token} {exp} {sig}"
             );
         }
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn a_grant_covers_one_resource_until_it_expires() {
-        let grant = sign(&[7; 32], "stream/transcode/ts_1", "l_1", 1_800_000_000);
-        let check = |keys: &[Key], resource, now| verify(keys, resource, &grant, now);
+        let grant = sign_grant(&[7; 32], "stream/transcode/ts_1", "l_1", 1_800_000_000);
+        let check = |keys: &[SigningKey], resource, now| verify_grant(keys, resource, &grant, now);
         assert_eq!(check(&[[7; 32]], "stream/transcode/ts_1", 1_799_999_999), Ok(("l_1", 1_800_000_000)));
         assert_eq!(check(&[[8; 32], [7; 32]], "stream/transcode/ts_1", 1_800_000_030), Ok(("l_1", 1_800_000_000)));
-        assert_eq!(check(&[[7; 32]], "stream/transcode/ts_2", 1_799_999_999), Err(Refusal::Invalid));
-        assert_eq!(check(&[[8; 32]], "stream/transcode/ts_1", 1_799_999_999), Err(Refusal::Invalid));
-        assert_eq!(check(&[[7; 32]], "stream/transcode/ts_1", 1_800_000_031), Err(Refusal::Expired));
+        assert_eq!(check(&[[7; 32]], "stream/transcode/ts_2", 1_799_999_999), Err(SignatureError::Invalid));
+        assert_eq!(check(&[[8; 32]], "stream/transcode/ts_1", 1_799_999_999), Err(SignatureError::Invalid));
+        assert_eq!(check(&[[7; 32]], "stream/transcode/ts_1", 1_800_000_031), Err(SignatureError::Expired));
     }
 }

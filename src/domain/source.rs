@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::address::Address;
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntry};
-use crate::domain::rights::{Claim, Clearance, Provenance, missing};
+use crate::domain::rights::{RightsClaim, Clearance, Provenance, missing_fields};
 
 /// The format of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum SourceKind {
     M3u,
     Xmltv,
 }
@@ -17,7 +17,7 @@ pub enum Kind {
 /// Filter for entries that become channels: all if every list is empty, otherwise those named in any of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Select {
+pub struct ChannelFilter {
     pub groups: Vec<String>,
     pub names: Vec<String>,
     /// Values of `tvg-id`.
@@ -27,7 +27,7 @@ pub struct Select {
 /// The rights basis under which a source is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Right {
+pub enum SourceRights {
     /// Enough for a guide.
     Provenance(Provenance),
     Clearance(Clearance),
@@ -36,7 +36,7 @@ pub enum Right {
 /// Result of the last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ReadState {
     Ready,
     /// The reason; data read earlier stays.
     Failed(String),
@@ -45,7 +45,7 @@ pub enum State {
 /// Counts of the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Counts {
+pub struct ReadCounts {
     pub entries: usize,
     pub channels: usize,
     pub programmes: usize,
@@ -54,31 +54,31 @@ pub struct Counts {
 
 /// A source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct ImportSource {
     /// Never used twice.
     pub id: u32,
-    pub kind: Kind,
+    pub kind: SourceKind,
     pub name: String,
     /// None if it was uploaded.
     pub url: Option<Address>,
     /// Refresh interval; None for never.
     pub refresh_hours: Option<u32>,
     #[serde(rename = "right")]
-    pub right: Right,
+    pub rights: SourceRights,
     #[serde(rename = "select")]
-    pub select: Select,
+    pub filter: ChannelFilter,
     /// The first number of new channels; None for the list's own numbers.
     pub number_from: Option<u32>,
-    pub state: State,
+    pub state: ReadState,
     /// Time of the last read, unix ms.
     #[serde(rename = "read_ms")]
-    pub read_ms: Option<i64>,
-    pub counts: Counts,
+    pub last_read_ms: Option<i64>,
+    pub counts: ReadCounts,
     /// Skipped entries, up to a limit.
     pub skipped: Vec<SkippedEntry>,
 }
 
-impl Kind {
+impl SourceKind {
     /// The API's value.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,57 +88,57 @@ impl Kind {
     }
 }
 
-impl Select {
+impl ChannelFilter {
     /// Total bytes of its texts.
     pub fn text_bytes(&self) -> usize {
         [&self.groups, &self.names, &self.ids].into_iter().flatten().map(String::len).sum()
     }
 
     /// Whether an entry becomes a channel.
-    pub fn takes(&self, entry: &M3uEntry) -> bool {
-        let named = |list: &[String], text: &str| list.iter().any(|item| item.trim().eq_ignore_ascii_case(text));
+    pub fn matches(&self, entry: &M3uEntry) -> bool {
+        let is_named = |list: &[String], text: &str| list.iter().any(|item| item.trim().eq_ignore_ascii_case(text));
         (self.groups.is_empty() && self.names.is_empty() && self.ids.is_empty())
-            || entry.groups.iter().any(|group| named(&self.groups, group))
-            || named(&self.names, &entry.name)
-            || named(&self.ids, &entry.tvg_id)
+            || entry.groups.iter().any(|group| is_named(&self.groups, group))
+            || is_named(&self.names, &entry.name)
+            || is_named(&self.ids, &entry.tvg_id)
     }
 }
 
-impl Right {
+impl SourceRights {
     /// The rights basis that results from a claim for a source of this kind; see [`Clearance::claim`].
     ///
     /// # Errors
     /// The missing fields.
-    pub fn claim(
-        kind: Kind,
-        claim: Claim,
+    pub fn from_claim(
+        kind: SourceKind,
+        claim: RightsClaim,
         before: Option<&Self>,
-        moved: bool,
-        by: &str,
+        has_moved: bool,
+        user_id: &str,
         at_ms: i64,
     ) -> Result<Self, Vec<&'static str>> {
-        let says_more = claim.basis.is_some() || claim.statement.is_some() || claim.authorized.is_some();
-        if kind == Kind::Xmltv && !says_more && !matches!(before, Some(Self::Clearance(_))) {
-            let was = match before {
-                Some(Self::Provenance(was)) => Some(was),
+        let has_rights_fields = claim.basis.is_some() || claim.statement.is_some() || claim.authorized.is_some();
+        if kind == SourceKind::Xmltv && !has_rights_fields && !matches!(before, Some(Self::Clearance(_))) {
+            let previous = match before {
+                Some(Self::Provenance(provenance)) => Some(provenance),
                 _ => None,
             };
-            let claim = Claim {
-                source_name: claim.source_name.or_else(|| was.map(|was| was.source_name.clone())),
-                source_url: claim.source_url.or_else(|| was.map(|was| was.source_url.clone())),
-                imported_at_ms: claim.imported_at_ms.or_else(|| was.map(|was| was.imported_at_ms)),
+            let claim = RightsClaim {
+                source_name: claim.source_name.or_else(|| previous.map(|was| was.source_name.clone())),
+                source_url: claim.source_url.or_else(|| previous.map(|was| was.source_url.clone())),
+                imported_at_ms: claim.imported_at_ms.or_else(|| previous.map(|was| was.imported_at_ms)),
                 ..claim
             };
-            let lacks: Vec<_> = missing(&claim).into_iter().filter(|field| field.starts_with("provenance.")).collect();
+            let missing_names: Vec<_> = missing_fields(&claim).into_iter().filter(|field| field.starts_with("provenance.")).collect();
             return match (claim.source_name, claim.source_url, claim.imported_at_ms) {
-                (Some(name), Some(url), Some(imported_at_ms)) if lacks.is_empty() => {
+                (Some(name), Some(url), Some(imported_at_ms)) if missing_names.is_empty() => {
                     Ok(Self::Provenance(Provenance { source_name: name, source_url: url, imported_at_ms }))
                 }
-                _ => Err(lacks),
+                _ => Err(missing_names),
             };
         }
-        let was = before.and_then(Self::clearance);
-        Clearance::claim(claim, was, moved, by, at_ms).map(Self::Clearance)
+        let previous = before.and_then(Self::clearance);
+        Clearance::from_claim(claim, previous, has_moved, user_id, at_ms).map(Self::Clearance)
     }
 
     pub fn clearance(&self) -> Option<&Clearance> {
@@ -156,27 +156,27 @@ impl Right {
     }
 
     /// Whether it may be used.
-    pub fn stands(&self) -> bool {
-        self.clearance().is_none_or(Clearance::stands)
+    pub fn is_usable(&self) -> bool {
+        self.clearance().is_none_or(Clearance::is_attested)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::rights::tests::claim;
+    use crate::domain::rights::tests::sample_claim;
 
     #[test]
     fn a_guide_needs_to_say_where_it_comes_from_and_a_list_needs_all() {
-        let only = Claim { basis: None, statement: None, authorized: None, ..claim() };
-        let right = |kind, claim| Right::claim(kind, claim, None, false, "ada", 5);
-        let own = right(Kind::Xmltv, only.clone()).unwrap();
-        assert!(own.stands() && own.clearance().is_none());
-        assert_eq!(right(Kind::Xmltv, Claim::default()).unwrap_err().len(), 3);
-        assert_eq!(right(Kind::M3u, only).unwrap_err(), ["rights.basis", "rights.statement", "attestation.authorized"]);
-        assert!(right(Kind::Xmltv, claim()).unwrap().clearance().is_some());
-        let half = Claim { authorized: None, ..claim() };
-        assert_eq!(right(Kind::Xmltv, half).unwrap_err(), ["attestation.authorized"]);
-        assert_eq!(Right::claim(Kind::Xmltv, Claim::default(), Some(&own), true, "bob", 9).unwrap(), own);
+        let only = RightsClaim { basis: None, statement: None, authorized: None, ..sample_claim() };
+        let right = |kind, claim| SourceRights::from_claim(kind, claim, None, false, "ada", 5);
+        let own = right(SourceKind::Xmltv, only.clone()).unwrap();
+        assert!(own.is_usable() && own.clearance().is_none());
+        assert_eq!(right(SourceKind::Xmltv, RightsClaim::default()).unwrap_err().len(), 3);
+        assert_eq!(right(SourceKind::M3u, only).unwrap_err(), ["rights.basis", "rights.statement", "attestation.authorized"]);
+        assert!(right(SourceKind::Xmltv, sample_claim()).unwrap().clearance().is_some());
+        let half = RightsClaim { authorized: None, ..sample_claim() };
+        assert_eq!(right(SourceKind::Xmltv, half).unwrap_err(), ["attestation.authorized"]);
+        assert_eq!(SourceRights::from_claim(SourceKind::Xmltv, RightsClaim::default(), Some(&own), true, "bob", 9).unwrap(), own);
     }
 }

@@ -5,24 +5,24 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 
 /// Multicast address of searches and announcements.
-pub const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
+pub const MULTICAST_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
 pub const PORT: u16 = 1900;
 
 /// Lifetime of an announcement, seconds; the minimum of the specification.
-pub const HOLDS_SECONDS: u32 = 1800;
+pub const MAX_AGE_SECONDS: u32 = 1800;
 
 /// Search target for all devices.
-const ALL: &str = "ssdp:all";
+const TARGET_ALL: &str = "ssdp:all";
 
 /// Device type in the tuner's description.
-const KIND: &str = "urn:schemas-upnp-org:device:MediaServer:1";
+const DEVICE_TYPE: &str = "urn:schemas-upnp-org:device:MediaServer:1";
 
 /// Maximum delay of a response, seconds (section 1.3.2).
-const LONGEST_WAIT: u32 = 5;
+const MAX_WAIT_SECONDS: u32 = 5;
 
 /// An announced device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct AnnouncedDevice {
     /// Without `uuid:`.
     pub id: String,
     /// Address of its description.
@@ -36,12 +36,12 @@ pub struct Device {
 pub struct Search {
     pub target: String,
     /// Seconds over which responses are to be spread; 0 for a search sent to this server alone.
-    pub wait: u32,
+    pub max_wait_seconds: u32,
 }
 
 impl Search {
     /// Parses a datagram; None if it is not a search.
-    pub fn read(datagram: &[u8]) -> Option<Self> {
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(datagram).ok()?;
         let mut lines = text.split("\r\n");
         lines.next().filter(|line| *line == "M-SEARCH * HTTP/1.1")?;
@@ -51,30 +51,30 @@ impl Search {
             let value = value.trim();
             match name.trim().to_ascii_uppercase().as_str() {
                 "ST" => target = Some(value.to_owned()),
-                "MX" => wait = value.parse::<u32>().ok()?.min(LONGEST_WAIT),
+                "MX" => wait = value.parse::<u32>().ok()?.min(MAX_WAIT_SECONDS),
                 "MAN" => discovers = value == "\"ssdp:discover\"",
                 _ => {}
             }
         }
-        target.filter(|_| discovers).map(|target| Self { target, wait })
+        target.filter(|_| discovers).map(|target| Self { target, max_wait_seconds: wait })
     }
 }
 
-impl Device {
+impl AnnouncedDevice {
     /// Its search targets, each with its unique name.
-    fn names(&self) -> [(String, String); 3] {
+    fn search_targets(&self) -> [(String, String); 3] {
         let own = format!("uuid:{}", self.id);
         let named = |kind: &str| (kind.to_owned(), format!("{own}::{kind}"));
-        [named("upnp:rootdevice"), (own.clone(), own.clone()), named(KIND)]
+        [named("upnp:rootdevice"), (own.clone(), own.clone()), named(DEVICE_TYPE)]
     }
 
     /// The responses to a search, one datagram each; none if it is for something else.
-    pub fn answers(&self, search: &Search) -> Vec<String> {
-        let names = self.names().into_iter().filter(|(kind, _)| search.target == ALL || search.target == *kind);
+    pub fn responses(&self, search: &Search) -> Vec<String> {
+        let names = self.search_targets().into_iter().filter(|(kind, _)| search.target == TARGET_ALL || search.target == *kind);
         names
             .map(|(kind, unique)| {
                 let mut text = "HTTP/1.1 200 OK\r\n".to_owned();
-                self.head(&mut text);
+                self.write_headers(&mut text);
                 let _ = write!(text, "EXT:\r\nST: {kind}\r\nUSN: {unique}\r\n\r\n");
                 text
             })
@@ -82,37 +82,37 @@ impl Device {
     }
 
     /// Announcements that the device is available.
-    pub fn arrives(&self) -> Vec<String> {
-        self.tells("ssdp:alive")
+    pub fn alive_announcements(&self) -> Vec<String> {
+        self.announcements("ssdp:alive")
     }
 
     /// Announcements that the device is leaving.
-    pub fn leaves(&self) -> Vec<String> {
-        self.tells("ssdp:byebye")
+    pub fn byebye_announcements(&self) -> Vec<String> {
+        self.announcements("ssdp:byebye")
     }
 
-    fn tells(&self, what: &str) -> Vec<String> {
-        let told = |(kind, unique): (String, String)| {
-            let mut text = format!("NOTIFY * HTTP/1.1\r\nHOST: {GROUP}:{PORT}\r\n");
-            if what == "ssdp:alive" {
-                self.head(&mut text);
+    fn announcements(&self, subtype: &str) -> Vec<String> {
+        let announcement = |(kind, unique): (String, String)| {
+            let mut text = format!("NOTIFY * HTTP/1.1\r\nHOST: {MULTICAST_ADDRESS}:{PORT}\r\n");
+            if subtype == "ssdp:alive" {
+                self.write_headers(&mut text);
             }
-            let _ = write!(text, "NT: {kind}\r\nNTS: {what}\r\nUSN: {unique}\r\n\r\n");
+            let _ = write!(text, "NT: {kind}\r\nNTS: {subtype}\r\nUSN: {unique}\r\n\r\n");
             text
         };
-        self.names().into_iter().map(told).collect()
+        self.search_targets().into_iter().map(announcement).collect()
     }
 
-    fn head(&self, text: &mut String) {
+    fn write_headers(&self, text: &mut String) {
         let Self { location, program, .. } = self;
-        let _ = write!(text, "CACHE-CONTROL: max-age={HOLDS_SECONDS}\r\nLOCATION: {location}\r\n");
+        let _ = write!(text, "CACHE-CONTROL: max-age={MAX_AGE_SECONDS}\r\nLOCATION: {location}\r\n");
         let _ = write!(text, "SERVER: Linux UPnP/1.1 {program}\r\n");
     }
 }
 
 /// Whether a search comes from a home network. Responses to other addresses could be abused to flood a third party.
-pub fn is_near(asker: Ipv4Addr) -> bool {
-    asker.is_private() || asker.is_link_local() || asker.is_loopback()
+pub fn is_local_network(sender: Ipv4Addr) -> bool {
+    sender.is_private() || sender.is_link_local() || sender.is_loopback()
 }
 
 #[cfg(test)]
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn a_search_is_read_and_nothing_else_is() {
-        let read = Search::read(&search("ssdp:all")).unwrap();
-        assert_eq!(read, Search { target: "ssdp:all".into(), wait: 5 });
+        let read = Search::parse(&search("ssdp:all")).unwrap();
+        assert_eq!(read, Search { target: "ssdp:all".into(), max_wait_seconds: 5 });
         let whole = String::from_utf8(search("ssdp:all")).unwrap();
         for other in [
             whole.replace("M-SEARCH *", "NOTIFY *"),
@@ -138,32 +138,32 @@ mod tests {
             whole.replace("\r\n", "\n"),
             String::new(),
         ] {
-            assert_eq!(Search::read(other.as_bytes()), None, "{other}");
+            assert_eq!(Search::parse(other.as_bytes()), None, "{other}");
         }
-        assert_eq!(Search::read(&[0xff; 64]), None);
+        assert_eq!(Search::parse(&[0xff; 64]), None);
     }
 
     #[test]
     fn a_device_answers_to_its_names_and_to_no_other() {
         let device =
-            Device { id: "1-2".into(), location: "http://192.168.1.2/x".into(), program: "Hearthcast/1".into() };
-        let to = |target: &str| device.answers(&Search::read(&search(target)).unwrap());
+            AnnouncedDevice { id: "1-2".into(), location: "http://192.168.1.2/x".into(), program: "Hearthcast/1".into() };
+        let to = |target: &str| device.responses(&Search::parse(&search(target)).unwrap());
         assert_eq!(
             to("upnp:rootdevice"),
             ["HTTP/1.1 200 OK\r\nCACHE-CONTROL: max-age=1800\r\nLOCATION: http://192.168.1.2/x\r\n\
               SERVER: Linux UPnP/1.1 Hearthcast/1\r\nEXT:\r\nST: upnp:rootdevice\r\n\
               USN: uuid:1-2::upnp:rootdevice\r\n\r\n"]
         );
-        assert_eq!(["uuid:1-2", KIND, ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()), [1, 1, 3, 0, 0]);
-        assert_eq!((device.arrives().len(), device.leaves().len()), (3, 3));
-        assert!(device.arrives().iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive")));
-        assert!(device.leaves().iter().all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye")));
+        assert_eq!(["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()), [1, 1, 3, 0, 0]);
+        assert_eq!((device.alive_announcements().len(), device.byebye_announcements().len()), (3, 3));
+        assert!(device.alive_announcements().iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive")));
+        assert!(device.byebye_announcements().iter().all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye")));
     }
 
     #[test]
     fn only_a_home_network_is_near() {
         let near = ["192.168.1.2", "10.0.0.1", "172.16.3.4", "169.254.1.1", "127.0.0.1"];
-        assert!(near.iter().all(|address| is_near(address.parse().unwrap())));
-        assert!(["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"].iter().all(|far| !is_near(far.parse().unwrap())));
+        assert!(near.iter().all(|address| is_local_network(address.parse().unwrap())));
+        assert!(["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"].iter().all(|far| !is_local_network(far.parse().unwrap())));
     }
 }

@@ -7,7 +7,7 @@ const MAX_BUCKETS: usize = 10_000;
 
 /// Rate limits attempts by key; each key has its own bucket.
 #[derive(Debug)]
-pub struct Throttle {
+pub struct RateLimiter {
     per_minute: u32,
     buckets: HashMap<String, Bucket>,
 }
@@ -15,10 +15,10 @@ pub struct Throttle {
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: f64,
-    at_ms: i64,
+    updated_ms: i64,
 }
 
-impl Throttle {
+impl RateLimiter {
     /// Allows `per_minute` attempts at once, refilled evenly over a minute.
     pub fn new(per_minute: u32) -> Self {
         Self { per_minute: per_minute.max(1), buckets: HashMap::new() }
@@ -32,7 +32,7 @@ impl Throttle {
         for key in keys {
             // If the clock was set back, the bucket fills from now on, not from the time it was last used.
             if let Some(bucket) = self.buckets.get_mut(key) {
-                bucket.at_ms = bucket.at_ms.min(now_ms);
+                bucket.updated_ms = bucket.updated_ms.min(now_ms);
             }
         }
         let wait = keys.iter().map(|key| self.wait_ms(key, now_ms)).max().unwrap_or(0);
@@ -40,9 +40,9 @@ impl Throttle {
             return Err(u32::try_from((wait + 999) / 1000).unwrap_or(u32::MAX));
         }
         for key in keys {
-            let tokens = self.tokens(key, now_ms) - 1.0;
+            let tokens = self.available_tokens(key, now_ms) - 1.0;
             self.make_room(key, now_ms);
-            self.buckets.insert(key.clone(), Bucket { tokens, at_ms: now_ms });
+            self.buckets.insert(key.clone(), Bucket { tokens, updated_ms: now_ms });
         }
         Ok(())
     }
@@ -56,16 +56,16 @@ impl Throttle {
         }
     }
 
-    fn tokens(&self, key: &str, now_ms: i64) -> f64 {
-        let full = f64::from(self.per_minute);
-        let Some(bucket) = self.buckets.get(key) else { return full };
+    fn available_tokens(&self, key: &str, now_ms: i64) -> f64 {
+        let capacity = f64::from(self.per_minute);
+        let Some(bucket) = self.buckets.get(key) else { return capacity };
         // A clock set back neither adds nor removes tokens.
-        let elapsed = (now_ms - bucket.at_ms).max(0) as f64;
-        (bucket.tokens + elapsed * full / 60_000.0).min(full)
+        let elapsed = (now_ms - bucket.updated_ms).max(0) as f64;
+        (bucket.tokens + elapsed * capacity / 60_000.0).min(capacity)
     }
 
     fn wait_ms(&self, key: &str, now_ms: i64) -> i64 {
-        let missing = 1.0 - self.tokens(key, now_ms);
+        let missing = 1.0 - self.available_tokens(key, now_ms);
         if missing <= 1e-9 { 0 } else { (missing * 60_000.0 / f64::from(self.per_minute)).ceil() as i64 }
     }
 
@@ -74,9 +74,9 @@ impl Throttle {
             return;
         }
         // Full buckets need no entry; after a minute without an attempt every bucket is full.
-        self.buckets.retain(|_, bucket| now_ms - bucket.at_ms < 60_000);
+        self.buckets.retain(|_, bucket| now_ms - bucket.updated_ms < 60_000);
         if self.buckets.len() >= MAX_BUCKETS
-            && let Some(oldest) = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(key, _)| key.clone())
+            && let Some(oldest) = self.buckets.iter().min_by_key(|(_, bucket)| bucket.updated_ms).map(|(key, _)| key.clone())
         {
             self.buckets.remove(&oldest);
         }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn five_tries_then_one_each_twelve_seconds_and_never_a_lock_out() {
-        let mut throttle = Throttle::new(5);
+        let mut throttle = RateLimiter::new(5);
         let key = keys(&["a"]);
         for _ in 0..5 {
             assert_eq!(throttle.take(&key, 0), Ok(()));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_refused_try_costs_nothing_and_a_good_one_is_given_back() {
-        let mut throttle = Throttle::new(1);
+        let mut throttle = RateLimiter::new(1);
         assert_eq!(throttle.take(&keys(&["address"]), 0), Ok(()));
         assert_eq!(throttle.take(&keys(&["address", "account"]), 0), Err(60));
         assert_eq!(throttle.take(&keys(&["account"]), 0), Ok(()));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let mut throttle = Throttle::new(5);
+        let mut throttle = RateLimiter::new(5);
         for n in 0..MAX_BUCKETS as i64 + 500 {
             throttle.take(&[format!("{n}")], n / 100).unwrap();
         }

@@ -26,8 +26,8 @@ pub const STANDARD_RATES: [FrameRate; 8] = [
 
 impl FrameRate {
     /// The standard rate nearest to a rounded one, e.g. 30000/1001 for 29.97.
-    pub fn standard(meant: f64) -> Option<Self> {
-        STANDARD_RATES.into_iter().find(|rate| (rate.as_f64() - meant).abs() < 0.005)
+    pub fn nearest_standard(rounded: f64) -> Option<Self> {
+        STANDARD_RATES.into_iter().find(|rate| (rate.as_f64() - rounded).abs() < 0.005)
     }
 
     /// None when either part is zero.
@@ -40,14 +40,14 @@ impl FrameRate {
     }
 
     /// Start of frame `n` in ticks, rounded to the nearest.
-    pub fn ticks_of(self, n: u64) -> i64 {
+    pub fn frame_start_ticks(self, n: u64) -> i64 {
         let numerator = i128::from(n) * i128::from(self.den) * i128::from(TICKS_PER_SECOND);
         let num = i128::from(self.num);
         ((numerator * 2 + num) / (num * 2)) as i64
     }
 
     /// The frame on air at `ticks`: the largest n whose start is at or before it (half a frame of grace).
-    pub fn frame_near(self, ticks: i64) -> u64 {
+    pub fn frame_at(self, ticks: i64) -> u64 {
         let numerator = i128::from(ticks.max(0)) * i128::from(self.num) * 2;
         let step = i128::from(self.den) * i128::from(TICKS_PER_SECOND);
         ((numerator + step) / (step * 2)) as u64
@@ -55,12 +55,12 @@ impl FrameRate {
 }
 
 /// Seconds to ticks, rounded to the nearest.
-pub fn ticks(seconds: f64) -> i64 {
+pub fn to_ticks(seconds: f64) -> i64 {
     (seconds * TICKS_PER_SECOND as f64).round() as i64
 }
 
 /// Ticks to seconds.
-pub fn seconds(ticks: i64) -> f64 {
+pub fn to_seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
 }
 
@@ -69,31 +69,31 @@ pub fn seconds(ticks: i64) -> f64 {
 pub const MAX_AHEAD_SECONDS: i64 = 86_400;
 
 /// Whether a stored time is too far ahead of `now` to be true; both unix seconds.
-pub fn is_ahead(at: i64, now: i64) -> bool {
+pub fn is_too_far_ahead(at: i64, now: i64) -> bool {
     at.saturating_sub(now) > MAX_AHEAD_SECONDS
 }
 
 /// An instant as the API sends it: ISO 8601, UTC, milliseconds, `Z`.
-pub fn instant(at: jiff::Timestamp) -> String {
+pub fn format_timestamp(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
 /// Formats a file time like [`instant`]; a time beyond the range of the calendar becomes 1970-01-01.
 pub fn file_instant(at: std::time::SystemTime) -> String {
-    instant(jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
+    format_timestamp(jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
 }
 
 /// Formats unix ms like [`instant`], without the cost of time zone handling: a guide has many times.
-pub fn instant_of(ms: i64) -> String {
-    std::str::from_utf8(&instant_text(ms)).unwrap_or_default().to_owned()
+pub fn format_ms(ms: i64) -> String {
+    std::str::from_utf8(&format_ms_bytes(ms)).unwrap_or_default().to_owned()
 }
 
 /// Formats unix ms like [`instant`], as bytes and without allocation.
-pub fn instant_text(ms: i64) -> [u8; 24] {
+pub fn format_ms_bytes(ms: i64) -> [u8; 24] {
     let (day, rest) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) as u32);
-    let (year, month, date) = civil(day);
+    let (year, month, date) = civil_date(day);
     let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at, value| two_digits(&mut text, at, value);
+    let mut put = |at, value| write_two_digits(&mut text, at, value);
     put(0, year / 100);
     put(2, year % 100);
     put(5, month);
@@ -107,13 +107,13 @@ pub fn instant_text(ms: i64) -> [u8; 24] {
 }
 
 /// Writes the last two digits of a number at a position of a text.
-pub fn two_digits(text: &mut [u8], at: usize, value: u32) {
+pub fn write_two_digits(text: &mut [u8], at: usize, value: u32) {
     text[at] = b'0' + (value / 10 % 10) as u8;
     text[at + 1] = b'0' + (value % 10) as u8;
 }
 
 /// Year, month and day of a day counted from 1970. Years are taken to begin in March, so that the leap day is the last.
-pub fn civil(day: i64) -> (u32, u32, u32) {
+pub fn civil_date(day: i64) -> (u32, u32, u32) {
     // Days since 1 March of the year 0; an era is 400 years.
     let day = (day + 719_468).clamp(0, 3_652_425);
     let (era, day) = (day / 146_097, day % 146_097);
@@ -126,7 +126,7 @@ pub fn civil(day: i64) -> (u32, u32, u32) {
 }
 
 /// Seconds rounded to 1 ms, as the API sends them.
-pub fn round_ms(seconds: f64) -> f64 {
+pub fn round_to_ms(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
@@ -138,8 +138,8 @@ mod tests {
     fn instants_are_those_of_the_calendar() {
         // Years 0 to 9999, at steps that cover every hour, day and month.
         for ms in (-62_135_596_800_000..253_370_764_800_000i64).step_by(86_399_977 * 331) {
-            let expected = instant(jiff::Timestamp::from_millisecond(ms).unwrap());
-            assert_eq!(instant_of(ms), expected);
+            let expected = format_timestamp(jiff::Timestamp::from_millisecond(ms).unwrap());
+            assert_eq!(format_ms(ms), expected);
         }
     }
 

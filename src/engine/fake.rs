@@ -58,7 +58,7 @@ impl Fake {
         let mut packet = [0xff_u8; 188];
         packet[0] = 0x47;
         packet[4..12].copy_from_slice(&(index as u64).to_be_bytes());
-        packet[12..44].copy_from_slice(rendition.hash("fake").as_bytes());
+        packet[12..44].copy_from_slice(rendition.content_hash("fake").as_bytes());
         packet.repeat(4).into()
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 
 use super::source::Roots;
-use crate::domain::library::Located;
+use crate::domain::library::LocatedPath;
 use crate::error::{Code, Error, Result};
 
 /// Entries read of one folder; further ones are ignored.
@@ -16,7 +16,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub struct Folder<'a> {
     roots: &'a Roots,
     fd: OwnedFd,
-    pub located: Located,
+    pub located: LocatedPath,
 }
 
 /// The target of a name; links are followed while they stay beneath the root.
@@ -52,7 +52,7 @@ impl Roots {
         self.look_beneath(&self.locate(raw).ok()?)
     }
 
-    fn look_beneath(&self, located: &Located) -> Option<Target> {
+    fn look_beneath(&self, located: &LocatedPath) -> Option<Target> {
         let fd = self.open_beneath(located, OFlags::PATH).ok()?;
         let stat = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH).ok()?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -95,7 +95,7 @@ impl Folder<'_> {
     /// The target of a name; None if it disappeared, leaves the root or is neither file nor folder.
     pub fn look(&self, name: &str) -> Option<Target> {
         let mut located = self.located.clone();
-        located.relative.push(name);
+        located.relative_path.push(name);
         self.roots.look_beneath(&located)
     }
 }

@@ -48,9 +48,9 @@ async fn measure_excerpts(
     let starts = starts(media);
     let mut feeds = Vec::new();
     // The file itself has another clock, and the streams may have other numbers.
-    if !media.clock.is_empty() {
+    if !media.clock_pieces.is_empty() {
         for start in &starts {
-            let feed = Feed::open(source, &media.clock, start.unwrap_or(0.0)).await;
+            let feed = Feed::open(source, &media.clock_pieces, start.unwrap_or(0.0)).await;
             let cannot =
                 |cause: std::io::Error| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}"));
             feeds.push(feed.map_err(cannot)?);

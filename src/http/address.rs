@@ -12,7 +12,7 @@ use super::info::QUERY;
 use crate::config::Config;
 use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
-use crate::domain::lineup::DRAWN;
+use crate::domain::lineup::GENERATED_LOGOS;
 
 /// Builds URLs as absolute paths (RFC 3986) that begin with the prefix.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,12 +63,12 @@ impl<'a> Addresses<'a> {
 
     /// A channel's logo: its own URL without credentials, or the logo this server generates.
     pub fn logo(self, channel: &Channel) -> String {
-        self.picture(channel.face.logo_url.as_deref(), channel.id).to_string()
+        self.picture(channel.settings.logo_url.as_deref(), channel.id).to_string()
     }
 
     /// A channel's own logo URL as configured, which only admins see; None when it has none.
     pub fn given_logo(self, channel: &Channel) -> Option<String> {
-        channel.face.logo_url.as_deref().map(|url| self.given(url).into_owned())
+        channel.settings.logo_url.as_deref().map(|url| self.given(url).into_owned())
     }
 
     /// The URL of [`Self::logo`], formatted without an allocation.
@@ -94,7 +94,7 @@ impl Display for Picture<'_> {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.given.and_then(without_credentials) {
             Some(address) => text.write_str(&self.addresses.given(&address)),
-            None => write!(text, "{}{DRAWN}{}", self.addresses.prefix, self.channel),
+            None => write!(text, "{}{GENERATED_LOGOS}{}", self.addresses.prefix, self.channel),
         }
     }
 }

@@ -12,8 +12,8 @@ use super::endpoint::{Endpoint, delete, get, post};
 use super::progress::{PastPosition, filter, if_match, judge, limit, request, tag};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::progress::{Record, Verdict};
-use crate::domain::time::{instant, round_ms};
+use crate::domain::progress::{ProgressRecord, SaveResult};
+use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::audiobook::{Book, BookPlace};
@@ -174,7 +174,7 @@ pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Respon
     let asked: BookSaveRequest = call.json().await?;
     let (path, mut wish, place) = asked.wish()?;
     wish.version = if_match(&call)?.or(wish.version);
-    let verdict: Verdict = service.save_book(&call.user()?.user_id, &path, wish, place).await?;
+    let verdict: SaveResult = service.save_book(&call.user()?.user_id, &path, wish, place).await?;
     let (record, applied) = judge(&call, verdict)?;
     let version = record.version;
     let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
@@ -257,7 +257,7 @@ impl BookSaveRequest {
 }
 
 impl BookProgress {
-    pub fn new(record: Record, applied: bool) -> Self {
+    pub fn new(record: ProgressRecord, applied: bool) -> Self {
         let percentage = record.percentage();
         let (chapter_index, within, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |place| {
             (place.chapter_index, place.chapter_position_seconds, place.playback_rate)
@@ -267,16 +267,16 @@ impl BookProgress {
             media_id: record.media_id,
             title: record.title,
             chapter_index,
-            chapter_position_seconds: round_ms(within),
-            position_seconds: round_ms(record.position_seconds),
-            duration_seconds: round_ms(record.duration_seconds),
+            chapter_position_seconds: round_to_ms(within),
+            position_seconds: round_to_ms(record.position_seconds),
+            duration_seconds: round_to_ms(record.duration_seconds),
             progress_percentage: percentage,
             playback_rate,
             completed: record.completed,
-            last_watched_at: instant(record.last_watched_at),
-            updated_at: instant(record.updated_at),
+            last_watched_at: format_timestamp(record.last_watched_at),
+            updated_at: format_timestamp(record.updated_at),
             version: record.version,
-            position_history: record.past.into_iter().map(PastPosition::from).collect(),
+            position_history: record.earlier_positions.into_iter().map(PastPosition::from).collect(),
             applied,
             available: None,
         }
@@ -284,28 +284,28 @@ impl BookProgress {
 }
 
 impl BookAnswer {
-    fn new(book: Book, progress: Option<Record>, addresses: Addresses) -> Self {
+    fn new(book: Book, progress: Option<ProgressRecord>, addresses: Addresses) -> Self {
         let chapter = |(index, chapter): (usize, &crate::service::audiobook::Chapter)| BookChapter {
             index,
             title: chapter.title.clone(),
-            start_seconds: round_ms(chapter.start_seconds),
-            end_seconds: round_ms(chapter.end_seconds),
+            start_seconds: round_to_ms(chapter.start_seconds),
+            end_seconds: round_to_ms(chapter.end_seconds),
             file_index: chapter.part,
-            file_start_seconds: round_ms(chapter.start_seconds - book.parts[chapter.part].start_seconds),
+            file_start_seconds: round_to_ms(chapter.start_seconds - book.parts[chapter.part].start_seconds),
         };
         let chapters = book.chapters.iter().enumerate().map(chapter).collect();
         let file = |part: crate::service::audiobook::Part| BookFile {
             direct_url: addresses.file(&part.path),
             path: part.path,
             mime_type: part.mime_type,
-            start_seconds: round_ms(part.start_seconds),
-            duration_seconds: round_ms(part.duration_seconds),
+            start_seconds: round_to_ms(part.start_seconds),
+            duration_seconds: round_to_ms(part.duration_seconds),
         };
         Self {
             audiobook_path: book.item.path,
             media_id: book.item.media_id,
             title: book.item.title,
-            duration_seconds: round_ms(book.duration_seconds),
+            duration_seconds: round_to_ms(book.duration_seconds),
             files: book.parts.into_iter().map(file).collect(),
             chapters,
             progress: progress.map(|record| BookProgress::new(record, true)),

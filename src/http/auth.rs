@@ -13,7 +13,7 @@ use super::endpoint::{Endpoint, delete, get, post};
 use super::users::UserView;
 use super::{client, reply};
 use crate::domain::access::Access;
-use crate::domain::time::instant;
+use crate::domain::time::format_timestamp;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::{DeviceView, Issued, Keep};
@@ -227,7 +227,7 @@ impl From<Issued> for LoginAnswer {
         Self {
             token: issued.token,
             token_type: "Bearer",
-            expires_at: instant(issued.expires_at),
+            expires_at: format_timestamp(issued.expires_at),
             user: issued.user.into(),
         }
     }
@@ -241,9 +241,9 @@ impl SessionView {
             id: login.id,
             device_name: login.device,
             address: login.address,
-            created_at: instant(login.created_at),
-            last_seen_at: instant(login.last_seen_at),
-            expires_at: instant(expires_at),
+            created_at: format_timestamp(login.created_at),
+            last_seen_at: format_timestamp(login.last_seen_at),
+            expires_at: format_timestamp(expires_at),
         }
     }
 }

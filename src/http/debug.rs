@@ -10,7 +10,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::time::{instant, round_ms};
+use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::board::{Failed, Level, Seen};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -156,8 +156,8 @@ impl From<Seen> for PipelineView {
             id: seen.number.to_string(),
             name: seen.name,
             state: seen.state,
-            age_seconds: round_ms(seen.age_seconds),
-            position_seconds: seen.position_seconds.map(round_ms),
+            age_seconds: round_to_ms(seen.age_seconds),
+            position_seconds: seen.position_seconds.map(round_to_ms),
             queues: seen.queues.into_iter().map(queue).collect(),
         }
     }
@@ -165,7 +165,7 @@ impl From<Seen> for PipelineView {
 
 impl From<Line> for LineView {
     fn from(Line { number, at, level, target, text }: Line) -> Self {
-        Self { number, at: instant(at), level, target, text }
+        Self { number, at: format_timestamp(at), level, target, text }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::domain::playback::Device;
+use crate::domain::playback::RequestDevice;
 
 /// The device detected for this request.
 #[derive(Debug, Serialize, ToSchema)]
@@ -16,7 +16,7 @@ pub(in crate::http) struct DeviceBody {
 }
 
 impl DeviceBody {
-    pub(in crate::http) fn new(device: &Device) -> Self {
+    pub(in crate::http) fn new(device: &RequestDevice) -> Self {
         Self { name: device.name, matched_by: device.source.as_str() }
     }
 }

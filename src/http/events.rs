@@ -21,7 +21,7 @@ use super::endpoint::{Endpoint, get};
 use super::livetv::guide::GuideEntry;
 use super::progress::WatchProgress;
 use crate::domain::access::Access;
-use crate::domain::progress::Record;
+use crate::domain::progress::ProgressRecord;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::events::{Event, Listener, What};
@@ -111,22 +111,22 @@ async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<S
 fn text(service: &Service, event: &Event, run: &str) -> String {
     let user = event.user_id.as_deref().unwrap_or_default();
     let (name, data) = match &event.what {
-        What::Progress(record) if record.reset => (
+        What::Progress(record) if record.is_reset => (
             "progress.deleted",
             json!({"mediaPath": record.path, "mediaId": record.media_id, "version": record.version}),
         ),
         What::Progress(record) if record.book.is_some() => {
-            ("progress.updated", json!({"audiobook": BookProgress::new(Record::clone(record), true)}))
+            ("progress.updated", json!({"audiobook": BookProgress::new(ProgressRecord::clone(record), true)}))
         }
         What::Progress(record) => {
-            ("progress.updated", json!({"progress": WatchProgress::new(user, Record::clone(record), true)}))
+            ("progress.updated", json!({"progress": WatchProgress::new(user, ProgressRecord::clone(record), true)}))
         }
         What::Channel { id, state, viewers } => {
             ("channel.state", json!({"channelId": id, "state": state.as_str(), "viewers": viewers}))
         }
         What::Programme { channel, entry } => {
             let began = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
-            let shown = channel.entry(*entry);
+            let shown = channel.entry_of(*entry);
             let entry = GuideEntry::new(channel, &shown, began, Addresses::of(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }

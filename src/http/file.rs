@@ -18,7 +18,7 @@ use super::call::Call;
 use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, get};
 use crate::domain::access::Access;
-use crate::domain::range::{Span, Wanted, wanted};
+use crate::domain::range::{ByteRange, ResolvedRange, resolve_range};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -99,10 +99,10 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -
     }
     // `Range` is defined only for GET (RFC 9110 section 14.2).
     let range = validators.range(asked.headers).filter(|_| *asked.method == Method::GET);
-    let (status, span) = match range.map_or(Wanted::Whole, |range| wanted(range, source.len)) {
-        Wanted::Whole => (StatusCode::OK, None),
-        Wanted::Part(span) => (StatusCode::PARTIAL_CONTENT, Some(span)),
-        Wanted::Unsatisfiable => {
+    let (status, span) = match range.map_or(ResolvedRange::Whole, |range| resolve_range(range, source.len)) {
+        ResolvedRange::Whole => (StatusCode::OK, None),
+        ResolvedRange::Part(span) => (StatusCode::PARTIAL_CONTENT, Some(span)),
+        ResolvedRange::Unsatisfiable => {
             let message = format!("the range is outside the file's {} bytes", source.len);
             return Err(Error::new(Code::RangeNotSatisfiable, message)
                 .with_header("content-range", format!("bytes */{}", source.len))
@@ -229,7 +229,7 @@ impl Face {
 }
 
 /// `bytes first-last/length`, formatted on the stack because every seek of a player needs one.
-fn content_range(span: Span, len: u64) -> HeaderValue {
+fn content_range(span: ByteRange, len: u64) -> HeaderValue {
     // Three numbers of 20 digits at most.
     let (mut text, mut at) = ([0; 72], 0);
     let mut number = itoa::Buffer::new();

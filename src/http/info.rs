@@ -15,7 +15,7 @@ use super::endpoint::{Endpoint, get, post};
 use super::progress::WatchProgress;
 use super::reply;
 use crate::domain::access::{Access, Principal};
-use crate::domain::playback::{Device, DeviceProfile};
+use crate::domain::playback::{RequestDevice, DeviceProfile};
 use crate::engine::source::Source;
 use crate::error::{Error, Result};
 use crate::service::Service;
@@ -54,7 +54,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 )]
 pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
-    let device = Device::of(None, call.query("player")?, call.header(USER_AGENT));
+    let device = RequestDevice::resolve(None, call.query("player")?, call.header(USER_AGENT));
     answer(&service, path, principal, &device).await
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Respo
 pub(super) async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let request: InfoRequest = call.json().await?;
-    let device = Device::of(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
+    let device = RequestDevice::resolve(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
     answer(&service, path, principal, &device).await
 }
 
@@ -84,7 +84,7 @@ struct InfoRequest {
     player: Option<String>,
 }
 
-async fn answer(service: &Arc<Service>, path: String, principal: Principal, device: &Device) -> Result<Response> {
+async fn answer(service: &Arc<Service>, path: String, principal: Principal, device: &RequestDevice) -> Result<Response> {
     let source = service.library.open(&path).await?;
     let probed = service.media.probed(&source).await?;
     let beside = sidecars::beside(&service.library, &source).await?;
@@ -101,7 +101,7 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
 /// # Errors
 /// `SOURCE_READ_FAILED`.
 pub fn document(source: &Source, probed: &Probed, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
-    let info = MediaInfo::new(source, probed, beside, &Device::default(), &Links::plain(source), available)?;
+    let info = MediaInfo::new(source, probed, beside, &RequestDevice::default(), &Links::plain(source), available)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 

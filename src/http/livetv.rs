@@ -128,9 +128,9 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
     let now = service.clock.now();
     let mut listed = service.channels.all();
     listed.retain(|channel| {
-        (admin || channel.face.enabled)
-            && enabled.is_none_or(|enabled| channel.face.enabled == enabled)
-            && category.is_none_or(|category| *channel.face.category == *category)
+        (admin || channel.settings.enabled)
+            && enabled.is_none_or(|enabled| channel.settings.enabled == enabled)
+            && category.is_none_or(|category| *channel.settings.category == *category)
     });
     let views = listed.iter().map(|channel| {
         let view = ChannelView::new(channel, now, Addresses::of(&service.config)).with_state(&service, channel);
@@ -169,7 +169,7 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     let asked: ChannelRequest = call.json().await?;
     let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
     let channel = service.add_channel(change).await?;
-    if channel.face.always_on {
+    if channel.settings.always_on {
         onair::wake(&service);
     }
     let view =
@@ -203,7 +203,7 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
     let asked: ChannelRequest = call.json().await?;
     let change = asked.change(skip_invalid(&call)?, apply(&call)?, &call.user()?.username)?;
     let channel = service.change_channel(id, change).await?;
-    if channel.face.always_on {
+    if channel.settings.always_on {
         onair::wake(&service);
     }
     Ok(reply::json(&ChannelAnswer {
@@ -278,7 +278,7 @@ fn previewed(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
-    let entries = channel.guide(from, from + PREVIEW_MS, now.as_millisecond()).take(PREVIEW_ENTRIES);
+    let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(PREVIEW_ENTRIES);
     let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, Addresses::of(&service.config))).collect();
     reply::json(&PreviewAnswer {
         channel: ChannelView::new(channel, now, Addresses::of(&service.config)).with_items(service, channel),
@@ -296,7 +296,7 @@ fn id(call: &Call) -> Result<u32> {
 fn seen(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
     let channel = service.channels.get(id)?;
     let user = call.user()?;
-    match user.may_watch(id) && (channel.face.enabled || user.role == Role::Admin) {
+    match user.may_watch(id) && (channel.settings.enabled || user.role == Role::Admin) {
         true => Ok(channel),
         false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {id}"))),
     }

@@ -12,7 +12,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
 use crate::domain::access::Access;
-use crate::domain::progress::{Record, Status, Verdict};
+use crate::domain::progress::{ProgressRecord, ProgressStatus, SaveResult};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::progress::Filter;
@@ -178,7 +178,7 @@ pub(super) async fn next_up(service: Arc<Service>, call: Call) -> Result<Respons
     Ok(reply::json(&NextUpAnswer { next_up: found.into_iter().map(item).collect(), limit }))
 }
 
-fn answer(call: &Call, verdict: Verdict) -> Result<Response> {
+fn answer(call: &Call, verdict: SaveResult) -> Result<Response> {
     let (record, applied) = judge(call, verdict)?;
     let version = record.version;
     let mut response = reply::json(&WatchProgress::new(&call.user()?.user_id, record, applied));
@@ -187,14 +187,14 @@ fn answer(call: &Call, verdict: Verdict) -> Result<Response> {
 }
 
 /// The stored record, and whether the save was applied. A stale save is an error only with `If-Match`.
-pub(super) fn judge(call: &Call, verdict: Verdict) -> Result<(Record, bool)> {
+pub(super) fn judge(call: &Call, verdict: SaveResult) -> Result<(ProgressRecord, bool)> {
     match verdict {
-        Verdict::Applied(record) => Ok((record, true)),
-        Verdict::Stale(record) if call.headers.contains_key("if-match") => {
+        SaveResult::Applied(record) => Ok((record, true)),
+        SaveResult::Stale(record) if call.headers.contains_key("if-match") => {
             Err(Error::new(Code::Conflict, format!("If-Match must name the stored version {}", record.version))
                 .with_details(serde_json::json!({"field": "version", "version": record.version})))
         }
-        Verdict::Stale(record) => Ok((record, false)),
+        SaveResult::Stale(record) => Ok((record, false)),
     }
 }
 
@@ -228,8 +228,8 @@ pub(super) fn filter(call: &Call) -> Result<Filter> {
     };
     let status = match call.query("status")? {
         None | Some("" | "all") => None,
-        Some("in_progress") => Some(Status::InProgress),
-        Some("completed") => Some(Status::Completed),
+        Some("in_progress") => Some(ProgressStatus::InProgress),
+        Some("completed") => Some(ProgressStatus::Completed),
         Some(_) => return Err(Error::field("status", "must be one of all, in_progress, completed")),
     };
     Ok(Filter { media_type, status })

@@ -13,7 +13,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
 use crate::domain::access::{Access, Role};
-use crate::domain::recording::{Recording, State};
+use crate::domain::recording::{Recording, RecordingState};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::recordings::Fate;
@@ -160,7 +160,7 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
     Ok(reply::json(&RecordingGone {
         id,
         deleted: removed.state.is_none(),
-        state: removed.state.map(State::as_str),
+        state: removed.state.map(RecordingState::as_str),
         file_deleted: removed.file_deleted,
     }))
 }
@@ -176,8 +176,8 @@ pub(super) async fn remove_series(service: Arc<Service>, call: Call) -> Result<R
     Ok(reply::json(&SeriesGone { id, deleted: true }))
 }
 
-fn state(text: &str) -> Result<State> {
-    let all = [State::Scheduled, State::Recording, State::Complete, State::Failed, State::Cancelled];
+fn state(text: &str) -> Result<RecordingState> {
+    let all = [RecordingState::Scheduled, RecordingState::Recording, RecordingState::Complete, RecordingState::Failed, RecordingState::Cancelled];
     let found = all.into_iter().find(|state| state.as_str() == text);
     found.ok_or_else(|| Error::field("state", "must be scheduled, recording, complete, failed or cancelled"))
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::livetv::tuner;
-use crate::domain::ssdp::{self, Device, Search};
+use crate::domain::ssdp::{self, AnnouncedDevice, Search};
 use crate::service::Service;
 use crate::service::accounts::random;
 
@@ -72,7 +72,7 @@ fn open(listen: IpAddr, port: u16) -> io::Result<StdSocket> {
         IpAddr::V4(own) => own,
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
     };
-    set_ip_add_membership(&made, &ssdp::GROUP, &own)?;
+    set_ip_add_membership(&made, &ssdp::MULTICAST_ADDRESS, &own)?;
     set_ip_multicast_if(&made, &own)?;
     set_ip_multicast_ttl(&made, HOPS)?;
     let made = StdSocket::from(made);
@@ -90,7 +90,7 @@ struct Host {
 
 impl Host {
     async fn run(self, socket: UdpSocket, mut stopped: oneshot::Receiver<()>) {
-        let everybody = SocketAddrV4::new(ssdp::GROUP, self.port);
+        let everybody = SocketAddrV4::new(ssdp::MULTICAST_ADDRESS, self.port);
         let mut tells = tokio::time::interval(TELLS);
         let mut waiting: Vec<(Instant, SocketAddrV4, String)> = Vec::new();
         let mut budget = Budget { left: ANSWERS, at: Instant::now() };
@@ -102,14 +102,14 @@ impl Host {
                 heard = rest.then(socket.recv_from(&mut datagram)) => {
                     rest.after(heard.as_ref().err());
                     let Ok((length, SocketAddr::V4(asker))) = heard else { continue };
-                    let Some(search) = Search::read(&datagram[..length]).filter(|_| ssdp::is_near(*asker.ip())) else {
+                    let Some(search) = Search::parse(&datagram[..length]).filter(|_| ssdp::is_local_network(*asker.ip())) else {
                         continue;
                     };
                     let Some(device) = self.device(asker) else { continue };
                     // A random delay up to MX, so that devices do not all answer at the same moment.
-                    let spread = f64::from(u16::from_le_bytes(random())) / 65_536.0 * f64::from(search.wait);
+                    let spread = f64::from(u16::from_le_bytes(random())) / 65_536.0 * f64::from(search.max_wait_seconds);
                     let at = Instant::now() + Duration::from_secs_f64(spread);
-                    for answer in device.answers(&search) {
+                    for answer in device.responses(&search) {
                         if waiting.len() < MOST_WAITING && budget.take() {
                             waiting.push((at, asker, answer));
                         }
@@ -122,13 +122,13 @@ impl Host {
                         let _ = socket.send_to(answer.as_bytes(), asker).await;
                     }
                 }
-                _ = tells.tick() => self.tell(&socket, everybody, Device::arrives).await,
-                _ = &mut stopped => return self.tell(&socket, everybody, Device::leaves).await,
+                _ = tells.tick() => self.tell(&socket, everybody, AnnouncedDevice::alive_announcements).await,
+                _ = &mut stopped => return self.tell(&socket, everybody, AnnouncedDevice::byebye_announcements).await,
             }
         }
     }
 
-    async fn tell(&self, socket: &UdpSocket, everybody: SocketAddrV4, what: impl Fn(&Device) -> Vec<String>) {
+    async fn tell(&self, socket: &UdpSocket, everybody: SocketAddrV4, what: impl Fn(&AnnouncedDevice) -> Vec<String>) {
         let Some(device) = self.device(everybody) else { return };
         for text in what(&device) {
             if let Err(fault) = socket.send_to(text.as_bytes(), everybody).await {
@@ -138,13 +138,13 @@ impl Host {
     }
 
     /// The device with the URL for this client; None while the token is invalid, or if the client cannot reach the server.
-    fn device(&self, asker: SocketAddrV4) -> Option<Device> {
+    fn device(&self, asker: SocketAddrV4) -> Option<AnnouncedDevice> {
         let user = self.service.accounts.authenticate_stream(&self.secret).ok()?;
         let base = match self.service.config.base_url() {
             Some(base) => base.to_owned(),
             None => format!("http://{}:{}", self.address(asker)?, self.listen.port()),
         };
-        Some(Device {
+        Some(AnnouncedDevice {
             id: tuner::unique_id(&user.login_id),
             location: format!("{base}/hdhr/{}/device.xml", self.secret),
             program: format!("Hearthcast/{}", env!("CARGO_PKG_VERSION")),

@@ -19,8 +19,8 @@ use super::endpoint::{Endpoint, delete, get, post};
 use super::parcel::ParcelBody;
 use super::reply;
 use crate::domain::access::{Access, Principal};
-use crate::domain::playback::takes_start_in_multivariant;
-use crate::domain::playlist::{Asset, Track, asset};
+use crate::domain::playback::accepts_start_in_multivariant;
+use crate::domain::playlist::{SessionAsset, PlaylistTrack, parse_asset};
 use crate::engine::content::Content;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -125,7 +125,7 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
     let session = find_live(&service, &call)?;
     if session.ready(Duration::from_secs_f64(wait)).await? {
         // The only playlist that depends on the player.
-        let with_start = call.header(USER_AGENT).is_some_and(takes_start_in_multivariant);
+        let with_start = call.header(USER_AGENT).is_some_and(accepts_start_in_multivariant);
         let text = session.multivariant(with_start, &grant(&service, call.user()?, &session));
         let mut response = playlist(text);
         response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
@@ -163,11 +163,11 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
     let session = find_live(&service, &call)?;
     session.serves()?;
     let name = &call.params[1];
-    match asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
-        Asset::Playlist(track) => {
+    match parse_asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
+        SessionAsset::Playlist(track) => {
             Ok(playlist(session.media_playlist(track, &grant(&service, call.user()?, &session))?))
         }
-        Asset::Segment(track @ (Track::Video(_) | Track::Audio), index) => {
+        SessionAsset::Segment(track @ (PlaylistTrack::Video(_) | PlaylistTrack::Audio), index) => {
             let none = || Error::new(Code::AssetNotFound, "the session has no such track");
             let stored = session.segment(session.rung(track).ok_or_else(none)?, index).await?;
             Ok(match stored.content {
@@ -183,7 +183,7 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
                 }
             })
         }
-        Asset::Segment(Track::Subtitles, index) => {
+        SessionAsset::Segment(PlaylistTrack::Subtitles, index) => {
             let text = session.subtitle_segment(&service.subtitles, index).await?;
             let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
             Ok(segment("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))

@@ -13,7 +13,7 @@ use super::livetv::tokens::{TokenGone, TokensAnswer};
 use super::reply;
 use crate::domain::access::{Access, Role};
 use crate::domain::account::User;
-use crate::domain::time::instant;
+use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
 use crate::service::accounts::Keep;
@@ -159,7 +159,7 @@ impl From<User> for UserView {
             Role::Admin => RoleName::Admin,
             Role::User => RoleName::User,
         };
-        Self { id: user.id, username: user.username, role, created_at: instant(user.created_at), stream_tokens: None }
+        Self { id: user.id, username: user.username, role, created_at: format_timestamp(user.created_at), stream_tokens: None }
     }
 }
 

@@ -11,7 +11,7 @@ use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::config::BackendSetting;
 use crate::domain::access::Access;
-use crate::domain::time::instant;
+use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
 use crate::service::sessions::{Sessions, told};
@@ -155,7 +155,7 @@ fn view(workers: Workers, sessions: &Sessions, backend: BackendSetting) -> Worke
         queue_length: standing.waiting(),
         last_error: standing
             .last_fault()
-            .map(|(at, error)| ErrorView { message: told(&error).to_owned(), at: instant(at) }),
+            .map(|(at, error)| ErrorView { message: told(&error).to_owned(), at: format_timestamp(at) }),
         pipelines: PipelinesView {
             native: "gstreamer",
             version: workers.gstreamer_version,

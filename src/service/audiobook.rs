@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use crate::domain::library::{kind_by_name, natural};
+use crate::domain::library::{kind_from_name, compare_natural};
 use crate::domain::media::Media;
-use crate::domain::progress::{MediaType, Place, Record, Verdict, percentage};
+use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, SaveResult, percentage};
 use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Code, Error, Result};
@@ -148,7 +148,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening its files; `STORAGE_FULL`.
-    pub async fn save_book(&self, user_id: &str, path: &str, mut wish: Wish, place: BookPlace) -> Result<Verdict> {
+    pub async fn save_book(&self, user_id: &str, path: &str, mut wish: Wish, place: BookPlace) -> Result<SaveResult> {
         let (mut item, _) = self.book_item(path).await?;
         let known = self.book_record(user_id, &item).await?;
         let told = wish.duration_seconds.filter(|duration| *duration > 0.0);
@@ -174,7 +174,7 @@ impl Service {
         let rate = known.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
         wish.media_type = MediaType::Audiobook;
         wish.duration_seconds = Some(duration);
-        wish.book = Some(Place {
+        wish.book = Some(BookPosition {
             chapter_index: place.chapter_index.unwrap_or(index),
             chapter_position_seconds: place.chapter_position_seconds.unwrap_or(within),
             playback_rate: place.playback_rate.unwrap_or(rate),
@@ -190,11 +190,11 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening its files, unless there is a record of its path.
-    pub async fn book_progress(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
+    pub async fn book_progress(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         match self.book_item(path).await {
             Ok((item, _)) => {
                 let record = self.book_record(user_id, &item).await?;
-                Ok(record.map(|record| Record { path: item.path, ..record }))
+                Ok(record.map(|record| ProgressRecord { path: item.path, ..record }))
             }
             Err(fault) if fault.code == Code::NotFound => {
                 self.books.at(user_id, &self.spelled(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
@@ -222,7 +222,7 @@ impl Service {
     }
 
     /// A user's record of a book. A folder that has gained or lost a file is still the same book.
-    async fn book_record(&self, user_id: &str, item: &Item) -> Result<Option<Record>> {
+    async fn book_record(&self, user_id: &str, item: &Item) -> Result<Option<ProgressRecord>> {
         if item.media_id.starts_with("b_")
             && self.books.of(user_id, &item.media_id)?.is_none()
             && let Some(before) = self.books.at(user_id, &item.path)?
@@ -244,7 +244,7 @@ impl Service {
     async fn folder_item(&self, path: &str, absent: Error) -> Result<(Item, Vec<String>)> {
         let located = self.spelled(path)?;
         let (roots, folder) = (self.roots.clone(), located.path.clone());
-        let looking = self.library.within_deadline(located.root, move || match roots.look(&folder) {
+        let looking = self.library.within_deadline(located.root_index, move || match roots.look(&folder) {
             Some(Target::Folder) => files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
             _ => Ok(None),
         });
@@ -285,7 +285,7 @@ fn files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> 
     for disc in discs {
         within(&open(&disc)?, &mut found, None)?;
     }
-    found.sort_by(|a, b| natural(&a.path, &b.path));
+    found.sort_by(|a, b| compare_natural(&a.path, &b.path));
     if found.len() > MAX_FILES {
         return Err(Error::new(
             Code::UnsupportedMediaType,
@@ -299,7 +299,7 @@ fn within(folder: &Folder<'_>, found: &mut Vec<Seen>, discs: Option<&mut Vec<Str
     let base = folder.located.path.trim_end_matches('/').to_owned();
     let mut below = Vec::new();
     for (name, hint) in folder.names()? {
-        let sound = kind_by_name(&name) == Some(MediaKind::Audio);
+        let sound = kind_from_name(&name) == Some(MediaKind::Audio);
         if hint == Hint::File && !sound || found.len() > MAX_FILES {
             continue;
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::domain::encode_slots::{self as rules, Demand, Throughput};
+use crate::domain::encode_slots::{self as rules, SlotDemand, Throughput};
 
 /// All encode slots of the program.
 pub struct EncodeSlots {
@@ -153,7 +153,7 @@ impl EncodeSlots {
     /// [`Full`] for a new viewer whose share does not fit.
     pub fn begin(self: &Arc<Self>, cost: f64, viewer: Viewer<'_>) -> Result<Begun, Full> {
         let mut state = self.lock();
-        let share = rules::share(rules::expected_speed(cost, state.throughput.per_second()));
+        let share = rules::slot_share(rules::expected_speed(cost, state.throughput.per_second()));
         let admission = match viewer {
             Viewer::Admitted(admission) => admission.clone(),
             _ if !state.fits(self.slots, share) => return Err(Full),
@@ -199,7 +199,7 @@ impl State {
     /// The share a rendition needs: zero when it is complete.
     fn share(&self, job: &Job) -> f64 {
         let expected = || rules::expected_speed(job.cost, self.throughput.per_second());
-        if job.need.is_complete { 0.0 } else { rules::share(job.speed.per_second().unwrap_or_else(expected)) }
+        if job.need.is_complete { 0.0 } else { rules::slot_share(job.speed.per_second().unwrap_or_else(expected)) }
     }
 
     /// The share of each viewer, earlier viewers first. A shared rendition counts for its first viewer. A viewer reads one
@@ -224,23 +224,23 @@ impl State {
 
     fn fits(&mut self, slots: usize, share: f64) -> bool {
         let shares = self.shares();
-        rules::fits(slots.saturating_sub(self.reserved), shares, share)
+        rules::has_capacity(slots.saturating_sub(self.reserved), shares, share)
     }
 
     /// Decides again which jobs may work. The job `releasing` gives up excess slots now; others do so when they are
     /// notified.
     fn assign(&mut self, slots: usize, releasing: Option<u64>) {
         let slots = slots.saturating_sub(self.reserved);
-        let demand = |job: &Job| Demand {
-            viewer: job.viewers.iter().copied().min().unwrap_or(u64::MAX),
+        let demand = |job: &Job| SlotDemand {
+            viewer_number: job.viewers.iter().copied().min().unwrap_or(u64::MAX),
             share: self.share(job),
             deadline_ms: job.need.deadline_ms,
-            second_ms: job.need.second_ms,
-            held: job.held.min(job.need.runs.max(1)),
-            delivered: job.delivered,
+            second_deadline_ms: job.need.second_ms,
+            held_slots: job.held.min(job.need.runs.max(1)),
+            delivered_segments: job.delivered,
         };
-        let demands: Vec<Demand> = self.jobs.values().map(demand).collect();
-        let assigned = rules::assign(slots, &demands);
+        let demands: Vec<SlotDemand> = self.jobs.values().map(demand).collect();
+        let assigned = rules::assign_slots(slots, &demands);
         let mut granted: Vec<(Option<i64>, u64)> = Vec::new();
         for (((id, job), demand), assigned) in self.jobs.iter_mut().zip(&demands).zip(assigned) {
             job.assigned = if job.need.is_complete { 0 } else { assigned };

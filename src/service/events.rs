@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;
 
 use crate::domain::channel::Channel;
-use crate::domain::progress::Record;
-use crate::domain::recording::State as RecordingState;
+use crate::domain::progress::ProgressRecord;
+use crate::domain::recording::RecordingState as RecordingState;
 use crate::domain::schedule::Programme;
 use crate::service::onair::State;
 
@@ -35,7 +35,7 @@ pub struct Event {
 #[derive(Clone, Debug)]
 pub enum What {
     /// A progress record changed or was reset.
-    Progress(Box<Record>),
+    Progress(Box<ProgressRecord>),
     /// Files were added, removed or changed in these folders.
     Library { folders: Vec<String> },
     /// A channel's viewer count or state changed.

@@ -58,7 +58,7 @@ impl Library {
         if let Some(known) = self.known(raw) {
             return Ok(known);
         }
-        let root = self.roots.locate(raw)?.root;
+        let root = self.roots.locate(raw)?.root_index;
         let (roots, path) = (self.roots.clone(), raw.to_owned());
         let source = self.within_deadline(root, move || roots.open_media(&path)).await?;
         Ok(self.remember(raw, source))

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use data_encoding::BASE64URL_NOPAD;
 
 use super::library::Library;
-use crate::domain::library::{kind_by_name, natural};
+use crate::domain::library::{kind_from_name, compare_natural};
 use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ struct Name {
 
 impl Name {
     fn order(&self, other: &Self) -> Ordering {
-        self.kind.is_some().cmp(&other.kind.is_some()).then_with(|| natural(&self.text, &other.text))
+        self.kind.is_some().cmp(&other.kind.is_some()).then_with(|| compare_natural(&self.text, &other.text))
     }
 }
 
@@ -71,7 +71,7 @@ impl Library {
     /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `VALIDATION_ERROR` for an invalid cursor, `STORAGE_TIMEOUT`.
     pub async fn list(&self, raw: &str, limit: usize, cursor: Option<&str>) -> Result<Listing> {
         let after = cursor.map(after).transpose()?;
-        let root = self.roots().locate(raw)?.root;
+        let root = self.roots().locate(raw)?.root_index;
         let (roots, raw) = (self.roots().clone(), raw.to_owned());
         self.within_deadline(root, move || page(&roots.open_folder(&raw)?, limit, after)).await
     }
@@ -101,7 +101,7 @@ fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listin
         last = Some(name);
     }
     let next_cursor = last.filter(|_| rest.peek().is_some()).map(|last| cursor_after(&last));
-    let is_root = located.relative.as_os_str().is_empty();
+    let is_root = located.relative_path.as_os_str().is_empty();
     let parent = located.path.rsplit_once('/').filter(|_| !is_root).map(|(parent, _)| parent.to_owned());
     Ok(Listing { path: Some(located.path.clone()), parent, entries, next_cursor })
 }
@@ -109,10 +109,10 @@ fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listin
 fn worth(folder: &Folder<'_>, text: String, hint: Hint) -> Option<Name> {
     let kind = match hint {
         Hint::Folder => None,
-        Hint::File => Some(kind_by_name(&text)?),
+        Hint::File => Some(kind_from_name(&text)?),
         Hint::Unknown => match folder.look(&text)? {
             Target::Folder => None,
-            Target::File { .. } => Some(kind_by_name(&text)?),
+            Target::File { .. } => Some(kind_from_name(&text)?),
         },
     };
     Some(Name { kind, text })

@@ -154,7 +154,7 @@ mod tests {
         let service = Service::open(config(folder.path())).unwrap();
         let source = Arc::new(service.roots.open_media(path.to_str().unwrap()).unwrap());
         let media = service.media.probe(&source).await.unwrap();
-        assert_eq!(media.clock.len(), 2);
+        assert_eq!(media.clock_pieces.len(), 2);
         // The first link alone is -55 LUFS. Measured over both it hardly matters.
         let gain = service.gain(&source, &media, 0, -23).await.expect("measured");
         assert!(gain < 100, "tenths of a decibel: {gain}");

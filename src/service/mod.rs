@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::domain::inside::Allowed;
+use crate::domain::ssrf::AllowedSources;
 use crate::engine::outbound::Outbound;
 use crate::engine::packager::Shelf;
 use crate::engine::source::Roots;
@@ -121,7 +121,7 @@ impl Service {
             loudness: Loudness::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
-            outbound: Outbound::new(Allowed::read(&config.allowed_sources).map_err(crate::error::Error::internal)?),
+            outbound: Outbound::new(AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?),
             events,
             media,
             store,

@@ -15,7 +15,7 @@ impl Service {
     pub(super) async fn picture(&self, path: &str) -> Result<Arc<Picture>> {
         let located = self.roots.locate(path)?;
         let roots = self.roots.clone();
-        let reading = self.library.within_deadline(located.root, move || {
+        let reading = self.library.within_deadline(located.root_index, move || {
             let source = roots.open_file(&located.path)?;
             let mut bytes = vec![0; MOST_BYTES + 1];
             let unreadable = |cause: std::io::Error| {

@@ -10,9 +10,9 @@ use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{self, Action, Decision, Device, Reason, SubtitleWish, Wish};
+use crate::domain::playback::{self, TrackAction, Decision, RequestDevice, TranscodeReason, SubtitleDelivery, PlaybackRequest};
 use crate::domain::playlist::SubtitleRendition;
-use crate::domain::time::{round_ms, seconds, ticks};
+use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 
@@ -45,7 +45,7 @@ pub struct StartRequest {
     pub max_height: Option<u32>,
     pub max_bitrate_kbps: Option<u32>,
     pub max_audio_channels: Option<u32>,
-    pub device: Device,
+    pub device: RequestDevice,
     pub start_mode: StartMode,
     pub force_transcode: bool,
     /// Adaptive: offer every rung up to the best one, so that the player can switch between them.
@@ -82,9 +82,9 @@ pub enum Planned {
         source: Arc<Source>,
         start_seconds: f64,
         duration_seconds: Option<f64>,
-        reasons: Vec<Reason>,
+        reasons: Vec<TranscodeReason>,
         /// The requested text subtitle, for players that fetch it themselves.
-        subtitle: SubtitleWish,
+        subtitle: SubtitleDelivery,
     },
     Session(Box<Plan>),
 }
@@ -96,7 +96,7 @@ pub struct Plan {
     pub rungs: Vec<Rung>,
     pub request: StartRequest,
     pub duration_seconds: f64,
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<TranscodeReason>,
     /// The WebVTT rendition.
     pub subtitles: Option<TextSubtitles>,
     /// Why an adaptive session encodes video that could be copied.
@@ -113,13 +113,13 @@ impl Plan {
     pub fn list_start(&self) -> i64 {
         match self.request.start_mode {
             StartMode::Tag => 0,
-            StartMode::List => self.work().grid.start(first_wanted(self)),
+            StartMode::List => self.work().grid.segment_start(first_wanted(self)),
         }
     }
 
     /// [`Self::list_start`] in seconds, as the API reports it.
     pub fn list_start_seconds(&self) -> f64 {
-        round_ms(seconds(self.list_start()))
+        round_to_ms(to_seconds(self.list_start()))
     }
 
     /// The work for the best rung.
@@ -131,7 +131,7 @@ impl Plan {
 /// A text subtitle that becomes a WebVTT rendition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextSubtitles {
-    pub wish: SubtitleWish,
+    pub wish: SubtitleDelivery,
     pub rendition: SubtitleRendition,
 }
 
@@ -174,25 +174,25 @@ pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planne
             let duration = duration.ok_or_else(|| unplayable(&reasons))?;
             let encoder = match encoder(service).await {
                 // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
-                Err(_) if reasons.iter().all(|reason| *reason == Reason::SubtitleSelected) => {
+                Err(_) if reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) => {
                     return Ok(direct(service, &request, source, &media, wish, Vec::new()));
                 }
                 found => found?,
             };
-            let cannot = action == Action::Copy && copy_left_out.is_none();
-            if cannot && !reasons.contains(&Reason::ContainerNotSupported) {
-                reasons.push(Reason::ContainerNotSupported);
+            let cannot = action == TrackAction::Copy && copy_left_out.is_none();
+            if cannot && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
+                reasons.push(TranscodeReason::ContainerNotSupported);
             }
             let plan = encode(&media, stream, &request, &wish, encoder)?;
-            let grid = Grid::frames(plan.rate, service.config.segment_seconds, duration);
+            let grid = Grid::from_frame_rate(plan.frame_rate, service.config.segment_seconds, duration);
             (Some(VideoPlan::Encode(plan)), grid, duration)
         }
         (None, _) => {
             let duration = duration.ok_or_else(|| unplayable(&reasons))?;
-            (None, Grid::steps(service.config.segment_seconds, duration), duration)
+            (None, Grid::from_step(service.config.segment_seconds, duration), duration)
         }
     };
-    let last = seconds(grid.start(grid.len().saturating_sub(1)));
+    let last = to_seconds(grid.segment_start(grid.len().saturating_sub(1)));
     request.start_seconds = start_within(request.start_seconds, Some(duration), last);
     let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
     let rendition = Rendition { video, audio };
@@ -223,8 +223,8 @@ fn direct(
     request: &StartRequest,
     source: Arc<Source>,
     media: &Media,
-    wish: Wish,
-    reasons: Vec<Reason>,
+    wish: PlaybackRequest,
+    reasons: Vec<TranscodeReason>,
 ) -> Planned {
     let duration_seconds = media.duration_seconds;
     let last = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
@@ -232,7 +232,7 @@ fn direct(
     Planned::Direct { source, start_seconds, duration_seconds, reasons, subtitle: wish.subtitle }
 }
 
-fn unplayable(reasons: &[Reason]) -> Error {
+fn unplayable(reasons: &[TranscodeReason]) -> Error {
     let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
     Error::new(Code::UnplayableMedia, "this file has no playable stream").with_details(json!({"reasons": reasons}))
 }
@@ -241,7 +241,7 @@ fn unplayable(reasons: &[Reason]) -> Error {
 /// at the end.
 fn start_within(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> f64 {
     match duration {
-        Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_ms(last_segment),
+        Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_to_ms(last_segment),
         _ => start_seconds,
     }
 }
@@ -259,33 +259,33 @@ fn estimate(source: &Source, media: &Media) -> Option<f64> {
     (estimate > 0.0).then_some(estimate.min(86_400.0))
 }
 
-fn audio(media: &Media, index: u32, action: Action, request: &StartRequest) -> AudioPlan {
-    if action == Action::Copy {
+fn audio(media: &Media, index: u32, action: TrackAction, request: &StartRequest) -> AudioPlan {
+    if action == TrackAction::Copy {
         return AudioPlan::Copy { stream: index };
     }
-    let channels = media.audios().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
+    let channels = media.audio_streams().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
     let device = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
     // More than two channels only on request, because every device plays stereo.
     let surround = channels >= 6 && device >= 6 && request.max_audio_channels.is_some_and(|most| most >= 6);
     let (channels, kbps) = if surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
-    AudioPlan::Encode { stream: index, channels, kbps, gain: None }
+    AudioPlan::Encode { stream: index, channels, kbps, gain_tenths_db: None }
 }
 
-fn text_subtitles(media: &Media, wish: &Wish, file_name: &str) -> Option<TextSubtitles> {
+fn text_subtitles(media: &Media, wish: &PlaybackRequest, file_name: &str) -> Option<TextSubtitles> {
     let tag = |language: &Option<String>| language.as_deref().and_then(language_tag);
     let rendition = match &wish.subtitle {
-        SubtitleWish::Text { stream } => {
+        SubtitleDelivery::Text { stream } => {
             let stream = media.stream(*stream)?;
-            SubtitleRendition { name: subtitle_name(stream), language: tag(&stream.language), forced: stream.forced }
+            SubtitleRendition { name: subtitle_name(stream), language: tag(&stream.language), forced: stream.is_forced }
         }
-        SubtitleWish::TextSidecar { path } => {
+        SubtitleDelivery::TextSidecar { path } => {
             let name = path.rsplit('/').next().unwrap_or(path);
             let told = sidecars::described(file_name, name);
             let (language, forced) = told.map_or((None, false), |told| (tag(&told.language), told.forced));
             SubtitleRendition { name: name.to_owned(), language, forced }
         }
-        SubtitleWish::None | SubtitleWish::Burn(_) => return None,
+        SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,
     };
     Some(TextSubtitles { wish: wish.subtitle.clone(), rendition })
 }
@@ -297,7 +297,7 @@ fn subtitle_name(stream: &Stream) -> String {
 
 /// The segment of the start position. A start within the last segment is still inside the item.
 pub fn first_wanted(plan: &Plan) -> usize {
-    plan.work().grid.at(ticks(plan.request.start_seconds))
+    plan.work().grid.segment_at(to_ticks(plan.request.start_seconds))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::domain::channel::Channel;
-use crate::domain::external::{External, Origin};
-use crate::domain::rights::{Act, Clearance, required};
+use crate::domain::external::{ExternalChannel, ExternalOrigin};
+use crate::domain::rights::{ClearanceChange, Clearance, missing_rights_error};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::clock::Clock;
@@ -29,7 +29,7 @@ pub struct Line {
     /// The subject's name at that time.
     pub name: String,
     #[serde(rename = "act")]
-    pub act: Act,
+    pub act: ClearanceChange,
     /// The fields that changed.
     #[serde(rename = "parts")]
     pub parts: Vec<String>,
@@ -76,7 +76,7 @@ impl Audit {
         &self,
         subject: Subject,
         name: &str,
-        act: Act,
+        act: ClearanceChange,
         parts: &[&str],
         by: &str,
         clearance: &Clearance,
@@ -118,12 +118,12 @@ impl Service {
     /// # Errors
     /// `RIGHTS_WITHDRAWN` when its source was removed.
     pub fn clearance(&self, channel: &Channel) -> Result<Option<Clearance>> {
-        match channel.external.as_deref().map(|External { origin, .. }| origin) {
+        match channel.external.as_deref().map(|ExternalChannel { origin, .. }| origin) {
             None => Ok(None),
-            Some(Origin::Own { clearance, .. }) => Ok(Some(clearance.clone())),
-            Some(Origin::Source { id, .. }) => {
+            Some(ExternalOrigin::Own { clearance, .. }) => Ok(Some(clearance.clone())),
+            Some(ExternalOrigin::Source { id, .. }) => {
                 let source = self.sources.get(*id).map_err(|_| withdrawn(channel))?;
-                source.right.clearance().cloned().map(Some).ok_or_else(|| withdrawn(channel))
+                source.rights.clearance().cloned().map(Some).ok_or_else(|| withdrawn(channel))
             }
         }
     }
@@ -134,7 +134,7 @@ impl Service {
     /// `RIGHTS_WITHDRAWN`.
     pub fn may_show(&self, channel: &Channel) -> Result<()> {
         match self.clearance(channel)? {
-            Some(clearance) if !clearance.stands() => Err(withdrawn(channel)),
+            Some(clearance) if !clearance.is_attested() => Err(withdrawn(channel)),
             _ => Ok(()),
         }
     }
@@ -146,9 +146,9 @@ impl Service {
     /// without a basis for recordings.
     pub fn may_record(&self, channel: &Channel) -> Result<()> {
         self.may_show(channel)?;
-        if channel.pace.is_some() {
+        if channel.clock.is_some() {
             let message =
-                format!("{} has a clock of its own, so its programmes have no fixed time to record", channel.face.name);
+                format!("{} has a clock of its own, so its programmes have no fixed time to record", channel.settings.name);
             return Err(Error::new(Code::Conflict, message));
         }
         self.permits_recording(channel)
@@ -161,13 +161,13 @@ impl Service {
     pub fn permits_recording(&self, channel: &Channel) -> Result<()> {
         self.may_show(channel)?;
         match self.clearance(channel)? {
-            Some(clearance) if clearance.rights.recording_basis.is_none() => Err(required(&["rights.recordingBasis"])),
+            Some(clearance) if clearance.rights.recording_basis.is_none() => Err(missing_rights_error(&["rights.recordingBasis"])),
             _ => Ok(()),
         }
     }
 }
 
 fn withdrawn(channel: &Channel) -> Error {
-    let message = format!("the right to show {} was withdrawn", channel.face.name);
+    let message = format!("the right to show {} was withdrawn", channel.settings.name);
     Error::new(Code::RightsWithdrawn, message)
 }

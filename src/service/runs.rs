@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::domain::encode_slots::cost;
+use crate::domain::encode_slots::pixel_cost;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, StreamKind};
 use crate::domain::plan::{Rendition, VideoPlan};
@@ -55,11 +55,11 @@ impl Work {
         let source = self.media.streams.iter().find(|stream| stream.index == plan.stream);
         let decoded = source.and_then(|stream| match &stream.kind {
             StreamKind::Video(video) => {
-                Some((video.width, video.height, video.frame_rate.unwrap_or(plan.rate).as_f64()))
+                Some((video.width, video.height, video.frame_rate.unwrap_or(plan.frame_rate).as_f64()))
             }
             _ => None,
         });
-        Some(cost((plan.width, plan.height, plan.rate.as_f64()), decoded))
+        Some(pixel_cost((plan.width, plan.height, plan.frame_rate.as_f64()), decoded))
     }
 
     fn job(&self, first: usize) -> Job {
@@ -349,12 +349,12 @@ impl Drop for Line {
 /// The key under which the segments of a rendition are stored; renditions with identical bytes share it. It contains the
 /// file version, because a file repaired in place keeps its fingerprint.
 pub fn name(transcoder: &dyn Transcoder, work: &Work) -> Arc<str> {
-    let cut = data_encoding::HEXLOWER.encode(&work.grid.digest());
+    let cut = data_encoding::HEXLOWER.encode(&work.grid.content_digest());
     let mut version = format!("{}/{}/{cut}/{}", transcoder.name(), transcoder.version(), work.source.version());
     if let Some(sidecar) = &work.sidecar {
         version += &sidecar.version();
     }
-    format!("{}-{}", work.fingerprint, work.rendition.hash(&version)).into()
+    format!("{}-{}", work.fingerprint, work.rendition.content_hash(&version)).into()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -103,11 +103,11 @@ impl Subtitles {
     /// Those of [`Self::script`].
     pub async fn stream(&self, source: &Arc<Source>, media: &Arc<Media>, stream: u32) -> Result<Arc<Script>> {
         let (found, kind) = media
-            .subtitles()
+            .subtitle_streams()
             .find(|(found, _)| found.index == stream)
             .ok_or_else(|| Error::new(Code::NotFound, format!("stream {stream} is not a subtitle of this file")))?;
         let format = SubtitleFormat::from_codec(&found.codec)
-            .filter(|_| kind.text)
+            .filter(|_| kind.is_text)
             .ok_or_else(|| Error::new(Code::UnsupportedMediaType, format!("{} subtitles are not text", found.codec)))?;
         let mut outcome = self.outcome(source, media, stream, format);
         let done = tokio::time::timeout(WAIT, outcome.wait_for(Option::is_some)).await.map_err(|_| {
@@ -173,7 +173,7 @@ impl Subtitles {
         let format = extension.as_deref().and_then(SubtitleFormat::from_extension);
         let format = format.ok_or_else(|| no_text("must be .srt, .vtt, .ass or .ssa"))?;
         let (roots, path) = (self.library.roots().clone(), path.to_owned());
-        let root = roots.locate(&path)?.root;
+        let root = roots.locate(&path)?.root_index;
         let source = self.library.within_deadline(root, move || roots.open_file(&path)).await?;
         let key = source.version();
         if let Some(known) = self.known(&key)

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
-use hearthcast::domain::channel::{Ask, Channel};
+use hearthcast::domain::channel::{RequestedItem, Channel};
 use hearthcast::domain::library::Root;
-use hearthcast::domain::lineup::Naming;
-use hearthcast::domain::schedule::Mode;
+use hearthcast::domain::lineup::ChannelNaming;
+use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::domain::xmltv::{self, ProgrammeWriter, XmltvOptions, write_time};
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
@@ -92,7 +92,7 @@ async fn lineup(folder: &Path) -> Arc<Service> {
     let service = Service::open(config).expect("the service opens");
     let began = Instant::now();
     for n in 0..CHANNELS {
-        let ask = |item: usize| Ask {
+        let ask = |item: usize| RequestedItem {
             path: path.to_str().expect("plain text").into(),
             recursive: false,
             title: Some(
@@ -102,7 +102,7 @@ async fn lineup(folder: &Path) -> Arc<Service> {
         };
         let change = Change {
             name: Some(format!("Channel {n}")),
-            mode: Some(Mode::Shuffle),
+            mode: Some(ScheduleMode::Shuffle),
             seed: Some(n as u64),
             category: Some("Series".to_owned()),
             description: Some("Made of the library, all day and all night".to_owned()),
@@ -120,7 +120,7 @@ async fn lineup(folder: &Path) -> Arc<Service> {
 fn build(service: &Service) {
     let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
     let (from, to) = (midnight, midnight + DAYS * DAY_MS);
-    let style = XmltvOptions { base_url: "http://tv:8470".to_owned(), naming: Naming::Stable, local_times: false, include_lcn: false };
+    let style = XmltvOptions { base_url: "http://tv:8470".to_owned(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
     let (mut ours, mut theirs, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
     for _ in 0..ROUNDS {
         // Copies do not have the cached orders of earlier rounds.
@@ -161,14 +161,14 @@ fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions) ->
 
 fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
     let of = |channel: &Arc<Channel>| -> Vec<Spoken> {
-        let entries = channel.guide(from, to, from).map(|entry| Spoken {
+        let entries = channel.guide_entries(from, to, from).map(|entry| Spoken {
             start_ms: entry.programme.start_ms,
             end_ms: entry.programme.end_ms,
             channel: channel.tvg_id.to_string(),
             title: entry.name.title.to_owned(),
             subtitle: entry.name.subtitle.map(str::to_owned),
-            description: channel.face.description.to_string(),
-            category: channel.face.category.to_string(),
+            description: channel.settings.description.to_string(),
+            category: channel.settings.category.to_string(),
             seconds: (entry.item.map_or(0, |item| item.duration_ms) + 500) / 1000,
             episode: entry.name.season.zip(entry.name.episode),
         });

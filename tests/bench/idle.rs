@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
-use hearthcast::domain::channel::Ask;
+use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
@@ -63,7 +63,7 @@ async fn add(program: &Program, folder: PathBuf, count: u32) {
     config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
     let service = Service::open(config).expect("the service opens");
     for n in 0..count {
-        let ask = Ask { path: folder.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
+        let ask = RequestedItem { path: folder.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
         let change = Change {
             name: Some(format!("Channel {n}")),
             start_at: Some(Timestamp::now() - Duration::from_secs(3600)),

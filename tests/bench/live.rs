@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
-use hearthcast::domain::channel::Ask;
+use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
 use hearthcast::service::channels::{Change, OutputChange};
@@ -111,7 +111,7 @@ impl Server {
         let change = Change {
             name: Some("Zap".into()),
             start_at: Some(Timestamp::now() - Duration::from_secs(85)),
-            asks: Some(vec![Ask { path, recursive: false, title: None, weight: 1 }]),
+            asks: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
             output: OutputChange { max_height: (file == "copied.mp4").then_some(None), ..OutputChange::default() },
             ..Change::default()
         };

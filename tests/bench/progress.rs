@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::progress::{MediaType, Save};
+use hearthcast::domain::progress::{MediaType, ProgressSave};
 use hearthcast::service::Service;
 use hearthcast::service::progress::Filter;
 use serde_json::json;
@@ -89,8 +89,8 @@ fn open(folder: &Path) -> Arc<Service> {
     Service::open(config).expect("the service opens")
 }
 
-fn save(n: usize, position: f64) -> Save {
-    Save {
+fn save(n: usize, position: f64) -> ProgressSave {
+    ProgressSave {
         media_id: format!("f_{n:032x}"),
         path: format!("/library/shows/A Show of Some Length/Season 01/A Show of Some Length S01E{n:06} Title.mkv"),
         size_bytes: 4_000_000_000,

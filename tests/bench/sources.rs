@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hearthcast::config::Config;
-use hearthcast::domain::rights::Claim;
-use hearthcast::domain::source::Kind;
+use hearthcast::domain::rights::RightsClaim;
+use hearthcast::domain::source::SourceKind;
 use hearthcast::service::Service;
 use hearthcast::service::sources::SourceChange;
 
@@ -25,32 +25,32 @@ async fn imports(folder: &Path) {
     let service = Service::open(Config::new(state.clone(), state.join("cache"))).expect("the service opens");
     println!("| import | MiB | s | peak growth of memory, MiB | outcome |\n|---|---|---|---|---|");
     // The first import is not counted, because it initialises things.
-    import(&service, None, Kind::M3u, list(10, 0)).await;
-    let (id, line) = import(&service, None, Kind::M3u, list(ENTRIES, 0)).await;
+    import(&service, None, SourceKind::M3u, list(10, 0)).await;
+    let (id, line) = import(&service, None, SourceKind::M3u, list(ENTRIES, 0)).await;
     told("list of 6,000", &line);
     for round in 1..=3 {
-        let (_, line) = import(&service, id, Kind::M3u, list(ENTRIES, round)).await;
+        let (_, line) = import(&service, id, SourceKind::M3u, list(ENTRIES, round)).await;
         told(&format!("the same, reordered and renamed, refresh {}", round + 1), &line);
     }
     let whole = guide(PROGRAMMES);
-    let (id, line) = import(&service, None, Kind::Xmltv, whole.clone()).await;
+    let (id, line) = import(&service, None, SourceKind::Xmltv, whole.clone()).await;
     told("guide of 12,000", &line);
-    told("the same again", &import(&service, id, Kind::Xmltv, whole.clone()).await.1);
-    told("the same by gzip", &import(&service, id, Kind::Xmltv, packed(&[&whole])).await.1);
+    told("the same again", &import(&service, id, SourceKind::Xmltv, whole.clone()).await.1);
+    told("the same by gzip", &import(&service, id, SourceKind::Xmltv, packed(&[&whole])).await.1);
     let half = whole[..whole.len() / 2].to_vec();
     for (name, kind, bytes) in [
-        ("half a guide", Kind::Xmltv, half),
-        ("entity bomb", Kind::Xmltv, laughs()),
-        ("gzip of 512 MiB of programmes", Kind::Xmltv, flood()),
-        ("gzip of 512 MiB in one comment", Kind::Xmltv, packed(&[b"<tv><!--", &vec![b'x'; 512 << 20]])),
-        ("garbage, 16 MiB, as a guide", Kind::Xmltv, garbage()),
-        ("garbage, 16 MiB, as a list", Kind::M3u, garbage()),
+        ("half a guide", SourceKind::Xmltv, half),
+        ("entity bomb", SourceKind::Xmltv, laughs()),
+        ("gzip of 512 MiB of programmes", SourceKind::Xmltv, flood()),
+        ("gzip of 512 MiB in one comment", SourceKind::Xmltv, packed(&[b"<tv><!--", &vec![b'x'; 512 << 20]])),
+        ("garbage, 16 MiB, as a guide", SourceKind::Xmltv, garbage()),
+        ("garbage, 16 MiB, as a list", SourceKind::M3u, garbage()),
         (
             "list of one line of quotes, 16 MiB",
-            Kind::M3u,
+            SourceKind::M3u,
             [b"#EXTM3U\n#EXTINF:-1 a=\"", &*vec![b'"'; 15 << 20]].concat(),
         ),
-        ("list of 16 MiB of entries", Kind::M3u, list(170_000, 0)),
+        ("list of 16 MiB of entries", SourceKind::M3u, list(170_000, 0)),
     ] {
         let (id, line) = import(&service, None, kind, bytes).await;
         told(name, &line);
@@ -74,9 +74,9 @@ fn told(name: &str, line: &Line) {
 }
 
 /// Adds a source with these bytes, or updates an existing one.
-async fn import(service: &Arc<Service>, id: Option<u32>, kind: Kind, bytes: Vec<u8>) -> (Option<u32>, Line) {
+async fn import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes: Vec<u8>) -> (Option<u32>, Line) {
     let text = |text: &str| Some(text.to_owned());
-    let claim = Claim {
+    let claim = RightsClaim {
         source_name: text("Own antenna"),
         source_url: text("https://antenna.example/"),
         imported_at_ms: Some(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hearthcast::domain::media::{Container, Media, Video};
-use hearthcast::domain::playback::{Action, Decision, DeviceProfile, Wish, decide};
+use hearthcast::domain::playback::{TrackAction, Decision, DeviceProfile, PlaybackRequest, decide};
 use hearthcast::engine::probe::{self, Tools};
 use serde_json::{Value, json};
 
@@ -203,12 +203,12 @@ async fn a_probe_that_takes_too_long_is_told_and_done_by_the_next_request() {
 
 /// The corpus's name of the decision: `direct`, `remux`, `transcode` or `refuse`.
 fn actions(media: &Media) -> &'static [&'static str] {
-    match decide(media, &DeviceProfile::default(), &Wish::default()).0 {
+    match decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).0 {
         Decision::Direct => &["direct"],
         Decision::Refuse => &["refuse"],
         Decision::Session(tracks) => match tracks.video {
-            Some((_, Action::Encode)) => &["transcode"],
-            Some((_, Action::Copy)) => &["remux"],
+            Some((_, TrackAction::Encode)) => &["transcode"],
+            Some((_, TrackAction::Copy)) => &["remux"],
             None => &["remux", "transcode"],
         },
     }
@@ -239,7 +239,7 @@ async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
             Err(_) => (&["refuse"], None),
         };
         if !given.iter().any(|action| accept.iter().any(|accepted| accepted == action)) {
-            let why = probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &Wish::default()).1);
+            let why = probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).1);
             faults.push(format!("{file}: {given:?}, accepted {accept:?}, {why:?}"));
         }
         if let (Some(seconds), Some(truth)) = (seconds, item["duration_packets"].as_f64())
@@ -291,20 +291,20 @@ fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
         same!("codec string", q.codec_string, t.codec_string);
         same!("language", q.language, t.language);
         same!("title", q.title, t.title);
-        same!("flags", (q.default, q.forced, q.decodable), (t.default, t.forced, t.decodable));
+        same!("flags", (q.is_default, q.is_forced, q.is_decodable), (t.is_default, t.is_forced, t.is_decodable));
     }
-    for ((_, q), (_, t)) in quick.videos().zip(thorough.videos()) {
+    for ((_, q), (_, t)) in quick.video_streams().zip(thorough.video_streams()) {
         same!("size", (q.width, q.height), (t.width, t.height));
         let aspect = |v: &Video| f64::from(v.sample_aspect.0) / f64::from(v.sample_aspect.1);
         hold("aspect", near(aspect(q), aspect(t), 0.01), &q.sample_aspect, &t.sample_aspect);
         let (a, b) = (q.frame_rate.map_or(0.0, |r| r.as_f64()), t.frame_rate.map_or(0.0, |r| r.as_f64()));
         hold("frame rate", near(a, b, b * 0.01), &q.frame_rate, &t.frame_rate);
         // ffprobe compares two averages and misses some variable rates; the sample table is exact.
-        hold("variable", q.variable_frame_rate || !t.variable_frame_rate, &q.variable_frame_rate, &true);
-        same!("video", (q.interlaced, q.bit_depth, &q.chroma, q.hdr), (t.interlaced, t.bit_depth, &t.chroma, t.hdr));
-        same!("rotation", (q.rotation, q.mirrored), (t.rotation, t.mirrored));
+        hold("variable", q.has_variable_frame_rate || !t.has_variable_frame_rate, &q.has_variable_frame_rate, &true);
+        same!("video", (q.is_interlaced, q.bit_depth, &q.chroma, q.hdr), (t.is_interlaced, t.bit_depth, &t.chroma, t.hdr));
+        same!("rotation", (q.rotation, q.is_mirrored), (t.rotation, t.is_mirrored));
     }
-    for ((_, q), (_, t)) in quick.audios().zip(thorough.audios()) {
+    for ((_, q), (_, t)) in quick.audio_streams().zip(thorough.audio_streams()) {
         same!("audio", (q.channels, q.sample_rate, &q.channel_layout), (t.channels, t.sample_rate, &t.channel_layout));
     }
     faults

@@ -63,24 +63,24 @@ fn each_limit_names_a_constant_of_its_file() {
 fn the_numbers_of_the_front_page_are_those_of_the_grid() {
     let page = read("src/README.md").expect("the front page exists");
     let rate = FrameRate::new(24_000, 1001).expect("a rate");
-    let grid = Grid::frames(rate, 4.0, 90.0 * 60.0);
+    let grid = Grid::from_frame_rate(rate, 4.0, 90.0 * 60.0);
     let Grid::Frames(frames) = &grid else { panic!("encoded video has a grid of frames") };
-    let start = grid.start(450);
+    let start = grid.segment_start(450);
     let on_air = 1_795_378_500 * 90_000 + start;
     let numbers = [
-        (u64::from(frames.per_segment), "= 96 |"),
-        (grid.length(450) as u64, "= 360,360 ticks"),
+        (u64::from(frames.frames_per_segment), "= 96 |"),
+        (grid.segment_length(450) as u64, "= 360,360 ticks"),
         (grid.target_duration(), "`EXT-X-TARGETDURATION:4`"),
-        (frames.first(1), "0 to 3 have 48 frames"),
-        (frames.total, "129,471 frames make"),
+        (frames.first_frame(1), "0 to 3 have 48 frames"),
+        (frames.total_frames, "129,471 frames make"),
         (grid.len() as u64, "make 1,351 segments"),
-        (frames.total - frames.first(grid.len() - 1), "the last has 63 frames"),
-        (frames.first(450), "frames 43,008 to"),
+        (frames.total_frames - frames.first_frame(grid.len() - 1), "the last has 63 frames"),
+        (frames.first_frame(450), "frames 43,008 to"),
         (start as u64, "ticks 161,441,280 to"),
-        (grid.start(451) as u64, "to 161,801,640 ("),
+        (grid.segment_start(451) as u64, "to 161,801,640 ("),
         ((start + TIMELINE_BASE_SECONDS * 90_000) as u64, "= 485,441,280 at"),
         ((on_air % (1 << 33)) as u64, "= 7,556,765,760 of"),
-        (grid.at(1795 * 90_000) as u64, "1,795 s in segment 450"),
+        (grid.segment_at(1795 * 90_000) as u64, "1,795 s in segment 450"),
     ];
     for (number, text) in numbers {
         assert!(page.contains(text), "the front page does not contain {text:?}");

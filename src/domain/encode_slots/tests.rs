@@ -4,92 +4,92 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn waiting(viewer: u64, deadline_ms: i64) -> Demand {
-    Demand { viewer, share: 0.4, deadline_ms: Some(deadline_ms), ..Demand::default() }
+fn without_slot(viewer: u64, deadline_ms: i64) -> SlotDemand {
+    SlotDemand { viewer_number: viewer, share: 0.4, deadline_ms: Some(deadline_ms), ..SlotDemand::default() }
 }
 
-fn holding(viewer: u64, deadline_ms: i64, delivered: usize) -> Demand {
-    Demand { held: 1, delivered, ..waiting(viewer, deadline_ms) }
+fn with_slot(viewer: u64, deadline_ms: i64, delivered: usize) -> SlotDemand {
+    SlotDemand { held_slots: 1, delivered_segments: delivered, ..without_slot(viewer, deadline_ms) }
 }
 
 #[test]
-fn the_reader_who_runs_dry_first_is_served_first() {
-    assert_eq!(assign(1, &[waiting(1, 9_000), waiting(2, 3_000), waiting(3, 6_000)]), [0, 1, 0]);
-    assert_eq!(assign(2, &[waiting(1, 9_000), waiting(2, 3_000), waiting(3, 6_000)]), [0, 1, 1]);
+fn the_earliest_deadline_is_served_first() {
+    assert_eq!(assign_slots(1, &[without_slot(1, 9_000), without_slot(2, 3_000), without_slot(3, 6_000)]), [0, 1, 0]);
+    assert_eq!(assign_slots(2, &[without_slot(1, 9_000), without_slot(2, 3_000), without_slot(3, 6_000)]), [0, 1, 1]);
 }
 
 #[test]
 fn a_turn_has_three_segments_unless_another_reader_is_about_to_run_dry() {
-    let other = waiting(2, 6_000);
-    assert_eq!(assign(1, &[holding(1, 7_000, 1), other]), [1, 0]);
-    assert_eq!(assign(1, &[holding(1, 7_000, TURN_SEGMENTS), other]), [0, 1]);
-    assert_eq!(assign(1, &[holding(1, 11_000, 1), other]), [0, 1]);
-    assert_eq!(assign(1, &[holding(1, 90_000, 0), other]), [1, 0], "it owes the segment it got the slot for");
+    let other = without_slot(2, 6_000);
+    assert_eq!(assign_slots(1, &[with_slot(1, 7_000, 1), other]), [1, 0]);
+    assert_eq!(assign_slots(1, &[with_slot(1, 7_000, TURN_SEGMENTS), other]), [0, 1]);
+    assert_eq!(assign_slots(1, &[with_slot(1, 11_000, 1), other]), [0, 1]);
+    assert_eq!(assign_slots(1, &[with_slot(1, 90_000, 0), other]), [1, 0], "it owes the segment it got the slot for");
 }
 
 #[test]
 fn a_rendition_that_needs_nothing_keeps_its_slot_until_another_needs_it() {
-    let idle = Demand { deadline_ms: None, ..holding(1, 0, 9) };
-    assert_eq!(assign(1, &[idle]), [1]);
-    assert_eq!(assign(1, &[idle, waiting(2, 50_000)]), [0, 1]);
-    assert_eq!(assign(2, &[idle, waiting(2, 50_000)]), [1, 1]);
+    let idle = SlotDemand { deadline_ms: None, ..with_slot(1, 0, 9) };
+    assert_eq!(assign_slots(1, &[idle]), [1]);
+    assert_eq!(assign_slots(1, &[idle, without_slot(2, 50_000)]), [0, 1]);
+    assert_eq!(assign_slots(2, &[idle, without_slot(2, 50_000)]), [1, 1]);
 }
 
 #[test]
 fn a_second_run_gets_only_what_the_first_runs_of_others_leave() {
-    let apart = Demand { second_ms: Some(0), ..holding(1, 0, 5) };
-    assert_eq!(assign(2, &[apart]), [2]);
-    assert_eq!(assign(2, &[apart, waiting(2, 99_000)]), [1, 1]);
-    assert_eq!(assign(1, &[apart]), [1]);
+    let apart = SlotDemand { second_deadline_ms: Some(0), ..with_slot(1, 0, 5) };
+    assert_eq!(assign_slots(2, &[apart]), [2]);
+    assert_eq!(assign_slots(2, &[apart, without_slot(2, 99_000)]), [1, 1]);
+    assert_eq!(assign_slots(1, &[apart]), [1]);
 }
 
 #[test]
 fn earlier_viewers_keep_their_share_when_the_machine_is_too_slow_for_all() {
-    let slow = |demand: Demand| Demand { share: 0.7, ..demand };
-    let (early, late) = (slow(waiting(1, 15_000)), slow(holding(2, 0, 1)));
-    assert_eq!(assign(1, &[late, early]), [0, 1]);
-    assert_eq!(assign(1, &[late, Demand { deadline_ms: None, ..early }]), [1, 0], "the rest is for the later one");
+    let slow = |demand: SlotDemand| SlotDemand { share: 0.7, ..demand };
+    let (early, late) = (slow(without_slot(1, 15_000)), slow(with_slot(2, 0, 1)));
+    assert_eq!(assign_slots(1, &[late, early]), [0, 1]);
+    assert_eq!(assign_slots(1, &[late, SlotDemand { deadline_ms: None, ..early }]), [1, 0], "the rest is for the later one");
     // Two renditions of one viewer count once.
-    let next = slow(Demand { viewer: 1, ..waiting(1, 60_000) });
-    let third = Demand { share: 0.4, ..waiting(3, 0) };
-    assert_eq!(assign(1, &[early, next, third]), [0, 0, 1]);
+    let next = slow(SlotDemand { viewer_number: 1, ..without_slot(1, 60_000) });
+    let third = SlotDemand { share: 0.4, ..without_slot(3, 0) };
+    assert_eq!(assign_slots(1, &[early, next, third]), [0, 0, 1]);
 }
 
 #[test]
 fn viewers_are_admitted_while_their_shares_fit() {
-    assert!(fits(1, [], 5.0), "one viewer is always admitted");
-    assert!(fits(1, [0.5], 0.5) && !fits(1, [0.5, 0.2], 0.4));
-    assert!(fits(2, [7.0], 3.0) && !fits(2, [7.0, 0.2], 1.0));
-    assert!(!fits(0, [], 0.1));
+    assert!(has_capacity(1, [], 5.0), "one viewer is always admitted");
+    assert!(has_capacity(1, [0.5], 0.5) && !has_capacity(1, [0.5, 0.2], 0.4));
+    assert!(has_capacity(2, [7.0], 3.0) && !has_capacity(2, [7.0, 0.2], 1.0));
+    assert!(!has_capacity(0, [], 0.1));
     // 720p30 and 1080p30 from the same size, on a machine without measurements.
-    let expected = |height: u32| share(expected_speed(cost((height * 16 / 9, height, 30.0), None), None));
+    let expected = |height: u32| slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), None));
     assert!(expected(360) < 0.25 && expected(720) > 0.5 && expected(1080) >= 1.0);
     let mut measured = Throughput::default();
     assert_eq!(measured.per_second(), None);
     measured.add(240e6, 1.0);
-    let known = |height: u32| share(expected_speed(cost((height * 16 / 9, height, 30.0), None), measured.per_second()));
-    assert!(fits(1, [known(720)], known(720)) && !fits(1, [known(1080)], known(1080) * 2.0));
+    let measured_share = |height: u32| slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), measured.per_second()));
+    assert!(has_capacity(1, [measured_share(720)], measured_share(720)) && !has_capacity(1, [measured_share(1080)], measured_share(1080) * 2.0));
 }
 
 #[test]
 fn a_reader_needs_what_it_requests_when_it_would_play_it() {
     let start = |index: usize| index as i64 * 2_000;
-    let mut clock = PlaybackClock::begin(10, start(10), 1_000);
+    let mut clock = PlaybackClock::starting_at(10, start(10), 1_000);
     assert_eq!((clock.deadline_ms(start(10)), clock.deadline_ms(start(13))), (1_000, 7_000));
     // It fills its buffer: no hurry.
-    clock.requested(11, start(11), 1_100);
-    clock.requested(12, start(12), 1_200);
+    clock.note_request(11, start(11), 1_100);
+    clock.note_request(12, start(12), 1_200);
     assert_eq!(clock.deadline_ms(start(13)), 7_000);
     // It got the next one 3 s late.
-    clock.served(13, start(13), 10_000);
+    clock.note_delivery(13, start(13), 10_000);
     assert_eq!(clock.deadline_ms(start(14)), 12_000);
     // Another viewer, a little later in the film, delays no other.
-    clock.requested(9, start(9), 11_000);
+    clock.note_request(9, start(9), 11_000);
     assert_eq!(clock.deadline_ms(start(14)), 12_000);
     // Seeks begin anew, ahead and back.
-    clock.requested(40, start(40), 12_000);
+    clock.note_request(40, start(40), 12_000);
     assert_eq!(clock.deadline_ms(start(40)), 12_000);
-    clock.requested(2, start(2), 13_000);
+    clock.note_request(2, start(2), 13_000);
     assert_eq!(clock.deadline_ms(start(3)), 15_000);
 }
 
@@ -126,14 +126,14 @@ impl Simulated {
     }
 
     fn share(&self) -> f64 {
-        share(2_000.0 / self.segment_ms as f64)
+        slot_share(2_000.0 / self.segment_ms as f64)
     }
 
-    fn demand(&self, viewer: u64) -> Demand {
+    fn demand(&self, viewer: u64) -> SlotDemand {
         let missing = self.made - self.shown < 10;
         let deadline = self.clock.filter(|_| missing).map(|clock| clock.deadline_ms(self.made * 2_000));
         let (held, delivered) = (self.held, self.delivered);
-        Demand { viewer, share: self.share(), deadline_ms: deadline, second_ms: None, held, delivered }
+        SlotDemand { viewer_number: viewer, share: self.share(), deadline_ms: deadline, second_deadline_ms: None, held_slots: held, delivered_segments: delivered }
     }
 }
 
@@ -142,7 +142,7 @@ fn simulate(slots: usize, all: &mut [Simulated]) {
     for now in (0..120_000).step_by(20) {
         for one in all.iter_mut() {
             if now == one.joins_ms {
-                one.clock = Some(PlaybackClock::begin(0, 0, now));
+                one.clock = Some(PlaybackClock::starting_at(0, 0, now));
             }
             if one.working_until_ms.is_some_and(|until| until <= now) {
                 one.working_until_ms = None;
@@ -151,7 +151,7 @@ fn simulate(slots: usize, all: &mut [Simulated]) {
                     let index = one.made - 1;
                     if clock.deadline_ms(index * 2_000) < now && index == one.shown {
                         one.late += usize::from(index >= 3);
-                        clock.served(index as usize, index * 2_000, now);
+                        clock.note_delivery(index as usize, index * 2_000, now);
                     }
                 }
             }
@@ -162,8 +162,8 @@ fn simulate(slots: usize, all: &mut [Simulated]) {
                 one.shown += 1;
             }
         }
-        let demands: Vec<Demand> = all.iter().enumerate().map(|(n, one)| one.demand(n as u64)).collect();
-        let assigned = assign(slots, &demands);
+        let demands: Vec<SlotDemand> = all.iter().enumerate().map(|(n, one)| one.demand(n as u64)).collect();
+        let assigned = assign_slots(slots, &demands);
         assert!(assigned.iter().sum::<usize>() <= slots);
         for (one, target) in all.iter_mut().zip(&assigned) {
             if *target == 0 && one.working_until_ms.is_none() {
@@ -189,14 +189,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_is_admitted_misses_no_segment(
+    fn admitted_viewers_miss_no_segment(
         slots in 1usize..3,
         wanted in proptest::collection::vec((100i64..1500, 0i64..40), 1..7),
     ) {
         let mut admitted: Vec<Simulated> = Vec::new();
         for (segment_ms, joins) in wanted {
             let one = Simulated::new(segment_ms, joins * 1_000);
-            if fits(slots, admitted.iter().map(Simulated::share), one.share()) {
+            if has_capacity(slots, admitted.iter().map(Simulated::share), one.share()) {
                 admitted.push(one);
             }
         }
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn too_slow_a_machine_serves_its_earliest_viewer_and_starves_nobody_for_good(
+    fn a_slow_machine_serves_its_earliest_viewer_and_starves_none(
         first in 200i64..1600,
         others in proptest::collection::vec(1000i64..4000, 1..4),
     ) {

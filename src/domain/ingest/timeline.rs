@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::domain::live::Slot;
+use crate::domain::live::LiveSegment;
 
 /// Duration of one slate, ticks.
 pub const SLATE_TICKS: i64 = 180_000;
@@ -56,7 +56,7 @@ pub struct ExternalTimeline {
     sequence: u64,
     discontinuities: u64,
     last_origin: Option<SegmentOrigin>,
-    segments: VecDeque<Slot>,
+    segments: VecDeque<LiveSegment>,
 }
 
 impl ExternalTimeline {
@@ -85,7 +85,7 @@ impl ExternalTimeline {
     }
 
     /// Adds a segment of `length` ticks.
-    pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> Slot {
+    pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> LiveSegment {
         // After a gap of `KEPT` or more, the timeline continues at the current time.
         let start = self.end.filter(|cursor| now - cursor < RETENTION).unwrap_or(now - duration);
         if self.last_origin.is_some_and(|last| !last.continues_as(origin)) || self.end.is_some_and(|cursor| cursor != start) {
@@ -93,14 +93,14 @@ impl ExternalTimeline {
         }
         self.last_origin = Some(origin);
         self.end = Some(start + duration);
-        let segment = Slot {
-            programme_ms: start.div_euclid(90),
+        let segment = LiveSegment {
+            programme_start_ms: start.div_euclid(90),
             index: 0,
-            place: 0,
-            start,
-            end: start + duration,
-            sequence: self.sequence,
-            changes: self.discontinuities,
+            item_index: 0,
+            start_ticks: start,
+            end_ticks: start + duration,
+            media_sequence: self.sequence,
+            discontinuities: self.discontinuities,
         };
         self.sequence += 1;
         self.segments.push_back(segment);
@@ -109,23 +109,23 @@ impl ExternalTimeline {
 
     /// Segments of the playlist: enough for players that start three target durations (`target` seconds each) before its
     /// end.
-    pub fn window(&self, target_seconds: u64) -> Vec<Slot> {
+    pub fn window(&self, target_seconds: u64) -> Vec<LiveSegment> {
         let Some(end) = self.end else { return Vec::new() };
         let min_duration = (3 * target_seconds as i64 + 2) * 90_000;
-        let is_enough = |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start >= min_duration;
+        let is_enough = |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start_ticks >= min_duration;
         let first = (0..self.segments.len()).rev().find(|&at| is_enough(at)).unwrap_or(0);
         self.segments.iter().skip(first).copied().collect()
     }
 
     /// The first segment that satisfies the predicate.
-    pub fn find_segment(&self, matches: impl Fn(&Slot) -> bool) -> Option<Slot> {
+    pub fn find_segment(&self, matches: impl Fn(&LiveSegment) -> bool) -> Option<LiveSegment> {
         self.segments.iter().find(|slot| matches(slot)).copied()
     }
 
     /// Removes segments that players no longer request, and returns them so that their bytes can be deleted.
-    pub fn prune(&mut self, target_seconds: u64) -> Vec<Slot> {
-        let playlist_start = self.window(target_seconds).first().map_or(0, |first| first.start);
-        let expired = self.segments.iter().take_while(|slot| slot.end < playlist_start - RETENTION).count();
+    pub fn prune(&mut self, target_seconds: u64) -> Vec<LiveSegment> {
+        let playlist_start = self.window(target_seconds).first().map_or(0, |first| first.start_ticks);
+        let expired = self.segments.iter().take_while(|slot| slot.end_ticks < playlist_start - RETENTION).count();
         self.segments.drain(..expired).collect()
     }
 }
@@ -146,22 +146,22 @@ mod tests {
         let mut timeline = ExternalTimeline::new(NOW);
         assert!(!timeline.needs_slate(NOW + MAX_STARTUP - 1, true) && timeline.needs_slate(NOW + MAX_STARTUP, false));
         let first = timeline.append(source(1, 7), 180_000, NOW + 180_000);
-        assert_eq!((first.start, first.sequence), (NOW, 1_767_225_600));
+        assert_eq!((first.start_ticks, first.media_sequence), (NOW, 1_767_225_600));
         assert!(timeline.is_due(NOW + 180_000) && !timeline.is_due(NOW + 179_999));
         let second = timeline.append(source(1, 7), 180_000, NOW + 180_000);
-        assert_eq!((second.start, second.changes), (first.end, first.changes));
-        assert!(!timeline.needs_slate(second.end + SLATE_TICKS, false) && timeline.needs_slate(second.end + SLATE_TICKS, true));
-        let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, second.end + SLATE_TICKS);
-        let again = timeline.append(source(2, 7), 180_000, slate.end);
-        assert_eq!((slate.changes, again.changes), (first.changes + 1, first.changes + 2));
-        assert_eq!((again.start, again.sequence), (slate.end, first.sequence + 3));
+        assert_eq!((second.start_ticks, second.discontinuities), (first.end_ticks, first.discontinuities));
+        assert!(!timeline.needs_slate(second.end_ticks + SLATE_TICKS, false) && timeline.needs_slate(second.end_ticks + SLATE_TICKS, true));
+        let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, second.end_ticks + SLATE_TICKS);
+        let again = timeline.append(source(2, 7), 180_000, slate.end_ticks);
+        assert_eq!((slate.discontinuities, again.discontinuities), (first.discontinuities + 1, first.discontinuities + 2));
+        assert_eq!((again.start_ticks, again.media_sequence), (slate.end_ticks, first.media_sequence + 3));
     }
 
     #[test]
     fn a_format_change_is_a_discontinuity() {
         let mut timeline = ExternalTimeline::new(NOW);
         let changes: Vec<u64> =
-            [7, 7, 8, 8, 7, 0].map(|format| timeline.append(source(1, format), 180_000, NOW + 180_000).changes).into();
+            [7, 7, 8, 8, 7, 0].map(|format| timeline.append(source(1, format), 180_000, NOW + 180_000).discontinuities).into();
         let first = changes[0];
         assert_eq!(changes, [first, first, first + 1, first + 1, first + 2, first + 2]);
     }
@@ -172,15 +172,15 @@ mod tests {
         #[test]
         fn the_playlist_only_advances(pieces in proptest::collection::vec((90_000i64..540_000, 0u64..3), 1..200)) {
             let (mut air, mut now) = (ExternalTimeline::new(NOW), NOW);
-            let mut last: Option<Slot> = None;
+            let mut last: Option<LiveSegment> = None;
             for (length, tag) in pieces {
                 now += length;
                 let from = if tag == 0 { SegmentOrigin::Slate } else { source(tag, 7) };
                 let slot = air.append(from, length, now);
                 if let Some(last) = last {
-                    prop_assert_eq!((slot.sequence, slot.start), (last.sequence + 1, last.end));
-                    prop_assert!(slot.changes == last.changes || slot.changes == last.changes + 1);
-                    prop_assert!(slot.programme_ms > last.programme_ms);
+                    prop_assert_eq!((slot.media_sequence, slot.start_ticks), (last.media_sequence + 1, last.end_ticks));
+                    prop_assert!(slot.discontinuities == last.discontinuities || slot.discontinuities == last.discontinuities + 1);
+                    prop_assert!(slot.programme_start_ms > last.programme_start_ms);
                 }
                 last = Some(slot);
                 air.prune(6);

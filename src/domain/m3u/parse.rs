@@ -142,7 +142,7 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
         list.skipped.add(pending.line, &clean_text(&extinf.name, MAX_NAME_CHARS), "no address follows");
     }
     for name in ["url-tvg", "x-tvg-url", "tvg-url"] {
-        let addresses = list_header.attribute(name).unwrap_or_default().split(',').filter_map(|url| Address::read(url.trim()).ok());
+        let addresses = list_header.attribute(name).unwrap_or_default().split(',').filter_map(|url| Address::parse(url.trim()).ok());
         for address in addresses {
             if list.guide_urls.len() < MAX_GUIDES && !list.guide_urls.contains(&address) {
                 list.guide_urls.push(address);
@@ -165,7 +165,7 @@ fn push_entry(list: &mut M3uList, line: &str, at: usize, pending: PendingEntry, 
     let name = name.unwrap_or_else(|| format!("Unnamed {}", list.entries.len() + 1));
     // Kodi and similar players read the part after the bar as HTTP headers.
     let (url, headers) = line.split_once('|').unwrap_or((line, ""));
-    let url = match Address::stream(url) {
+    let url = match Address::parse_stream(url) {
         Ok(url) => url,
         Err(fault) => {
             let scheme = url.split_once("://").map(|(scheme, _)| scheme);
@@ -195,8 +195,8 @@ fn push_entry(list: &mut M3uList, line: &str, at: usize, pending: PendingEntry, 
     let groups = get("group-title").or(pending.group.as_deref()).unwrap_or_default();
     let groups = groups.split(';').map(|group| clean_text(group, MAX_NAME_CHARS)).filter(|group| !group.is_empty()).take(8);
     // The logo is shown to all users and is written to exported playlists.
-    let logo = get("tvg-logo").and_then(|logo| Address::read(logo).ok());
-    let logo = logo.and_then(|logo| Some(without_credentials(logo.secret().as_str())?.into_owned()));
+    let logo = get("tvg-logo").and_then(|logo| Address::parse(logo).ok());
+    let logo = logo.and_then(|logo| Some(without_credentials(logo.full_url().as_str())?.into_owned()));
     let shift = get("tvg-shift").or_else(|| list_header.attribute("tvg-shift")).and_then(|hours| hours.trim().parse::<f64>().ok());
     let number = get("tvg-chno").or_else(|| get("channel-number")).and_then(|number| number.parse().ok());
     list.entries.push(M3uEntry {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(one.logo_url.as_deref(), Some("http://i.example/1.png?a=1&b=2"));
         assert_eq!((two.tvg_id.as_str(), two.guide_shift_ms, two.groups[0].as_str()), ("two.example", 5_400_000, "bare"));
         assert_eq!(two.user_agent.as_deref(), Some("X Y"));
-        assert_eq!(two.url.secret().as_str(), "http://s.example/two.ts");
+        assert_eq!(two.url.full_url().as_str(), "http://s.example/two.ts");
         assert_eq!(list.entries[2].user_agent.as_deref(), Some("Player"));
         let reasons: Vec<(&str, &str)> =
             list.skipped.reasons.iter().map(|skip| (skip.name.as_str(), skip.reason.as_str())).collect();

@@ -108,7 +108,7 @@ struct TrackProgress {
 
 impl TrackProgress {
     fn new(is_present: bool, settings: &SegmenterSettings) -> Self {
-        let latest_time = settings.grid.start(settings.first_segment);
+        let latest_time = settings.grid.segment_start(settings.first_segment);
         let (complete_below, complete_below_after_packet) = if is_present { (settings.first_segment, settings.first_segment) } else { (usize::MAX, usize::MAX) };
         Self { is_present, segment: None, complete_below, latest_time, remaining_bytes: None, complete_below_after_packet, frame_count: 0, last_frame_start: i64::MIN }
     }
@@ -158,7 +158,7 @@ impl Segmenter {
 
     fn is_complete(&self) -> bool {
         let tracks = [&self.video, &self.audio];
-        let deadline = self.settings.grid.start(self.current_segment + 1) + MAX_TRACK_WAIT;
+        let deadline = self.settings.grid.segment_start(self.current_segment + 1) + MAX_TRACK_WAIT;
         tracks.iter().all(|lane| lane.complete_below > self.current_segment)
             || tracks.iter().any(|lane| lane.is_present && lane.complete_below > self.current_segment && lane.latest_time > deadline)
     }
@@ -227,10 +227,10 @@ impl Segmenter {
         match grid {
             Grid::Frames(frames) => {
                 let rate = frames.rate;
-                let frame = if time < -rate.ticks_of(1) / 2 { None } else { Some(rate.frame_near(time)) };
-                let segment = frame.filter(|frame| *frame < frames.total).map(|frame| frames.segment(frame));
+                let frame = if time < -rate.frame_start_ticks(1) / 2 { None } else { Some(rate.frame_at(time)) };
+                let segment = frame.filter(|frame| *frame < frames.total_frames).map(|frame| frames.segment_of(frame));
                 let segment_or_end = match frame {
-                    Some(frame) if frame >= frames.total => grid.len(),
+                    Some(frame) if frame >= frames.total_frames => grid.len(),
                     _ => segment.unwrap_or(0),
                 };
                 progress.frame_count = if segment == progress.segment { progress.frame_count + 1 } else { 1 };
@@ -238,7 +238,7 @@ impl Segmenter {
                 progress.complete_below = progress.complete_below.max(segment_or_end);
                 progress.complete_below_after_packet = progress.complete_below;
                 if let Some(segment) = segment
-                    && progress.frame_count == frames.first(segment + 1) - frames.first(segment)
+                    && progress.frame_count == frames.first_frame(segment + 1) - frames.first_frame(segment)
                 {
                     progress.complete_below_after_packet = progress.complete_below.max(segment + 1);
                 }
@@ -246,14 +246,14 @@ impl Segmenter {
             Grid::Keyframes { .. } | Grid::Steps { .. } => {
                 progress.complete_below_after_packet = progress.complete_below;
                 let decoded = header.dts.map_or(time, |dts| unwrap_timestamp(dts - self.settings.base_timestamp, time));
-                if decoded > grid.end() + END_TOLERANCE {
+                if decoded > grid.end_ticks() + END_TOLERANCE {
                     // The file grew after it was planned.
                     progress.segment = None;
                     progress.complete_below = grid.len();
                     progress.complete_below_after_packet = progress.complete_below;
                 } else if packet.is_random_access_point() {
-                    let nearest_segment = grid.at(time + BOUNDARY_TOLERANCE);
-                    let boundary = grid.start(nearest_segment);
+                    let nearest_segment = grid.segment_at(time + BOUNDARY_TOLERANCE);
+                    let boundary = grid.segment_start(nearest_segment);
                     // Only planned keyframes cut; the planner merged the others away. The very first keyframe begins
                     // segment 0 even if video starts after audio.
                     let is_planned = (time - boundary).abs() <= BOUNDARY_TOLERANCE || nearest_segment == 0;
@@ -289,11 +289,11 @@ impl Segmenter {
             // Another frame already covers this time. A rebuilt filter graph restarts its timestamps from 0, and the
             // muxer moves each late frame to one tick after the frame before it.
             at if !is_copied && at < progress.last_frame_start.saturating_add(AAC_FRAME_TICKS / 2) => None,
-            at if at >= grid.end() => None,
-            at => Some(grid.at(at)),
+            at if at >= grid.end_ticks() => None,
+            at => Some(grid.segment_at(at)),
         };
         progress.segment = segment;
-        let complete_below = if time >= grid.end() { grid.len() } else { segment.unwrap_or(0) };
+        let complete_below = if time >= grid.end_ticks() { grid.len() } else { segment.unwrap_or(0) };
         progress.complete_below = progress.complete_below.max(complete_below);
         progress.complete_below_after_packet = progress.complete_below;
         if segment.is_some() && !is_copied {
@@ -301,7 +301,7 @@ impl Segmenter {
             // The next frame's start is known, so there is no need to wait for it. Segments shorter than a frame stay
             // empty.
             let next = time + AAC_FRAME_TICKS;
-            let complete_below = if next >= grid.end() { grid.len() } else { grid.at(next) };
+            let complete_below = if next >= grid.end_ticks() { grid.len() } else { grid.segment_at(next) };
             progress.complete_below_after_packet = progress.complete_below.max(complete_below);
         }
     }

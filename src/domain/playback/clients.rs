@@ -7,11 +7,11 @@ use super::device::DeviceProfile;
 
 mod family;
 
-use family::Family;
+use family::ClientFamily;
 
 /// The device of a request, and how it was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct RequestDevice {
     pub profile: DeviceProfile,
     /// The entry of the table; None if the request brought a profile.
     pub name: Option<&'static str>,
@@ -42,20 +42,20 @@ impl DeviceSource {
     }
 }
 
-impl Default for Device {
+impl Default for RequestDevice {
     fn default() -> Self {
         Self { profile: DeviceProfile::default(), name: Some("web"), source: DeviceSource::Default }
     }
 }
 
-impl Device {
+impl RequestDevice {
     /// The device of a request: its own profile, otherwise the entry for its `player`, otherwise that for its User-Agent.
-    pub fn of(profile: Option<DeviceProfile>, player: Option<&str>, user_agent: Option<&str>) -> Self {
+    pub fn resolve(profile: Option<DeviceProfile>, player: Option<&str>, user_agent: Option<&str>) -> Self {
         if let Some(profile) = profile {
             return Self { profile, name: None, source: DeviceSource::Profile };
         }
-        let by_player = player.and_then(Client::of_player).map(|client| (client, DeviceSource::Player));
-        let found = by_player.or_else(|| Some((Client::of_agent(user_agent?)?, DeviceSource::UserAgent)));
+        let by_player = player.and_then(KnownClient::find_by_player).map(|client| (client, DeviceSource::Player));
+        let found = by_player.or_else(|| Some((KnownClient::find_by_user_agent(user_agent?)?, DeviceSource::UserAgent)));
         found.map_or_else(Self::default, |(client, source)| Self {
             profile: client.family.profile(),
             name: Some(client.name),
@@ -72,40 +72,40 @@ impl Device {
 /// Whether a player with this User-Agent accepts `EXT-X-START` in a multivariant playlist (RFC 8216 section 4.3.5.2). ffmpeg
 /// 5.1 and players built on it mistake a multivariant playlist with the tag for a media playlist as well: they list its
 /// streams twice and lose the duration.
-pub fn takes_start_in_multivariant(user_agent: &str) -> bool {
-    let client = Client::of_agent(user_agent);
-    client.is_some_and(|client| !matches!(client.family, Family::Software | Family::Gstreamer))
+pub fn accepts_start_in_multivariant(user_agent: &str) -> bool {
+    let client = KnownClient::find_by_user_agent(user_agent);
+    client.is_some_and(|client| !matches!(client.family, ClientFamily::Software | ClientFamily::Gstreamer))
 }
 
 /// An entry of the table.
-struct Client {
+struct KnownClient {
     name: &'static str,
     /// Prefixes of `player`, lower case.
     players: &'static [&'static str],
     /// Substrings of a User-Agent, lower case; one match is enough.
     agents: &'static [&'static str],
-    family: Family,
+    family: ClientFamily,
 }
 
 /// The first matching entry wins, so applications come before the browsers whose names they include.
-const CLIENTS: [Client; 21] = [
-    client("roku", &["roku"], &["roku/"], Family::Roku),
-    client("tizen", &["tizen"], &["tizen"], Family::Television),
-    client("webos", &["webos"], &["web0s", "webos.tv"], Family::Television),
-    client("chromecast", &["chromecast", "google cast"], &["crkey/"], Family::Chromecast),
-    client("console", &["playstation", "nintendo"], &["playstation", "nintendo"], Family::Console),
-    client("kodi", &["kodi", "xbmc"], &["kodi/", "xbmc/"], Family::Software),
-    client("vlc", &["vlc", "libvlc"], &["vlc/", "libvlc"], Family::Software),
-    client(
+const KNOWN_CLIENTS: [KnownClient; 21] = [
+    known_client("roku", &["roku"], &["roku/"], ClientFamily::Roku),
+    known_client("tizen", &["tizen"], &["tizen"], ClientFamily::Television),
+    known_client("webos", &["webos"], &["web0s", "webos.tv"], ClientFamily::Television),
+    known_client("chromecast", &["chromecast", "google cast"], &["crkey/"], ClientFamily::Chromecast),
+    known_client("console", &["playstation", "nintendo"], &["playstation", "nintendo"], ClientFamily::Console),
+    known_client("kodi", &["kodi", "xbmc"], &["kodi/", "xbmc/"], ClientFamily::Software),
+    known_client("vlc", &["vlc", "libvlc"], &["vlc/", "libvlc"], ClientFamily::Software),
+    known_client(
         "mpv",
         &["mpv", "libmpv", "jellyfin media player", "jellyfin desktop"],
         &["libmpv", "mpv/", "mpv ", "jellyfinmediaplayer", "jellyfin media player", "jellyfindesktop"],
-        Family::Software,
+        ClientFamily::Software,
     ),
-    client("infuse", &["infuse"], &["infuse"], Family::Software),
-    client("ffmpeg", &["ffmpeg", "ffplay", "lavf"], &["lavf/"], Family::Software),
-    client("gstreamer", &["gstreamer", "gst-play"], &["gstreamer"], Family::Gstreamer),
-    client(
+    known_client("infuse", &["infuse"], &["infuse"], ClientFamily::Software),
+    known_client("ffmpeg", &["ffmpeg", "ffplay", "lavf"], &["lavf/"], ClientFamily::Software),
+    known_client("gstreamer", &["gstreamer", "gst-play"], &["gstreamer"], ClientFamily::Gstreamer),
+    known_client(
         "exoplayer",
         &["exoplayer", "media3", "androidtv", "android tv", "jellyfin android", "findroid", "tivimate"],
         &[
@@ -117,55 +117,55 @@ const CLIENTS: [Client; 21] = [
             "tivimate",
             "ott navigator",
         ],
-        Family::Android,
+        ClientFamily::Android,
     ),
-    client(
+    known_client(
         "apple",
         &["avplayer", "applecoremedia", "appletv", "apple tv", "swiftfin"],
         &["applecoremedia", "cfnetwork", "swiftfin"],
-        Family::Apple,
+        ClientFamily::Apple,
     ),
-    client("android", &["android"], &["stagefright", "dalvik/", "okhttp/"], Family::Android),
+    known_client("android", &["android"], &["stagefright", "dalvik/", "okhttp/"], ClientFamily::Android),
     // Every browser on these devices is WebKit, whatever its name.
-    client("safari-mobile", &[], &["iphone", "ipad", "crios/", "fxios/", "edgios/"], Family::Apple),
-    client("firefox", &["firefox"], &["firefox/"], Family::Browser),
-    client("edge", &["edge"], &["edg/", "edga/", "edge/"], Family::Browser),
-    client("opera", &["opera"], &["opr/"], Family::Browser),
-    client("samsung-internet", &[], &["samsungbrowser/"], Family::Browser),
-    client("chrome", &["chrome", "chromium"], &["chrome/", "chromium/"], Family::Browser),
-    client("safari", &["safari"], &["safari/"], Family::Apple),
+    known_client("safari-mobile", &[], &["iphone", "ipad", "crios/", "fxios/", "edgios/"], ClientFamily::Apple),
+    known_client("firefox", &["firefox"], &["firefox/"], ClientFamily::Browser),
+    known_client("edge", &["edge"], &["edg/", "edga/", "edge/"], ClientFamily::Browser),
+    known_client("opera", &["opera"], &["opr/"], ClientFamily::Browser),
+    known_client("samsung-internet", &[], &["samsungbrowser/"], ClientFamily::Browser),
+    known_client("chrome", &["chrome", "chromium"], &["chrome/", "chromium/"], ClientFamily::Browser),
+    known_client("safari", &["safari"], &["safari/"], ClientFamily::Apple),
 ];
 
-const fn client(
+const fn known_client(
     name: &'static str,
     players: &'static [&'static str],
     agents: &'static [&'static str],
-    family: Family,
-) -> Client {
-    Client { name, players, agents, family }
+    family: ClientFamily,
+) -> KnownClient {
+    KnownClient { name, players, agents, family }
 }
 
 /// Number of bytes of a name that are compared.
-const LONGEST: usize = 512;
+const MAX_COMPARED_BYTES: usize = 512;
 
-impl Client {
-    fn of_player(player: &str) -> Option<&'static Self> {
-        let player = lower(player);
-        let begins = |name: &&str| {
+impl KnownClient {
+    fn find_by_player(player: &str) -> Option<&'static Self> {
+        let player = normalize(player);
+        let has_prefix = |name: &&str| {
             let rest = player.strip_prefix(*name);
             rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphabetic()))
         };
-        CLIENTS.iter().find(|client| client.players.iter().any(&begins))
+        KNOWN_CLIENTS.iter().find(|client| client.players.iter().any(&has_prefix))
     }
 
-    fn of_agent(user_agent: &str) -> Option<&'static Self> {
-        let agent = lower(user_agent);
-        CLIENTS.iter().find(|client| client.agents.iter().any(|part| agent.contains(part)))
+    fn find_by_user_agent(user_agent: &str) -> Option<&'static Self> {
+        let agent = normalize(user_agent);
+        KNOWN_CLIENTS.iter().find(|client| client.agents.iter().any(|part| agent.contains(part)))
     }
 }
 
-fn lower(text: &str) -> String {
-    text[..text.floor_char_boundary(LONGEST)].trim().to_ascii_lowercase()
+fn normalize(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_COMPARED_BYTES)].trim().to_ascii_lowercase()
 }
 
 #[cfg(test)]

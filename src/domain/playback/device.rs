@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Reason;
+use super::TranscodeReason;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, Video};
 
 /// The formats a device plays directly: the `device` object of a playback request. The default is a desktop browser.
@@ -90,38 +90,38 @@ impl Default for DeviceProfile {
 }
 
 /// Why a device does not play this video. Of several entries for the codec the one with the fewest reasons counts.
-pub(super) fn video_reasons(stream: &Stream, video: &Video, device: &DeviceProfile) -> Vec<Reason> {
+pub(super) fn video_reasons(stream: &Stream, video: &Video, device: &DeviceProfile) -> Vec<TranscodeReason> {
     device
         .video
         .iter()
         .filter(|support| support.codec.eq_ignore_ascii_case(&stream.codec))
-        .map(|support| entry_reasons(stream, video, support))
+        .map(|support| support_reasons(stream, video, support))
         .min_by_key(Vec::len)
-        .unwrap_or_else(|| vec![Reason::VideoCodecNotSupported])
+        .unwrap_or_else(|| vec![TranscodeReason::VideoCodecNotSupported])
 }
 
-fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<Reason> {
+fn support_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<TranscodeReason> {
     let mut reasons = Vec::new();
-    let named = |profile: &str| support.profiles.iter().any(|name| profile_name(name) == profile);
+    let is_named = |profile: &str| support.profiles.iter().any(|name| normalize_profile(name) == profile);
     let profile = stream.profile.as_deref();
     let profile_fits = match profile {
-        Some(profile) if !support.profiles.is_empty() => named(profile),
+        Some(profile) if !support.profiles.is_empty() => is_named(profile),
         // Without a list of profiles the codec's usual form is assumed.
         _ => video.chroma == "4:2:0",
     };
     if !profile_fits || video.chroma.is_empty() {
-        reasons.push(Reason::VideoProfileNotSupported);
+        reasons.push(TranscodeReason::VideoProfileNotSupported);
     }
     let level = stream.level.as_deref().and_then(|level| level.parse::<f64>().ok());
     if matches!((support.max_level, level), (Some(most), Some(level)) if level > most) {
-        reasons.push(Reason::VideoLevelNotSupported);
+        reasons.push(TranscodeReason::VideoLevelNotSupported);
     }
     let depth_fits = match support.bit_depths.as_slice() {
         [] => video.bit_depth == 8,
         depths => depths.contains(&video.bit_depth),
     };
     if !depth_fits {
-        reasons.push(Reason::VideoBitDepthNotSupported);
+        reasons.push(TranscodeReason::VideoBitDepthNotSupported);
     }
     let range = match video.hdr {
         None => "sdr",
@@ -129,23 +129,23 @@ fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<
         Some(Hdr::Hlg) => "hlg",
         Some(Hdr::DolbyVision) => "dolby-vision",
     };
-    let shows = |range: &str| support.hdr.iter().any(|name| profile_name(name) == range);
-    let range_fits = if support.hdr.is_empty() { video.hdr.is_none() } else { range == "sdr" || shows(range) };
+    let is_listed = |range: &str| support.hdr.iter().any(|name| normalize_profile(name) == range);
+    let range_fits = if support.hdr.is_empty() { video.hdr.is_none() } else { range == "sdr" || is_listed(range) };
     if !range_fits {
-        reasons.push(Reason::VideoRangeNotSupported);
+        reasons.push(TranscodeReason::VideoRangeNotSupported);
     }
     if !size_fits(video, support) {
-        reasons.push(Reason::VideoResolutionNotSupported);
+        reasons.push(TranscodeReason::VideoResolutionNotSupported);
     }
     // Half a percent of tolerance: a limit of 60 also covers a clip that averages 60.02.
     if matches!((support.max_fps, video.frame_rate), (Some(most), Some(rate)) if rate.as_f64() > most * 1.005) {
-        reasons.push(Reason::VideoFramerateNotSupported);
+        reasons.push(TranscodeReason::VideoFramerateNotSupported);
     }
-    if video.interlaced && !support.interlaced {
-        reasons.push(Reason::InterlacedNotSupported);
+    if video.is_interlaced && !support.interlaced {
+        reasons.push(TranscodeReason::InterlacedNotSupported);
     }
     if support.square_pixels_only && video.sample_aspect.0 != video.sample_aspect.1 {
-        reasons.push(Reason::AnamorphicNotSupported);
+        reasons.push(TranscodeReason::AnamorphicNotSupported);
     }
     reasons
 }
@@ -153,53 +153,53 @@ fn entry_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<
 /// A decoder's limit applies in either orientation: 1080 x 1920 fits where 1920 x 1080 does.
 fn size_fits(video: &Video, support: &VideoSupport) -> bool {
     let fits = |width: u32, height: u32| {
-        support.max_width.is_none_or(|most| width <= most) && support.max_height.is_none_or(|most| height <= most)
+        support.max_width.is_none_or(|limit| width <= limit) && support.max_height.is_none_or(|most| height <= most)
     };
-    let both = support.max_width.is_some() && support.max_height.is_some();
-    fits(video.width, video.height) || (both && fits(video.height, video.width))
+    let has_both_limits = support.max_width.is_some() && support.max_height.is_some();
+    fits(video.width, video.height) || (has_both_limits && fits(video.height, video.width))
 }
 
-pub(super) fn audio_reason(stream: &Stream, audio: &Audio, device: &DeviceProfile) -> Option<Reason> {
+pub(super) fn audio_reason(stream: &Stream, audio: &Audio, device: &DeviceProfile) -> Option<TranscodeReason> {
     let mut entries =
         device.audio.iter().filter(|support| support.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
     // A track whose description is broken (no channels) is playable nowhere.
     if entries.peek().is_none() || audio.channels == 0 {
-        return Some(Reason::AudioCodecNotSupported);
+        return Some(TranscodeReason::AudioCodecNotSupported);
     }
-    let fits = entries.any(|support| support.max_channels.is_none_or(|most| audio.channels <= most));
-    (!fits).then_some(Reason::AudioChannelsNotSupported)
+    let has_enough_channels = entries.any(|support| support.max_channels.is_none_or(|most| audio.channels <= most));
+    (!has_enough_channels).then_some(TranscodeReason::AudioChannelsNotSupported)
 }
 
-pub(super) fn knows_video(device: &DeviceProfile, codec: &str) -> bool {
+pub(super) fn supports_video(device: &DeviceProfile, codec: &str) -> bool {
     device.video.iter().any(|support| support.codec.eq_ignore_ascii_case(codec))
 }
 
-pub(super) fn knows_audio(device: &DeviceProfile, codec: &str) -> bool {
+pub(super) fn supports_audio(device: &DeviceProfile, codec: &str) -> bool {
     device.audio.iter().any(|support| support.codec.eq_ignore_ascii_case(codec))
 }
 
-pub(super) fn takes_webvtt(device: &DeviceProfile) -> bool {
+pub(super) fn supports_webvtt(device: &DeviceProfile) -> bool {
     device.subtitles.iter().any(|format| matches!(format.to_ascii_lowercase().as_str(), "vtt" | "webvtt"))
 }
 
 /// Whether a device opens this container with these streams in it.
-pub(super) fn takes_container(
+pub(super) fn supports_container(
     device: &DeviceProfile,
     media: &Media,
     video: Option<&Stream>,
     audio: Option<&Stream>,
 ) -> bool {
-    let takes = |container: Container| {
-        device.containers.iter().any(|name| names_container(name, container)) && fits_container(container, video, audio)
+    let is_supported = |container: Container| {
+        device.containers.iter().any(|name| is_container_name(name, container)) && can_contain(container, video, audio)
     };
     // Audio in WebM's codecs plays from any Matroska file (Chromium, measured). It could not be copied otherwise, because
     // MPEG-TS does not carry these codecs.
-    let sound = media.container == Container::Matroska && media.videos().next().is_none() && audio.is_some();
-    takes(media.container) || (sound && takes(Container::Webm))
+    let is_audio_in_matroska = media.container == Container::Matroska && media.video_streams().next().is_none() && audio.is_some();
+    is_supported(media.container) || (is_audio_in_matroska && is_supported(Container::Webm))
 }
 
 /// Whether a player's name for a container means this one. Matroska is not WebM, but WebM is Matroska.
-fn names_container(name: &str, container: Container) -> bool {
+fn is_container_name(name: &str, container: Container) -> bool {
     let name = name.to_ascii_lowercase();
     let name = name.as_str();
     match container {
@@ -225,21 +225,21 @@ fn names_container(name: &str, container: Container) -> bool {
 
 /// Which codecs players accept in which container; support for a codec in another container does not help (VP8 in mp4, AAC
 /// in WebM).
-fn fits_container(container: Container, video: Option<&Stream>, audio: Option<&Stream>) -> bool {
-    let within =
+fn can_contain(container: Container, video: Option<&Stream>, audio: Option<&Stream>) -> bool {
+    let all_in =
         |stream: Option<&Stream>, codecs: &[&str]| stream.is_none_or(|stream| codecs.contains(&stream.codec.as_str()));
     match container {
-        Container::Webm => within(video, &["vp8", "vp9", "av1"]) && within(audio, &["vorbis", "opus"]),
-        Container::Mp4 => !within_some(video, &["vp8", "theora"]) && !within_some(audio, &["vorbis"]),
-        Container::Ogg => within(audio, &["vorbis", "opus", "flac"]),
+        Container::Webm => all_in(video, &["vp8", "vp9", "av1"]) && all_in(audio, &["vorbis", "opus"]),
+        Container::Mp4 => !is_any_of(video, &["vp8", "theora"]) && !is_any_of(audio, &["vorbis"]),
+        Container::Ogg => all_in(audio, &["vorbis", "opus", "flac"]),
         _ => true,
     }
 }
 
-fn within_some(stream: Option<&Stream>, codecs: &[&str]) -> bool {
+fn is_any_of(stream: Option<&Stream>, codecs: &[&str]) -> bool {
     stream.is_some_and(|stream| codecs.contains(&stream.codec.as_str()))
 }
 
-fn profile_name(name: &str) -> String {
+fn normalize_profile(name: &str) -> String {
     name.trim().to_ascii_lowercase().replace([' ', '_'], "-")
 }

@@ -16,12 +16,12 @@ fn stream(index: u32, codec: &str, kind: StreamKind) -> Stream {
     }
 }
 
-fn picture(index: u32, codec: &str) -> Stream {
+fn video_stream(index: u32, codec: &str) -> Stream {
     let video = Video { frame_rate: FrameRate::new(25, 1), ..Video::new(1920, 1080) };
     stream(index, codec, StreamKind::Video(video))
 }
 
-fn sound(index: u32, codec: &str) -> Stream {
+fn audio_stream(index: u32, codec: &str) -> Stream {
     stream(index, codec, StreamKind::Audio(Audio::new(2, 48_000)))
 }
 
@@ -30,7 +30,7 @@ fn file(container: Container, streams: Vec<Stream>) -> Media {
 }
 
 fn film() -> Media {
-    file(Container::Mp4, vec![picture(0, "h264"), sound(1, "aac")])
+    file(Container::Mp4, vec![video_stream(0, "h264"), audio_stream(1, "aac")])
 }
 
 fn video_of(media: &mut Media) -> &mut Video {
@@ -47,51 +47,51 @@ fn audio_of(media: &mut Media) -> &mut Audio {
     }
 }
 
-fn session(video: Option<Action>, audio: Option<Action>) -> Decision {
-    Decision::Session(Tracks { video: video.map(|action| (0, action)), audio: audio.map(|action| (1, action)) })
+fn session(video: Option<TrackAction>, audio: Option<TrackAction>) -> Decision {
+    Decision::Session(SessionTracks { video: video.map(|action| (0, action)), audio: audio.map(|action| (1, action)) })
 }
 
 #[test]
-fn sound_in_the_codecs_of_webm_plays_out_of_matroska() {
+fn webm_audio_codecs_play_from_matroska() {
     let decided = |codec: &str, device: &DeviceProfile, more: Vec<Stream>| {
-        let media = file(Container::Matroska, [vec![sound(1, codec)], more].concat());
-        decide(&media, device, &Wish::default())
+        let media = file(Container::Matroska, [vec![audio_stream(1, codec)], more].concat());
+        decide(&media, device, &PlaybackRequest::default())
     };
     let browser = DeviceProfile::default();
     assert_eq!(decided("opus", &browser, vec![]), (Decision::Direct, vec![]));
-    assert_eq!(decided("aac", &browser, vec![]).1, [Reason::ContainerNotSupported]);
-    assert_eq!(decided("opus", &browser, vec![picture(0, "vp9")]).1, [Reason::ContainerNotSupported]);
+    assert_eq!(decided("aac", &browser, vec![]).1, [TranscodeReason::ContainerNotSupported]);
+    assert_eq!(decided("opus", &browser, vec![video_stream(0, "vp9")]).1, [TranscodeReason::ContainerNotSupported]);
     let television = DeviceProfile { containers: vec!["mp4".into()], ..browser };
-    assert_eq!(decided("opus", &television, vec![]).1, [Reason::ContainerNotSupported]);
+    assert_eq!(decided("opus", &television, vec![]).1, [TranscodeReason::ContainerNotSupported]);
 }
 
-type Change = fn(&mut Media, &mut DeviceProfile, &mut Wish);
+type Change = fn(&mut Media, &mut DeviceProfile, &mut PlaybackRequest);
 /// Name, the difference from a film every browser plays, the expected reason, and the actions for video and audio.
-type Row = (&'static str, Change, Reason, Option<Action>, Option<Action>);
+type Row = (&'static str, Change, TranscodeReason, Option<TrackAction>, Option<TrackAction>);
 
 #[test]
 fn each_reason_has_its_cause_and_its_cure() {
-    use Action::{Copy, Encode};
+    use TrackAction::{Copy, Encode};
     let rows: [Row; 24] = [
         (
             "matroska",
             |m, _, _| m.container = Container::Matroska,
-            Reason::ContainerNotSupported,
+            TranscodeReason::ContainerNotSupported,
             Some(Copy),
             Some(Copy),
         ),
-        ("aac in webm", |m, _, _| m.container = Container::Webm, Reason::ContainerNotSupported, Some(Copy), Some(Copy)),
+        ("aac in webm", |m, _, _| m.container = Container::Webm, TranscodeReason::ContainerNotSupported, Some(Copy), Some(Copy)),
         (
             "mpeg-2",
-            |m, _, _| m.streams[0] = picture(0, "mpeg2video"),
-            Reason::VideoCodecNotSupported,
+            |m, _, _| m.streams[0] = video_stream(0, "mpeg2video"),
+            TranscodeReason::VideoCodecNotSupported,
             Some(Encode),
             Some(Copy),
         ),
         (
             "hi10p",
             |m, _, _| m.streams[0].profile = Some("high-10".into()),
-            Reason::VideoProfileNotSupported,
+            TranscodeReason::VideoProfileNotSupported,
             Some(Encode),
             Some(Copy),
         ),
@@ -101,50 +101,50 @@ fn each_reason_has_its_cause_and_its_cure() {
                 m.streams[0].profile = None;
                 video_of(m).chroma = "4:4:4".into();
             },
-            Reason::VideoProfileNotSupported,
+            TranscodeReason::VideoProfileNotSupported,
             Some(Encode),
             Some(Copy),
         ),
         (
             "level",
             |m, _, _| m.streams[0].level = Some("6.1".into()),
-            Reason::VideoLevelNotSupported,
+            TranscodeReason::VideoLevelNotSupported,
             Some(Encode),
             Some(Copy),
         ),
-        ("10 bit", |m, _, _| video_of(m).bit_depth = 10, Reason::VideoBitDepthNotSupported, Some(Encode), Some(Copy)),
+        ("10 bit", |m, _, _| video_of(m).bit_depth = 10, TranscodeReason::VideoBitDepthNotSupported, Some(Encode), Some(Copy)),
         (
             "hdr10",
             |m, _, _| video_of(m).hdr = Some(Hdr::Hdr10),
-            Reason::VideoRangeNotSupported,
+            TranscodeReason::VideoRangeNotSupported,
             Some(Encode),
             Some(Copy),
         ),
         (
             "too large",
             |_, d, _| (d.video[0].max_width, d.video[0].max_height) = (Some(1280), Some(720)),
-            Reason::VideoResolutionNotSupported,
+            TranscodeReason::VideoResolutionNotSupported,
             Some(Encode),
             Some(Copy),
         ),
         (
             "720p requested",
             |_, _, w| w.max_height = Some(720),
-            Reason::VideoResolutionNotSupported,
+            TranscodeReason::VideoResolutionNotSupported,
             Some(Encode),
             Some(Copy),
         ),
         (
             "too fast",
             |_, d, _| d.video[0].max_fps = Some(24.0),
-            Reason::VideoFramerateNotSupported,
+            TranscodeReason::VideoFramerateNotSupported,
             Some(Encode),
             Some(Copy),
         ),
         (
             "interlaced",
-            |m, _, _| video_of(m).interlaced = true,
-            Reason::InterlacedNotSupported,
+            |m, _, _| video_of(m).is_interlaced = true,
+            TranscodeReason::InterlacedNotSupported,
             Some(Encode),
             Some(Copy),
         ),
@@ -154,42 +154,42 @@ fn each_reason_has_its_cause_and_its_cure() {
                 d.video[0].square_pixels_only = true;
                 video_of(m).sample_aspect = (64, 45);
             },
-            Reason::AnamorphicNotSupported,
+            TranscodeReason::AnamorphicNotSupported,
             Some(Encode),
             Some(Copy),
         ),
-        ("ac-3", |m, _, _| m.streams[1] = sound(1, "ac3"), Reason::AudioCodecNotSupported, Some(Copy), Some(Encode)),
-        ("7.1", |m, _, _| audio_of(m).channels = 8, Reason::AudioChannelsNotSupported, Some(Copy), Some(Encode)),
+        ("ac-3", |m, _, _| m.streams[1] = audio_stream(1, "ac3"), TranscodeReason::AudioCodecNotSupported, Some(Copy), Some(Encode)),
+        ("7.1", |m, _, _| audio_of(m).channels = 8, TranscodeReason::AudioChannelsNotSupported, Some(Copy), Some(Encode)),
         (
             "stereo requested",
             |m, _, w| {
                 audio_of(m).channels = 6;
                 w.max_audio_channels = Some(2);
             },
-            Reason::AudioChannelsNotSupported,
+            TranscodeReason::AudioChannelsNotSupported,
             Some(Copy),
             Some(Encode),
         ),
         (
             "device's rate",
             |_, d, _| d.max_bitrate_kbps = Some(2000),
-            Reason::BitrateExceedsLimit,
+            TranscodeReason::BitrateExceedsLimit,
             Some(Encode),
             Some(Copy),
         ),
         (
             "requested rate",
             |_, _, w| w.max_bitrate_kbps = Some(3999),
-            Reason::BitrateExceedsLimit,
+            TranscodeReason::BitrateExceedsLimit,
             Some(Encode),
             Some(Copy),
         ),
         (
             "burned in",
             |_, _, w| {
-                w.subtitle = SubtitleWish::Burn(Burn::Embedded { stream: 2, bitmap: true });
+                w.subtitle = SubtitleDelivery::Burn(BurnedSubtitle::Embedded { stream: 2, bitmap: true });
             },
-            Reason::SubtitleCodecNotSupported,
+            TranscodeReason::SubtitleCodecNotSupported,
             Some(Encode),
             Some(Copy),
         ),
@@ -197,30 +197,30 @@ fn each_reason_has_its_cause_and_its_cure() {
             "no webvtt",
             |_, d, w| {
                 d.subtitles.clear();
-                w.subtitle = SubtitleWish::Text { stream: 2 };
+                w.subtitle = SubtitleDelivery::Text { stream: 2 };
             },
-            Reason::SubtitleCodecNotSupported,
+            TranscodeReason::SubtitleCodecNotSupported,
             Some(Copy),
             Some(Copy),
         ),
         (
             "text rendition",
             |_, _, w| {
-                w.subtitle = SubtitleWish::Text { stream: 2 };
+                w.subtitle = SubtitleDelivery::Text { stream: 2 };
                 w.needs_subtitle_rendition = true;
             },
-            Reason::SubtitleSelected,
+            TranscodeReason::SubtitleSelected,
             Some(Copy),
             Some(Copy),
         ),
-        ("forced", |_, _, w| w.force_transcode = true, Reason::StartForced, Some(Copy), Some(Copy)),
+        ("forced", |_, _, w| w.force_transcode = true, TranscodeReason::StartForced, Some(Copy), Some(Copy)),
         (
             "forced vp9",
             |m, _, w| {
-                m.streams[0] = picture(0, "vp9");
+                m.streams[0] = video_stream(0, "vp9");
                 w.force_transcode = true;
             },
-            Reason::StartForced,
+            TranscodeReason::StartForced,
             Some(Encode),
             Some(Copy),
         ),
@@ -230,74 +230,74 @@ fn each_reason_has_its_cause_and_its_cure() {
                 video_of(m).rotation = 90;
                 w.force_transcode = true;
             },
-            Reason::StartForced,
+            TranscodeReason::StartForced,
             Some(Encode),
             Some(Copy),
         ),
     ];
     for (name, change, reason, video, audio) in rows {
-        let (mut media, mut device, mut wish) = (film(), DeviceProfile::default(), Wish::default());
-        change(&mut media, &mut device, &mut wish);
-        assert_eq!(decide(&media, &device, &wish), (session(video, audio), vec![reason]), "{name}");
+        let (mut media, mut device, mut request) = (film(), DeviceProfile::default(), PlaybackRequest::default());
+        change(&mut media, &mut device, &mut request);
+        assert_eq!(decide(&media, &device, &request), (session(video, audio), vec![reason]), "{name}");
     }
 }
 
 #[test]
-fn what_browsers_play_is_played_as_it_is() {
+fn browser_formats_are_played_directly() {
     let direct = |media: &Media| {
-        assert_eq!(decide(media, &DeviceProfile::default(), &Wish::default()), (Decision::Direct, vec![]))
+        assert_eq!(decide(media, &DeviceProfile::default(), &PlaybackRequest::default()), (Decision::Direct, vec![]))
     };
     direct(&film());
-    direct(&file(Container::Webm, vec![picture(0, "vp9"), sound(1, "opus")]));
-    direct(&file(Container::Mp4, vec![picture(0, "av1")]));
-    direct(&file(Container::Mp3, vec![sound(0, "mp3")]));
-    direct(&file(Container::Flac, vec![sound(0, "flac")]));
-    let mut turned = film();
-    video_of(&mut turned).rotation = 270;
-    direct(&turned);
-    let wish = Wish { subtitle: SubtitleWish::Text { stream: 2 }, ..Wish::default() };
-    assert_eq!(decide(&film(), &DeviceProfile::default(), &wish).0, Decision::Direct, "WebVTT is served separately");
+    direct(&file(Container::Webm, vec![video_stream(0, "vp9"), audio_stream(1, "opus")]));
+    direct(&file(Container::Mp4, vec![video_stream(0, "av1")]));
+    direct(&file(Container::Mp3, vec![audio_stream(0, "mp3")]));
+    direct(&file(Container::Flac, vec![audio_stream(0, "flac")]));
+    let mut rotated = film();
+    video_of(&mut rotated).rotation = 270;
+    direct(&rotated);
+    let request = PlaybackRequest { subtitle: SubtitleDelivery::Text { stream: 2 }, ..PlaybackRequest::default() };
+    assert_eq!(decide(&film(), &DeviceProfile::default(), &request).0, Decision::Direct, "WebVTT is served separately");
 }
 
 #[test]
-fn a_sound_the_device_can_play_is_preferred_to_the_default_one() {
-    let mut media = file(Container::Mp4, vec![picture(0, "h264"), sound(1, "ac3"), sound(2, "aac")]);
-    media.streams[1].default = true;
-    let (decision, reasons) = decide(&media, &DeviceProfile::default(), &Wish::default());
-    let tracks = Tracks { video: Some((0, Action::Copy)), audio: Some((2, Action::Copy)) };
+fn playable_audio_is_preferred_to_the_default_track() {
+    let mut media = file(Container::Mp4, vec![video_stream(0, "h264"), audio_stream(1, "ac3"), audio_stream(2, "aac")]);
+    media.streams[1].is_default = true;
+    let (decision, reasons) = decide(&media, &DeviceProfile::default(), &PlaybackRequest::default());
+    let tracks = SessionTracks { video: Some((0, TrackAction::Copy)), audio: Some((2, TrackAction::Copy)) };
     assert_eq!(decision, Decision::Session(tracks));
-    assert_eq!(reasons, [Reason::AudioCodecNotSupported, Reason::SecondaryAudioSelected]);
+    assert_eq!(reasons, [TranscodeReason::AudioCodecNotSupported, TranscodeReason::SecondaryAudioSelected]);
     // Not if it is in another language, and not a commentary.
     media.streams[1].language = Some("ger".into());
     media.streams[2].language = Some("eng".into());
-    let chosen = |media: &Media| match decide(media, &DeviceProfile::default(), &Wish::default()).0 {
+    let chosen = |media: &Media| match decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).0 {
         Decision::Session(tracks) => tracks.audio,
         other => panic!("{other:?}"),
     };
-    assert_eq!(chosen(&media), Some((1, Action::Encode)));
+    assert_eq!(chosen(&media), Some((1, TrackAction::Encode)));
 }
 
 #[test]
-fn another_sound_than_the_default_one_needs_a_session() {
-    let mut media = file(Container::Mp4, vec![picture(0, "h264"), sound(1, "aac"), sound(2, "aac")]);
-    media.streams[1].default = true;
-    let wish = Wish { audio_stream: Some(2), ..Wish::default() };
-    let (decision, reasons) = decide(&media, &DeviceProfile::default(), &wish);
-    let tracks = Tracks { video: Some((0, Action::Copy)), audio: Some((2, Action::Copy)) };
-    assert_eq!((decision, reasons), (Decision::Session(tracks), vec![Reason::SecondaryAudioSelected]));
+fn a_non_default_audio_track_needs_a_session() {
+    let mut media = file(Container::Mp4, vec![video_stream(0, "h264"), audio_stream(1, "aac"), audio_stream(2, "aac")]);
+    media.streams[1].is_default = true;
+    let request = PlaybackRequest { audio_stream: Some(2), ..PlaybackRequest::default() };
+    let (decision, reasons) = decide(&media, &DeviceProfile::default(), &request);
+    let tracks = SessionTracks { video: Some((0, TrackAction::Copy)), audio: Some((2, TrackAction::Copy)) };
+    assert_eq!((decision, reasons), (Decision::Session(tracks), vec![TranscodeReason::SecondaryAudioSelected]));
 }
 
 #[test]
-fn a_file_nobody_can_decode_is_refused_and_a_mute_one_is_not() {
-    let mut media = file(Container::Mp4, vec![sound(0, "ac4")]);
-    media.streams[0].decodable = false;
-    let answer = decide(&media, &DeviceProfile::default(), &Wish::default());
-    assert_eq!(answer, (Decision::Refuse, vec![Reason::NoDecodableStream]));
+fn an_undecodable_file_is_refused_and_a_silent_one_is_not() {
+    let mut media = file(Container::Mp4, vec![audio_stream(0, "ac4")]);
+    media.streams[0].is_decodable = false;
+    let answer = decide(&media, &DeviceProfile::default(), &PlaybackRequest::default());
+    assert_eq!(answer, (Decision::Refuse, vec![TranscodeReason::NoDecodableStream]));
     let mut media = film();
-    media.streams[1] = sound(1, "unknown");
-    media.streams[1].decodable = false;
-    let answer = decide(&media, &DeviceProfile::default(), &Wish::default());
-    assert_eq!(answer, (session(Some(Action::Copy), None), vec![Reason::AudioCodecNotSupported]));
+    media.streams[1] = audio_stream(1, "unknown");
+    media.streams[1].is_decodable = false;
+    let answer = decide(&media, &DeviceProfile::default(), &PlaybackRequest::default());
+    assert_eq!(answer, (session(Some(TrackAction::Copy), None), vec![TranscodeReason::AudioCodecNotSupported]));
 }
 
 fn containers() -> impl Strategy<Value = Container> {
@@ -321,19 +321,19 @@ prop_compose! {
     ) -> Media {
         let mut streams = Vec::new();
         if let Some(codec) = video {
-            let mut stream = picture(0, codec);
+            let mut stream = video_stream(0, codec);
             if let StreamKind::Video(video) = &mut stream.kind {
-                (video.bit_depth, video.interlaced, video.hdr) = (depth, interlaced, hdr);
+                (video.bit_depth, video.is_interlaced, video.hdr) = (depth, interlaced, hdr);
             }
-            stream.decodable = decodable;
+            stream.is_decodable = decodable;
             streams.push(stream);
         }
         for (codec, channels, default, decodable) in sounds {
-            let mut stream = sound(streams.len() as u32, codec);
+            let mut stream = audio_stream(streams.len() as u32, codec);
             if let StreamKind::Audio(audio) = &mut stream.kind {
                 audio.channels = channels;
             }
-            (stream.default, stream.decodable) = (default, decodable);
+            (stream.is_default, stream.is_decodable) = (default, decodable);
             streams.push(stream);
         }
         Media { bitrate_kbps, ..file(container, streams) }
@@ -361,18 +361,18 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn reasons_are_absent_exactly_when_it_is_played_as_it_is(media in medias(), device in devices(), force in any::<bool>()) {
-        let (decision, reasons) = decide(&media, &device, &Wish { force_transcode: force, ..Wish::default() });
+    fn only_direct_play_has_no_reasons(media in medias(), device in devices(), force in any::<bool>()) {
+        let (decision, reasons) = decide(&media, &device, &PlaybackRequest { force_transcode: force, ..PlaybackRequest::default() });
         prop_assert_eq!(decision == Decision::Direct, reasons.is_empty());
         prop_assert!(!(force && decision == Decision::Direct));
     }
 
     #[test]
     fn nothing_is_direct_when_the_device_lacks_its_codec(media in medias(), device in devices()) {
-        if decide(&media, &device, &Wish::default()).0 == Decision::Direct {
-            let shown = media.videos().find(|(stream, _)| stream.decodable || knows_video(&device, &stream.codec));
-            prop_assert!(shown.is_none_or(|(stream, _)| knows_video(&device, &stream.codec)));
-            prop_assert!(own_audio(&media).is_none_or(|(stream, _)| knows_audio(&device, &stream.codec)));
+        if decide(&media, &device, &PlaybackRequest::default()).0 == Decision::Direct {
+            let shown = media.video_streams().find(|(stream, _)| stream.is_decodable || supports_video(&device, &stream.codec));
+            prop_assert!(shown.is_none_or(|(stream, _)| supports_video(&device, &stream.codec)));
+            prop_assert!(default_audio(&media).is_none_or(|(stream, _)| supports_audio(&device, &stream.codec)));
         }
     }
 
@@ -380,26 +380,26 @@ proptest! {
     fn a_session_uses_only_what_can_be_decoded_and_copies_only_what_fits_a_stream(
         media in medias(), device in devices(), force in any::<bool>(),
     ) {
-        let wish = Wish { force_transcode: force, ..Wish::default() };
-        if let (Decision::Session(tracks), _) = decide(&media, &device, &wish) {
+        let request = PlaybackRequest { force_transcode: force, ..PlaybackRequest::default() };
+        if let (Decision::Session(tracks), _) = decide(&media, &device, &request) {
             for (index, action) in [tracks.video, tracks.audio].into_iter().flatten() {
                 let stream = media.stream(index).expect("a stream of the file");
-                prop_assert!(stream.decodable);
-                prop_assert!(action == Action::Encode || matches!(stream.codec.as_str(), "h264" | "aac" | "mp3"));
+                prop_assert!(stream.is_decodable);
+                prop_assert!(action == TrackAction::Encode || matches!(stream.codec.as_str(), "h264" | "aac" | "mp3"));
             }
         }
     }
 
     #[test]
     fn a_device_that_takes_more_never_loses_direct_play(media in medias(), device in devices()) {
-        if decide(&media, &device, &Wish::default()).0 == Decision::Direct {
+        if decide(&media, &device, &PlaybackRequest::default()).0 == Decision::Direct {
             let mut more = device.clone();
             more.containers.extend(["mkv", "ts", "mp4", "webm"].map(str::to_owned));
             let base = DeviceProfile::default().video[1].clone();
             more.video.extend(["hevc", "mpeg2video"].map(|codec| VideoSupport { codec: codec.into(), ..base.clone() }));
             more.audio.extend(["ac3", "dts"].map(|codec| AudioSupport { codec: codec.into(), max_channels: None }));
             more.max_bitrate_kbps = None;
-            prop_assert_eq!(decide(&media, &more, &Wish::default()).0, Decision::Direct);
+            prop_assert_eq!(decide(&media, &more, &PlaybackRequest::default()).0, Decision::Direct);
         }
     }
 }

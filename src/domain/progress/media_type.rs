@@ -22,13 +22,13 @@ impl MediaType {
     pub const KNOWN: [Self; 5] = [Self::Video, Self::Audio, Self::Audiobook, Self::Recording, Self::Channel];
 
     /// The type for a word; known words match in any case.
-    pub fn new(word: &str) -> Self {
-        let known = Self::KNOWN.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
+    pub fn from_word(word: &str) -> Self {
+        let known = Self::KNOWN.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(word));
         known.unwrap_or_else(|| Self::Other(word.into()))
     }
 
     /// The API's value.
-    pub fn name(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Video => "video",
             Self::Audio => "audio",
@@ -42,13 +42,13 @@ impl MediaType {
 
 impl From<String> for MediaType {
     fn from(word: String) -> Self {
-        Self::new(&word)
+        Self::from_word(&word)
     }
 }
 
 impl From<MediaType> for String {
     fn from(media_type: MediaType) -> Self {
-        media_type.name().to_owned()
+        media_type.as_str().to_owned()
     }
 }
 
@@ -63,8 +63,8 @@ mod tests {
             ("AudioBook", MediaType::Audiobook, "audiobook"),
             ("Movie", MediaType::Other("Movie".into()), "Movie"),
         ] {
-            assert_eq!(MediaType::new(word), media_type);
-            assert_eq!(media_type.name(), name);
+            assert_eq!(MediaType::from_word(word), media_type);
+            assert_eq!(media_type.as_str(), name);
             let json = serde_json::to_string(&media_type).unwrap();
             assert_eq!(json, format!("\"{name}\""), "as stored by earlier versions");
             assert_eq!(serde_json::from_str::<MediaType>(&json).unwrap(), media_type);

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Keep, Padding};
+use super::{RetentionLimit, Padding};
 
 /// Maximum number of handled airings a rule remembers.
-const REMEMBERED: usize = 4096;
+const MAX_HANDLED: usize = 4096;
 
 /// One programme of a guide, with the fields a recording needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Airing {
+pub struct GuideAiring {
     /// Its id in the guide.
-    pub entry: Option<String>,
+    pub guide_entry_id: Option<String>,
     pub title: String,
     pub subtitle: Option<String>,
     pub season: Option<u32>,
@@ -19,14 +19,14 @@ pub struct Airing {
     pub start_ms: i64,
     pub end_ms: i64,
     /// Key of the content, the same for every airing of it.
-    pub item: String,
+    pub content_key: String,
     /// Not a known repeat.
-    pub new: bool,
+    pub is_new: bool,
 }
 
 /// A series that is recorded whenever it is aired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct SeriesRule {
     pub id: String,
     pub channel_id: u32,
     pub user_id: String,
@@ -34,43 +34,43 @@ pub struct Rule {
     pub new_only: bool,
     pub padding: Padding,
     #[serde(rename = "keep")]
-    pub keep: Keep,
+    pub retention: RetentionLimit,
     pub created_ms: i64,
     /// Keys of handled airings and, with `new_only`, of their content; the newest last.
     #[serde(rename = "seen")]
-    pub seen: Vec<String>,
+    pub handled_keys: Vec<String>,
 }
 
-impl Rule {
+impl SeriesRule {
     /// Whether a programme is to be recorded.
-    pub fn wants(&self, airing: &Airing) -> bool {
-        let same = airing.title.trim().to_lowercase() == self.title.trim().to_lowercase();
-        let known = |key: String| self.seen.contains(&key);
-        same && !known(on(airing.start_ms)) && !(self.new_only && (!airing.new || known(of(&airing.item))))
+    pub fn matches(&self, airing: &GuideAiring) -> bool {
+        let is_same_title = airing.title.trim().to_lowercase() == self.title.trim().to_lowercase();
+        let is_handled = |key: String| self.handled_keys.contains(&key);
+        is_same_title && !is_handled(start_key(airing.start_ms)) && !(self.new_only && (!airing.is_new || is_handled(item_key(&airing.content_key))))
     }
 
     /// Marks a programme as handled, so that it is not recorded again when its recording is deleted.
-    pub fn remember(&mut self, airing: &Airing) {
-        self.seen.push(on(airing.start_ms));
+    pub fn mark_handled(&mut self, airing: &GuideAiring) {
+        self.handled_keys.push(start_key(airing.start_ms));
         if self.new_only {
-            self.seen.push(of(&airing.item));
+            self.handled_keys.push(item_key(&airing.content_key));
         }
-        let over = self.seen.len().saturating_sub(REMEMBERED);
-        self.seen.drain(..over);
+        let excess = self.handled_keys.len().saturating_sub(MAX_HANDLED);
+        self.handled_keys.drain(..excess);
     }
 
     /// Removes the mark: the programme is no longer on at that time.
-    pub fn forget(&mut self, start_ms: i64, item: &str) {
-        let (on, of) = (on(start_ms), of(item));
-        self.seen.retain(|key| *key != on && *key != of);
+    pub fn unmark_handled(&mut self, start_ms: i64, item: &str) {
+        let (start, content) = (start_key(start_ms), item_key(item));
+        self.handled_keys.retain(|key| *key != start && *key != content);
     }
 }
 
-fn on(start_ms: i64) -> String {
+fn start_key(start_ms: i64) -> String {
     format!("at {start_ms}")
 }
 
-fn of(item: &str) -> String {
+fn item_key(item: &str) -> String {
     format!("of {item}")
 }
 
@@ -78,53 +78,53 @@ fn of(item: &str) -> String {
 mod tests {
     use super::*;
 
-    fn airing(title: &str, start_ms: i64, item: &str, new: bool) -> Airing {
-        Airing {
-            entry: None,
+    fn airing(title: &str, start_ms: i64, item: &str, new: bool) -> GuideAiring {
+        GuideAiring {
+            guide_entry_id: None,
             title: title.into(),
             subtitle: None,
             season: None,
             episode: None,
             start_ms,
             end_ms: start_ms + 10,
-            item: item.into(),
-            new,
+            content_key: item.into(),
+            is_new: new,
         }
     }
 
-    fn rule(new_only: bool) -> Rule {
-        Rule {
+    fn rule(new_only: bool) -> SeriesRule {
+        SeriesRule {
             id: "ser_1".into(),
             channel_id: 1,
             user_id: "u_1".into(),
             title: " The Show".into(),
             new_only,
             padding: Padding::default(),
-            keep: Keep::default(),
+            retention: RetentionLimit::default(),
             created_ms: 0,
-            seen: Vec::new(),
+            handled_keys: Vec::new(),
         }
     }
 
     #[test]
-    fn each_airing_is_wanted_once() {
+    fn each_airing_is_recorded_once() {
         let mut all = rule(false);
-        assert!(all.wants(&airing("the show", 1, "a", false)) && !all.wants(&airing("The Shows", 1, "a", true)));
-        all.remember(&airing("The Show", 1, "a", true));
-        assert!(!all.wants(&airing("The Show", 1, "a", true)) && all.wants(&airing("The Show", 2, "a", true)));
-        all.forget(1, "a");
-        assert!(all.wants(&airing("The Show", 1, "a", true)));
+        assert!(all.matches(&airing("the show", 1, "a", false)) && !all.matches(&airing("The Shows", 1, "a", true)));
+        all.mark_handled(&airing("The Show", 1, "a", true));
+        assert!(!all.matches(&airing("The Show", 1, "a", true)) && all.matches(&airing("The Show", 2, "a", true)));
+        all.unmark_handled(1, "a");
+        assert!(all.matches(&airing("The Show", 1, "a", true)));
     }
 
     #[test]
-    fn what_is_not_new_is_not_wanted_where_only_what_is_new_is() {
+    fn new_only_rules_skip_repeats() {
         let mut new = rule(true);
-        assert!(new.wants(&airing("The Show", 1, "a", true)) && !new.wants(&airing("The Show", 1, "a", false)));
-        new.remember(&airing("The Show", 1, "a", true));
-        assert!(!new.wants(&airing("The Show", 2, "a", true)) && new.wants(&airing("The Show", 2, "b", true)));
+        assert!(new.matches(&airing("The Show", 1, "a", true)) && !new.matches(&airing("The Show", 1, "a", false)));
+        new.mark_handled(&airing("The Show", 1, "a", true));
+        assert!(!new.matches(&airing("The Show", 2, "a", true)) && new.matches(&airing("The Show", 2, "b", true)));
         for n in 0..10_000 {
-            new.remember(&airing("The Show", n, &n.to_string(), true));
+            new.mark_handled(&airing("The Show", n, &n.to_string(), true));
         }
-        assert_eq!(new.seen.len(), REMEMBERED);
+        assert_eq!(new.handled_keys.len(), MAX_HANDLED);
     }
 }

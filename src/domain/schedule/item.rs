@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::breaks::Break;
-use super::cut::{Cut, Look, Spans};
+use super::breaks::BreakPosition;
+use super::segmentation::{Segmentation, VideoFormat, SegmentRanges};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
+pub struct ScheduleItem {
     /// Hash of the path and of the number of earlier items with the same path; the same in every revision.
     pub id: u64,
     pub path: String,
@@ -20,51 +20,51 @@ pub struct Item {
     /// 1 to 100; used by `Mode::Weighted`.
     pub weight: u32,
     #[serde(rename = "cut", default)]
-    pub cut: Cut,
+    pub segmentation: Segmentation,
     #[serde(rename = "look", default)]
-    pub look: Look,
+    pub video_format: VideoFormat,
     /// Possible break positions, if the channel has mid-roll filler.
     #[serde(default, skip_serializing_if = "is_whole")]
-    pub breaks: Box<[Break]>,
+    pub breaks: Box<[BreakPosition]>,
 }
 
-impl Item {
+impl ScheduleItem {
     /// The show the item belongs to: its folder.
-    pub fn show(&self) -> &str {
+    pub fn show_folder(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
     /// The segments of the first `aired_ms` of a part, or of the whole item if no part is given.
-    pub fn spans(&self, part: Option<u16>, aired_ms: i64) -> Spans {
-        self.cut.spans(self.part(part), aired_ms)
+    pub fn segment_ranges(&self, part: Option<u16>, aired_ms: i64) -> SegmentRanges {
+        self.segmentation.ranges(self.part(part), aired_ms)
     }
 
     /// The number of those segments.
-    pub fn segments(&self, part: Option<u16>, aired_ms: i64) -> u64 {
-        let of = self.part(part);
-        match aired_ms == of.duration_ms() {
-            true => (of.until - of.first) as u64,
-            false => self.cut.spans(of, aired_ms).len() as u64,
+    pub fn segment_count(&self, part: Option<u16>, aired_ms: i64) -> u64 {
+        let part = self.part(part);
+        match aired_ms == part.duration_ms() {
+            true => (part.end_segment - part.first_segment) as u64,
+            false => self.segmentation.ranges(part, aired_ms).len() as u64,
         }
     }
 }
 
-fn is_whole(breaks: &[Break]) -> bool {
+fn is_whole(breaks: &[BreakPosition]) -> bool {
     breaks.is_empty()
 }
 
 /// The items of a revision. Each item is in memory once, however many revisions and channels air it.
-pub type Items = Arc<[Arc<Item>]>;
+pub type ScheduleItems = Arc<[Arc<ScheduleItem>]>;
 
 /// Sets the items' ids.
-pub fn itemize(mut items: Vec<Item>) -> Items {
-    let mut seen: HashMap<String, u64> = HashMap::new();
+pub fn assign_ids(mut items: Vec<ScheduleItem>) -> ScheduleItems {
+    let mut occurrences: HashMap<String, u64> = HashMap::new();
     for item in &mut items {
-        let before = seen.entry(item.path.clone()).or_default();
+        let earlier = occurrences.entry(item.path.clone()).or_default();
         let mut hasher = blake3::Hasher::new();
-        hasher.update(item.path.as_bytes()).update(&before.to_le_bytes());
+        hasher.update(item.path.as_bytes()).update(&earlier.to_le_bytes());
         item.id = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
-        *before += 1;
+        *earlier += 1;
     }
     items.into_iter().map(Arc::new).collect()
 }

@@ -8,30 +8,30 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use blocks::Blocks;
-use cut::Spans;
+use blocks::BlockSchedule;
+use segmentation::SegmentRanges;
 
 pub mod blocks;
 pub mod breaks;
-pub mod cut;
+pub mod segmentation;
 mod cycles;
 mod item;
-mod memo;
+mod order_cache;
 mod order;
-mod revise;
-mod shown;
-mod walk;
+mod revision;
+mod aired_before;
+mod programme_iter;
 
-pub use item::{Item, Items, itemize};
-pub use memo::Memo;
-pub use order::MAX_SLOTS;
-pub use revise::Wanted;
-pub use walk::{Cursor, Walk};
+pub use item::{ScheduleItem, ScheduleItems, assign_ids};
+pub use order_cache::OrderCache;
+pub use order::MAX_CYCLE_PROGRAMMES;
+pub use revision::RevisionRequest;
+pub use programme_iter::{ProgrammeCursor, ProgrammeIter};
 
 /// The order in which items are aired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Mode {
+pub enum ScheduleMode {
     /// As listed.
     Sequential,
     /// Each item once in a cycle, with a new order for each cycle. The default.
@@ -51,28 +51,28 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Programme {
     /// Index into the definition's revisions.
-    pub revision: usize,
+    pub revision_index: usize,
     /// Index into that revision's items.
-    pub item: usize,
+    pub item_index: usize,
     /// Increases with every programme of the channel; never used twice.
     pub ordinal: u64,
     pub start_ms: i64,
     pub end_ms: i64,
     /// Media sequence number of its first segment; the next programme's follows its last.
-    pub sequence: u64,
+    pub media_sequence: u64,
     /// Discontinuities since the channel's start, the one at this start included.
-    pub changes: u64,
+    pub discontinuities: u64,
     /// Begins a new entry in a guide that hides filler; otherwise it belongs to the entry before.
-    pub leads: bool,
+    pub begins_guide_entry: bool,
     /// Which part of its item; None for the whole item.
-    pub part: Option<u16>,
+    pub part_index: Option<u16>,
     /// Continues a programme that has breaks: it is filler in a break, or the part after one.
-    pub within: bool,
+    pub continues_programme: bool,
 }
 
 /// The content aired from an instant until the next revision begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Revision {
+pub struct ScheduleRevision {
     /// Increases by one with every change, from 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub number: u32,
@@ -85,98 +85,98 @@ pub struct Revision {
     pub first_sequence: u64,
     /// Discontinuities before it and at its start.
     #[serde(rename = "first_change", default, skip_serializing_if = "is_zero")]
-    pub first_change: u64,
+    pub first_discontinuity: u64,
     pub seed: u64,
     #[serde(default, skip_serializing_if = "is_shuffle")]
-    pub mode: Mode,
+    pub mode: ScheduleMode,
     /// The rest of the cycle that was running when this revision began, as item indices; aired first.
     #[serde(rename = "head", default, skip_serializing_if = "<[u32]>::is_empty")]
-    pub head: Box<[u32]>,
+    pub cycle_rest: Box<[u32]>,
     /// The number of the first whole cycle after the head.
     #[serde(rename = "cycle", default, skip_serializing_if = "is_zero")]
-    pub cycle: u64,
+    pub first_cycle: u64,
     #[serde(default, skip_serializing_if = "no_items")]
-    pub items: Items,
+    pub items: ScheduleItems,
     /// How many items at the end of the list are mid-roll filler instead of programmes; with blocks, [`Blocks`] says so.
     #[serde(rename = "mid", default, skip_serializing_if = "is_none")]
-    pub mid: u32,
+    pub mid_roll_count: u32,
     /// Only with `Mode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<Arc<Blocks>>,
+    pub blocks: Option<Arc<BlockSchedule>>,
     #[serde(skip)]
-    pub memo: Memo,
+    pub order_cache: OrderCache,
 }
 
 /// All revisions, sorted by start. No two start together, and each has items.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Definition {
-    pub revisions: Box<[Revision]>,
+pub struct ScheduleDefinition {
+    pub revisions: Box<[ScheduleRevision]>,
 }
 
-impl Definition {
+impl ScheduleDefinition {
     /// The programme on air at an instant; None before the channel's first.
-    pub fn programme(&self, at_ms: i64) -> Option<Programme> {
-        Walk::at(self, at_ms).next()
+    pub fn programme_at(&self, at_ms: i64) -> Option<Programme> {
+        ProgrammeIter::starting_at(self, at_ms).next()
     }
 
     /// All programmes on air between two instants, the one on air at `from_ms` included.
-    pub fn programmes(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Programme> {
+    pub fn programmes_between(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Programme> {
         let first = self.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
-        Walk::at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
+        ProgrammeIter::starting_at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
     }
 
     /// Start and end of the programme on air at an instant, breaks included; None before the channel's first.
-    pub fn whole(&self, at_ms: i64) -> Option<(i64, i64)> {
-        let mut cursor = Cursor::at(self, at_ms);
-        cursor.rewind(self);
-        let first = cursor.next(self)?;
-        let behind = std::iter::from_fn(|| cursor.next(self)).take_while(|programme| programme.within);
-        Some((first.start_ms, behind.last().map_or(first.end_ms, |last| last.end_ms)))
+    pub fn programme_bounds(&self, at_ms: i64) -> Option<(i64, i64)> {
+        let mut cursor = ProgrammeCursor::starting_at(self, at_ms);
+        cursor.rewind_to_start(self);
+        let first = cursor.next_programme(self)?;
+        let continuation = std::iter::from_fn(|| cursor.next_programme(self)).take_while(|programme| programme.continues_programme);
+        Some((first.start_ms, continuation.last().map_or(first.end_ms, |last| last.end_ms)))
     }
 
     /// Whether it is filler, between programmes or within one.
     pub fn is_filler(&self, programme: &Programme) -> bool {
-        programme.item >= self.revisions[programme.revision].content().len()
+        programme.item_index >= self.revisions[programme.revision_index].programme_items().len()
     }
 
     /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
-        let blocks = self.revisions[programme.revision].blocks.as_ref();
-        blocks.is_some_and(|blocks| programme.item == blocks.slate as usize)
+        let blocks = self.revisions[programme.revision_index].blocks.as_ref();
+        blocks.is_some_and(|blocks| programme.item_index == blocks.slate_item as usize)
     }
 
-    pub fn item(&self, programme: &Programme) -> &Item {
-        &self.revisions[programme.revision].items[programme.item]
+    pub fn item_of(&self, programme: &Programme) -> &ScheduleItem {
+        &self.revisions[programme.revision_index].items[programme.item_index]
     }
 
     /// The segment ranges of a programme.
-    pub fn spans(&self, programme: &Programme) -> Spans {
-        self.item(programme).spans(programme.part, programme.end_ms - programme.start_ms)
+    pub fn segment_ranges(&self, programme: &Programme) -> SegmentRanges {
+        self.item_of(programme).segment_ranges(programme.part_index, programme.end_ms - programme.start_ms)
     }
 
     /// Index of the revision in force at an instant.
-    fn in_force(&self, at_ms: i64) -> Option<usize> {
+    fn revision_at(&self, at_ms: i64) -> Option<usize> {
         self.revisions.partition_point(|revision| revision.start_ms <= at_ms).checked_sub(1)
     }
 
-    fn end_of(&self, revision: usize) -> i64 {
-        self.revisions.get(revision + 1).map_or(i64::MAX, |next| next.start_ms)
+    fn revision_end_ms(&self, revision_index: usize) -> i64 {
+        self.revisions.get(revision_index + 1).map_or(i64::MAX, |next| next.start_ms)
     }
 }
 
-impl Revision {
-    fn length_of(&self, order: &[u32]) -> i64 {
+impl ScheduleRevision {
+    fn total_ms(&self, order: &[u32]) -> i64 {
         order.iter().map(|index| self.items[*index as usize].duration_ms).sum()
     }
 
-    fn segments_of(&self, order: &[u32]) -> u64 {
-        order.iter().map(|index| self.items[*index as usize].cut.segments()).sum()
+    fn total_segments(&self, order: &[u32]) -> u64 {
+        order.iter().map(|index| self.items[*index as usize].segmentation.segment_count()).sum()
     }
 
     /// Whether its items differ in video format. Then every start of a programme is a discontinuity: which neighbours differ
     /// depends on the order of every cycle, and counting that would mean walking through all of them.
-    fn mixed(&self) -> bool {
-        self.items.windows(2).any(|pair| pair[0].look != pair[1].look)
+    fn has_mixed_formats(&self) -> bool {
+        self.items.windows(2).any(|pair| pair[0].video_format != pair[1].video_format)
     }
 }
 
@@ -200,11 +200,11 @@ fn is_first(number: &u32) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_shuffle(mode: &Mode) -> bool {
-    *mode == Mode::default()
+fn is_shuffle(mode: &ScheduleMode) -> bool {
+    *mode == ScheduleMode::default()
 }
 
-fn no_items(items: &Items) -> bool {
+fn no_items(items: &ScheduleItems) -> bool {
     items.is_empty()
 }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::domain::time::{civil, two_digits};
+use crate::domain::time::{civil_date, write_two_digits};
 
 /// Writes text with XML escapes. Characters that XML 1.0 cannot represent (section 2.2) are dropped.
 pub fn escape(out: &mut Vec<u8>, text: &str) {
@@ -42,9 +42,9 @@ pub fn write_time(out: &mut Vec<u8>, at_ms: i64, zone: Option<&TimeZone>) {
         .map_or(0, |(zone, at)| i64::from(zone.to_offset(at).seconds()) / 60);
     let local = seconds + offset * 60;
     let (day, rest) = (local.div_euclid(86_400), local.rem_euclid(86_400) as u32);
-    let (year, month, date) = civil(day);
+    let (year, month, date) = civil_date(day);
     let mut text = *b"00000000000000 +0000";
-    let mut put = |at, value| two_digits(&mut text, at, value);
+    let mut put = |at, value| write_two_digits(&mut text, at, value);
     put(0, year / 100);
     put(2, year % 100);
     put(4, month);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::domain::channel::Channel;
-use crate::domain::guide::{Entries, Name};
-use crate::domain::lineup::{Naming, absolute, logo};
+use crate::domain::guide::{ProgrammeEntries, TitleParts};
+use crate::domain::lineup::{ChannelNaming, absolute_address, logo_address};
 use crate::domain::listing::Listing;
-use crate::domain::schedule::Item;
+use crate::domain::schedule::ScheduleItem;
 
 pub mod parse;
 pub mod encoding;
@@ -27,7 +27,7 @@ pub use encoding::write_time;
 pub struct XmltvOptions {
     /// Base URL of this server, without a trailing slash.
     pub base_url: String,
-    pub naming: Naming,
+    pub naming: ChannelNaming,
     /// Writes times in the channel's time zone instead of UTC.
     pub local_times: bool,
     /// Adds the channel number as `lcn`. The DTD does not define it, but Kodi and TVHeadend read it.
@@ -47,9 +47,9 @@ pub const FOOTER: &[u8] = b"</tv>\n";
 
 /// Writes the `<channel>` element.
 pub fn write_channel(out: &mut Vec<u8>, channel: &Channel, options: &XmltvOptions) {
-    let settings = &channel.face;
+    let settings = &channel.settings;
     out.extend_from_slice(b"<channel id=\"");
-    escape(out, &options.naming.of(channel));
+    escape(out, &options.naming.id_of(channel));
     out.extend_from_slice(b"\">");
     write_element(out, "display-name", &settings.name);
     write_element(out, "display-name", &format!("{} {}", settings.number, settings.name));
@@ -58,14 +58,14 @@ pub fn write_channel(out: &mut Vec<u8>, channel: &Channel, options: &XmltvOption
         write_element(out, "lcn", &settings.number.to_string());
     }
     out.extend_from_slice(b"<icon src=\"");
-    escape(out, &absolute(&options.base_url, logo(channel)));
+    escape(out, &absolute_address(&options.base_url, logo_address(channel)));
     out.extend_from_slice(b"\"/></channel>\n");
 }
 
 /// Writes the programmes of one channel, one after the other.
 pub struct ProgrammeWriter {
     channel: Arc<Channel>,
-    entries: Entries,
+    entries: ProgrammeEntries,
     zone: Option<TimeZone>,
     channel_id: String,
     /// Items that were shown before; None if all of them were.
@@ -81,13 +81,13 @@ pub struct ProgrammeWriter {
 impl ProgrammeWriter {
     /// Programmes between two instants, as scheduled at `now_ms`.
     pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, options: &XmltvOptions) -> Self {
-        let channel_clock = channel.pace.as_ref().map(|clock| clock.ahead(now_ms));
-        let channel_time = |instant_ms: i64| channel_clock.as_ref().map_or(instant_ms, |clock| clock.at(instant_ms));
+        let channel_clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
+        let channel_time = |instant_ms: i64| channel_clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms));
         Self {
-            entries: Entries::new(&channel, from_ms, to_ms, now_ms),
-            zone: if options.local_times { TimeZone::get(&channel.face.timezone).ok() } else { None },
-            channel_id: options.naming.of(&channel).into_owned(),
-            shown_items: channel.definition.shown_before(channel_time(from_ms), channel_time(to_ms)),
+            entries: ProgrammeEntries::new(&channel, from_ms, to_ms, now_ms),
+            zone: if options.local_times { TimeZone::get(&channel.settings.timezone).ok() } else { None },
+            channel_id: options.naming.id_of(&channel).into_owned(),
+            shown_items: channel.definition.items_aired_before(channel_time(from_ms), channel_time(to_ms)),
             last_part: None,
             cached_revision: usize::MAX,
             cached_ranges: Vec::new(),
@@ -99,19 +99,19 @@ impl ProgrammeWriter {
     /// Writes the next programme; false at the end.
     pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let definition = &self.channel.definition;
-        let Some(programme) = self.entries.next(definition) else { return false };
+        let Some(programme) = self.entries.next_entry(definition) else { return false };
         if let Some(listing) = self.channel.listing(&programme) {
             self.write_listing(out, listing);
             return true;
         }
-        if programme.revision != self.cached_revision {
-            self.cached_revision = programme.revision;
+        if programme.revision_index != self.cached_revision {
+            self.cached_revision = programme.revision_index;
             self.cached_text.clear();
             self.cached_ranges.clear();
-            self.cached_ranges.resize(definition.revisions[programme.revision].items.len(), None);
+            self.cached_ranges.resize(definition.revisions[programme.revision_index].items.len(), None);
         }
-        let item = definition.item(&programme);
-        let (start, end) = *self.cached_ranges[programme.item].get_or_insert_with(|| {
+        let item = definition.item_of(&programme);
+        let (start, end) = *self.cached_ranges[programme.item_index].get_or_insert_with(|| {
             let start = self.cached_text.len();
             write_constant_part(&mut self.cached_text, item, &self.channel_id, &self.channel);
             (start, self.cached_text.len())
@@ -121,17 +121,17 @@ impl ProgrammeWriter {
         out.extend_from_slice(b"\" stop=\"");
         write_time(out, programme.end_ms, self.zone.as_ref());
         out.extend_from_slice(&self.cached_text[start..end]);
-        let previous_mark = self.last_part.filter(|(of, _)| programme.within && programme.part.is_some() && *of == item.id);
+        let previous_mark = self.last_part.filter(|(of, _)| programme.continues_programme && programme.part_index.is_some() && *of == item.id);
         let is_new = match previous_mark {
             Some((_, fresh)) => fresh,
             None => self.shown_items.as_mut().is_some_and(|shown| shown.insert(item.id)),
         };
-        if programme.part.is_some() {
+        if programme.part_index.is_some() {
             self.last_part = Some((item.id, is_new));
         }
         let closing: &[u8] = match is_new {
             false => b"<previously-shown/></programme>\n",
-            true if Name::read(&item.title, &item.path).episode.is_some() => b"<new/></programme>\n",
+            true if TitleParts::parse(&item.title, &item.path).episode.is_some() => b"<new/></programme>\n",
             true => b"<premiere/></programme>\n",
         };
         out.extend_from_slice(closing);
@@ -163,7 +163,7 @@ impl ProgrammeWriter {
         if let Some(episode) = listing.episode {
             write_episode_number(out, listing.season, episode);
         }
-        if listing.repeat {
+        if listing.is_repeat {
             out.extend_from_slice(b"<previously-shown/>");
         }
         if let Some(rating) = &listing.rating {
@@ -186,8 +186,8 @@ fn write_episode_number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
 }
 
 /// Writes the constant part of an item, in the order of the DTD.
-fn write_constant_part(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Channel) {
-    let name = Name::read(&item.title, &item.path);
+fn write_constant_part(out: &mut Vec<u8>, item: &ScheduleItem, id: &str, channel: &Channel) {
+    let name = TitleParts::parse(&item.title, &item.path);
     out.extend_from_slice(b"\" channel=\"");
     escape(out, id);
     out.extend_from_slice(b"\">");
@@ -195,14 +195,14 @@ fn write_constant_part(out: &mut Vec<u8>, item: &Item, id: &str, channel: &Chann
     if let Some(subtitle) = name.subtitle {
         write_element(out, "sub-title", subtitle);
     }
-    if !channel.face.description.trim().is_empty() {
-        write_element(out, "desc", &channel.face.description);
+    if !channel.settings.description.trim().is_empty() {
+        write_element(out, "desc", &channel.settings.description);
     }
     if let Some(year) = name.year {
         write_element(out, "date", &year.to_string());
     }
-    if !channel.face.category.trim().is_empty() {
-        write_element(out, "category", &channel.face.category);
+    if !channel.settings.category.trim().is_empty() {
+        write_element(out, "category", &channel.settings.category);
     }
     let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);
     if let (Some(season), Some(episode)) = (name.season, name.episode) {

@@ -221,7 +221,7 @@ impl GuideParser {
             b"rating" => self.in_rating = true,
             b"previously-shown" => {
                 if let Some(open) = &mut self.open_programme {
-                    open.listing.repeat = true;
+                    open.listing.is_repeat = true;
                 }
             }
             _ => {}

@@ -14,7 +14,7 @@ use beside::Beside;
 use track::Track;
 
 use crate::domain::bitmap_subtitles::{PgsDecoder, PlacedBitmap, VobSubDecoder, DisplayUpdate};
-use crate::domain::plan::Burn;
+use crate::domain::plan::BurnedSubtitle;
 use crate::engine::{Job, RunError};
 
 /// Largest size of all decoded bitmaps in memory, bytes: those shown within a segment or two.
@@ -95,14 +95,14 @@ impl Captions {
     ///
     /// # Errors
     /// When they cannot be read, or are of an unsupported format.
-    pub(super) fn open(job: &Job, burn: &Burn, picture: (u32, u32), stop: &dyn Fn() -> bool) -> Result<Self, RunError> {
+    pub(super) fn open(job: &Job, burn: &BurnedSubtitle, picture: (u32, u32), stop: &dyn Fn() -> bool) -> Result<Self, RunError> {
         let limit = Limit { stop, until: Instant::now() + DEADLINE };
         let (reader, decoder) = match burn {
-            Burn::Embedded { stream, .. } => {
+            BurnedSubtitle::Embedded { stream, .. } => {
                 let (track, decoder) = Track::open(job.source.clone(), &job.media, *stream)?;
                 (Reader::Track(track), decoder)
             }
-            Burn::Sidecar { .. } => {
+            BurnedSubtitle::Sidecar { .. } => {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
                 let source = job.sidecar.clone().ok_or_else(missing)?;
                 (Reader::Beside(Beside::open(source, &limit)?), Decoder::Graphics(PgsDecoder::default()))

@@ -63,7 +63,7 @@ impl Track {
             cues.sort_by_key(|cue| cue.time);
             cues
         };
-        let video = media.videos().next().and_then(|(stream, _)| film.packed_track(stream.index).ok());
+        let video = media.video_streams().next().and_then(|(stream, _)| film.packed_track(stream.index).ok());
         let keyframes = video.map(|(video, _)| sorted(video.number)).unwrap_or_default();
         let (layout, cues) = (film.layout, sorted(track.number));
         let place = layout.place(layout.first).map_err(|short| unread(short.into()))?;

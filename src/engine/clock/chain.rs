@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::PIECE;
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::source::Source;
 use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, NO_GRANULE, PAGE, Page, page, pages, rewrite};
 
@@ -255,7 +255,7 @@ impl Chain {
     /// Those of reading the file, or that it is not the same chain any more.
     pub(super) fn open(source: &Arc<Source>, pieces: &Arc<[ClockSection]>, from: f64, offset: i64) -> Result<Self> {
         let none = || Error::other("not a chain of Ogg streams");
-        let from = ticks(from.max(0.0));
+        let from = to_ticks(from.max(0.0));
         let link = pieces.partition_point(|piece| piece.shift_ticks <= from).saturating_sub(1);
         let begin = pieces.get(link).ok_or_else(none)?.start_byte;
         let headers = headers(source, begin).ok_or_else(none)?;

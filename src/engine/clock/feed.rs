@@ -12,7 +12,7 @@ use super::{Lane, PIECE};
 use crate::domain::mpegts::clock_jumps::{ClockSection, shift_to_source_time, source_time};
 use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::sniff::Container;
-use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::ffmpeg::spawn::Inherited;
 use crate::engine::source::Source;
 
@@ -60,7 +60,7 @@ impl Feed {
             let looking = tokio::task::spawn_blocking(move || {
                 let none = || Error::other("not a transport stream with video or audio");
                 let lane = Lane::of(&file)?.ok_or_else(none)?;
-                let at = if from > 0.0 { lane.place(&clock, ticks(from))? } else { 0 };
+                let at = if from > 0.0 { lane.place(&clock, to_ticks(from))? } else { 0 };
                 let router = lane.router(&clock, at)?;
                 Ok::<_, Error>((lane, at, router))
             });

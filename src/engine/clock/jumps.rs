@@ -15,7 +15,7 @@ use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::packet::Packet;
 use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::mpegts::{TIMESTAMP_WRAP, pes, unwrap_timestamp};
-use crate::domain::time::{TICKS_PER_SECOND, round_ms, seconds};
+use crate::domain::time::{TICKS_PER_SECOND, round_to_ms, to_seconds};
 use crate::engine::source::Source;
 
 /// A clock that advances by more than this has jumped, ticks; a smaller step means lost data. The same limit as in ffmpeg.
@@ -69,11 +69,11 @@ impl Repaired {
 
     /// Writes the repair into a file's media info.
     pub fn describe(self, media: &mut Media, len: u64) {
-        let duration = seconds(self.end);
-        media.start_seconds = seconds((-self.pieces[0].shift_ticks).rem_euclid(TIMESTAMP_WRAP));
+        let duration = to_seconds(self.end);
+        media.start_seconds = to_seconds((-self.pieces[0].shift_ticks).rem_euclid(TIMESTAMP_WRAP));
         media.duration_seconds = Some(duration);
         media.bitrate_kbps = Some((len as f64 * 8.0 / duration / 1000.0).round() as u32);
-        media.seekable = true;
+        media.is_seekable = true;
         let jumps = self.pieces.len() - 1;
         if jumps > 0 {
             let what = if self.renumbered { "clock or its PIDs change" } else { "clock jumps" };
@@ -83,10 +83,10 @@ impl Repaired {
             media.warnings.push(format!("the file has {several} programs: program {number} is played"));
         }
         if self.has_more {
-            let text = format!("the part after {} s has video of another kind and is not played", round_ms(duration));
+            let text = format!("the part after {} s has video of another kind and is not played", round_to_ms(duration));
             media.warnings.push(text);
         }
-        media.clock = self.pieces;
+        media.clock_pieces = self.pieces;
     }
 }
 

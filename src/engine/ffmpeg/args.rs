@@ -19,8 +19,8 @@ use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
-use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
-use crate::domain::time::seconds;
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
+use crate::domain::time::to_seconds;
 use crate::engine::clock::Fed;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
@@ -82,7 +82,7 @@ pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
     // Errors only: broken files cause thousands of warnings. With `-max_error_rate 1` badly damaged files still play.
     args.add("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
     input(&mut args, ask);
-    if let (Some(path), Some(Burn::Sidecar { bitmap: true, .. })) = (ask.burn, burn(ask)) {
+    if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) = (ask.burn, burn(ask)) {
         args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska -i").push(format!("file:{path}"));
     }
     if let Some(path) = ask.sound {
@@ -147,7 +147,7 @@ impl Args {
     }
 }
 
-fn burn<'a>(ask: &Ask<'a>) -> Option<&'a Burn> {
+fn burn<'a>(ask: &Ask<'a>) -> Option<&'a BurnedSubtitle> {
     match &ask.rendition.video {
         Some(VideoPlan::Encode(plan)) => plan.burn.as_ref(),
         _ => None,
@@ -174,7 +174,7 @@ fn seek(args: &mut Args, ask: &Ask) {
 
 /// Where a run that starts with segment `first` starts to read, seconds of source time; 0 or less is the start of the file.
 pub(super) fn reading_start(media: &Media, rendition: &Rendition, grid: &Grid, first: usize) -> f64 {
-    if first == 0 { 0.0 } else { seconds(grid.start(first)) - margin(media, rendition) }
+    if first == 0 { 0.0 } else { to_seconds(grid.segment_start(first)) - margin(media, rendition) }
 }
 
 /// Adds the item itself as an input, its timestamps moved so that source time starts at 0.
@@ -204,7 +204,7 @@ fn margin(media: &Media, rendition: &Rendition) -> f64 {
     let encodes_audio = matches!(rendition.audio, Some(AudioPlan::Encode { .. }));
     let margin = match (&rendition.video, media.container) {
         // The packet of a bitmap subtitle shown at the boundary is before it.
-        (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(Burn::Embedded { bitmap: true, .. })) => 10.0,
+        (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(BurnedSubtitle::Embedded { bitmap: true, .. })) => 10.0,
         // Exactly at the keyframe; the millisecond allows for rounding.
         (Some(VideoPlan::Copy { .. }), _) if indexed && !encodes_audio => -0.001,
         _ if indexed => 0.2,
@@ -256,11 +256,11 @@ fn audio(args: &mut Args, ask: &Ask) {
             args.pair("-map", format!("0:{stream}")).add("-c:a copy");
             return;
         }
-        Some(AudioPlan::Encode { stream, channels, kbps, gain }) => (stream, channels, kbps, gain),
+        Some(AudioPlan::Encode { stream, channels, kbps, gain_tenths_db: gain }) => (stream, channels, kbps, gain),
     };
-    let first = aac_frame(ask.grid.start(ask.first)) - PREROLL_FRAMES;
+    let first = aac_frame(ask.grid.segment_start(ask.first)) - PREROLL_FRAMES;
     let start = first * 1024;
-    let length = (aac_frame(ask.grid.end()) - first) * 1024;
+    let length = (aac_frame(ask.grid.end_ticks()) - first) * 1024;
     let layout = match channels {
         1 => "mono",
         6 => "5.1",
@@ -296,7 +296,7 @@ fn audio(args: &mut Args, ask: &Ask) {
              {format}apad=whole_len={length},asetpts=N+({start})"
         )
     };
-    let sidecar = matches!(burn(ask), Some(Burn::Sidecar { bitmap: true, .. }));
+    let sidecar = matches!(burn(ask), Some(BurnedSubtitle::Sidecar { bitmap: true, .. }));
     args.pair(
         "-map",
         if ask.sound.is_some() { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") },

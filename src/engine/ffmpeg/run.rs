@@ -15,7 +15,7 @@ use super::args::{Abilities, Ask, arguments, reading_start};
 use super::spawn::{Exit, Inherited, Limits, confined, spawn};
 use super::unpack;
 use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter, FinishedSegment};
-use crate::domain::plan::{AudioPlan, Burn, Rendition, VideoPlan};
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::clock::{Fed, Feed};
@@ -169,7 +169,7 @@ impl Work {
                 sound = unpack::unpacked(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(sound?) as Inherited),
             },
         };
-        let feed = match self.job.media.clock.is_empty() {
+        let feed = match self.job.media.clock_pieces.is_empty() {
             true => None,
             false => tokio::select! {
                 () = self.segments.closed() => return Ok(()),
@@ -222,7 +222,7 @@ impl Work {
     async fn feed(&self) -> Result<Feed, RunError> {
         let Job { source, media, rendition, grid, first, .. } = &self.job;
         let from = reading_start(media, rendition, grid, *first);
-        let opened = Feed::open(source, &media.clock, from).await;
+        let opened = Feed::open(source, &media.clock_pieces, from).await;
         opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
@@ -230,8 +230,8 @@ impl Work {
     async fn drawn(&self) -> Result<Option<Inherited>, RunError> {
         let Some(VideoPlan::Encode(plan)) = &self.job.rendition.video else { return Ok(None) };
         match &plan.burn {
-            None | Some(Burn::Embedded { bitmap: true, .. }) => Ok(None),
-            Some(Burn::Sidecar { bitmap: true, .. }) => {
+            None | Some(BurnedSubtitle::Embedded { bitmap: true, .. }) => Ok(None),
+            Some(BurnedSubtitle::Sidecar { bitmap: true, .. }) => {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
                 Ok(Some(self.job.sidecar.clone().ok_or_else(missing)? as Inherited))
             }

@@ -9,7 +9,7 @@ use std::thread::Thread;
 use tokio::sync::{mpsc, watch};
 
 use crate::domain::media::{Container, Media, Stream};
-use crate::domain::plan::{AudioPlan, Burn, EncodeVideo, Rendition, VideoPlan};
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::script::{self, Scripts};
 use crate::engine::{Job, Run, RunError, Segment, Transcoder, ffmpeg};
@@ -137,7 +137,7 @@ impl Transcoder for Native {
         let mark = Mutex::new(job.mark.take());
         let work = Draft { job, shape, segments, orders: orders.clone(), mark };
         let native = self.clone();
-        if burn.as_ref().is_none_or(Burn::is_bitmap) {
+        if burn.as_ref().is_none_or(BurnedSubtitle::is_bitmap) {
             let thread = native.carry(work)?;
             tokio::spawn(async move { obey(&mut gate, &orders, &thread).await });
             return Ok(run);
@@ -186,7 +186,7 @@ impl Native {
     }
 
     /// Starts the thread of a run after extracting the text to burn in.
-    async fn drawing(&self, mut draft: Draft, burn: Option<Burn>) -> Result<Thread, RunError> {
+    async fn drawing(&self, mut draft: Draft, burn: Option<BurnedSubtitle>) -> Result<Thread, RunError> {
         if let (Some(burn), Some(shape)) = (burn, &mut draft.shape) {
             let program = self
                 .ffmpeg
@@ -217,7 +217,7 @@ async fn obey(gate: &mut watch::Receiver<usize>, orders: &Orders, thread: &Threa
 
 fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
     let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
-    let (_, video) = media.videos().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
+    let (_, video) = media.video_streams().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
     let slot = slots::chosen(&plan.encoder)
         .ok_or_else(|| RunError::Encoder("no H.264 encoder works on this machine".into()))?;
     Ok(Shape { plan: plan.clone(), video: video.clone(), slot, script: None })
@@ -230,9 +230,9 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
             return Some("no element of GStreamer maps HDR to SDR without a graphics card");
         }
-        Some(VideoPlan::Encode(plan)) if plan.emblem.is_some() => return Some("watermarks are overlaid by ffmpeg"),
+        Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() => return Some("watermarks are overlaid by ffmpeg"),
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
-            Burn::Embedded { stream, bitmap: true } if !can_be_laid(media, *stream) => {
+            BurnedSubtitle::Embedded { stream, bitmap: true } if !can_be_laid(media, *stream) => {
                 return Some("PGS and VobSub are read from Matroska files only");
             }
             burn if burn.is_bitmap() && !laid::here() => {
@@ -248,10 +248,10 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     if let Some(AudioPlan::Copy { .. }) = rendition.audio {
         return Some("copied audio keeps the frame grid of its source, which ffmpeg's muxer knows");
     }
-    if let Some(AudioPlan::Encode { gain: Some(_), .. }) = rendition.audio {
+    if let Some(AudioPlan::Encode { gain_tenths_db: Some(_), .. }) = rendition.audio {
         return Some("audio is levelled by ffmpeg's limiter");
     }
-    if !media.clock.is_empty() {
+    if !media.clock_pieces.is_empty() {
         return Some("its pieces are put on one clock, in a pipe that ffmpeg reads");
     }
     match media.container {

@@ -35,8 +35,8 @@ impl Wanted {
     pub(super) fn of(media: &Media, stream: u32) -> Option<Self> {
         let picture = matches!(media.stream(stream)?.kind, StreamKind::Video(_));
         let indices: Vec<u32> = match picture {
-            true => media.videos().map(|(stream, _)| stream.index).collect(),
-            false => media.audios().map(|(stream, _)| stream.index).collect(),
+            true => media.video_streams().map(|(stream, _)| stream.index).collect(),
+            false => media.audio_streams().map(|(stream, _)| stream.index).collect(),
         };
         let place = indices.iter().position(|&index| index == stream)?;
         Some(Self { picture, place, count: indices.len() })

@@ -24,10 +24,10 @@ use super::pictures::Pictures;
 use super::segment::{Making, Shape};
 use super::sound::{FRAME, Sound};
 use super::voice;
-use crate::domain::grid::{Frames, Grid};
+use crate::domain::grid::{FrameGrid, Grid};
 use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter};
 use crate::domain::plan::AudioPlan;
-use crate::domain::time::{TICKS_PER_SECOND, seconds};
+use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::captions::Captions;
 use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
 
@@ -58,7 +58,7 @@ pub(super) struct Orders {
 struct Sight {
     decoder: Decoder,
     pictures: Pictures<gst::Sample>,
-    grid: Frames,
+    grid: FrameGrid,
     shape: Shape,
     /// Bitmap subtitles to burn in.
     captions: Option<Captions>,
@@ -140,8 +140,8 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn begin(work: &'a Work) -> Result<Self, RunError> {
         let Work { job, shape, wake, .. } = work;
-        let start = job.grid.start(job.first);
-        let at = seconds(start);
+        let start = job.grid.segment_start(job.first);
+        let at = to_seconds(start);
         let mut hearing = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
             let decoder = Decoder::open(wish(job, stream, at - SOUND_MARGIN, Form::Sound { channels }), wake)?;
@@ -154,11 +154,11 @@ impl<'a> Line<'a> {
         let sight = match (shape, &*job.grid) {
             (None, _) => None,
             (Some(shape), Grid::Frames(frames)) => {
-                let (first, rate) = (frames.first(job.first), frames.rate);
+                let (first, rate) = (frames.first_frame(job.first), frames.rate);
                 let half = 0.5 / rate.as_f64();
                 let form = Form::Picture { deinterlace: shape.plan.deinterlace };
                 let decoder = Decoder::open(wish(job, shape.plan.stream, at - half, form), wake)?;
-                let pictures = Pictures::new(rate, first, frames.total);
+                let pictures = Pictures::new(rate, first, frames.total_frames);
                 let captions = work.captions(shape)?;
                 Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone(), captions })
             }
@@ -213,7 +213,7 @@ impl<'a> Line<'a> {
     /// The AAC frames of a segment.
     fn sounds(&self, index: usize) -> Range<i64> {
         let grid = &self.work.job.grid;
-        aac::frame_at(grid.start(index))..aac::frame_at(grid.start(index + 1))
+        aac::frame_at(grid.segment_start(index))..aac::frame_at(grid.segment_start(index + 1))
     }
 
     /// Opens as many segments as allowed.
@@ -225,7 +225,7 @@ impl<'a> Line<'a> {
             let sounds = self.hearing.as_ref().map(|_| self.sounds(index));
             let making = match &mut self.sight {
                 Some(Sight { grid, shape, captions, .. }) => {
-                    let frames = grid.first(index)..grid.first(index + 1);
+                    let frames = grid.first_frame(index)..grid.first_frame(index + 1);
                     let laid = match captions {
                         Some(captions) => self.work.laid(captions, shape, &frames)?,
                         None => Vec::new(),

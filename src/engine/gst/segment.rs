@@ -20,7 +20,7 @@ use super::laid::Laid;
 use super::live::{Live, Said};
 use super::slots::Slot;
 use super::{drawn, laid, text, voice};
-use crate::domain::grid::Frames;
+use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
@@ -146,7 +146,7 @@ impl Making {
     }
 
     /// Adds the frame `self.frames.start`.
-    pub(super) fn push_picture(&mut self, grid: &Frames, sample: &gst::Sample) -> Result<(), RunError> {
+    pub(super) fn push_picture(&mut self, grid: &FrameGrid, sample: &gst::Sample) -> Result<(), RunError> {
         let Body::Muxed(muxed) = &mut self.body else { return Ok(()) };
         let frame = self.frames.start;
         muxed.push_picture(grid, frame, sample)?;
@@ -229,7 +229,7 @@ impl Making {
 }
 
 impl Muxed {
-    fn push_picture(&mut self, grid: &Frames, frame: u64, sample: &gst::Sample) -> Result<(), RunError> {
+    fn push_picture(&mut self, grid: &FrameGrid, frame: u64, sample: &gst::Sample) -> Result<(), RunError> {
         let lost = || RunError::Decode("a decoded frame has no bytes or caps".into());
         let (caps, buffer) = (sample.caps().ok_or_else(lost)?, sample.buffer().ok_or_else(lost)?);
         if self.caps.as_ref().is_none_or(|(from, _)| from != caps) {
@@ -243,7 +243,7 @@ impl Muxed {
             self.picture.set_caps(Some(&told));
             self.caps = Some((caps.to_owned(), told));
         }
-        let (at, end) = (time(grid.rate.ticks_of(frame)), time(grid.rate.ticks_of(frame + 1)));
+        let (at, end) = (time(grid.rate.frame_start_ticks(frame)), time(grid.rate.frame_start_ticks(frame + 1)));
         let mut buffer = buffer.copy();
         if let Some(buffer) = buffer.get_mut() {
             buffer.set_pts(at);
@@ -259,13 +259,13 @@ impl Muxed {
 impl Shape {
     /// The time these frames cover, milliseconds of the item.
     pub(super) fn span(&self, frames: &Range<u64>) -> (i64, i64) {
-        let when = |frame| self.plan.rate.ticks_of(frame) / 90;
+        let when = |frame| self.plan.frame_rate.frame_start_ticks(frame) / 90;
         (when(frames.start), when(frames.end))
     }
 
     fn set(&self, live: &Live, frames: u64) -> Result<(), RunError> {
         let EncodeVideo { width, height, .. } = self.plan;
-        let (turned, direction) = match (self.video.rotation, self.video.mirrored) {
+        let (turned, direction) = match (self.video.rotation, self.video.is_mirrored) {
             (90, false) => (true, "90r"),
             (180, false) => (false, "180"),
             (270, false) => (true, "90l"),

@@ -32,11 +32,11 @@ fn job(folder: &Path) -> Job {
         stream: 0,
         width: 64,
         height: 36,
-        rate: RATE,
+        frame_rate: RATE,
         deinterlace: false,
         tone_map: None,
         burn: None,
-        emblem: None,
+        watermark: None,
         max_kbps: 300,
         encoder: "libx264".into(),
     };
@@ -47,9 +47,9 @@ fn job(folder: &Path) -> Job {
         media: Arc::new(media),
         rendition: Arc::new(Rendition {
             video: Some(VideoPlan::Encode(plan)),
-            audio: Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 96, gain: None }),
+            audio: Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 96, gain_tenths_db: None }),
         }),
-        grid: Arc::new(Grid::frames(RATE, 2.0, 5.0)),
+        grid: Arc::new(Grid::from_frame_rate(RATE, 2.0, 5.0)),
         package: None,
         first: 1,
         mark: None,
@@ -64,12 +64,12 @@ fn sung(job: &Job, folder: &Path) -> Job {
     assert!(command.status().unwrap().success());
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let streams = vec![Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)))];
-    let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain: None });
+    let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: None });
     Job {
         source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
         media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
         rendition: Arc::new(Rendition { video: None, audio }),
-        grid: Arc::new(Grid::steps(2.0, 5.0)),
+        grid: Arc::new(Grid::from_step(2.0, 5.0)),
         ..job.clone()
     }
 }
@@ -91,7 +91,7 @@ fn captioned(job: &Job, folder: &Path) -> Job {
     let sidecar = roots.open_file(path.to_str().unwrap()).unwrap();
     let mut rendition = Rendition::clone(&job.rendition);
     if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
-        plan.burn = Some(Burn::Sidecar { path: sidecar.path.clone(), bitmap: true });
+        plan.burn = Some(BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: true });
     }
     Job { sidecar: Some(Arc::new(sidecar)), rendition: Arc::new(rendition), ..job.clone() }
 }
@@ -172,14 +172,14 @@ fn what_is_left_to_ffmpeg_says_why() {
     assert_eq!(refused(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
     let mut rendition = Rendition::clone(&job.rendition);
     let mut media = Media::clone(&job.media);
-    let bitmap = StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: false });
+    let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
     let only = Some("PGS and VobSub are read from Matroska files only");
     for (container, burn, why) in [
-        (Container::Mp4, Burn::Embedded { stream: 2, bitmap: true }, only),
-        (Container::Mp4, Burn::Sidecar { path: "/a.sup".into(), bitmap: true }, None),
-        (Container::Mp4, Burn::Embedded { stream: 2, bitmap: false }, None),
-        (Container::Matroska, Burn::Embedded { stream: 2, bitmap: true }, None),
+        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, only),
+        (Container::Mp4, BurnedSubtitle::Sidecar { path: "/a.sup".into(), bitmap: true }, None),
+        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: false }, None),
+        (Container::Matroska, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, None),
     ] {
         media.container = container;
         if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {

@@ -15,7 +15,7 @@ use super::tables::bytes::{Disk, ReadAt};
 use super::tables::matroska::{self, Cue, Film, Layout};
 use super::tables::mp4::{Movie, Sample, Track};
 use crate::domain::media::{Container, Media};
-use crate::domain::time::{seconds, ticks};
+use crate::domain::time::{to_seconds, to_ticks};
 
 mod mkv;
 mod mp4;
@@ -83,7 +83,7 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
     if codec != "h264" {
         return Err(cannot(format!("{codec} is not supported, only h264")));
     }
-    let start = ticks(media.start_seconds);
+    let start = to_ticks(media.start_seconds);
     let container = media.container;
     let work = async {
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
@@ -114,14 +114,14 @@ pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Resu
 /// Mean keyframe interval of the first video stream in seconds, by the tables of mp4 and Matroska; no picture is checked.
 /// None if the tables do not have it, or not within 1 s.
 pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
-    let stream = media.videos().next()?.0.index;
+    let stream = media.video_streams().next()?.0.index;
     let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
     let read = tokio::task::spawn_blocking(move || {
         let disk = Disk::of(&file.file);
         match container {
             Container::Mp4 => {
                 let track = Movie::read(&disk).ok()?.track(stream).ok()?;
-                let shown = |sample: Sample| seconds(track.timing.shown(sample.time()));
+                let shown = |sample: Sample| to_seconds(track.timing.shown(sample.time()));
                 mean(track.samples.walk(0).filter(|sample| sample.sync).map(shown), duration)
             }
             Container::Matroska | Container::Webm => {
@@ -139,7 +139,7 @@ pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
 /// The last cue of a Matroska file's first video stream, or of its first audio stream without video: seconds of the file's
 /// clock, and the position of its cluster in the file. None without cues. Blocks on file I/O.
 pub fn last_cue(source: &Source, media: &Media) -> Option<(f64, u64)> {
-    let stream = media.videos().next().map(|(stream, _)| stream).or(media.audios().next().map(|(stream, _)| stream))?;
+    let stream = media.video_streams().next().map(|(stream, _)| stream).or(media.audio_streams().next().map(|(stream, _)| stream))?;
     let disk = Disk::of(&source.file);
     let film = Film::read(&disk).ok()?;
     let cues = film.cues(film.packed_track(stream.index).ok()?.0.number).ok()?;

@@ -10,7 +10,7 @@ use crate::domain::media::Media;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::{pes, unwrap_timestamp};
-use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::clock::Feed;
 use crate::engine::ffmpeg::args;
 use crate::engine::ffmpeg::spawn::{Inherited, Limits, spawn};
@@ -23,9 +23,9 @@ const HEAD: usize = 64 * 1024;
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
 pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
     let program = ffmpeg::program().ok_or_else(|| cannot("ffmpeg is not installed".into()))?;
-    let feed = match media.clock.is_empty() {
+    let feed = match media.clock_pieces.is_empty() {
         true => None,
-        false => Some(Feed::open(source, &media.clock, 0.0).await.map_err(|cause| cannot(cause.to_string()))?),
+        false => Some(Feed::open(source, &media.clock_pieces, 0.0).await.map_err(|cause| cannot(cause.to_string()))?),
     };
     let fed = feed.as_ref().map(Feed::fed);
     let arguments = args::stream_pass(media, stream, &source.proc_path(), fed.as_ref());
@@ -66,8 +66,8 @@ struct Marks {
 
 impl Marks {
     fn new(media: &Media) -> Self {
-        let rate = media.videos().find_map(|(_, video)| video.frame_rate);
-        let picture = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.ticks_of(1));
+        let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
+        let picture = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
         Self { keyframes: Vec::new(), open: None, first_is_key: None, clock: 0, latest: 0, picture }
     }
 
@@ -80,7 +80,7 @@ impl Marks {
             self.open = None;
             let Some(header) = pes::parse(payload) else { return };
             let Some(pts) = header.pts else { return };
-            let base = ticks(TIMELINE_BASE_SECONDS as f64);
+            let base = to_ticks(TIMELINE_BASE_SECONDS as f64);
             let at = unwrap_timestamp(pts - base, self.clock);
             self.clock = unwrap_timestamp(header.dts.unwrap_or(pts) - base, self.clock);
             self.latest = self.latest.max(at);

@@ -21,8 +21,8 @@ use tokio::time::timeout;
 use url::Host;
 
 use crate::domain::address::Address;
-use crate::domain::inside::Allowed;
-use crate::domain::throttle::Throttle;
+use crate::domain::ssrf::AllowedSources;
+use crate::domain::throttle::RateLimiter;
 
 mod names;
 mod relay;
@@ -112,10 +112,10 @@ impl Ask {
 /// The only client for external servers; one for the whole program.
 pub struct Outbound {
     client: reqwest::Client,
-    allowed: Arc<Allowed>,
+    allowed: Arc<AllowedSources>,
     names: Names,
     places: Arc<Semaphore>,
-    pace: Mutex<Throttle>,
+    pace: Mutex<RateLimiter>,
     began: Instant,
 }
 
@@ -137,12 +137,12 @@ pub struct Answer {
 
 impl Outbound {
     /// A client that resolves names with the system's resolver.
-    pub fn new(allowed: Allowed) -> Self {
+    pub fn new(allowed: AllowedSources) -> Self {
         Self::with_names(allowed, Arc::new(system))
     }
 
     /// A client that resolves names with `lookup`.
-    pub fn with_names(allowed: Allowed, lookup: Lookup) -> Self {
+    pub fn with_names(allowed: AllowedSources, lookup: Lookup) -> Self {
         let allowed = Arc::new(allowed);
         let names = Names { allowed: allowed.clone(), lookup };
         let client = reqwest::Client::builder()
@@ -156,7 +156,7 @@ impl Outbound {
             .user_agent(USER_AGENT)
             .build()
             .expect("TLS uses bundled root certificates");
-        let (places, pace) = (Arc::new(Semaphore::new(PLACES)), Mutex::new(Throttle::new(PER_MINUTE)));
+        let (places, pace) = (Arc::new(Semaphore::new(PLACES)), Mutex::new(RateLimiter::new(PER_MINUTE)));
         Self { client, allowed, names, places, pace, began: Instant::now() }
     }
 
@@ -166,7 +166,7 @@ impl Outbound {
     /// `Fault::Inside`, `Fault::Unknown`, `Fault::TooSlow`.
     pub async fn check(&self, address: &Address) -> Result<(), Fault> {
         self.check_literal(address)?;
-        if let (Host::Domain(name), _) = address.host() {
+        if let (Host::Domain(name), _) = address.host_and_port() {
             timeout(CONNECT, self.names.checked(name)).await.map_err(|_| Fault::TooSlow("no DNS response"))??;
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Outbound {
         let place = place.ok().and_then(Result::ok).ok_or(Fault::Busy)?;
         self.check_literal(address)?;
         self.keep_pace(address)?;
-        let (host, port) = address.host();
+        let (host, port) = address.host_and_port();
         let ip = match host {
             Host::Ipv4(ip) => ip.into(),
             Host::Ipv6(ip) => ip.into(),
@@ -221,7 +221,7 @@ impl Outbound {
         for _ in 0..=REDIRECTS {
             self.check_literal(&address)?;
             self.keep_pace(&address)?;
-            let mut request = self.client.get(address.secret().clone());
+            let mut request = self.client.get(address.full_url().clone());
             if let Some(agent) = &ask.user_agent {
                 request = request.header(reqwest::header::USER_AGENT, agent);
             }
@@ -238,29 +238,29 @@ impl Outbound {
             let next = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection());
             let Some(next) = next else { return Ok((address, answer)) };
             let next = next.to_str().map_err(|_| Fault::Address("the redirect is not a valid address"))?;
-            address = address.join(next).map_err(|_| Fault::Address("the redirect is not an http address"))?;
+            address = address.resolve(next).map_err(|_| Fault::Address("the redirect is not an http address"))?;
         }
         Err(Fault::Redirects)
     }
 
     fn check_literal(&self, address: &Address) -> Result<(), Fault> {
-        let ip: IpAddr = match address.host().0 {
+        let ip: IpAddr = match address.host_and_port().0 {
             Host::Ipv4(ip) => ip.into(),
             Host::Ipv6(ip) => ip.into(),
             Host::Domain(_) => return Ok(()),
         };
-        self.allowed.refuses(ip).map_or(Ok(()), |why| Err(Fault::Inside(why)))
+        self.allowed.refusal_reason(ip).map_or(Ok(()), |why| Err(Fault::Inside(why)))
     }
 
     fn refuses(&self, address: &Address, ip: IpAddr) -> Option<&'static str> {
-        match address.host().0 {
-            Host::Domain(name) if self.allowed.host(name) => None,
-            _ => self.allowed.refuses(ip),
+        match address.host_and_port().0 {
+            Host::Domain(name) if self.allowed.allows_host(name) => None,
+            _ => self.allowed.refusal_reason(ip),
         }
     }
 
     fn keep_pace(&self, address: &Address) -> Result<(), Fault> {
-        let (host, port) = address.host();
+        let (host, port) = address.host_and_port();
         let now_ms = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.take(&[format!("{host}:{port}")], now_ms).map_err(Fault::TooOften)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::Fault;
-use crate::domain::inside::Allowed;
+use crate::domain::ssrf::AllowedSources;
 
 /// Maximum number of addresses of one name.
 const MOST: usize = 32;
@@ -29,7 +29,7 @@ pub fn system(name: String) -> Looking {
 /// A DNS resolver that returns checked addresses only.
 #[derive(Clone)]
 pub struct Names {
-    pub allowed: Arc<Allowed>,
+    pub allowed: Arc<AllowedSources>,
     pub lookup: Lookup,
 }
 
@@ -44,9 +44,9 @@ impl Names {
         if found.is_empty() {
             return Err(Fault::Unknown);
         }
-        match self.allowed.host(name) {
+        match self.allowed.allows_host(name) {
             true => Ok(found),
-            false => match found.iter().find_map(|ip| self.allowed.refuses(*ip)) {
+            false => match found.iter().find_map(|ip| self.allowed.refusal_reason(*ip)) {
                 Some(why) => Err(Fault::Inside(why)),
                 None => Ok(found),
             },

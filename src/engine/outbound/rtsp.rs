@@ -164,7 +164,7 @@ impl Call {
 
     async fn describe(&self, teardown: TeardownPolicy) -> Result<(Arc<Held>, Session<Described>), Fault> {
         let (port, held) = relay::open(self.to, ANSWERS, self.place.clone()).await?;
-        let mut url = self.address.secret().clone();
+        let mut url = self.address.full_url().clone();
         let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let told = !url.username().is_empty() || url.password().is_some();
         let credentials = told.then(|| Credentials {

@@ -58,7 +58,7 @@ fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), 
     let lacking = |_| Fault::Broken("GStreamer has no srtsrc (install gstreamer1.0-plugins-bad)".into());
     let source = gst::ElementFactory::make("srtsrc").build().map_err(lacking)?;
     source.set_property("uri", format!("srt://{to}?mode=caller"));
-    for (name, value) in address.secret().query_pairs() {
+    for (name, value) in address.full_url().query_pairs() {
         match (&*name, value.parse::<i32>()) {
             ("streamid" | "passphrase", _) => source.set_property(&name, &*value),
             ("latency", Ok(ms)) => source.set_property("latency", ms.clamp(20, 8000)),

@@ -109,13 +109,13 @@ impl Film {
         number: usize,
         start: i64,
     ) -> Result<Vec<Item>, RunError> {
-        let at = if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.start(number)).ok() };
+        let at = if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.segment_start(number)).ok() };
         let at = at.ok_or_else(|| RunError::Internal(format!("segment {number} does not begin with a keyframe")))?;
-        let first = if number == 0 { i64::MIN } else { grid.start(number) + start };
+        let first = if number == 0 { i64::MIN } else { grid.segment_start(number) + start };
         let last = number + 1 >= grid.len();
-        let behind = if last { i64::MAX } else { grid.start(number + 1) + start };
+        let behind = if last { i64::MAX } else { grid.segment_start(number + 1) + start };
         let heard_from = if number == 0 { start - MAX_PRIMING + 1 } else { first };
-        let span = Span { first, behind, heard_from, heard_to: grid.start(number + 1) + start };
+        let span = Span { first, behind, heard_from, heard_to: grid.segment_start(number + 1) + start };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut from = at.saturating_sub(1);
         let found = loop {

@@ -57,7 +57,7 @@ pub async fn open(
         }
     }
     // The SPS may lack the aspect, and only ffmpeg inserts it.
-    if media.videos().any(|(found, shown)| Some(found.index) == video && shown.sample_aspect.0 != shown.sample_aspect.1)
+    if media.video_streams().any(|(found, shown)| Some(found.index) == video && shown.sample_aspect.0 != shown.sample_aspect.1)
     {
         return Err("the sample aspect ratio may be stated only in the container".into());
     }

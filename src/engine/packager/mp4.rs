@@ -67,7 +67,7 @@ impl Picture {
             if segment >= grid.len() {
                 return Ok(self.track.samples.len());
             }
-            let found = index.keyframes.binary_search(&grid.start(segment)).ok();
+            let found = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
             let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
             found.and_then(|at| self.numbers.get(at).copied()).ok_or_else(missing)
         };
@@ -109,8 +109,8 @@ impl Sound {
     /// padding, which ffmpeg drops.
     pub(super) fn items(&self, grid: &Grid, number: usize, start: i64) -> impl Iterator<Item = Item> {
         let timing = self.track.timing;
-        let from = if number == 0 { 1 - MAX_PRIMING } else { grid.start(number) };
-        let to = timing.end().map_or(i64::MAX, |end| end - start).min(grid.start(number + 1));
+        let from = if number == 0 { 1 - MAX_PRIMING } else { grid.segment_start(number) };
+        let to = timing.end().map_or(i64::MAX, |end| end - start).min(grid.segment_start(number + 1));
         let at = move |sample: &Sample| timing.decoded(sample.dts) - start;
         let first = self.track.samples.find(|dts| timing.decoded(dts) - start >= from);
         let samples = self.track.samples.walk(first).take_while(move |sample| at(sample) < to);

@@ -8,7 +8,7 @@ use super::parcel::{Parcel, Stretch};
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind as Lane};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
-use crate::domain::time::{TICKS_PER_SECOND, ticks};
+use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::index::Index;
 use crate::engine::tables::Refusal;
 use crate::engine::tables::bytes::ReadAt;
@@ -57,7 +57,7 @@ impl Package {
         audio: Option<u32>,
         start_seconds: f64,
     ) -> Result<Self, Refusal> {
-        let start = ticks(start_seconds);
+        let start = to_ticks(start_seconds);
         let movie = Movie::read(file)?;
         let (mut avc, mut adts, mut index) = (None, None, None);
         let mut tracks = (None, None);
@@ -79,7 +79,7 @@ impl Package {
         audio: Option<u32>,
         start_seconds: f64,
     ) -> Result<Self, Refusal> {
-        let start = ticks(start_seconds);
+        let start = to_ticks(start_seconds);
         let (film, avc, adts, index) = Film::read(file, video, audio, start)?;
         Ok(Self { tracks: Tracks::Matroska(film), avc: Some(avc), adts, index: Some(index), start })
     }

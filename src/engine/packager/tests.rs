@@ -28,7 +28,7 @@ fn segments(bytes: &[u8]) -> Result<usize, String> {
         if matroska { Package::matroska(bytes, 0, Some(1), 0.0) } else { Package::mp4(bytes, Some(0), Some(1), 0.0) };
     let package = package.map_err(|refusal| refusal.why().to_owned())?;
     let index = package.index().unwrap();
-    let grid = Grid::keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end as f64 / 90_000.0);
+    let grid = Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end as f64 / 90_000.0);
     let many = grid.len().min(20);
     let pack = |segment| {
         let parcel = package.segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ fn a_network_is_queried_only_where_waiting_is_allowed() {
     let (path, bytes) = (folder.path().join("a.mp4"), film("a.mp4", "", ""));
     std::fs::write(&path, &bytes).unwrap();
     let package = Package::mp4(&bytes[..], Some(0), None, 0.0).unwrap();
-    let segment = package.segment(&bytes[..], &Grid::keyframes(&[], 0.5, 3.0), 0).unwrap();
+    let segment = package.segment(&bytes[..], &Grid::from_keyframes(&[], 0.5, 3.0), 0).unwrap();
     let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
     let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
     source.local = false;

@@ -28,7 +28,7 @@ pub(super) async fn counted(source: &Arc<Source>, mut media: Media) -> Media {
     let Some(seconds) = counting.await.ok().flatten() else { return media };
     media.warnings.retain(|warning| warning != UNKNOWN);
     media.duration_seconds = Some(seconds);
-    media.seekable = true;
+    media.is_seekable = true;
     media.bitrate_kbps = Some((source.len as f64 * 8.0 / seconds / 1000.0).round() as u32);
     media
 }

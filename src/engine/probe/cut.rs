@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::outline::number;
 use super::{ends, matroska};
 use crate::domain::media::{Container, Media};
-use crate::domain::time::{round_ms, seconds};
+use crate::domain::time::{round_to_ms, to_seconds};
 use crate::engine::clock::{self, PlayedLinks};
 use crate::engine::index;
 use crate::engine::source::Source;
@@ -46,19 +46,19 @@ pub(super) async fn corrected(source: &Arc<Source>, media: Media) -> Media {
 /// Chained Ogg: all links if they can be played as one stream, otherwise the first one, because ffmpeg seeks only in it.
 async fn chained(source: &Arc<Source>, mut media: Media) -> Media {
     let file = source.clone();
-    let is_single = media.audios().count() == 1 && media.videos().next().is_none();
+    let is_single = media.audio_streams().count() == 1 && media.video_streams().next().is_none();
     let looking = tokio::task::spawn_blocking(move || clock::chained(&file, is_single));
     match looking.await.ok().flatten() {
         Some(PlayedLinks::All(links)) => {
             media
                 .warnings
                 .push(format!("the file is a chain of {} streams: they are played as one", links.pieces.len()));
-            set_duration(&mut media, source, Some(seconds(links.end)));
+            set_duration(&mut media, source, Some(to_seconds(links.end)));
             media.start_seconds = 0.0;
-            media.clock = links.pieces;
+            media.clock_pieces = links.pieces;
         }
         Some(PlayedLinks::First(end)) => {
-            let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_ms(end));
+            let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_to_ms(end));
             media.warnings.push(text);
             set_duration(&mut media, source, Some(end));
         }
@@ -71,8 +71,8 @@ async fn chained(source: &Arc<Source>, mut media: Media) -> Media {
 async fn cut_short(source: &Arc<Source>, mut media: Media, share: f64) -> Media {
     let stated = media.duration_seconds;
     let measured = match media.container {
-        Container::Mp4 => match media.videos().next().map(|(stream, _)| stream.index) {
-            Some(stream) => index::keyframes(source, &media, stream).await.ok().map(|index| seconds(index.end)),
+        Container::Mp4 => match media.video_streams().next().map(|(stream, _)| stream.index) {
+            Some(stream) => index::keyframes(source, &media, stream).await.ok().map(|index| to_seconds(index.end)),
             None => None,
         },
         _ => {
@@ -152,17 +152,17 @@ pub(super) async fn by_cues(source: &Arc<Source>, media: Media) -> Media {
 }
 
 fn cut_text(left: f64, stated: f64) -> String {
-    format!("the file is truncated: it has {} of {} s", round_ms(left), round_ms(stated))
+    format!("the file is truncated: it has {} of {} s", round_to_ms(left), round_to_ms(stated))
 }
 
 fn wrong_text(left: f64, stated: f64) -> String {
-    format!("the header states {} s, but the file has {} s", round_ms(stated), round_ms(left))
+    format!("the header states {} s, but the file has {} s", round_to_ms(stated), round_to_ms(left))
 }
 
 fn set_duration(media: &mut Media, source: &Source, left: Option<f64>) {
     media.warnings.retain(|warning| warning != UNKNOWN);
     media.duration_seconds = left;
-    media.seekable = left.is_some();
+    media.is_seekable = left.is_some();
     if let Some(left) = left {
         media.bitrate_kbps = Some((source.len as f64 * 8.0 / left / 1000.0).round() as u32);
         media.chapters.retain(|chapter| chapter.start_seconds < left);

@@ -6,7 +6,7 @@ use super::cut::UNKNOWN;
 use super::{ProbeError, Tools, ffprobe, report};
 use crate::domain::media::Media;
 use crate::domain::sniff::Container;
-use crate::domain::time::ticks;
+use crate::domain::time::to_ticks;
 use crate::engine::clock::{self, Feed};
 use crate::engine::source::Source;
 
@@ -25,6 +25,6 @@ pub(super) async fn media(tools: &Tools, source: &Arc<Source>, head: &[u8]) -> R
     let report = ffprobe::of_feed(tools, feed).await?;
     let mut media = report::media(&report, ffprobe::decodable(tools).await?, head, source.len)?;
     media.warnings.retain(|warning| warning != UNKNOWN);
-    repaired.starting_at(ticks(media.start_seconds + offset)).describe(&mut media, source.len);
+    repaired.starting_at(to_ticks(media.start_seconds + offset)).describe(&mut media, source.len);
     Ok(Some(media))
 }

@@ -9,7 +9,7 @@ use super::seen::Seen;
 use crate::domain::media::{Container, Tags};
 use crate::domain::mpegts::TIMESTAMP_WRAP;
 use crate::domain::mpegts::packet::PACKET_LEN;
-use crate::domain::time::{TICKS_PER_SECOND, seconds, ticks};
+use crate::domain::time::{TICKS_PER_SECOND, to_seconds, to_ticks};
 use crate::engine::source::Source;
 
 mod map;
@@ -68,7 +68,7 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
             return Err(Unsure("timestamps jump"));
         }
     }
-    let duration_seconds = seconds(end - start);
+    let duration_seconds = to_seconds(end - start);
     let plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= LEAST_PLAUSIBLE_BPS;
     if end <= start || !plausible {
         return Err(Unsure("no plausible duration"));
@@ -76,7 +76,7 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
     let outline = Outline {
         container: Container::MpegTs,
         duration_seconds,
-        start_seconds: seconds(start),
+        start_seconds: to_seconds(start),
         tracks,
         chapters: Vec::new(),
         attachments: Vec::new(),
@@ -169,6 +169,6 @@ impl Lane {
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
         let length = sound::seconds(self.codec, &payload).ok_or(Unsure("an unusual last audio packet"))?;
-        Ok(Some(last + ticks(length)))
+        Ok(Some(last + to_ticks(length)))
     }
 }

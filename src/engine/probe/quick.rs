@@ -15,7 +15,7 @@ use super::discover::discover;
 use super::outline::{Kind, Outline, Track, Unsure};
 use super::seen::Seen;
 use super::{Held, container, matroska, mp4, mpegts};
-use crate::domain::codec::{self, Facts};
+use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
 use crate::engine::clock;
@@ -82,9 +82,9 @@ fn merge(outline: Outline, seen: &[Seen], head: &[u8], len: u64, decodable: &Has
         mime_type: container::mime_type(outline.container, head, moving, &streams).to_owned(),
         duration_seconds: Some(outline.duration_seconds),
         start_seconds: outline.start_seconds,
-        clock: Vec::new(),
+        clock_pieces: Vec::new(),
         bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
-        seekable: true,
+        is_seekable: true,
         keyframe_interval_seconds: None,
         streams,
         chapters: outline.chapters,
@@ -107,7 +107,7 @@ fn stream(track: &Track, seen: &[Seen], decodable: &HashSet<String>) -> Result<S
             let seen = needed()?;
             profile = seen.profile.clone();
             level = match (track.codec, &track.config[..]) {
-                ("av1", [_, second, ..]) => codec::level("av1", i64::from(second & 0x1f)),
+                ("av1", [_, second, ..]) => codec::format_level("av1", i64::from(second & 0x1f)),
                 _ => seen.level.clone(),
             };
             size = (seen.width, seen.height);
@@ -118,13 +118,13 @@ fn stream(track: &Track, seen: &[Seen], decodable: &HashSet<String>) -> Result<S
             profile = seen.profile.clone().filter(|_| track.codec == "aac");
             StreamKind::Audio(audio(track, seen)?)
         }
-        Kind::TextSubtitle => StreamKind::Subtitle(Subtitle { text: true, hearing_impaired: track.hearing_impaired }),
+        Kind::TextSubtitle => StreamKind::Subtitle(Subtitle { is_text: true, is_hearing_impaired: track.hearing_impaired }),
         Kind::BitmapSubtitle => {
-            StreamKind::Subtitle(Subtitle { text: false, hearing_impaired: track.hearing_impaired })
+            StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: track.hearing_impaired })
         }
         Kind::Data => StreamKind::Data,
     };
-    let facts = Facts {
+    let facts = CodecInfo {
         codec: track.codec,
         profile: profile.as_deref(),
         level: None,
@@ -136,15 +136,15 @@ fn stream(track: &Track, seen: &[Seen], decodable: &HashSet<String>) -> Result<S
     Ok(Stream {
         index: track.index,
         codec: track.codec.to_owned(),
-        codec_string: codec::string(&facts),
+        codec_string: codec::codec_string(&facts),
         profile,
         level,
         bitrate_kbps: track.bitrate_kbps,
         language: track.language.clone(),
         title: track.title.clone(),
-        default: track.default,
-        forced: track.forced,
-        decodable: decodable.contains(track.codec),
+        is_default: track.default,
+        is_forced: track.forced,
+        is_decodable: decodable.contains(track.codec),
         kind,
     })
 }
@@ -171,10 +171,10 @@ fn video(track: &Track, seen: &Seen) -> Result<Video, Unsure> {
     Ok(Video {
         sample_aspect: seen.sample_aspect.unwrap_or((1, 1)),
         frame_rate: track.frame_rate,
-        variable_frame_rate: track.variable_frame_rate,
+        has_variable_frame_rate: track.variable_frame_rate,
         chroma: chroma.to_owned(),
         rotation: track.rotation,
-        mirrored: track.mirrored,
+        is_mirrored: track.mirrored,
         color,
         ..Video::new(seen.width, seen.height)
     })
@@ -212,6 +212,6 @@ fn audio(track: &Track, seen: &Seen) -> Result<Audio, Unsure> {
         channel_layout: layout.map(str::to_owned),
         sample_rate: seen.sample_rate,
         bit_depth: None,
-        commentary: track.commentary || titled,
+        is_commentary: track.commentary || titled,
     })
 }

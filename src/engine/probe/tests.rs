@@ -266,7 +266,7 @@ async fn the_last_packets_say_how_long_half_a_file_is() {
         let seconds = media.duration_seconds.unwrap();
         assert!((seconds - there).abs() < 0.3 && there < 1.6, "{name}: {seconds} s reported, {there} s present");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
-        assert!(media.seekable);
+        assert!(media.is_seekable);
     }
 }
 
@@ -345,7 +345,7 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
             let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
             let found = media.duration_seconds.unwrap();
             assert!((found - seconds).abs() < 0.1, "{codec} {name}: {found}");
-            assert_eq!(media.clock.len(), pieces, "{codec} {name}: {:?}", media.clock);
+            assert_eq!(media.clock_pieces.len(), pieces, "{codec} {name}: {:?}", media.clock_pieces);
             assert_eq!(media.warnings.len(), warnings, "{codec} {name}: {:?}", media.warnings);
         }
     }
@@ -394,7 +394,7 @@ async fn bare_sound_is_as_long_as_its_frames() {
         let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
         let seconds = media.duration_seconds.unwrap();
         assert!((19.9..20.2).contains(&seconds), "{name}: {seconds}");
-        assert!(media.seekable && media.warnings.is_empty(), "{name}: {:?}", media.warnings);
+        assert!(media.is_seekable && media.warnings.is_empty(), "{name}: {:?}", media.warnings);
     }
 }
 
@@ -414,7 +414,7 @@ async fn fragments_without_a_stated_duration_are_measured() {
     let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
     let seconds = media.duration_seconds.unwrap();
     assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
-    assert!(media.seekable);
+    assert!(media.is_seekable);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustix::fs::MemfdFlags;
 use tokio::sync::Mutex;
 
-use crate::domain::plan::{Burn, VideoPlan};
+use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::{self, SubtitleFormat, MAX_BYTES, TextStyle};
 use crate::engine::{Job, RunError};
 
@@ -48,10 +48,10 @@ impl Scripts {
     }
 
     /// The script for `burn`; takes a pass over the whole item if the subtitle is embedded.
-    pub(super) async fn of(&self, program: &Path, job: &Job, burn: &Burn) -> Result<Arc<File>, RunError> {
+    pub(super) async fn of(&self, program: &Path, job: &Job, burn: &BurnedSubtitle) -> Result<Arc<File>, RunError> {
         let from = match burn {
-            Burn::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
-            Burn::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.version()).unwrap_or_default(),
+            BurnedSubtitle::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
+            BurnedSubtitle::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.version()).unwrap_or_default(),
         };
         let size = match &job.rendition.video {
             Some(VideoPlan::Encode(plan)) => (plan.width, plan.height),
@@ -64,8 +64,8 @@ impl Scripts {
             return Ok(file.clone());
         }
         let text = match burn {
-            Burn::Embedded { stream, .. } => embedded(program, job, *stream, &self.style, size).await?,
-            Burn::Sidecar { .. } => sidecar(job, &self.style, size).await?,
+            BurnedSubtitle::Embedded { stream, .. } => embedded(program, job, *stream, &self.style, size).await?,
+            BurnedSubtitle::Sidecar { .. } => sidecar(job, &self.style, size).await?,
         };
         let file = Arc::new(in_memory(&text).map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
         kept.truncate(KEPT - 1);

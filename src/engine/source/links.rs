@@ -14,15 +14,15 @@ use std::path::{Component, Path, PathBuf};
 use rustix::io::Errno;
 
 use super::Roots;
-use crate::domain::library::Located;
+use crate::domain::library::LocatedPath;
 
 /// Maximum number of links followed for one path, as in the kernel (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 /// The path after following its links: the index of a root and the rest; None outside the roots.
-pub(super) fn followed(roots: &Roots, located: &Located) -> Option<(usize, PathBuf)> {
-    let (mut root, mut seen) = (located.root, PathBuf::new());
-    let mut parts: VecDeque<OsString> = parts(&located.relative).into();
+pub(super) fn followed(roots: &Roots, located: &LocatedPath) -> Option<(usize, PathBuf)> {
+    let (mut root, mut seen) = (located.root_index, PathBuf::new());
+    let mut parts: VecDeque<OsString> = parts(&located.relative_path).into();
     let mut links = 0;
     while let Some(part) = parts.pop_front() {
         if part == ".." {

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{OpenFile, Source, links, read_full};
-use crate::domain::library::{Located, Root, forbidden, locate};
+use crate::domain::library::{LocatedPath, Root, outside_roots_error, locate};
 use crate::domain::sniff;
 use crate::error::{Code, Error, Result};
 
@@ -67,7 +67,7 @@ impl Roots {
     /// such file) or `SOURCE_READ_FAILED`.
     pub fn open_file(&self, raw: &str) -> Result<Source> {
         let located = self.locate(raw)?;
-        if located.folder {
+        if located.has_trailing_slash {
             return Err(not_found());
         }
         let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
@@ -85,9 +85,9 @@ impl Roots {
             local: file.is_local(),
             sniffed,
             path: located.path,
-            root: located.root,
-            root_id: self.roots[located.root].id.clone(),
-            relative: located.relative,
+            root: located.root_index,
+            root_id: self.roots[located.root_index].id.clone(),
+            relative: located.relative_path,
             len: meta.len(),
             modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             changed: (meta.ctime(), meta.ctime_nsec()),
@@ -105,20 +105,20 @@ impl Roots {
     ///
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN`.
-    pub fn locate(&self, raw: &str) -> Result<Located> {
+    pub fn locate(&self, raw: &str) -> Result<LocatedPath> {
         locate(&self.roots, raw)
     }
 
-    pub(in crate::engine) fn open_beneath(&self, located: &Located, flags: OFlags) -> Result<OwnedFd> {
-        let opened = match self.open_in(located.root, &located.relative, flags) {
+    pub(in crate::engine) fn open_beneath(&self, located: &LocatedPath, flags: OFlags) -> Result<OwnedFd> {
+        let opened = match self.open_in(located.root_index, &located.relative_path, flags) {
             Err(Errno::XDEV) => {
-                let (root, relative) = links::followed(self, located).ok_or_else(forbidden)?;
+                let (root, relative) = links::followed(self, located).ok_or_else(outside_roots_error)?;
                 self.open_in(root, &relative, flags)
             }
             opened => opened,
         };
         opened.map_err(|cause| match cause {
-            Errno::XDEV | Errno::LOOP => forbidden(),
+            Errno::XDEV | Errno::LOOP => outside_roots_error(),
             Errno::ACCESS | Errno::PERM => Error::new(Code::Forbidden, "the server may not read this file")
                 .with_cause(format!("open {}: {cause}", located.path)),
             Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::NODEV => {

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::Links;
 use crate::domain::media::Media;
-use crate::domain::playback::{self, Action, Decision, Device, RUNGS, Wish};
+use crate::domain::playback::{self, TrackAction, Decision, RequestDevice, RUNGS, PlaybackRequest};
 use crate::http::device::DeviceBody;
 
 /// The decision a start request would come to.
@@ -31,18 +31,18 @@ pub(super) struct Playback {
 }
 
 impl Playback {
-    pub fn new(media: &Media, device: &Device, links: &Links, transcoder_available: bool) -> Self {
+    pub fn new(media: &Media, device: &RequestDevice, links: &Links, transcoder_available: bool) -> Self {
         let matched = DeviceBody::new(device);
         let device = &device.profile;
-        let (decision, reasons) = playback::decide(media, device, &Wish::default());
-        let (forced, _) = playback::decide(media, device, &Wish { force_transcode: true, ..Wish::default() });
-        let copies = |pick: fn(&playback::Tracks) -> Option<(u32, Action)>| match &forced {
-            Decision::Session(tracks) => matches!(pick(tracks), Some((_, Action::Copy))),
+        let (decision, reasons) = playback::decide(media, device, &PlaybackRequest::default());
+        let (forced, _) = playback::decide(media, device, &PlaybackRequest { force_transcode: true, ..PlaybackRequest::default() });
+        let copies = |pick: fn(&playback::SessionTracks) -> Option<(u32, TrackAction)>| match &forced {
+            Decision::Session(tracks) => matches!(pick(tracks), Some((_, TrackAction::Copy))),
             _ => false,
         };
         let direct = decision == Decision::Direct;
         let url = direct.then(|| links.file());
-        let lines = media.videos().map(|(_, video)| playback::display_height(video)).max();
+        let lines = media.video_streams().map(|(_, video)| playback::display_height(video)).max();
         let smaller = RUNGS.iter().filter(|(_, height, _)| lines.is_some_and(|lines| *height < lines));
         Self {
             recommended: match decision {
@@ -53,11 +53,11 @@ impl Playback {
             direct_play: direct,
             signed_direct_url: url.as_deref().and_then(|url| links.with_grant(url)),
             direct_url: url,
-            reasons: reasons.into_iter().map(playback::Reason::as_str).collect(),
+            reasons: reasons.into_iter().map(playback::TranscodeReason::as_str).collect(),
             resolutions: std::iter::once("original").chain(smaller.map(|(label, ..)| *label)).collect(),
             can_copy_video: copies(|tracks| tracks.video),
             can_copy_audio: copies(|tracks| tracks.audio),
-            seekable: media.seekable,
+            seekable: media.is_seekable,
             keyframe_interval_seconds: media.keyframe_interval_seconds.map(|it| (it * 1000.0).round() / 1000.0),
             transcoder_available,
             device: matched,

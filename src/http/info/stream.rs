@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::subtitle::form;
 use crate::domain::media::{self, StreamKind};
-use crate::domain::time::round_ms;
+use crate::domain::time::round_to_ms;
 
 /// One stream. Its fields depend on `type`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -95,14 +95,14 @@ impl Stream {
                     channel_layout: audio.channel_layout.clone(),
                     sample_rate: audio.sample_rate,
                     bit_depth: audio.bit_depth,
-                    commentary: audio.commentary,
+                    commentary: audio.is_commentary,
                 },
             ),
             StreamKind::Subtitle(subtitle) => (
                 "subtitle",
                 Detail::Subtitle {
-                    form: form(&stream.codec, subtitle.text),
-                    hearing_impaired: subtitle.hearing_impaired,
+                    form: form(&stream.codec, subtitle.is_text),
+                    hearing_impaired: subtitle.is_hearing_impaired,
                 },
             ),
             StreamKind::Data => ("data", Detail::Data {}),
@@ -119,9 +119,9 @@ impl Stream {
             language: stream.language.clone(),
             language_tag: stream.language.as_deref().and_then(media::language_tag),
             title: stream.title.clone(),
-            default: stream.default,
-            forced: stream.forced,
-            decodable: stream.decodable,
+            default: stream.is_default,
+            forced: stream.is_forced,
+            decodable: stream.is_decodable,
         }
     }
 }
@@ -135,14 +135,14 @@ fn picture(video: &media::Video) -> Detail {
         height: video.height,
         display_aspect_ratio: ratio(aspect),
         sample_aspect_ratio: format!("{num}:{den}"),
-        frame_rate: video.frame_rate.map(|rate| round_ms(rate.as_f64())),
+        frame_rate: video.frame_rate.map(|rate| round_to_ms(rate.as_f64())),
         frame_rate_fraction: video.frame_rate.map(|rate| format!("{}/{}", rate.num, rate.den)),
-        variable_frame_rate: video.variable_frame_rate,
-        interlaced: video.interlaced,
+        variable_frame_rate: video.has_variable_frame_rate,
+        interlaced: video.is_interlaced,
         bit_depth: video.bit_depth,
         chroma: Some(video.chroma.clone()).filter(|chroma| !chroma.is_empty()),
         rotation: video.rotation,
-        mirrored: video.mirrored,
+        mirrored: video.is_mirrored,
         hdr: video.hdr.map(media::Hdr::as_str),
         color: Color {
             primaries: color.primaries.clone(),

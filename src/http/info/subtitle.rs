@@ -38,22 +38,22 @@ pub(super) struct Subtitle {
 impl Subtitle {
     /// The subtitle streams of the file.
     pub fn embedded(media: &Media, links: &Links) -> impl Iterator<Item = Self> {
-        media.subtitles().map(|(stream, subtitle)| {
+        media.subtitle_streams().map(|(stream, subtitle)| {
             let id = format!("e{}", stream.index);
-            let url = (subtitle.text && stream.decodable).then(|| links.subtitle(&id));
+            let url = (subtitle.is_text && stream.is_decodable).then(|| links.subtitle(&id));
             Self {
                 source: "embedded",
                 stream_index: Some(stream.index),
                 file: None,
-                kind: form(&stream.codec, subtitle.text),
+                kind: form(&stream.codec, subtitle.is_text),
                 format: stream.codec.clone(),
                 language: stream.language.clone(),
                 language_tag: stream.language.as_deref().and_then(media::language_tag),
                 title: stream.title.clone(),
-                default: stream.default,
-                forced: stream.forced,
-                hearing_impaired: subtitle.hearing_impaired,
-                modes: match (stream.decodable, subtitle.text) {
+                default: stream.is_default,
+                forced: stream.is_forced,
+                hearing_impaired: subtitle.is_hearing_impaired,
+                modes: match (stream.is_decodable, subtitle.is_text) {
                     (false, _) => vec![],
                     (true, true) => vec!["embedded", "burn"],
                     (true, false) => vec!["burn"],

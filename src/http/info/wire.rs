@@ -8,8 +8,8 @@ use super::playback::Playback;
 use super::stream::Stream;
 use super::subtitle::Subtitle;
 use crate::domain::media::{PROBE_VERSION, StreamKind};
-use crate::domain::playback::Device;
-use crate::domain::time::{file_instant, instant, round_ms};
+use crate::domain::playback::RequestDevice;
+use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::http::progress::WatchProgress;
@@ -96,7 +96,7 @@ impl MediaInfo {
         source: &Source,
         probed: &Probed,
         beside: &[Sidecar],
-        device: &Device,
+        device: &RequestDevice,
         links: &Links,
         transcoder_available: bool,
     ) -> Result<Self> {
@@ -111,7 +111,7 @@ impl MediaInfo {
                 StreamKind::Video(_) => tracks.video.push(stream.index),
                 StreamKind::Audio(_) => tracks.audio.push(stream.index),
                 // Only streams that a request can select.
-                StreamKind::Subtitle(_) if stream.decodable => tracks.subtitle.push(stream.index),
+                StreamKind::Subtitle(_) if stream.is_decodable => tracks.subtitle.push(stream.index),
                 StreamKind::Subtitle(_) | StreamKind::Data => {}
             }
         }
@@ -125,11 +125,11 @@ impl MediaInfo {
             etag: source.etag(),
             probe: Probe {
                 container: media.container.as_str(),
-                duration_seconds: media.duration_seconds.map(round_ms),
+                duration_seconds: media.duration_seconds.map(round_to_ms),
                 bitrate_kbps: media.bitrate_kbps,
-                seekable: media.seekable,
-                start_seconds: round_ms(media.start_seconds),
-                probed_at: instant(probed.at),
+                seekable: media.is_seekable,
+                start_seconds: round_to_ms(media.start_seconds),
+                probed_at: format_timestamp(probed.at),
                 probe_version: PROBE_VERSION,
                 warnings: media.warnings.clone(),
             },
@@ -145,8 +145,8 @@ impl MediaInfo {
                 .map(|(index, chapter)| Chapter {
                     index,
                     title: chapter.title.clone(),
-                    start_seconds: round_ms(chapter.start_seconds),
-                    end_seconds: round_ms(chapter.end_seconds),
+                    start_seconds: round_to_ms(chapter.start_seconds),
+                    end_seconds: round_to_ms(chapter.end_seconds),
                 })
                 .collect(),
             attachments: media

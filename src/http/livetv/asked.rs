@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use utoipa::IntoParams;
 
 use crate::domain::channel::Channel;
-use crate::domain::live::{CATCHUP_MS, View};
+use crate::domain::live::{CATCHUP_MS, PlaylistView};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
@@ -35,7 +35,7 @@ pub struct ViewParams {
 /// The view a watch request selects.
 pub struct Asked {
     /// In channel time.
-    pub view: View,
+    pub view: PlaylistView,
     /// Start and end of a start-over or catch-up view in unix milliseconds; None for the live view.
     pub span: Option<(i64, Option<i64>)>,
     pub session: Option<String>,
@@ -71,9 +71,9 @@ impl Asked {
             Some(at) => match end {
                 Some(end) if end <= at => return Err(Error::field("end", "must be later than at")),
                 Some(end) => between(channel, at, end, now_ms)?,
-                None => View::From(begins(channel, at, now_ms)?),
+                None => PlaylistView::From(begins(channel, at, now_ms)?),
             },
-            None if !starts_over => View::Live,
+            None if !starts_over => PlaylistView::Live,
             None => {
                 let kept = match &session {
                     Some(session) => {
@@ -81,16 +81,16 @@ impl Asked {
                     }
                     None => None,
                 };
-                let on = || channel.definition.whole(channel.time(now_ms)).map(|(start, _)| start);
-                kept.or_else(on).map_or(View::Live, View::From)
+                let on = || channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start, _)| start);
+                kept.or_else(on).map_or(PlaylistView::Live, PlaylistView::From)
             }
         };
         let span = match view {
-            View::Live => None,
-            View::From(from) => Some((at.unwrap_or_else(|| channel.instant(from)), None)),
-            View::Between(from, _) => Some((at.unwrap_or(from), end)),
+            PlaylistView::Live => None,
+            PlaylistView::From(from) => Some((at.unwrap_or_else(|| channel.wall_ms_at(from)), None)),
+            PlaylistView::Between(from, _) => Some((at.unwrap_or(from), end)),
         };
-        let goes_on = !matches!(view, View::Between(..)) || end.is_some_and(|end| end > now_ms);
+        let goes_on = !matches!(view, PlaylistView::Between(..)) || end.is_some_and(|end| end > now_ms);
         Ok(Self { view, span, session, starts_over: starts_over && at.is_none(), goes_on })
     }
 
@@ -104,10 +104,10 @@ impl Asked {
     pub fn record(&self, service: &Service, channel: &Channel, viewer: &Viewer) {
         let viewers = service.onair.viewers();
         let start = match self.view {
-            View::From(from) if self.starts_over => Some(from),
+            PlaylistView::From(from) if self.starts_over => Some(from),
             _ => None,
         };
-        if self.view == View::Live {
+        if self.view == PlaylistView::Live {
             viewers.clear_start(channel.id, viewer);
         }
         viewers.seen(channel.id, viewer, start);
@@ -116,14 +116,14 @@ impl Asked {
 
 /// The start of a catch-up view in channel time.
 fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
-    let from = channel.time(at);
+    let from = channel.channel_ms_at(at);
     // The catch-up window of a paused channel is counted in channel time.
     let stood = || {
-        let oldest = channel.definition.programme(channel.time(now_ms - CATCHUP_MS));
-        channel.pace.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
+        let oldest = channel.definition.programme_at(channel.channel_ms_at(now_ms - CATCHUP_MS));
+        channel.clock.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
     };
     // Last, because the schedule of a far instant takes long to compute.
-    let has_programme = || channel.definition.programme(from).is_some();
+    let has_programme = || channel.definition.programme_at(from).is_some();
     match at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) && has_programme() {
         true => Ok(from),
         false => {
@@ -132,12 +132,12 @@ fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
     }
 }
 
-fn between(channel: &Channel, at: i64, end: i64, now_ms: i64) -> Result<View> {
+fn between(channel: &Channel, at: i64, end: i64, now_ms: i64) -> Result<PlaylistView> {
     let from = begins(channel, at, now_ms)?;
     // The channel clock runs while this is watched, so the future part of the view lasts as long as in real time.
-    let to = channel.time(end.min(now_ms)) + (end - now_ms).max(0);
+    let to = channel.channel_ms_at(end.min(now_ms)) + (end - now_ms).max(0);
     match to > from {
-        true => Ok(View::Between(from, to)),
+        true => Ok(PlaylistView::Between(from, to)),
         false => Err(Error::new(Code::NotFound, "the channel was paused at that time and aired nothing")),
     }
 }

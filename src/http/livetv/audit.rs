@@ -9,7 +9,7 @@ use warp::reply::Response;
 
 use super::guide::number;
 use super::rights::{AttestationView, ProvenanceView, RightsView};
-use crate::domain::time::instant_of;
+use crate::domain::time::format_ms;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
@@ -83,7 +83,7 @@ impl AuditEntry {
         };
         Self {
             id,
-            at: instant_of(line.at_ms),
+            at: format_ms(line.at_ms),
             by: line.by,
             action: line.act.as_str(),
             source_id,

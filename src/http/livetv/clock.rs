@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::request::{self, ItemRequest};
-use crate::domain::channel::{Ask, FillerAsk, Plan};
-use crate::domain::schedule::blocks::{Block, DAY_MINUTES, Grid, Layer, Slot};
+use crate::domain::channel::{RequestedItem, RequestedFiller, RequestedBlocks};
+use crate::domain::schedule::blocks::{Block, DAY_MINUTES, BlockGrid, BlockLayer, BlockSlot};
 use crate::error::{Error, Result};
 
 const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -106,7 +106,7 @@ pub struct FillerRequest {
 }
 
 impl ScheduleRequest {
-    pub fn plan(self) -> Result<Plan> {
+    pub fn plan(self) -> Result<RequestedBlocks> {
         let wrong = |field: &str, message: String| Error::field(&format!("schedule.{field}"), message);
         let day_start = self.day_start.as_deref().map(|text| minutes("schedule.dayStart", text)).transpose()?;
         let pad_minutes = self.pad_to_minutes.unwrap_or(0);
@@ -133,25 +133,25 @@ impl ScheduleRequest {
             }
             sources.push((name, request::asks(&field, items)?));
         }
-        let mut grid = Grid { day_start: day_start.unwrap_or(DAY_START), pad_minutes, layers: Vec::new() };
+        let mut grid = BlockGrid { day_start_minutes: day_start.unwrap_or(DAY_START), pad_minutes, layers: Vec::new() };
         for (n, layer) in self.layers.into_iter().enumerate() {
-            grid.layers.push(layer.layer(&format!("schedule.layers[{n}]"), grid.day_start, &sources)?);
+            grid.layers.push(layer.layer(&format!("schedule.layers[{n}]"), grid.day_start_minutes, &sources)?);
         }
-        Ok(Plan { grid, sources })
+        Ok(RequestedBlocks { grid, sources })
     }
 
-    pub fn of(plan: &Plan) -> Self {
-        let slot = |slot: &Slot| SlotRequest {
+    pub fn of(plan: &RequestedBlocks) -> Self {
+        let slot = |slot: &BlockSlot| SlotRequest {
             source: plan.sources[slot.source as usize].0.clone(),
             order: Some(request::mode_name(slot.order).to_owned()),
             count: slot.count,
         };
         let block = |block: &Block| BlockRequest {
-            at: time(block.at),
-            until: block.until.map(time),
+            at: time(block.start_minutes),
+            until: block.end_minutes.map(time),
             slots: block.slots.iter().map(slot).collect(),
         };
-        let layer = |layer: &Layer| {
+        let layer = |layer: &BlockLayer| {
             let named = WEEKDAYS.iter().enumerate().filter(|(n, _)| layer.weekdays & (1 << n) != 0);
             let weekdays: Vec<String> = named.map(|(_, name)| (*name).to_owned()).collect();
             let day = |(month, day): (u8, u8)| format!("{month:02}-{day:02}");
@@ -164,7 +164,7 @@ impl ScheduleRequest {
             LayerRequest { when: (!always).then_some(when), blocks: layer.blocks.iter().map(block).collect() }
         };
         Self {
-            day_start: Some(time(plan.grid.day_start)),
+            day_start: Some(time(plan.grid.day_start_minutes)),
             pad_to_minutes: Some(plan.grid.pad_minutes),
             layers: plan.grid.layers.iter().map(layer).collect(),
             sources: plan.sources.iter().map(|(name, asks)| (name.clone(), items(asks))).collect(),
@@ -173,7 +173,7 @@ impl ScheduleRequest {
 }
 
 impl LayerRequest {
-    fn layer(self, field: &str, day_start: u16, sources: &[(String, Vec<Ask>)]) -> Result<Layer> {
+    fn layer(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<BlockLayer> {
         if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
             return Err(Error::field(&format!("{field}.blocks"), format!("must have 1 to {MAX_BLOCKS} entries")));
         }
@@ -202,17 +202,17 @@ impl LayerRequest {
         for (n, block) in self.blocks.into_iter().enumerate() {
             let field = format!("{field}.blocks[{n}]");
             let block = block.block(&field, day_start, sources)?;
-            if blocks.iter().any(|other| other.at == block.at) {
+            if blocks.iter().any(|other| other.start_minutes == block.start_minutes) {
                 return Err(Error::field(&format!("{field}.at"), "must be unique within the layer"));
             }
             blocks.push(block);
         }
-        Ok(Layer { season, weekdays, blocks })
+        Ok(BlockLayer { season, weekdays, blocks })
     }
 }
 
 impl BlockRequest {
-    fn block(self, field: &str, day_start: u16, sources: &[(String, Vec<Ask>)]) -> Result<Block> {
+    fn block(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<Block> {
         let at = minutes(&format!("{field}.at"), &self.at)?;
         let until = self.until.as_deref().map(|text| minutes(&format!("{field}.until"), text)).transpose()?;
         // Minutes into the broadcast day. 0 as `until` means the end of that day.
@@ -235,19 +235,19 @@ impl BlockRequest {
             if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
                 return Err(Error::field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
             }
-            slots.push(Slot { source: source as u32, order, count: slot.count });
+            slots.push(BlockSlot { source: source as u32, order, count: slot.count });
         }
-        Ok(Block { at, until, slots })
+        Ok(Block { start_minutes: at, end_minutes: until, slots })
     }
 }
 
 impl FillerRequest {
-    pub fn ask(self) -> Result<FillerAsk> {
+    pub fn ask(self) -> Result<RequestedFiller> {
         let cooldown = self.cooldown_seconds.unwrap_or(COOLDOWN_SECONDS);
         if !(0.0..=86_400.0).contains(&cooldown) {
             return Err(Error::field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
         }
-        let mut ask = FillerAsk {
+        let mut ask = RequestedFiller {
             pre: request::asks("filler.pre", self.pre)?,
             mid: request::asks("filler.mid", self.mid)?,
             post: request::asks("filler.post", self.post)?,
@@ -255,13 +255,13 @@ impl FillerRequest {
             fallback: request::asks("filler.fallback", self.fallback)?,
             cooldown_ms: 0,
         };
-        if ask != FillerAsk::default() {
+        if ask != RequestedFiller::default() {
             ask.cooldown_ms = (cooldown * 1000.0) as i64;
         }
         Ok(ask)
     }
 
-    pub fn of(ask: &FillerAsk) -> Self {
+    pub fn of(ask: &RequestedFiller) -> Self {
         Self {
             pre: items(&ask.pre),
             mid: items(&ask.mid),
@@ -273,7 +273,7 @@ impl FillerRequest {
     }
 }
 
-fn items(asks: &[Ask]) -> Vec<ItemRequest> {
+fn items(asks: &[RequestedItem]) -> Vec<ItemRequest> {
     asks.iter().map(ItemRequest::of).collect()
 }
 

@@ -14,7 +14,7 @@ use warp::reply::Response;
 use super::links::{Pass, base};
 use super::watch::CredentialParams;
 use crate::domain::channel::Channel;
-use crate::domain::lineup::Naming;
+use crate::domain::lineup::ChannelNaming;
 use crate::domain::m3u::Catchup;
 use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
@@ -160,9 +160,9 @@ fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
     let mut modified = service.channels.changed_ms().max(midnight);
     for channel in &channels {
         tag.add_channel(channel);
-        if let Some(pace) = &channel.pace {
-            tag.hasher.update(&pace.stamp(now).to_le_bytes());
-            modified = modified.max(pace.changed_ms(now));
+        if let Some(pace) = &channel.clock {
+            tag.hasher.update(&pace.guide_hash(now).to_le_bytes());
+            modified = modified.max(pace.guide_changed_ms(now));
         }
     }
     let pieces = Guide { channels, style, from, to, now, state: State::Head };
@@ -200,7 +200,7 @@ impl Tag {
     fn add_channel(&mut self, channel: &Channel) {
         self.add(channel.tvg_id.as_bytes());
         self.hasher.update(&channel.version.to_le_bytes());
-        self.hasher.update(&channel.listings.as_ref().map_or(0, |listings| listings.stamp).to_le_bytes());
+        self.hasher.update(&channel.listings.as_ref().map_or(0, |listings| listings.content_hash).to_le_bytes());
     }
 }
 
@@ -334,10 +334,10 @@ fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let user = call.user()?;
     let mut channels = service.channels.all();
     channels.retain(|channel| {
-        channel.face.enabled
+        channel.settings.enabled
             && user.may_watch(channel.id)
             && ids.as_ref().is_none_or(|ids| ids.contains(&channel.id))
-            && category.is_none_or(|category| *channel.face.category == *category)
+            && category.is_none_or(|category| *channel.settings.category == *category)
             && service.may_show(channel).is_ok()
     });
     Ok(channels)
@@ -360,9 +360,9 @@ fn catchup(call: &Call) -> Result<Catchup> {
     Catchup::parse(text).ok_or_else(|| Error::field("catchup", "must be default, append, shift or none"))
 }
 
-fn naming(call: &Call) -> Result<Naming> {
+fn naming(call: &Call) -> Result<ChannelNaming> {
     let text = call.query("tvgId")?.unwrap_or("stable");
-    Naming::read(text).ok_or_else(|| Error::field("tvgId", "must be stable, number or name"))
+    ChannelNaming::parse(text).ok_or_else(|| Error::field("tvgId", "must be stable, number or name"))
 }
 
 fn flag(call: &Call, name: &str) -> Result<bool> {

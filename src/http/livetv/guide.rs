@@ -13,9 +13,9 @@ use warp::reply::Response;
 
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
-use crate::domain::guide::Entries;
+use crate::domain::guide::ProgrammeEntries;
 use crate::domain::live::CATCHUP_MS;
-use crate::domain::time::{instant, instant_of, round_ms};
+use crate::domain::time::{format_timestamp, format_ms, round_to_ms};
 use crate::error::{Error, Result};
 use crate::http::address::Addresses;
 use crate::http::call::Call;
@@ -143,15 +143,15 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
 pub fn on_now(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
     let at = now.as_millisecond();
-    let mut guide = channel.guide(at, i64::MAX, at).peekable();
+    let mut guide = channel.guide_entries(at, i64::MAX, at).peekable();
     let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
     let addresses = Addresses::of(&service.config);
     let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
-    let time = channel.time(at);
+    let time = channel.channel_ms_at(at);
     // The file on air may be filler that the guide counts as part of the entry.
     let seen = match channel.external {
         Some(_) => entry.clone(),
-        None => channel.definition.programme(time).map(|programme| channel.entry(programme)),
+        None => channel.definition.programme_at(time).map(|programme| channel.entry_of(programme)),
     };
     let direct_url = |path: &str| match channel.external {
         Some(_) => addresses.live(channel.id),
@@ -159,13 +159,13 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
     };
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
         media_path: on.path,
-        offset_seconds: seconds(time - on.programme.start_ms + on.skipped_ms()),
+        offset_seconds: seconds(time - on.programme.start_ms + on.item_offset_ms()),
         remaining_seconds: seconds(on.programme.end_ms - time),
-        stands: channel.pace.as_ref().is_some_and(|pace| pace.stands(at)),
+        stands: channel.clock.as_ref().is_some_and(|pace| pace.is_paused_at(at)),
         direct_url: direct_url(on.path),
         entry: GuideEntry::new(channel, &entry, now, addresses),
     });
-    reply::json(&NowAnswer { channel_id: channel.id, server_time: instant(now), current, next })
+    reply::json(&NowAnswer { channel_id: channel.id, server_time: format_timestamp(now), current, next })
 }
 
 /// The visible channels that the query names; all enabled ones if it names none.
@@ -179,8 +179,8 @@ fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let admin = call.user()?.role == Role::Admin;
     let mut channels = service.channels.all();
     channels.retain(|channel| match &ids {
-        None => channel.face.enabled,
-        Some(ids) => ids.contains(&channel.id) && (admin || channel.face.enabled),
+        None => channel.settings.enabled,
+        Some(ids) => ids.contains(&channel.id) && (admin || channel.settings.enabled),
     });
     Ok(channels)
 }
@@ -216,11 +216,11 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
     for channel in channels {
         let mut on = service.channels.on_air(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
         if let Some(listings) = &channel.listings {
-            on = listings.stamp ^ listings.from(now.as_millisecond()) as u64;
+            on = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
         }
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
-        if let Some(pace) = &channel.pace {
-            hasher.update(&pace.stamp(now.as_millisecond()).to_le_bytes());
+        if let Some(pace) = &channel.clock {
+            hasher.update(&pace.guide_hash(now.as_millisecond()).to_le_bytes());
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
         if from < now.as_millisecond() - CATCHUP_MS {
@@ -232,11 +232,11 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
 }
 
 fn seconds(ms: i64) -> f64 {
-    round_ms(ms as f64 / 1000.0)
+    round_to_ms(ms as f64 / 1000.0)
 }
 
 fn at(ms: i64) -> String {
-    instant_of(ms)
+    format_ms(ms)
 }
 
 /// Renders the JSON guide in chunks.
@@ -244,7 +244,7 @@ struct Pieces {
     service: Arc<Service>,
     channels: std::vec::IntoIter<Arc<Channel>>,
     /// The channel being written and its remaining entries.
-    current: Option<(Arc<Channel>, Entries)>,
+    current: Option<(Arc<Channel>, ProgrammeEntries)>,
     from: i64,
     to: i64,
     now: Timestamp,
@@ -269,7 +269,7 @@ impl Iterator for Pieces {
         let addresses = Addresses::of(&service.config);
         let mut text = Vec::with_capacity(PIECE_BYTES + 4096);
         if self.state == State::Head {
-            let (from, to, made) = (at(self.from), at(self.to), instant(self.now));
+            let (from, to, made) = (at(self.from), at(self.to), format_timestamp(self.now));
             let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{made}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             self.state = State::Entries { first: true };
@@ -278,7 +278,7 @@ impl Iterator for Pieces {
             let Some((channel, entries)) = &mut self.current else {
                 match self.channels.next() {
                     Some(channel) => {
-                        let entries = Entries::new(&channel, self.from, self.to, self.now.as_millisecond());
+                        let entries = ProgrammeEntries::new(&channel, self.from, self.to, self.now.as_millisecond());
                         self.current = Some((channel, entries));
                     }
                     None => {
@@ -288,7 +288,7 @@ impl Iterator for Pieces {
                 }
                 continue;
             };
-            let Some(programme) = entries.next(&channel.definition) else {
+            let Some(programme) = entries.next_entry(&channel.definition) else {
                 self.current = None;
                 continue;
             };
@@ -296,7 +296,7 @@ impl Iterator for Pieces {
                 text.push(b',');
             }
             self.state = State::Entries { first: false };
-            serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry(programme), self.now, addresses))
+            serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses))
                 .expect("a guide entry is plain data, and writing to memory cannot fail");
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())

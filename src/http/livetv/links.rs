@@ -3,7 +3,7 @@
 use http::header::HOST;
 
 use crate::domain::access::Principal;
-use crate::domain::signing::{Link, MAX_LIFE_SECONDS};
+use crate::domain::signing::{SignedParameters, MAX_LIFE_SECONDS};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
@@ -50,7 +50,7 @@ impl Pass {
     fn until(service: &Service, user: &Principal) -> i64 {
         let day = service.clock.now().as_second().div_euclid(DAY_SECONDS);
         let midnight = (day + LINK_DAYS) * DAY_SECONDS;
-        user.until.map_or(midnight, |until| until.min(midnight))
+        user.expires_at.map_or(midnight, |until| until.min(midnight))
     }
 
     /// The query of a link to `resource`, without a question mark; empty without credentials.
@@ -65,7 +65,7 @@ impl Pass {
                 format!("token={token}")
             }
             Self::Signed(until) => {
-                let Link { token, exp, sig } = service.accounts.sign_link(call.user()?, resource, *until);
+                let SignedParameters { token, exp, sig } = service.accounts.sign_link(call.user()?, resource, *until);
                 format!("token={token}&exp={exp}&sig={sig}")
             }
         })

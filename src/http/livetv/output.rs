@@ -4,7 +4,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::rights::deserialize_nullable;
-use crate::domain::channel::Watermark;
+use crate::domain::channel::WatermarkSettings;
 use crate::domain::plan::Corner;
 use crate::domain::playback::RUNGS;
 use crate::domain::time::FrameRate;
@@ -69,7 +69,7 @@ impl WatermarkRequest {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
-    pub fn mark(self) -> Result<Option<Watermark>> {
+    pub fn mark(self) -> Result<Option<WatermarkSettings>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");
         let corner = match position {
             "top-left" => Corner::TopLeft,
@@ -88,7 +88,7 @@ impl WatermarkRequest {
         if !(1..=50).contains(&width) {
             return Err(Error::field("watermark.widthPercent", "must be an integer from 1 to 50"));
         }
-        Ok(self.image_url.map(|path| Watermark { path, corner, opacity, width }))
+        Ok(self.image_url.map(|path| WatermarkSettings { path, corner, opacity_percent: opacity, width_percent: width }))
     }
 }
 
@@ -119,7 +119,7 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
         }
         let rate = |wanted: f64| {
             let names = || Error::field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
-            FrameRate::standard(wanted).ok_or_else(names)
+            FrameRate::nearest_standard(wanted).ok_or_else(names)
         };
         change.rate = output.frame_rate.map(|wanted| wanted.map(rate).transpose()).transpose()?;
         change.level = output.loudness_lufs;

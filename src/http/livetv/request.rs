@@ -7,18 +7,18 @@ use utoipa::ToSchema;
 use super::clock::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest, WatermarkRequest};
 use super::rights::{self, ClaimRequest, FeedRequest, deserialize_nullable};
-use crate::domain::channel::Ask;
-use crate::domain::external::GuideId;
-use crate::domain::schedule::Mode;
+use crate::domain::channel::RequestedItem;
+use crate::domain::external::GuideChannelId;
+use crate::domain::schedule::ScheduleMode;
 use crate::error::{Error, Result};
 use crate::service::channels::{Apply, Change, ExternalChange, SourceType};
 
-const MODES: [(&str, Mode); 5] = [
-    ("sequential", Mode::Sequential),
-    ("shuffle", Mode::Shuffle),
-    ("shuffleInOrder", Mode::ShuffleInOrder),
-    ("random", Mode::Random),
-    ("weighted", Mode::Weighted),
+const MODES: [(&str, ScheduleMode); 5] = [
+    ("sequential", ScheduleMode::Sequential),
+    ("shuffle", ScheduleMode::Shuffle),
+    ("shuffleInOrder", ScheduleMode::ShuffleInOrder),
+    ("random", ScheduleMode::Random),
+    ("weighted", ScheduleMode::Weighted),
 ];
 
 /// Most items of one list; a folder counts as one.
@@ -127,7 +127,7 @@ pub struct GuideRequest {
     min_programme_seconds: Option<u32>,
 }
 
-pub fn mode_name(mode: Mode) -> &'static str {
+pub fn mode_name(mode: ScheduleMode) -> &'static str {
     MODES.iter().find(|(_, known)| *known == mode).map_or("blocks", |(name, _)| name)
 }
 
@@ -140,7 +140,7 @@ impl ChannelRequest {
             return Err(Error::field("name", "is missing"));
         }
         let from_library = matches!(change.source_type, None | Some(SourceType::Virtual));
-        if from_library && change.asks.is_none() && change.plan.is_none() && change.mode != Some(Mode::Blocks) {
+        if from_library && change.asks.is_none() && change.plan.is_none() && change.mode != Some(ScheduleMode::Blocks) {
             return Err(Error::field("items", "is missing"));
         }
         Ok(Change { start_at: start_at.as_deref().map(start).transpose()?, ..change })
@@ -200,7 +200,7 @@ impl ChannelRequest {
         if id.iter().flatten().any(|id| id.is_empty() || id.len() > 1200 || id.chars().any(char::is_control)) {
             return Err(Error::field("guide.xmltvId", "must be an XMLTV channel id of 1 to 1200 bytes"));
         }
-        let guide = id.map(|id| id.map(|id| GuideId { source, id }));
+        let guide = id.map(|id| id.map(|id| GuideChannelId { source, id }));
         if claim.is_empty() && feed.is_none() && guide.is_none() {
             return Ok(None);
         }
@@ -218,7 +218,7 @@ impl ChannelRequest {
 }
 
 /// Validates a list of items.
-pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<Ask>> {
+pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
     if items.len() > MAX_ITEMS {
         return Err(Error::field(field, format!("must have at most {MAX_ITEMS} entries")));
     }
@@ -226,7 +226,7 @@ pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<Ask>> {
 }
 
 impl ItemRequest {
-    pub fn of(ask: &Ask) -> Self {
+    pub fn of(ask: &RequestedItem) -> Self {
         Self {
             path: ask.path.to_string(),
             title: ask.title.as_deref().map(str::to_owned),
@@ -236,7 +236,7 @@ impl ItemRequest {
         }
     }
 
-    fn ask(self, within: &str) -> Result<Ask> {
+    fn ask(self, within: &str) -> Result<RequestedItem> {
         let wrong = |field: &str, message: String| Err(Error::field(&format!("{within}.{field}"), message));
         let weight = self.weight.unwrap_or(1);
         if !(1..=100).contains(&weight) {
@@ -251,20 +251,20 @@ impl ItemRequest {
             return wrong("order", "must be name".to_owned());
         }
         let (path, title) = (self.path.into(), self.title.map(Into::into));
-        Ok(Ask { path, recursive: self.recursive.unwrap_or(false), title, weight })
+        Ok(RequestedItem { path, recursive: self.recursive.unwrap_or(false), title, weight })
     }
 }
 
-fn mode(name: &str) -> Result<Mode> {
+fn mode(name: &str) -> Result<ScheduleMode> {
     if name == "blocks" {
-        return Ok(Mode::Blocks);
+        return Ok(ScheduleMode::Blocks);
     }
     let names = MODES.map(|(name, _)| name).join(", ");
     order(name).ok_or_else(|| Error::field("scheduleMode", format!("must be one of {names}, blocks")))
 }
 
 /// Parses a `scheduleMode` other than `blocks`.
-pub fn order(name: &str) -> Option<Mode> {
+pub fn order(name: &str) -> Option<ScheduleMode> {
     MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
 }
 

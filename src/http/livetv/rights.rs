@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::domain::address::Address;
-use crate::domain::external::{Feed, MAX_FAILOVER, MAX_USER_AGENT};
-use crate::domain::rights::{self, Claim, Clearance, Provenance};
-use crate::domain::time::instant_of;
+use crate::domain::external::{ExternalStream, MAX_FAILOVER, MAX_USER_AGENT};
+use crate::domain::rights::{self, RightsClaim, Clearance, Provenance};
+use crate::domain::time::format_ms;
 use crate::error::{Error, Result};
 use crate::http::call::NAMED;
 
@@ -122,7 +122,7 @@ impl ClaimRequest {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid `importedAt`.
-    pub fn claim(self) -> Result<Claim> {
+    pub fn claim(self) -> Result<RightsClaim> {
         let emptied = || Some(String::new());
         let provenance = match self.provenance {
             Some(None) => ProvenanceRequest { source_name: emptied(), source_url: emptied(), imported_at: None },
@@ -133,7 +133,7 @@ impl ClaimRequest {
             told => told.flatten().unwrap_or_default(),
         };
         let imported_at_ms = provenance.imported_at.as_deref().map(moment).transpose()?;
-        Ok(Claim {
+        Ok(RightsClaim {
             source_name: provenance.source_name,
             source_url: provenance.source_url,
             imported_at_ms,
@@ -157,7 +157,7 @@ fn moment(text: &str) -> Result<i64> {
 /// # Errors
 /// `VALIDATION_ERROR` naming the field. The message contains no part of the URL, which may hold a password.
 pub fn address(field: &str, text: &str) -> Result<Address> {
-    Address::read(text).map_err(|why| Error::field(field, why))
+    Address::parse(text).map_err(|why| Error::field(field, why))
 }
 
 /// Parses the URL of a stream: http, https, SRT or RTSP.
@@ -165,7 +165,7 @@ pub fn address(field: &str, text: &str) -> Result<Address> {
 /// # Errors
 /// As [`address`].
 pub fn stream(field: &str, text: &str) -> Result<Address> {
-    Address::stream(text).map_err(|why| Error::field(field, why))
+    Address::parse_stream(text).map_err(|why| Error::field(field, why))
 }
 
 impl FeedRequest {
@@ -243,12 +243,12 @@ pub struct FeedView {
 impl ProvenanceView {
     pub fn of(provenance: &Provenance) -> Self {
         let Provenance { source_name, source_url, imported_at_ms } = provenance.clone();
-        Self { source_name, source_url, imported_at: instant_of(imported_at_ms) }
+        Self { source_name, source_url, imported_at: format_ms(imported_at_ms) }
     }
 
     /// The provenance as users who are not admins see it.
     pub fn public(provenance: &Provenance) -> Self {
-        let source_url = Address::read(&provenance.source_url).map_or_else(|_| String::new(), |url| url.origin());
+        let source_url = Address::parse(&provenance.source_url).map_or_else(|_| String::new(), |url| url.server_address());
         Self { source_url, ..Self::of(provenance) }
     }
 }
@@ -262,13 +262,13 @@ impl RightsView {
 
 impl AttestationView {
     pub fn of(clearance: &Clearance) -> Self {
-        let rights::Attestation { authorized, by, at_ms, text } = clearance.attestation.clone();
-        Self { authorized, by, at: instant_of(at_ms), text }
+        let rights::Attestation { authorized, user_id: by, at_ms, text } = clearance.attestation.clone();
+        Self { authorized, by, at: format_ms(at_ms), text }
     }
 }
 
 impl FeedView {
-    pub fn of(feed: &Feed) -> Self {
+    pub fn of(feed: &ExternalStream) -> Self {
         Self {
             url: feed.url.to_string(),
             failover_urls: feed.failover.iter().map(Address::to_string).collect(),

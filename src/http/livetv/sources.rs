@@ -12,8 +12,8 @@ use super::rights::{AttestationView, ProvenanceView, RightsView};
 use crate::domain::access::Access;
 use crate::domain::address::Address;
 use crate::domain::m3u::parse::SkippedEntry;
-use crate::domain::source::{Counts, Select, Source, State};
-use crate::domain::time::instant_of;
+use crate::domain::source::{ReadCounts, ChannelFilter, ImportSource, ReadState};
+use crate::domain::time::format_ms;
 use crate::error::{Code, Error, Result};
 use crate::http::address::Addresses;
 use crate::http::call::Call;
@@ -191,11 +191,11 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
     let change = body::read(&mut call).await?;
     let Preview { counts, channels, skipped, guides } = service.preview_source(change).await?;
     let import = |PreviewChannel { channel, tvg_id, groups }| ImportView {
-        name: channel.face.name.into(),
-        number: channel.face.number,
+        name: channel.settings.name.into(),
+        number: channel.settings.number,
         tvg_id,
         groups,
-        logo_url: channel.face.logo_url.map(Into::into),
+        logo_url: channel.settings.logo_url.map(Into::into),
     };
     Ok(reply::json(&SourcePreview {
         counts: CountsView::of(counts),
@@ -251,22 +251,22 @@ fn id(call: &Call) -> Result<u32> {
     call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the source id must be a number"))
 }
 
-fn answer(status: StatusCode, service: &Service, source: &Source) -> Response {
+fn answer(status: StatusCode, service: &Service, source: &ImportSource) -> Response {
     let mut view = SourceView::of(service, source);
     view.skipped = Some(source.skipped.iter().map(SkipView::of).collect());
     reply::json_with(status, &SourceAnswer { source: view })
 }
 
 impl SourceView {
-    fn of(service: &Service, source: &Source) -> Self {
+    fn of(service: &Service, source: &ImportSource) -> Self {
         let (state, error) = match &source.state {
-            _ if !source.right.stands() => ("withdrawn", None),
+            _ if !source.rights.is_usable() => ("withdrawn", None),
             _ if service.sources.is_busy(source.id) => ("refreshing", None),
-            State::Ready => ("ready", None),
-            State::Failed(why) => ("failed", Some(why.clone())),
+            ReadState::Ready => ("ready", None),
+            ReadState::Failed(why) => ("failed", Some(why.clone())),
         };
-        let clearance = source.right.clearance();
-        let Select { groups, names, ids } = source.select.clone();
+        let clearance = source.rights.clearance();
+        let ChannelFilter { groups, names, ids } = source.filter.clone();
         Self {
             id: source.id,
             kind: source.kind.as_str(),
@@ -275,9 +275,9 @@ impl SourceView {
             refresh_hours: source.refresh_hours,
             state,
             error,
-            last_refresh_at: source.read_ms.map(instant_of),
+            last_refresh_at: source.last_read_ms.map(format_ms),
             counts: CountsView::of(source.counts),
-            provenance: ProvenanceView::of(source.right.provenance()),
+            provenance: ProvenanceView::of(source.rights.provenance()),
             rights: clearance.map(RightsView::of),
             attestation: clearance.map(AttestationView::of),
             select: SelectView { groups, names, ids },
@@ -288,8 +288,8 @@ impl SourceView {
 }
 
 impl CountsView {
-    fn of(counts: Counts) -> Self {
-        let Counts { entries, channels, programmes, skipped } = counts;
+    fn of(counts: ReadCounts) -> Self {
+        let ReadCounts { entries, channels, programmes, skipped } = counts;
         Self { entries, channels, programmes, skipped }
     }
 }

@@ -11,8 +11,8 @@ use super::asked::Unix;
 use super::links::base;
 use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
-use crate::domain::signing::{Link, MAX_LIFE_SECONDS};
-use crate::domain::time::instant;
+use crate::domain::signing::{SignedParameters, MAX_LIFE_SECONDS};
+use crate::domain::time::format_timestamp;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::reply::{self, secretive};
@@ -174,7 +174,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         _ => String::new(),
     };
     let exp = service.clock.now().as_second() + ttl;
-    let Link { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
+    let SignedParameters { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
     let base = base(&service, &call)?;
     let url = format!("{base}/api/{resource}{file}?token={token}&exp={exp}&sig={sig}{start}");
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
@@ -183,7 +183,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
 /// Start of the current programme, unix ms; None before the first programme and for external channels.
 fn start_of_what_is_on(service: &Service, channel: &Channel) -> Option<i64> {
     let now_ms = service.clock.now().as_millisecond();
-    channel.definition.whole(channel.time(now_ms)).map(|(start_ms, _)| channel.instant(start_ms))
+    channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start_ms, _)| channel.wall_ms_at(start_ms))
 }
 
 impl TokensAnswer {
@@ -204,9 +204,9 @@ impl TokenView {
             id: token.id,
             name: token.name,
             channel_ids: token.channels,
-            created_at: instant(token.created_at),
-            last_used_at: token.last_used_at.map(instant),
-            expires_at: token.expires_at.map(instant),
+            created_at: format_timestamp(token.created_at),
+            last_used_at: token.last_used_at.map(format_timestamp),
+            expires_at: token.expires_at.map(format_timestamp),
         }
     }
 }

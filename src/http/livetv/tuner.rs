@@ -122,13 +122,13 @@ pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     let (base, user) = (own(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
     let listed = |channel: &Arc<Channel>| {
-        channel.face.enabled && user.may_watch(channel.id) && service.permits_recording(channel).is_ok()
+        channel.settings.enabled && user.may_watch(channel.id) && service.permits_recording(channel).is_ok()
     };
     let lineup = channels.filter(listed).map(|channel| {
-        let number = channel.face.number;
+        let number = channel.settings.number;
         TunerChannel {
             guide_number: number.to_string(),
-            guide_name: channel.face.name.to_string(),
+            guide_name: channel.settings.name.to_string(),
             url: format!("{base}/auto/v{number}"),
             video_codec: "H264",
             audio_codec: "AAC",
@@ -236,8 +236,8 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
 fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let (wanted, user) = (&call.params[1], call.user()?);
     let number: Option<u32> = wanted.strip_prefix('v').and_then(|number| number.parse().ok());
-    let found = service.channels.all().into_iter().find(|channel| Some(channel.face.number) == number);
-    let found = found.filter(|channel| channel.face.enabled && user.may_watch(channel.id));
+    let found = service.channels.all().into_iter().find(|channel| Some(channel.settings.number) == number);
+    let found = found.filter(|channel| channel.settings.enabled && user.may_watch(channel.id));
     let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel with this number"))?;
     service.permits_recording(&channel)?;
     Ok(channel)

@@ -8,10 +8,10 @@ use super::clock::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
 use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
-use crate::domain::channel::{Ask, Channel, FillerAsk};
-use crate::domain::external::External;
+use crate::domain::channel::{RequestedItem, Channel, RequestedFiller};
+use crate::domain::external::ExternalChannel;
 use crate::domain::live::CATCHUP_DAYS;
-use crate::domain::time::instant;
+use crate::domain::time::format_timestamp;
 use crate::http::address::Addresses;
 use crate::service::{Service, onair};
 
@@ -100,21 +100,21 @@ impl<'a> ChannelView<'a> {
     pub fn new(channel: &'a Channel, now: Timestamp, addresses: Addresses<'a>) -> Self {
         let at = now.as_millisecond();
         let mut guide =
-            channel.guide(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
+            channel.guide_entries(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
         // Before the first programme, only `next` is set.
         let on = guide.next_if(GuideEntry::is_live);
         let next = guide.next();
-        let face = channel.face.clone();
+        let face = channel.settings.clone();
         let first = channel.definition.revisions.first();
-        let epoch = first.and_then(|first| Timestamp::from_millisecond(first.start_ms).ok()).map(instant);
+        let epoch = first.and_then(|first| Timestamp::from_millisecond(first.start_ms).ok()).map(format_timestamp);
         Self {
             id: channel.id,
             name: face.name.into(),
             number: face.number,
-            source_type: channel.external.as_deref().map_or("virtual", External::source_type),
+            source_type: channel.external.as_deref().map_or("virtual", ExternalChannel::source_type),
             schedule_mode: request::mode_name(channel.mode),
             always_on: face.always_on,
-            on_demand: channel.on_demand(),
+            on_demand: channel.is_on_demand(),
             category: face.category.into(),
             logo_url: addresses.logo(channel),
             enabled: face.enabled,
@@ -163,9 +163,9 @@ impl<'a> ChannelView<'a> {
             provenance: clearance.as_ref().map(|clearance| ProvenanceView::of(&clearance.provenance)),
             rights: clearance.as_ref().map(RightsView::of),
             attestation: clearance.as_ref().map(AttestationView::of),
-            source: Some(FeedView::of(&external.feed)),
+            source: Some(FeedView::of(&external.stream)),
             source_id: external.source_id(),
-            xmltv_id: external.guide.as_ref().map(|guide| guide.id.clone()),
+            xmltv_id: external.guide_channel.as_ref().map(|guide| guide.id.clone()),
             ..self
         }
     }
@@ -175,17 +175,17 @@ impl<'a> ChannelView<'a> {
         if channel.external.is_some() {
             return view;
         }
-        let item = |ask: &Ask| ItemView {
+        let item = |ask: &RequestedItem| ItemView {
             path: ask.path.to_string(),
             recursive: ask.recursive,
             title: ask.title.as_deref().map(str::to_owned),
             weight: ask.weight,
         };
         view.seed = Some(channel.seed);
-        view.items = Some(channel.asks.iter().map(item).collect());
-        view.schedule = channel.plan.as_deref().map(ScheduleRequest::of);
-        let has_filler = channel.plan.is_some() || *channel.filler != FillerAsk::default();
-        view.filler = has_filler.then(|| FillerRequest::of(&channel.filler));
+        view.items = Some(channel.requested_items.iter().map(item).collect());
+        view.schedule = channel.requested_blocks.as_deref().map(ScheduleRequest::of);
+        let has_filler = channel.requested_blocks.is_some() || *channel.requested_filler != RequestedFiller::default();
+        view.filler = has_filler.then(|| FillerRequest::of(&channel.requested_filler));
         view.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         view
     }

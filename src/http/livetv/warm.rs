@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use warp::reply::Response;
 
 use crate::domain::channel::Channel;
-use crate::domain::time::instant;
+use crate::domain::time::format_timestamp;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
@@ -67,7 +67,7 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let all = service.channels.all();
     let named: Option<HashSet<u32>> = asked.channel_ids.map(|ids| ids.into_iter().collect());
     let wanted = all.iter().filter(|channel| match &named {
-        None => channel.face.enabled,
+        None => channel.settings.enabled,
         Some(named) => named.contains(&channel.id),
     });
     let mut room = onair::room_to_warm(&service);
@@ -79,13 +79,13 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     channels.extend(unknown.map(|id| Warmth { channel_id: *id, state: "skipped", reason: Some("unsupported") }));
     onair::wake(&service);
     let accepted = channels.iter().filter(|channel| channel.reason.is_none()).count();
-    let expires_at = Some(instant(service.clock.now() + Duration::from_secs(ttl)));
+    let expires_at = Some(format_timestamp(service.clock.now() + Duration::from_secs(ttl)));
     Ok(reply::json_with(StatusCode::ACCEPTED, &WarmAnswer { accepted, channels, expires_at }))
 }
 
 fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl: Duration) -> Warmth {
     let told = |state, reason| Warmth { channel_id: channel.id, state, reason };
-    if !channel.face.enabled {
+    if !channel.settings.enabled {
         return told("skipped", Some("disabled"));
     }
     if let Err(fault) = ingest::keep(service, channel) {

@@ -13,7 +13,7 @@ use warp::reply::Response;
 
 use super::asked::{Asked, Unix, ViewParams, session};
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, Slot, View};
+use crate::domain::live::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
 use crate::http::address::Addresses;
 use crate::http::call::Call;
@@ -114,7 +114,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         }
     }
     let wanted = match asked.view {
-        View::Live => onair::first_wanted(&slots, channel.output.target),
+        PlaylistView::Live => onair::first_wanted(&slots, channel.output.target_seconds),
         _ => slots.first().copied(),
     };
     let Some(slot) = wanted else {
@@ -164,7 +164,7 @@ fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
 fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response {
     let body = Starting {
         ready: false,
-        message: format!("Starting channel {}", channel.face.name),
+        message: format!("Starting channel {}", channel.settings.name),
         channel_id: channel.id,
         watch_session,
         progress,
@@ -193,7 +193,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let viewer = Viewer::new(call.user()?, asked.session.as_deref());
     asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
-    let target = channel.output.target;
+    let target = channel.output.target_seconds;
     ingest::keep(&service, &channel)?;
     let mut held = 0.0;
     let (slots, now_ms) = loop {
@@ -212,24 +212,24 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         held += 0.2;
     };
     let first = match asked.view {
-        View::Live => onair::first_wanted(&slots, target),
+        PlaylistView::Live => onair::first_wanted(&slots, target),
         _ => slots.first().copied(),
     };
     if let Some(slot) = first {
         // A playlist must not list segments that no encode slot is free for.
         onair::admit(&service, &channel, &slot, &viewer.name()).await?;
         // Start making the first segment before the player requests it.
-        if asked.view == View::Live {
+        if asked.view == PlaylistView::Live {
             onair::make(&service, &channel, slot);
         }
     }
     onair::wake(&service);
     let tail = tail(&service, &call, &channel, asked.session.as_deref())?;
-    let slots = if stumbles(&call) { slots.iter().map(|slot| Slot { changes: 0, ..*slot }).collect() } else { slots };
-    let (definition, pace) = (&channel.definition, channel.pace.as_deref());
-    let stands = pace.is_some_and(|pace| pace.stands(service.clock.now().as_millisecond()));
-    let ended = live::is_over(definition, pace, asked.view, &slots, now_ms, stands);
-    let text = live::playlist(&slots, pace, asked.view, target, ended, &format!("?{tail}"));
+    let slots = if stumbles(&call) { slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect() } else { slots };
+    let (definition, pace) = (&channel.definition, channel.clock.as_deref());
+    let stands = pace.is_some_and(|pace| pace.is_paused_at(service.clock.now().as_millisecond()));
+    let ended = live::is_complete(definition, pace, asked.view, &slots, now_ms, stands);
+    let text = live::render_playlist(&slots, pace, asked.view, target, ended, &format!("?{tail}"));
     let mut response = transcode::playlist(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
@@ -260,13 +260,13 @@ fn stumbles(call: &Call) -> bool {
 pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let none = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
-    let named = live::named(&call.params[1]).ok_or_else(none)?;
+    let named = live::parse_segment_name(&call.params[1]).ok_or_else(none)?;
     let session = session(&call)?;
     let viewer = Viewer::new(call.user()?, session);
     if session.is_some() {
         service.onair.viewers().seen(channel.id, &viewer, None);
     }
-    if named.0 < channel.time(service.clock.now().as_millisecond() - live::CATCHUP_MS) - live::LONGEST_MS {
+    if named.0 < channel.channel_ms_at(service.clock.now().as_millisecond() - live::CATCHUP_MS) - live::MAX_PLAYLIST_MS {
         return Err(none());
     }
     let sent = onair::segment(&service, &channel, named, &viewer.name()).await?;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::domain::progress::{Past, Record};
-use crate::domain::time::{instant, round_ms};
+use crate::domain::progress::{EarlierPosition, ProgressRecord};
+use crate::domain::time::{format_timestamp, round_to_ms};
 
 /// One user's progress in one item.
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,7 +58,7 @@ pub struct PastPosition {
 }
 
 impl WatchProgress {
-    pub fn new(user_id: &str, record: Record, applied: bool) -> Self {
+    pub fn new(user_id: &str, record: ProgressRecord, applied: bool) -> Self {
         let resume = record.resume_seconds();
         Self {
             id: id("wp", user_id, &record.media_id),
@@ -68,22 +68,22 @@ impl WatchProgress {
             media_path: record.path,
             media_type: record.media_type.into(),
             title: record.title,
-            position_seconds: round_ms(record.position_seconds),
-            duration_seconds: round_ms(record.duration_seconds),
+            position_seconds: round_to_ms(record.position_seconds),
+            duration_seconds: round_to_ms(record.duration_seconds),
             completed: record.completed,
             player: record.player,
             device_id: record.device_id,
             audio_stream_index: record.audio_stream_index,
             subtitle_stream_index: record.subtitle_stream_index,
-            resume_position_seconds: round_ms(resume),
+            resume_position_seconds: round_to_ms(resume),
             play_count: record.play_count,
             ever_completed: record.ever_completed,
-            completed_at: record.completed_at.map(instant),
-            first_watched_at: instant(record.first_watched_at),
-            last_watched_at: instant(record.last_watched_at),
-            updated_at: instant(record.updated_at),
+            completed_at: record.completed_at.map(format_timestamp),
+            first_watched_at: format_timestamp(record.first_watched_at),
+            last_watched_at: format_timestamp(record.last_watched_at),
+            updated_at: format_timestamp(record.updated_at),
             version: record.version,
-            position_history: record.past.into_iter().map(PastPosition::from).collect(),
+            position_history: record.earlier_positions.into_iter().map(PastPosition::from).collect(),
             applied,
             available: None,
         }
@@ -95,9 +95,9 @@ impl WatchProgress {
     }
 }
 
-impl From<Past> for PastPosition {
-    fn from(past: Past) -> Self {
-        Self { position_seconds: round_ms(past.position_seconds), at: instant(past.at) }
+impl From<EarlierPosition> for PastPosition {
+    fn from(past: EarlierPosition) -> Self {
+        Self { position_seconds: round_to_ms(past.position_seconds), at: format_timestamp(past.saved_at) }
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::domain::progress::MediaType;
-use crate::domain::time::round_ms;
+use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
 use crate::service::progress::Wish;
@@ -104,7 +104,7 @@ impl WatchedRequest {
 /// Validates a number of seconds and rounds it to milliseconds.
 pub(in crate::http) fn seconds(field: &str, value: f64) -> Result<f64> {
     if value.is_finite() && (0.0..=MAX_SECONDS).contains(&value) {
-        Ok(round_ms(value))
+        Ok(round_to_ms(value))
     } else {
         Err(Error::field(field, "must be a number of seconds from 0 to 3.2e10"))
     }
@@ -129,7 +129,7 @@ pub(in crate::http) fn player(name: Option<String>) -> Result<Option<String>> {
 pub(in crate::http) fn media_type(name: &str) -> Result<MediaType> {
     match name.trim() {
         "" => Ok(MediaType::default()),
-        name => word("mediaType", name).map(MediaType::new),
+        name => word("mediaType", name).map(MediaType::from_word),
     }
 }
 

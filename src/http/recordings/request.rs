@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::recording::{Keep, MOST_PADDING_MS, Padding};
+use crate::domain::recording::{RetentionLimit, MAX_PADDING_MS, Padding};
 use crate::error::{Error, Result};
 use crate::service::recordings::{Asked, Wish};
 
@@ -75,7 +75,7 @@ impl RecordingRequest {
             (None, None, None) if series.is_some() => None,
             (None, None, None) => return Err(Error::field("entryId", "is required, or start and end, or series")),
         };
-        let keep = self.keep.map_or_else(|| Ok(Keep::default()), |keep| keep.checked(series.is_some()))?;
+        let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.checked(series.is_some()))?;
         let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::checked)?;
         Ok(Asked { channel_id, user_id, wish, padding, series, keep })
     }
@@ -85,7 +85,7 @@ impl PaddingRequest {
     fn checked(self) -> Result<Padding> {
         let ms = |field: &str, seconds: Option<f64>| {
             let ms = (seconds.unwrap_or(0.0) * 1000.0).round();
-            match (0.0..=MOST_PADDING_MS as f64).contains(&ms) {
+            match (0.0..=MAX_PADDING_MS as f64).contains(&ms) {
                 true => Ok(ms as i64),
                 false => Err(Error::field(field, "must be a number from 0 to 3600")),
             }
@@ -108,7 +108,7 @@ impl SeriesRequest {
 }
 
 impl KeepRequest {
-    fn checked(self, series: bool) -> Result<Keep> {
+    fn checked(self, series: bool) -> Result<RetentionLimit> {
         if self.count.is_some() && !series {
             return Err(Error::field("keep.count", "is only valid with series"));
         }
@@ -118,7 +118,7 @@ impl KeepRequest {
         if self.days.is_some_and(|days| !(1..=MOST_DAYS).contains(&days)) {
             return Err(Error::field("keep.days", format!("must be an integer from 1 to {MOST_DAYS}")));
         }
-        Ok(Keep { count: self.count, days: self.days })
+        Ok(RetentionLimit { max_count: self.count, max_days: self.days })
     }
 }
 

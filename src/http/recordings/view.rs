@@ -3,8 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::domain::recording::{Keep, Padding, Recording, Rule};
-use crate::domain::time::{instant_of, round_ms, seconds};
+use crate::domain::recording::{RetentionLimit, Padding, Recording, SeriesRule};
+use crate::domain::time::{format_ms, round_to_ms, to_seconds};
 use crate::http::address::Addresses;
 use crate::service::Service;
 
@@ -101,38 +101,38 @@ impl RecordingView {
         Self {
             id: of.id.clone(),
             channel_id: of.channel_id,
-            channel_name: service.channels.get(of.channel_id).ok().map(|channel| channel.face.name.to_string()),
+            channel_name: service.channels.get(of.channel_id).ok().map(|channel| channel.settings.name.to_string()),
             user_id: of.user_id.clone(),
             title: of.title.clone(),
             subtitle: of.subtitle.clone(),
             season: of.season,
             episode: of.episode,
-            entry_id: of.entry.clone(),
-            start: instant_of(of.start_ms),
-            end: instant_of(of.end_ms),
+            entry_id: of.guide_entry_id.clone(),
+            start: format_ms(of.start_ms),
+            end: format_ms(of.end_ms),
             padding_seconds: PaddingView::new(of.padding),
             state: of.state.as_str(),
             failure: failure.map(|failure| FailureView {
                 code: failure.code.clone(),
                 message: failure.message.clone(),
-                at: instant_of(failure.at_ms),
+                at: format_ms(failure.at_ms),
             }),
             conflicts: service.recording_conflicts(of),
-            series_id: of.rule.clone(),
-            keep: KeepView::new(of.keep),
+            series_id: of.rule_id.clone(),
+            keep: KeepView::new(of.retention),
             path: of.path.clone(),
             direct_url: of.path.as_ref().map(direct),
-            size_bytes: of.written.bytes,
-            recorded_seconds: round_ms(seconds(of.written.through - of.written.from)),
-            missing_seconds: round_ms(seconds(of.written.missing)),
-            created_at: instant_of(of.created_ms),
-            ended_at: of.ended_ms.map(instant_of),
+            size_bytes: of.written_range.bytes,
+            recorded_seconds: round_to_ms(to_seconds(of.written_range.through_ticks - of.written_range.from_ticks)),
+            missing_seconds: round_to_ms(to_seconds(of.written_range.missing_ticks)),
+            created_at: format_ms(of.created_ms),
+            ended_at: of.ended_ms.map(format_ms),
         }
     }
 }
 
 impl SeriesView {
-    pub fn new(rule: &Rule) -> Self {
+    pub fn new(rule: &SeriesRule) -> Self {
         Self {
             id: rule.id.clone(),
             channel_id: rule.channel_id,
@@ -140,8 +140,8 @@ impl SeriesView {
             title: rule.title.clone(),
             new_only: rule.new_only,
             padding_seconds: PaddingView::new(rule.padding),
-            keep: KeepView::new(rule.keep),
-            created_at: instant_of(rule.created_ms),
+            keep: KeepView::new(rule.retention),
+            created_at: format_ms(rule.created_ms),
         }
     }
 }
@@ -154,7 +154,7 @@ impl PaddingView {
 }
 
 impl KeepView {
-    fn new(keep: Keep) -> Self {
-        Self { count: keep.count, days: keep.days }
+    fn new(keep: RetentionLimit) -> Self {
+        Self { count: keep.max_count, days: keep.max_days }
     }
 }

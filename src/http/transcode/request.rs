@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::playback::{Device, DeviceProfile, RUNGS};
-use crate::domain::time::round_ms;
+use crate::domain::playback::{RequestDevice, DeviceProfile, RUNGS};
+use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
 use crate::service::planner::{StartMode, StartRequest, SubtitleRequest};
@@ -115,11 +115,11 @@ impl StartBody {
             subtitle,
             subtitle_stream,
             subtitle_path: self.subtitle_path,
-            start_seconds: round_ms(start_seconds),
+            start_seconds: round_to_ms(start_seconds),
             max_height,
             max_bitrate_kbps: profile.max_bitrate_kbps,
             max_audio_channels: profile.max_audio_channels,
-            device: Device::of(self.device_profile, self.player.as_deref(), user_agent),
+            device: RequestDevice::resolve(self.device_profile, self.player.as_deref(), user_agent),
             start_mode,
             force_transcode: self.force_transcode.unwrap_or(false),
             abr: profile.abr.unwrap_or(false),

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use super::{GRANT_SECONDS, expires, grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
-use crate::domain::playback::{Device, Reason, SubtitleWish};
-use crate::domain::time::{instant, round_ms};
+use crate::domain::playback::{RequestDevice, TranscodeReason, SubtitleDelivery};
+use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::source::Source;
 use crate::error::Result;
 use crate::http::address::Addresses;
@@ -67,7 +67,7 @@ pub(super) struct Played {
     pub source: Arc<Source>,
     pub start_seconds: f64,
     pub duration_seconds: Option<f64>,
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<TranscodeReason>,
     /// URL of the subtitle, without a grant.
     pub subtitle: Option<String>,
 }
@@ -79,12 +79,12 @@ pub(super) struct Played {
 pub(super) async fn direct_subtitle(
     service: &Service,
     source: &Arc<Source>,
-    subtitle: &SubtitleWish,
+    subtitle: &SubtitleDelivery,
 ) -> Result<Option<String>> {
     let id = match subtitle {
-        SubtitleWish::None | SubtitleWish::Burn(_) => return Ok(None),
-        SubtitleWish::Text { stream } => format!("e{stream}"),
-        SubtitleWish::TextSidecar { path } => {
+        SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return Ok(None),
+        SubtitleDelivery::Text { stream } => format!("e{stream}"),
+        SubtitleDelivery::TextSidecar { path } => {
             let beside = sidecars::beside(&service.library, source).await?;
             let Some(known) = beside.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
             known.id
@@ -95,7 +95,7 @@ pub(super) async fn direct_subtitle(
 
 impl Started {
     /// The response for a file that is played directly.
-    pub(super) fn direct(service: &Service, principal: &Principal, played: &Played, device: &Device) -> Self {
+    pub(super) fn direct(service: &Service, principal: &Principal, played: &Played, device: &RequestDevice) -> Self {
         let source = &played.source;
         let subtitle = played.subtitle.as_ref();
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
@@ -112,7 +112,7 @@ impl Started {
             signed_subtitle_url: subtitle.map(|url| format!("{url}&st={grant}")),
             start_position_seconds: played.start_seconds,
             timeline_start_seconds: 0.0,
-            duration_seconds: played.duration_seconds.map(round_ms),
+            duration_seconds: played.duration_seconds.map(round_to_ms),
             segment_seconds: None,
             decision: DecisionBody {
                 container: "direct",
@@ -122,7 +122,7 @@ impl Started {
                 reasons: words(&played.reasons),
                 device: DeviceBody::new(device),
             },
-            expires_at: instant(expires),
+            expires_at: format_timestamp(expires),
             idle_timeout_seconds: None,
         }
     }
@@ -144,7 +144,7 @@ impl Started {
             signed_subtitle_url: None,
             start_position_seconds: plan.request.start_seconds,
             timeline_start_seconds: plan.list_start_seconds(),
-            duration_seconds: Some(round_ms(plan.duration_seconds)),
+            duration_seconds: Some(round_to_ms(plan.duration_seconds)),
             segment_seconds: Some(service.config.segment_seconds),
             decision: DecisionBody {
                 container: "transmux",
@@ -160,13 +160,13 @@ impl Started {
                 reasons: words(&plan.reasons),
                 device: DeviceBody::new(&plan.request.device),
             },
-            expires_at: instant(expires(session)),
+            expires_at: format_timestamp(expires(session)),
             idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),
         }
     }
 }
 
-fn words(reasons: &[Reason]) -> Vec<&'static str> {
+fn words(reasons: &[TranscodeReason]) -> Vec<&'static str> {
     reasons.iter().map(|reason| reason.as_str()).collect()
 }
 

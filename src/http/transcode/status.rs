@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 
 use super::started::audio_action;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playlist::Track;
-use crate::domain::session::State;
-use crate::domain::time::{instant, round_ms};
+use crate::domain::playlist::PlaylistTrack;
+use crate::domain::session::SessionState;
+use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::RunError;
 use crate::service::planner::Rung;
 use crate::service::sessions::{Ended, Failure, Session, Status, told};
@@ -152,7 +152,7 @@ impl FailureBody {
             RunError::Stalled(_) => ("TIMEOUT", true),
             RunError::Internal(_) => ("INTERNAL", true),
         };
-        Self { code, message: told(&failure.error), retryable, at: instant(failure.at) }
+        Self { code, message: told(&failure.error), retryable, at: format_timestamp(failure.at) }
     }
 }
 
@@ -207,10 +207,10 @@ impl Diagnostics {
             runs_started: progress.runs_started,
             run_from_segment: progress.run_from,
             segments_ready: progress.segments_ready,
-            produced_seconds: round_ms(progress.produced_seconds),
+            produced_seconds: round_to_ms(progress.produced_seconds),
             buffered_bytes: progress.buffered_bytes,
-            started_at: instant(started_at),
-            last_access_at: instant(status.last_access_at),
+            started_at: format_timestamp(started_at),
+            last_access_at: format_timestamp(status.last_access_at),
         }
     }
 }
@@ -219,7 +219,7 @@ impl RungBody {
     fn all(session: &Session, status: &Status) -> Vec<Self> {
         let rungs = session.plan.rungs.iter().enumerate();
         let body = |(number, rung): (usize, &Rung)| Self {
-            playlist: Track::Video(number).playlist_name(),
+            playlist: PlaylistTrack::Video(number).playlist_name(),
             action: if rung.work.rendition.copies_video() { "copy" } else { "encode" },
             width: rung.size.map(|(width, _)| width),
             height: rung.size.map(|(_, height)| height),
@@ -233,9 +233,9 @@ impl RungBody {
 /// Progress towards a playable session, percent.
 fn readiness(status: &Status) -> u8 {
     match status.state {
-        State::Starting if status.progress.segments_ready > 0 => 50,
-        State::Starting => 10,
-        State::Running | State::Paused | State::Complete => 100,
-        State::Failed | State::Stopped => 0,
+        SessionState::Starting if status.progress.segments_ready > 0 => 50,
+        SessionState::Starting => 10,
+        SessionState::Running | SessionState::Paused | SessionState::Complete => 100,
+        SessionState::Failed | SessionState::Stopped => 0,
     }
 }

@@ -104,7 +104,7 @@ impl Accounts {
             id: format!("l_{}", BASE64URL_NOPAD.encode(&random::<9>())),
             user_id: user.id.clone(),
             token_sha256: HEXLOWER.encode(&token_hash(&token)),
-            device: device.and_then(account::device),
+            device: device.and_then(account::clean_device_name),
             address: address.map(|address| address.to_string()),
             created_at: now,
             last_seen_at: now,

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::domain::access::{Principal, Role};
-use crate::domain::account::{Login, User, folded};
+use crate::domain::account::{Login, User, fold_username};
 use crate::domain::time;
 
 /// Characters kept of a name that is in use: a name has 64 at most.
@@ -58,7 +58,7 @@ impl Device {
             role: user.role,
             login_id: login.id.clone(),
             channels: None,
-            until: None,
+            expires_at: None,
         };
         Arc::new(Self { login, principal: Arc::new(principal), last_seen: seen.into(), stored_seen: seen.into() })
     }
@@ -80,7 +80,7 @@ impl Device {
 
     /// Whether it was seen at a time too far ahead of `now` (unix seconds) to be true.
     pub fn is_ahead(&self, now: i64) -> bool {
-        time::is_ahead(self.last_seen.load(Ordering::Relaxed), now)
+        time::is_too_far_ahead(self.last_seen.load(Ordering::Relaxed), now)
     }
 
     /// Sets the last request to `now` (unix seconds).
@@ -120,7 +120,7 @@ impl Directory {
     }
 
     pub fn named(&self, name: &str) -> Option<&Arc<User>> {
-        self.users.get(self.names.get(&folded(name))?)
+        self.users.get(self.names.get(&fold_username(name))?)
     }
 
     /// A free name for a user whose own name is in use; None if it is not.
@@ -159,9 +159,9 @@ impl Directory {
     pub fn put_user(&mut self, user: User) {
         let user = Arc::new(user);
         if let Some(old) = self.users.insert(user.id.clone(), user.clone()) {
-            self.names.remove(&folded(&old.username));
+            self.names.remove(&fold_username(&old.username));
         }
-        self.names.insert(folded(&user.username), user.id.clone());
+        self.names.insert(fold_username(&user.username), user.id.clone());
         for device in self.tokens.values_mut().filter(|device| device.login.user_id == user.id) {
             let stored = device.login.last_seen_at;
             *device = Device::new(device.current(), &user);
@@ -171,7 +171,7 @@ impl Directory {
 
     pub fn remove_user(&mut self, id: &str) {
         if let Some(user) = self.users.remove(id) {
-            self.names.remove(&folded(&user.username));
+            self.names.remove(&fold_username(&user.username));
         }
     }
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 
 use super::random;
-use crate::domain::signing::Key;
+use crate::domain::signing::SigningKey;
 use crate::error::{Error, Result};
 use crate::store::secret;
 
 /// Keys that sign and verify: the first signs, all verify.
-pub type Keys = Vec<Key>;
+pub type Keys = Vec<SigningKey>;
 
 fn file(state: &Path) -> PathBuf {
     state.join("signing-keys")

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use crate::config::{Config, DeclaredAdmin};
 use crate::domain::access::Principal;
 use crate::domain::account::{Login, StreamToken, User};
-use crate::domain::signing::{self, Link, Refusal};
-use crate::domain::throttle::Throttle;
+use crate::domain::signing::{self, SignedParameters, SignatureError};
+use crate::domain::throttle::RateLimiter;
 use crate::error::{Code, Error, Result};
 use crate::service::clock::{Ahead, Clock};
 use crate::store::{Store, Tree, secret};
@@ -45,7 +45,7 @@ pub struct Accounts {
     streams: RwLock<Streams>,
     /// Locked during every change, so that a check is still true when the change is stored.
     changes: tokio::sync::Mutex<()>,
-    throttle: Mutex<Throttle>,
+    throttle: Mutex<RateLimiter>,
     setup: Mutex<Option<SetupCode>>,
     setup_file: PathBuf,
     declared: Option<DeclaredAdmin>,
@@ -97,7 +97,7 @@ impl Accounts {
             passwords: passwords::Passwords::default(),
             directory: RwLock::new(directory),
             changes: tokio::sync::Mutex::default(),
-            throttle: Mutex::new(Throttle::new(config.limits.logins_per_minute)),
+            throttle: Mutex::new(RateLimiter::new(config.limits.logins_per_minute)),
             setup: Mutex::default(),
             setup_file: config.state.join("setup-code"),
             declared: config.admin.clone(),
@@ -149,13 +149,13 @@ impl Accounts {
     /// Signs a grant for one resource until `exp` (unix seconds). It ends earlier with the principal's login, with the token
     /// or signature that admitted the principal, and after seven days.
     pub fn grant(&self, principal: &Principal, resource: &str, exp: i64) -> String {
-        signing::sign(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
+        signing::sign_grant(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
     }
 
     /// The latest end of a signature for this principal, at most `exp` (unix seconds).
     fn latest(&self, principal: &Principal, exp: i64) -> i64 {
         let longest = self.clock.now().as_second() + signing::MAX_LIFE_SECONDS;
-        exp.min(longest).min(principal.until.unwrap_or(i64::MAX))
+        exp.min(longest).min(principal.expires_at.unwrap_or(i64::MAX))
     }
 
     /// The principal a grant was signed for, if it covers `resource` now and its login is still valid.
@@ -164,12 +164,12 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem(&self, resource: &str, grant: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let (subject, exp) = signing::verify(&self.keys, resource, grant, now).map_err(refused)?;
+        let (subject, exp) = signing::verify_grant(&self.keys, resource, grant, now).map_err(refused)?;
         self.subject(subject, exp)
     }
 
     /// A signed address of a resource (canonical form: `domain::signing`). It ends as a grant does.
-    pub fn sign_link(&self, principal: &Principal, resource: &str, exp: i64) -> Link {
+    pub fn sign_link(&self, principal: &Principal, resource: &str, exp: i64) -> SignedParameters {
         signing::sign_link(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
     }
 
@@ -193,7 +193,7 @@ impl Accounts {
                 return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
             }
             Some(device) => device.principal.clone(),
-            None => self.stream_subject(subject).ok_or_else(|| refused(Refusal::Invalid))?,
+            None => self.stream_subject(subject).ok_or_else(|| refused(SignatureError::Invalid))?,
         };
         Ok(Arc::new(principal.limited_to(exp)))
     }
@@ -238,9 +238,9 @@ impl Accounts {
     }
 }
 
-fn refused(refusal: Refusal) -> Error {
+fn refused(refusal: SignatureError) -> Error {
     match refusal {
-        Refusal::Invalid => Error::new(Code::SignatureInvalid, "the signature does not cover this resource"),
-        Refusal::Expired => Error::new(Code::SignatureExpired, "the signed link has expired"),
+        SignatureError::Invalid => Error::new(Code::SignatureInvalid, "the signature does not cover this resource"),
+        SignatureError::Expired => Error::new(Code::SignatureExpired, "the signed link has expired"),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use super::{Accounts, Ended, Issued, Keep};
 use crate::domain::access::{Principal, Role};
-use crate::domain::account::{self, User, folded};
+use crate::domain::account::{self, User, fold_username};
 use crate::error::{Code, Error, Result};
 
 impl Accounts {
@@ -59,8 +59,8 @@ impl Accounts {
             return Err(Error::new(Code::InvalidCredentials, text));
         }
         self.give_back(&tries);
-        account::username(username).map_err(|fault| Error::field("username", fault))?;
-        account::password(password).map_err(|fault| Error::field("password", fault))?;
+        account::validate_username(username).map_err(|fault| Error::field("username", fault))?;
+        account::validate_password(password).map_err(|fault| Error::field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
 
         let _change = self.changes.lock().await;
@@ -88,7 +88,7 @@ impl Accounts {
         keep_stream_tokens: bool,
         address: IpAddr,
     ) -> Result<Ended> {
-        account::password(new).map_err(|fault| Error::field("newPassword", fault))?;
+        account::validate_password(new).map_err(|fault| Error::field("newPassword", fault))?;
         let user = self.existing(&principal.user_id)?;
         let tries = self.tries(address, &user.username, Some(&user));
         self.take_try(&tries)?;
@@ -121,7 +121,7 @@ impl Accounts {
         });
         let mut keys = vec![format!("address/{}", network(address))];
         if !at_home {
-            let name: String = folded(username).chars().take(account::MAX_NAME_CHARS).collect();
+            let name: String = fold_username(username).chars().take(account::MAX_NAME_CHARS).collect();
             keys.push(format!("account/{name}"));
         }
         keys

@@ -72,7 +72,7 @@ impl Streams {
 impl Stream {
     /// Whether it was used at a time too far ahead of `now` (unix seconds) to be true.
     pub(super) fn is_ahead(&self, now: i64) -> bool {
-        time::is_ahead(self.last_used.load(Ordering::Relaxed), now)
+        time::is_too_far_ahead(self.last_used.load(Ordering::Relaxed), now)
     }
 
     /// Sets the last use to `now` (unix seconds).
@@ -123,7 +123,7 @@ impl Accounts {
         channels: Option<Vec<u32>>,
         expires_at: Option<Timestamp>,
     ) -> Result<(StreamToken, String)> {
-        let name = account::device(name).ok_or_else(|| Error::field("name", "is required"))?;
+        let name = account::clean_device_name(name).ok_or_else(|| Error::field("name", "is required"))?;
         if channels.as_ref().is_some_and(|channels| channels.is_empty() || channels.len() > MAX_CHANNELS) {
             return Err(Error::field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
         }
@@ -234,7 +234,7 @@ impl Accounts {
                 role: Role::User,
                 login_id: stream.token.id.clone(),
                 channels: stream.channels.clone(),
-                until: stream.token.expires_at.map(Timestamp::as_second),
+                expires_at: stream.token.expires_at.map(Timestamp::as_second),
             })
         }))
     }

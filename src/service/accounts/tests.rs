@@ -107,7 +107,7 @@ async fn a_signature_ends_with_what_let_its_principal_in() {
     let link = accounts.sign_link(&principal, "livetv/watch/1", minute);
     let mut by = accounts.redeem_link("livetv/watch/1", &link.token, &link.exp, &link.sig).unwrap();
     for generation in 0..3 {
-        assert_eq!(by.until, Some(minute), "{generation}");
+        assert_eq!(by.expires_at, Some(minute), "{generation}");
         assert_eq!(accounts.sign_link(&by, "livetv/m3u", far).exp, minute.to_string());
         by = accounts.redeem("livetv/watch/1", &accounts.grant(&by, "livetv/watch/1", far)).unwrap();
     }
@@ -252,7 +252,7 @@ async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
     let (_, stream) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
     let hour = clock.now().as_second() + 3600;
     let sign = |principal: &Principal| accounts.sign_link(principal, "livetv/m3u", hour);
-    let opens = |link: &Link| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
+    let opens = |link: &SignedParameters| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
     let by_login = sign(&accounts.authenticate(&tv.token).unwrap());
     let by_stream = sign(&accounts.authenticate_stream(&stream).unwrap());
 

@@ -16,7 +16,7 @@ impl Accounts {
     /// All users, by name.
     pub fn users(&self) -> Vec<User> {
         let mut users: Vec<User> = self.read().users().map(|user| User::clone(user)).collect();
-        users.sort_by_cached_key(|user| account::folded(&user.username));
+        users.sort_by_cached_key(|user| account::fold_username(&user.username));
         users
     }
 
@@ -48,7 +48,7 @@ impl Accounts {
         role: Role,
         password: &str,
     ) -> Result<User> {
-        account::password(password).map_err(|fault| Error::field("password", fault))?;
+        account::validate_password(password).map_err(|fault| Error::field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
         self.insert_user(username, role, Some(hash)).await
@@ -90,7 +90,7 @@ impl Accounts {
         password: &str,
         keep: Keep<'_>,
     ) -> Result<Ended> {
-        account::password(password).map_err(|fault| Error::field("newPassword", fault))?;
+        account::validate_password(password).map_err(|fault| Error::field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
         let user = self.existing(user_id)?;
@@ -158,7 +158,7 @@ impl Accounts {
 
     /// A valid new user, not stored yet. The caller holds `changes`.
     pub(super) fn new_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
-        let username = account::username(username).map_err(|fault| Error::field("username", fault))?;
+        let username = account::validate_username(username).map_err(|fault| Error::field("username", fault))?;
         if self.read().named(&username).is_some() {
             let taken = Error::new(Code::Conflict, format!("the name {username:?} is already in use"));
             return Err(taken.with_details(serde_json::json!({"field": "username"})));

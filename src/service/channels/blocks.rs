@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::domain::channel::{Ask, Channel, FillerAsk, Output, Plan};
-use crate::domain::schedule::blocks::{Blocks, Days, Filler, Source};
-use crate::domain::schedule::cut::{Look, steps};
-use crate::domain::schedule::{Item, Items, Mode, itemize};
+use crate::domain::channel::{RequestedItem, Channel, RequestedFiller, OutputSettings, RequestedBlocks};
+use crate::domain::schedule::blocks::{BlockSchedule, DayCache, FillerRanges, BlockSource};
+use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
+use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::error::{Error, Result};
 use crate::service::Service;
 
@@ -26,35 +26,35 @@ const SLATE_MS: i64 = 48 * 3600 * 1000;
 /// `VALIDATION_ERROR` for a schedule that is missing, or that this mode does not use.
 pub(super) fn asked(
     before: Option<&Channel>,
-    plan: Option<Box<Plan>>,
-    filler: Option<FillerAsk>,
-    mode: Mode,
-) -> Result<(Option<Box<Plan>>, Arc<FillerAsk>)> {
-    if mode != Mode::Blocks {
+    plan: Option<Box<RequestedBlocks>>,
+    filler: Option<RequestedFiller>,
+    mode: ScheduleMode,
+) -> Result<(Option<Box<RequestedBlocks>>, Arc<RequestedFiller>)> {
+    if mode != ScheduleMode::Blocks {
         return match (plan, filler) {
             (Some(_), _) => Err(Error::field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
                 // These modes have no gaps between programmes, so only mid-roll filler applies.
-                let within = |ask: &FillerAsk| FillerAsk { mid: ask.mid.clone(), ..FillerAsk::default() };
+                let within = |ask: &RequestedFiller| RequestedFiller { mid: ask.mid.clone(), ..RequestedFiller::default() };
                 let filler = match (filler, before) {
                     (Some(filler), _) => {
                         let cooldown_ms = filler.cooldown_ms;
-                        if filler != FillerAsk::default() && filler != (FillerAsk { cooldown_ms, ..within(&filler) }) {
+                        if filler != RequestedFiller::default() && filler != (RequestedFiller { cooldown_ms, ..within(&filler) }) {
                             return Err(Error::field("filler", "may only contain mid unless scheduleMode is blocks"));
                         }
                         within(&filler)
                     }
-                    (None, Some(before)) => within(&before.filler),
-                    (None, None) => FillerAsk::default(),
+                    (None, Some(before)) => within(&before.requested_filler),
+                    (None, None) => RequestedFiller::default(),
                 };
-                Ok((None, if filler == FillerAsk::default() { FillerAsk::none() } else { Arc::new(filler) }))
+                Ok((None, if filler == RequestedFiller::default() { RequestedFiller::shared_empty() } else { Arc::new(filler) }))
             }
         };
     }
-    let plan = plan.or_else(|| before.and_then(|before| before.plan.clone()));
+    let plan = plan.or_else(|| before.and_then(|before| before.requested_blocks.clone()));
     let plan = plan.ok_or_else(|| Error::field("schedule", "is required for scheduleMode blocks"))?;
-    let filler = filler.map(Arc::new).or_else(|| before.map(|before| before.filler.clone()));
-    Ok((Some(plan), filler.unwrap_or_else(FillerAsk::none)))
+    let filler = filler.map(Arc::new).or_else(|| before.map(|before| before.requested_filler.clone()));
+    Ok((Some(plan), filler.unwrap_or_else(RequestedFiller::shared_empty)))
 }
 
 impl Service {
@@ -64,23 +64,23 @@ impl Service {
     /// Those of [`Self::channel_items`]; `VALIDATION_ERROR` for too many.
     pub(super) async fn block_items(
         &self,
-        plan: &Plan,
-        filler: &FillerAsk,
+        plan: &RequestedBlocks,
+        filler: &RequestedFiller,
         zone: &str,
-        output: &Output,
+        output: &OutputSettings,
         skip_invalid: bool,
-    ) -> Result<(Items, Blocks)> {
-        let mut items: Vec<Item> = Vec::new();
+    ) -> Result<(ScheduleItems, BlockSchedule)> {
+        let mut items: Vec<ScheduleItem> = Vec::new();
         let mut sources = Vec::new();
         let broken = !filler.mid.is_empty();
         for (name, asks) in &plan.sources {
-            sources.push(Source {
+            sources.push(BlockSource {
                 name: name.clone(),
                 items: self.add_items(&mut items, asks, output, skip_invalid, broken).await?,
             });
         }
         let content = items.len() as u32;
-        let found = Filler {
+        let found = FillerRanges {
             pre: self.add_items(&mut items, &filler.pre, output, skip_invalid, false).await?,
             mid: self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?,
             post: self.add_items(&mut items, &filler.post, output, skip_invalid, false).await?,
@@ -89,29 +89,29 @@ impl Service {
             cooldown_ms: filler.cooldown_ms,
         };
         let slate = items.len() as u32;
-        items.push(Item {
+        items.push(ScheduleItem {
             id: 0,
             path: String::new(),
             title: SLATE.to_owned(),
             duration_ms: SLATE_MS,
             weight: 1,
-            cut: steps(SLATE_MS as f64 / 1000.0),
-            look: Look::default(),
+            segmentation: audio_segmentation(SLATE_MS as f64 / 1000.0),
+            video_format: VideoFormat::default(),
             breaks: Box::default(),
         });
         let begin = vec![0; plan.grid.streams().len()];
         let grid = plan.grid.clone();
         Ok((
-            itemize(items),
-            Blocks {
+            assign_ids(items),
+            BlockSchedule {
                 zone: zone.to_owned(),
                 grid,
                 sources,
                 filler: found,
-                content,
-                slate,
-                begin,
-                days: Days::default(),
+                programme_count: content_count,
+                slate_item: slate_index,
+                start_positions: first_positions,
+                day_cache: DayCache::default(),
             },
         ))
     }
@@ -122,21 +122,21 @@ impl Service {
     /// As [`Self::block_items`].
     pub(super) async fn cycle_items(
         &self,
-        asks: &[Ask],
-        filler: &FillerAsk,
-        output: &Output,
+        asks: &[RequestedItem],
+        filler: &RequestedFiller,
+        output: &OutputSettings,
         skip_invalid: bool,
-    ) -> Result<(Items, u32)> {
+    ) -> Result<(ScheduleItems, u32)> {
         let mut items = self.channel_items(asks, output, skip_invalid, !filler.mid.is_empty()).await?;
         let mid = self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?;
-        Ok((itemize(items), mid.end - mid.start))
+        Ok((assign_ids(items), mid.end - mid.start))
     }
 
     async fn add_items(
         &self,
-        items: &mut Vec<Item>,
-        asks: &[Ask],
-        output: &Output,
+        items: &mut Vec<ScheduleItem>,
+        asks: &[RequestedItem],
+        output: &OutputSettings,
         skip_invalid: bool,
         broken: bool,
     ) -> Result<Range<u32>> {

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external, pace};
-use crate::domain::channel::{Ask, Channel, Face, FillerAsk, LEAST_SECONDS, Output, Plan, Watermark};
-use crate::domain::schedule::{Definition, MAX_SLOTS, Mode, Wanted, cut};
+use crate::domain::channel::{RequestedItem, Channel, ChannelSettings, RequestedFiller, DEFAULT_MIN_GUIDE_SECONDS, OutputSettings, RequestedBlocks, WatermarkSettings};
+use crate::domain::schedule::{ScheduleDefinition, MAX_CYCLE_PROGRAMMES, ScheduleMode, RevisionRequest, segmentation};
 use crate::domain::time::FrameRate;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -34,13 +34,13 @@ pub struct Change {
     pub offline: Option<Option<String>>,
     pub offline_picture: Option<Option<String>>,
     pub seed: Option<u64>,
-    pub mode: Option<Mode>,
+    pub mode: Option<ScheduleMode>,
     /// Only for a new channel.
     pub start_at: Option<Timestamp>,
-    pub asks: Option<Vec<Ask>>,
+    pub asks: Option<Vec<RequestedItem>>,
     pub output: OutputChange,
-    pub plan: Option<Plan>,
-    pub filler: Option<FillerAsk>,
+    pub plan: Option<RequestedBlocks>,
+    pub filler: Option<RequestedFiller>,
     pub source_type: Option<SourceType>,
     pub external: Option<ExternalChange>,
     /// Leaves out items that cannot be aired, if at least one can.
@@ -58,7 +58,7 @@ pub struct OutputChange {
     pub rate: Option<Option<FrameRate>>,
     pub level: Option<Option<i16>>,
     pub subtitle_languages: Option<Vec<String>>,
-    pub watermark: Option<Option<Watermark>>,
+    pub watermark: Option<Option<WatermarkSettings>>,
 }
 
 /// When a change of the schedule takes effect.
@@ -90,9 +90,9 @@ impl Service {
         let instance = given.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random::<4>()));
         let id = given.id + 1;
         let tvg_id = format!("ch-{id}.{instance}").into();
-        let face = Face { number, ..drafted.face.clone() };
+        let face = ChannelSettings { number, ..drafted.settings.clone() };
         self.note_clearance(id, None, &drafted, &change).await?;
-        let channel = self.channels.keep(Channel { id, tvg_id, face, ..drafted }, None).await?;
+        let channel = self.channels.keep(Channel { id, tvg_id, settings, ..drafted }, None).await?;
         self.catch_up(&channel).await;
         (given.id, given.instance) = (id, Some(instance));
         Ok(self.with_listings(channel).await)
@@ -106,7 +106,7 @@ impl Service {
         let _editing = self.channels.editing.lock().await;
         let before = self.channels.get(id)?;
         let after = self.draft_channel(Some(&before), &change).await?;
-        self.channels.free_number(Some(after.face.number), Some(id))?;
+        self.channels.free_number(Some(after.settings.number), Some(id))?;
         self.note_clearance(id, Some(&before), &after, &change).await?;
         let channel = self.channels.keep(after, Some(&before)).await?;
         self.rights.tell();
@@ -117,10 +117,10 @@ impl Service {
     /// Computes the schedule of a `blocks` channel since it began, which may be years, so that no later request has to wait
     /// for that, even after a restart.
     async fn catch_up(&self, channel: &Arc<Channel>) {
-        if channel.mode == Mode::Blocks {
+        if channel.mode == ScheduleMode::Blocks {
             let (channel, now_ms) = (channel.clone(), self.clock.now().as_millisecond());
             // If this fails, the first request computes it.
-            let _ = tokio::task::spawn_blocking(move || channel.definition.programme(now_ms)).await;
+            let _ = tokio::task::spawn_blocking(move || channel.definition.programme_at(now_ms)).await;
             self.channels.keep_marks().await;
         }
     }
@@ -132,8 +132,8 @@ impl Service {
     pub async fn draft_channel(&self, before: Option<&Channel>, asked: &Change) -> Result<Channel> {
         let change = asked.clone();
         let face = match before {
-            Some(before) => before.face.clone(),
-            None => Face {
+            Some(before) => before.settings.clone(),
+            None => ChannelSettings {
                 name: Box::default(),
                 number: self.channels.free_number(None, None)?,
                 enabled: true,
@@ -143,13 +143,13 @@ impl Service {
                 logo_url: None,
                 timezone: TimeZone::system().iana_name().unwrap_or("UTC").into(),
                 show_filler: false,
-                least_seconds: LEAST_SECONDS,
-                offline: None,
-                offline_picture: None,
+                min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+                slate_text: None,
+                slate_image: None,
             },
         };
         let text = |text: Option<String>| text.map(String::into_boxed_str);
-        let face = Face {
+        let face = ChannelSettings {
             name: change.name.map_or(face.name, Into::into),
             number: change.number.unwrap_or(face.number),
             enabled: change.enabled.unwrap_or(face.enabled),
@@ -159,11 +159,11 @@ impl Service {
             logo_url: change.logo_url.map_or(face.logo_url, text),
             timezone: change.timezone.map_or(face.timezone, Into::into),
             show_filler: change.show_filler.unwrap_or(face.show_filler),
-            least_seconds: change.least_seconds.unwrap_or(face.least_seconds),
-            offline: change.offline.map_or(face.offline, text),
-            offline_picture: change.offline_picture.map_or(face.offline_picture, text),
+            min_guide_seconds: change.least_seconds.unwrap_or(face.min_guide_seconds),
+            slate_text: change.offline.map_or(face.slate_text, text),
+            slate_image: change.offline_picture.map_or(face.slate_image, text),
         };
-        face.check()?;
+        face.validate()?;
         if let Some(Some(path)) = &asked.offline_picture {
             self.check_picture("offline.imageUrl", path).await?;
         }
@@ -171,7 +171,7 @@ impl Service {
             self.check_picture("watermark.imageUrl", &watermark.path).await?;
         }
         let now = self.clock.now().as_millisecond();
-        let waits = change.on_demand.unwrap_or(before.is_some_and(Channel::on_demand));
+        let waits = change.on_demand.unwrap_or(before.is_some_and(Channel::is_on_demand));
         if let Some(external) = external::asked(before, asked, now)? {
             if change.on_demand == Some(true) {
                 return Err(Error::field("onDemand", "is only for library channels"));
@@ -184,30 +184,30 @@ impl Service {
         let fresh = || u64::from_le_bytes(random::<8>()) >> 11;
         let seed = change.seed.or(before.map(|before| before.seed)).unwrap_or_else(fresh);
         let asks = change.asks.as_deref().map(Arc::from);
-        let asks: Arc<[Ask]> = asks.or_else(|| before.map(|before| before.asks.clone())).unwrap_or_default();
-        let mut output = before.map_or_else(Output::default, |before| (*before.output).clone());
+        let asks: Arc<[RequestedItem]> = asks.or_else(|| before.map(|before| before.requested_items.clone())).unwrap_or_default();
+        let mut output = before.map_or_else(OutputSettings::default, |before| (*before.output).clone());
         change.output.clone().apply(&mut output);
-        let cut_by = |output: &Output| {
+        let cut_by = |output: &OutputSettings| {
             let draws = (output.watermark.is_some(), output.subtitle_languages.clone());
-            (output.max_height, output.copy, output.rate, draws)
+            (output.max_height, output.copy_video, output.frame_rate, draws)
         };
         let remade = before.is_some_and(|before| cut_by(&before.output) != cut_by(&output));
         let (plan, filler) = blocks::asked(before, change.plan.map(Box::new), change.filler, mode)?;
-        let by_clock = mode == Mode::Blocks;
+        let by_clock = mode == ScheduleMode::Blocks;
         let touched = remade
             || change.asks.is_some()
             || before.is_none_or(|before| {
-                let moved = by_clock && before.face.timezone != face.timezone;
+                let moved = by_clock && before.settings.timezone != face.timezone;
                 moved
                     || (before.mode, before.seed) != (mode, seed)
-                    || (&before.plan, &before.filler) != (&plan, &filler)
+                    || (&before.requested_blocks, &before.requested_filler) != (&plan, &filler)
             });
-        let mut definition = before.map_or_else(Definition::default, |before| before.definition.clone());
+        let mut definition = before.map_or_else(ScheduleDefinition::default, |before| before.definition.clone());
         if touched {
             // Items of a `blocks` channel cannot be reused.
             let same = before.filter(|before| {
-                let kept = before.filler.mid == filler.mid;
-                kept && change.asks.is_none() && !remade && before.mode != Mode::Blocks
+                let kept = before.requested_filler.mid == filler.mid;
+                kept && change.asks.is_none() && !remade && before.mode != ScheduleMode::Blocks
             });
             let (items, mid, blocks) = match (&plan, same) {
                 (Some(plan), _) => {
@@ -217,7 +217,7 @@ impl Service {
                 }
                 (None, Some(same)) => {
                     let last = same.definition.revisions.last();
-                    last.map(|last| (last.items.clone(), last.mid, None)).unwrap_or_default()
+                    last.map(|last| (last.items.clone(), last.mid_roll_count, None)).unwrap_or_default()
                 }
                 (None, None) => {
                     let (items, mid) = self.cycle_items(&asks, &filler, &output, change.skip_invalid).await?;
@@ -227,31 +227,31 @@ impl Service {
             if before.is_none() {
                 // As short as the first items allow, because players begin three target durations before the end.
                 let usual = self.config.segment_seconds.round() as u64;
-                let longest = items.iter().map(|item| cut::longest(&item.cut.grid())).max();
-                output.target = longest.unwrap_or(usual).max(usual);
+                let longest = items.iter().map(|item| segmentation::longest_segment_seconds(&item.segmentation.grid())).max();
+                output.target_seconds = longest.unwrap_or(usual).max(usual);
             }
-            let wanted = Wanted { seed, mode, items, mid, blocks };
+            let wanted = RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks };
             check_slots(&wanted)?;
             definition = match before {
                 None => {
                     let start = change.start_at.map_or(now - now.rem_euclid(60_000), Timestamp::as_millisecond);
-                    Definition::new(start, wanted)
+                    ScheduleDefinition::new(start, wanted)
                 }
-                Some(_) if definition.airs(&wanted) => definition,
+                Some(_) if definition.has_content(&wanted) => definition,
                 Some(_) => {
                     // The future of a channel clock that may pause is the one guides show.
-                    let ahead = before.and_then(|before| before.pace.as_ref()).map(|pace| pace.ahead(now));
-                    let time = |instant: i64| ahead.as_ref().map_or(instant, |pace| pace.at(instant));
+                    let ahead = before.and_then(|before| before.clock.as_ref()).map(|pace| pace.projected(now));
+                    let time = |instant: i64| ahead.as_ref().map_or(instant, |pace| pace.channel_ms_at(instant));
                     let is = time(now);
                     let at = match change.apply {
                         Apply::Now => is,
-                        Apply::Boundary => definition.whole(is).map_or(is, |(_, end)| end),
+                        Apply::Boundary => definition.programme_bounds(is).map_or(is, |(_, end)| end),
                         Apply::At(at) => {
                             let at = time(at.as_millisecond().max(now));
-                            definition.whole(at).map_or(at, |(start, end)| if start == at { at } else { end })
+                            definition.programme_bounds(at).map_or(at, |(start, end)| if start == at { at } else { end })
                         }
                     };
-                    definition.revised(at, wanted).without_before(time(now - KEPT_MS))
+                    definition.with_revision(at, wanted).without_revisions_before(time(now - KEPT_MS))
                 }
             };
         }
@@ -262,30 +262,30 @@ impl Service {
         let channel = Channel {
             id,
             tvg_id,
-            face,
-            asks,
+            settings,
+            requested_items,
             output: Arc::new(output),
-            plan,
-            filler,
+            requested_blocks: plan,
+            requested_filler: filler,
             external,
             listings,
-            pace: None,
+            clock: None,
             seed,
             mode,
             version,
             definition,
         };
         let pace = pace::drafted(before, &channel, waits, now);
-        Ok(Channel { pace, ..channel })
+        Ok(Channel { clock, ..channel })
     }
 }
 
 /// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
-fn check_clock(before: Option<&Channel>, waits: bool, face: &Face, mode: Mode) -> Result<()> {
+fn check_clock(before: Option<&Channel>, waits: bool, face: &ChannelSettings, mode: ScheduleMode) -> Result<()> {
     match (waits, mode) {
-        (true, Mode::Blocks) => Err(Error::field("onDemand", "cannot be combined with scheduleMode blocks")),
+        (true, ScheduleMode::Blocks) => Err(Error::field("onDemand", "cannot be combined with scheduleMode blocks")),
         (true, _) if face.always_on => Err(Error::field("onDemand", "cannot be combined with alwaysOn")),
-        (false, Mode::Blocks) if before.is_some_and(|before| before.pace.is_some()) => Err(Error::field(
+        (false, ScheduleMode::Blocks) if before.is_some_and(|before| before.clock.is_some()) => Err(Error::field(
             "scheduleMode",
             "cannot be blocks, because this channel's clock was paused while it was onDemand",
         )),
@@ -294,12 +294,12 @@ fn check_clock(before: Option<&Channel>, waits: bool, face: &Face, mode: Mode) -
 }
 
 impl OutputChange {
-    fn apply(self, output: &mut Output) {
+    fn apply(self, output: &mut OutputSettings) {
         output.max_height = self.max_height.unwrap_or(output.max_height);
         output.max_kbps = self.max_kbps.unwrap_or(output.max_kbps);
-        output.copy = self.copy.unwrap_or(output.copy);
-        output.rate = self.rate.unwrap_or(output.rate);
-        output.level = self.level.unwrap_or(output.level);
+        output.copy_video = self.copy.unwrap_or(output.copy_video);
+        output.frame_rate = self.rate.unwrap_or(output.frame_rate);
+        output.loudness_lufs = self.level.unwrap_or(output.loudness_lufs);
         output.watermark = self.watermark.unwrap_or(output.watermark.take());
         if let Some(languages) = self.audio_languages {
             output.audio_languages = languages;
@@ -310,13 +310,13 @@ impl OutputChange {
     }
 }
 
-fn check_slots(wanted: &Wanted) -> Result<()> {
+fn check_slots(wanted: &RevisionRequest) -> Result<()> {
     let slots = match &wanted.blocks {
-        Some(blocks) => blocks.slots(&wanted.items),
-        None => Definition::new(0, wanted.clone()).revisions[0].slots(),
+        Some(blocks) => blocks.longest_cycle(&wanted.items),
+        None => ScheduleDefinition::new(0, wanted.clone()).revisions[0].programmes_per_cycle(),
     };
-    match slots as usize > MAX_SLOTS {
-        true => Err(Error::field("items", format!("exceed {MAX_SLOTS} programmes a cycle, with their weights"))),
+    match slots as usize > MAX_CYCLE_PROGRAMMES {
+        true => Err(Error::field("items", format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"))),
         false => Ok(()),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::domain::schedule::Item;
-use crate::domain::schedule::cut::{Cut, Keyframes};
+use crate::domain::schedule::ScheduleItem;
+use crate::domain::schedule::segmentation::{Segmentation, KeyframeBounds};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
@@ -15,8 +15,8 @@ pub(super) struct Cuts(Mutex<HashMap<String, Weak<[i64]>>>);
 impl Cuts {
     /// Loads the boundaries of an item that was read from disk. If they are lost, that is logged and the item counts as
     /// evenly cut.
-    pub(super) fn find(&self, store: &Store, item: &mut Item) -> Result<()> {
-        let Cut::Keyframes(keyframes) = &mut item.cut else { return Ok(()) };
+    pub(super) fn find(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
+        let Segmentation::Keyframes(keyframes) = &mut item.segmentation else { return Ok(()) };
         keyframes.bounds = match self.known(&keyframes.name) {
             Some(bounds) => Some(bounds),
             None => read(store, keyframes)?.map(|bounds| self.put(&keyframes.name, bounds)),
@@ -31,8 +31,8 @@ impl Cuts {
     }
 
     /// Stores the boundaries of a new item, or shares those in memory.
-    pub(super) async fn keep(&self, store: &Store, item: &mut Item) -> Result<()> {
-        let Cut::Keyframes(Keyframes { name, bounds: Some(bounds), .. }) = &mut item.cut else { return Ok(()) };
+    pub(super) async fn keep(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
+        let Segmentation::Keyframes(KeyframeBounds { name, bounds: Some(bounds), .. }) = &mut item.segmentation else { return Ok(()) };
         if let Some(known) = self.known(name) {
             *bounds = known;
             return Ok(());
@@ -70,7 +70,7 @@ impl Cuts {
     }
 }
 
-fn read(store: &Store, keyframes: &Keyframes) -> Result<Option<Arc<[i64]>>> {
+fn read(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
     let steps: Option<Vec<i64>> = store.get(Tree::Cuts, &keyframes.name)?;
     let sum = |at: &mut i64, step: i64| {
         *at = at.saturating_add(step);
@@ -78,6 +78,6 @@ fn read(store: &Store, keyframes: &Keyframes) -> Result<Option<Arc<[i64]>>> {
     };
     let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, sum)).collect::<Arc<[i64]>>());
     let whole =
-        |bounds: &Arc<[i64]>| bounds.len() == keyframes.segments as usize + 1 && bounds.last() == Some(&keyframes.end);
+        |bounds: &Arc<[i64]>| bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks);
     Ok(bounds.filter(whole))
 }

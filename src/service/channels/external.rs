@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Change;
 use crate::domain::address::Address;
-use crate::domain::channel::{Channel, Face, FillerAsk};
-use crate::domain::external::{External, Feed, GuideId, Origin};
-use crate::domain::rights::{self, Act, Claim, Clearance};
-use crate::domain::schedule::{Definition, Mode};
+use crate::domain::channel::{Channel, ChannelSettings, RequestedFiller};
+use crate::domain::external::{ExternalChannel, ExternalStream, GuideChannelId, ExternalOrigin};
+use crate::domain::rights::{self, ClearanceChange, RightsClaim, Clearance};
+use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::rights::Subject;
@@ -27,8 +27,8 @@ pub struct ExternalChange {
     pub failover: Option<Vec<Address>>,
     pub user_agent: Option<Option<String>>,
     /// The guide channel whose programmes it shows; an inner None selects the one named by the list's id.
-    pub guide: Option<Option<GuideId>>,
-    pub claim: Claim,
+    pub guide: Option<Option<GuideChannelId>>,
+    pub claim: RightsClaim,
     /// The user who makes the change.
     pub by: String,
 }
@@ -41,7 +41,7 @@ impl ExternalChange {
     }
 
     fn says_something(&self) -> bool {
-        let Claim { source_name, source_url, imported_at_ms, basis, statement, recording_basis, authorized } =
+        let RightsClaim { source_name, source_url, imported_at_ms, basis, statement, recording_basis, authorized } =
             &self.claim;
         let texts = [source_name, source_url, basis, statement];
         self.url.is_some()
@@ -55,7 +55,7 @@ impl ExternalChange {
 
 impl SourceType {
     fn of(channel: &Channel) -> Self {
-        match channel.external.as_deref().map(External::source_type) {
+        match channel.external.as_deref().map(ExternalChannel::source_type) {
             None => Self::Virtual,
             Some("external") => Self::External,
             Some(_) => Self::Import,
@@ -67,7 +67,7 @@ impl SourceType {
 ///
 /// # Errors
 /// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` for fields that do not belong to such a channel.
-pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> Result<Option<External>> {
+pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> Result<Option<ExternalChannel>> {
     let kind = match (before.map(SourceType::of), change.source_type) {
         (Some(is), Some(asked)) if is != asked => {
             return Err(Error::field("sourceType", "cannot be changed; create another channel"));
@@ -97,64 +97,64 @@ pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> R
     let asked = match (is, &change.external) {
         (Some(is), None) => return Ok(Some(is.clone())),
         (Some(is), Some(asked)) if !asked.says_something() && !asked.nulls() => {
-            let guide = asked.guide.clone().unwrap_or_else(|| is.guide.clone());
-            return Ok(Some(External { guide, ..is.clone() }));
+            let guide = asked.guide.clone().unwrap_or_else(|| is.guide_channel.clone());
+            return Ok(Some(ExternalChannel { guide_channel: guide, ..is.clone() }));
         }
-        (Some(External { origin: Origin::Source { id, .. }, .. }), Some(_)) => {
+        (Some(ExternalChannel { origin: ExternalOrigin::Source { id, .. }, .. }), Some(_)) => {
             return Err(Error::field("source", format!("belongs to source {id}; change it there")));
         }
         (_, asked) => asked.clone().unwrap_or_default(),
     };
-    let was = is.and_then(External::own);
-    let guide = asked.guide.unwrap_or_else(|| is.and_then(|is| is.guide.clone()));
-    let lacking = |lacks: &[&str]| Err(rights::required(lacks));
+    let was = is.and_then(ExternalChannel::own_clearance);
+    let guide = asked.guide.unwrap_or_else(|| is.and_then(|is| is.guide_channel.clone()));
+    let lacking = |lacks: &[&str]| Err(rights::missing_rights_error(lacks));
     let feed = match (asked.url, is) {
         (Some(url), _) => Some(url),
-        (None, is) => is.map(|is| is.feed.url.clone()),
+        (None, is) => is.map(|is| is.stream.url.clone()),
     };
     let Some(url) = feed else {
-        let mut lacks = rights::missing(&asked.claim);
+        let mut lacks = rights::missing_fields(&asked.claim);
         lacks.push("source.url");
         return lacking(&lacks);
     };
-    let feed = Feed {
+    let feed = ExternalStream {
         url,
-        failover: asked.failover.or_else(|| is.map(|is| is.feed.failover.clone())).unwrap_or_default(),
-        user_agent: asked.user_agent.unwrap_or_else(|| is.and_then(|is| is.feed.user_agent.clone())),
+        failover: asked.failover.or_else(|| is.map(|is| is.stream.failover.clone())).unwrap_or_default(),
+        user_agent: asked.user_agent.unwrap_or_else(|| is.and_then(|is| is.stream.user_agent.clone())),
     };
-    let moved = is.is_some_and(|is| moved(&is.feed, &feed));
-    match Clearance::claim(asked.claim, was, moved, &asked.by, now_ms) {
+    let moved = is.is_some_and(|is| moved(&is.stream, &feed));
+    match Clearance::from_claim(asked.claim, was, moved, &asked.by, now_ms) {
         Ok(clearance) => {
-            Ok(Some(External { feed, guide, origin: Origin::Own { clearance, imported: kind == SourceType::Import } }))
+            Ok(Some(ExternalChannel { stream, guide_channel: guide, origin: ExternalOrigin::Own { clearance, imported: kind == SourceType::Import } }))
         }
         Err(lacks) => lacking(&lacks),
     }
 }
 
 /// Whether the channel now shows another stream than the one that was attested.
-fn moved(before: &Feed, after: &Feed) -> bool {
+fn moved(before: &ExternalStream, after: &ExternalStream) -> bool {
     (&before.url, &before.failover) != (&after.url, &after.failover)
 }
 
 /// An external channel. It has no items, so no file is opened.
-pub(super) fn draft(before: Option<&Channel>, face: Face, external: External) -> Channel {
+pub(super) fn draft(before: Option<&Channel>, face: ChannelSettings, external: ExternalChannel) -> Channel {
     let (id, tvg_id, version) =
         before.map_or((0, Box::default(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
     Channel {
         id,
         tvg_id,
-        face,
-        asks: Arc::default(),
+        settings: face,
+        requested_items: Arc::default(),
         output: Arc::default(),
-        plan: None,
-        filler: FillerAsk::none(),
+        requested_blocks: None,
+        requested_filler: RequestedFiller::shared_empty(),
         external: Some(Box::new(external)),
         listings: before.and_then(|before| before.listings.clone()),
-        pace: None,
+        clock: None,
         seed: 0,
-        mode: Mode::Sequential,
+        mode: ScheduleMode::Sequential,
         version,
-        definition: Definition::default(),
+        definition: ScheduleDefinition::default(),
     }
 }
 
@@ -167,13 +167,13 @@ impl Service {
         after: &Channel,
         change: &Change,
     ) -> Result<()> {
-        let own = |channel: &Channel| channel.external.as_deref().and_then(External::own).cloned();
+        let own = |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
         let (was, Some(is)) = (before.and_then(own), own(after)) else { return Ok(()) };
         let feeds = before.and_then(|before| before.external.as_deref()).zip(after.external.as_deref());
-        let moved = feeds.is_some_and(|(before, after)| moved(&before.feed, &after.feed));
-        let Some((act, parts)) = Clearance::act(was.as_ref(), &is, moved) else { return Ok(()) };
+        let moved = feeds.is_some_and(|(before, after)| moved(&before.stream, &after.stream));
+        let Some((act, parts)) = Clearance::change_between(was.as_ref(), &is, moved) else { return Ok(()) };
         let by = change.external.as_ref().map_or("", |external| external.by.as_str());
-        self.audit.add(Subject::Channel(id), &after.face.name, act, &parts, by, &is).await
+        self.audit.add(Subject::Channel(id), &after.settings.name, act, &parts, by, &is).await
     }
 
     /// Removes a channel; its id is never used again. `by` is recorded if the channel had a clearance of its own.
@@ -182,8 +182,8 @@ impl Service {
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
     pub async fn remove_channel(&self, id: u32, by: &str) -> Result<()> {
         let channel = self.channels.get(id)?;
-        if let Some(clearance) = channel.external.as_deref().and_then(External::own) {
-            self.audit.add(Subject::Channel(id), &channel.face.name, Act::Removed, &[], by, clearance).await?;
+        if let Some(clearance) = channel.external.as_deref().and_then(ExternalChannel::own_clearance) {
+            self.audit.add(Subject::Channel(id), &channel.settings.name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         self.channels.remove(id).await?;
         self.rights.tell();

@@ -9,8 +9,8 @@ use futures_util::{StreamExt, stream};
 use jiff::tz::TimeZone;
 
 use super::{Channels, Kept, MAX_CHANNELS, channel_key, external};
-use crate::domain::channel::{Channel, Face, LEAST_SECONDS, MAX_NUMBER};
-use crate::domain::external::{External, Feed, Imported, Origin};
+use crate::domain::channel::{Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, MAX_NUMBER};
+use crate::domain::external::{ExternalChannel, ExternalStream, ImportedEntry, ExternalOrigin};
 use crate::domain::listing::Listings;
 use crate::domain::m3u::entry_matching::{EntryKey, match_entries};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
@@ -37,7 +37,7 @@ impl Channels {
     /// The channels of one source.
     pub fn of_source(&self, source: u32) -> Vec<Arc<Channel>> {
         let mut all = self.all();
-        all.retain(|channel| channel.external.as_deref().and_then(External::source_id) == Some(source));
+        all.retain(|channel| channel.external.as_deref().and_then(ExternalChannel::source_id) == Some(source));
         all
     }
 
@@ -52,12 +52,12 @@ impl Channels {
     ) -> (Vec<Planned>, Vec<Arc<Channel>>) {
         let known = self.of_source(source);
         let imported = |channel: &Arc<Channel>| match channel.external.as_deref().map(|external| &external.origin) {
-            Some(Origin::Source { entry, .. }) => entry.clone(),
-            _ => Imported::default(),
+            Some(ExternalOrigin::Source { entry, .. }) => entry.clone(),
+            _ => ImportedEntry::default(),
         };
-        let said: Vec<Imported> = known.iter().map(imported).collect();
+        let said: Vec<ImportedEntry> = known.iter().map(imported).collect();
         let before = known.iter().zip(&said).filter_map(|(channel, said)| {
-            let url = &channel.external.as_deref()?.feed.url;
+            let url = &channel.external.as_deref()?.stream.url;
             Some(EntryKey { tvg_id: &said.tvg_id, name: &said.name, url })
         });
         let before: Vec<EntryKey<'_>> = before.collect();
@@ -67,7 +67,7 @@ impl Channels {
         }
         let found = match_entries(&before, &after);
         let all = self.all();
-        let taken = all.iter().map(|channel| channel.face.number).collect();
+        let taken = all.iter().map(|channel| channel.settings.number).collect();
         let mut numbers = Numbers { taken, wishes: number_from.is_none(), from: number_from.unwrap_or(1) };
         let mut room = MAX_CHANNELS.saturating_sub(all.len());
         let zone: Arc<str> = TimeZone::system().iana_name().unwrap_or("UTC").into();
@@ -82,7 +82,7 @@ impl Channels {
                 skips.add(entry.line, &entry.name, format!("the limit of {MAX_CHANNELS} channels is reached"));
                 continue;
             };
-            let face = Face {
+            let face = ChannelSettings {
                 name: entry.name.as_str().into(),
                 number,
                 enabled: true,
@@ -92,11 +92,11 @@ impl Channels {
                 logo_url: entry.logo_url.as_deref().map(Into::into),
                 timezone: zone.clone(),
                 show_filler: false,
-                least_seconds: LEAST_SECONDS,
-                offline: None,
-                offline_picture: None,
+                min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+                slate_text: None,
+                slate_image: None,
             };
-            match face.check() {
+            match face.validate() {
                 Ok(()) => room -= 1,
                 Err(fault) => {
                     skips.add(entry.line, &entry.name, fault.message);
@@ -137,10 +137,10 @@ impl Channels {
         }
         for channel in gone {
             let mut channel = (*channel).clone();
-            if let Some(External { origin: Origin::Source { entry, .. }, .. }) = channel.external.as_deref_mut()
-                && channel.face.enabled
+            if let Some(ExternalChannel { origin: ExternalOrigin::Source { entry, .. }, .. }) = channel.external.as_deref_mut()
+                && channel.settings.enabled
             {
-                (entry.gone, channel.face.enabled) = (true, false);
+                (entry.is_gone, channel.settings.enabled) = (true, false);
                 channel.version += 1;
                 changed.push(channel);
             }
@@ -158,7 +158,7 @@ impl Channels {
         let mut all = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         for (before, listings) in mapped {
             let Some(channel) = all.get_mut(&before.id) else { continue };
-            let stamp = |listings: &Option<Arc<Listings>>| listings.as_ref().map(|listings| listings.stamp);
+            let stamp = |listings: &Option<Arc<Listings>>| listings.as_ref().map(|listings| listings.content_hash);
             if channel.external == before.external && stamp(&listings) != stamp(&channel.listings) {
                 *channel = Arc::new(Channel { listings, ..(**channel).clone() });
                 self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
@@ -193,29 +193,29 @@ fn category(entry: &M3uEntry) -> &str {
     entry.groups.first().map_or("", String::as_str)
 }
 
-fn external_of(entry: &M3uEntry, source: u32) -> External {
-    External {
-        feed: Feed { url: entry.url.clone(), failover: Vec::new(), user_agent: entry.user_agent.clone() },
-        guide: None,
-        origin: Origin::Source {
+fn external_of(entry: &M3uEntry, source: u32) -> ExternalChannel {
+    ExternalChannel {
+        stream: ExternalStream { url: entry.url.clone(), failover: Vec::new(), user_agent: entry.user_agent.clone() },
+        guide_channel: None,
+        origin: ExternalOrigin::Source {
             id: source,
-            entry: Imported {
+            entry: ImportedEntry {
                 tvg_id: entry.tvg_id.clone(),
                 name: entry.name.clone(),
                 category: category(entry).to_owned(),
                 logo: entry.logo_url.clone(),
                 shift_ms: entry.guide_shift_ms,
-                gone: false,
+                is_gone: false,
             },
         },
     }
 }
 
 /// Updates a channel from its entry. Fields that were changed by hand keep their value.
-fn again(channel: &Channel, said: &Imported, entry: &M3uEntry, source: u32) -> Planned {
+fn again(channel: &Channel, said: &ImportedEntry, entry: &M3uEntry, source: u32) -> Planned {
     let mut external = external_of(entry, source);
-    external.guide = channel.external.as_deref().and_then(|external| external.guide.clone());
-    let mut face = channel.face.clone();
+    external.guide_channel = channel.external.as_deref().and_then(|external| external.guide_channel.clone());
+    let mut face = channel.settings.clone();
     if *face.name == *said.name {
         face.name = entry.name.as_str().into();
     }
@@ -225,9 +225,9 @@ fn again(channel: &Channel, said: &Imported, entry: &M3uEntry, source: u32) -> P
     if face.logo_url.as_deref() == said.logo.as_deref() {
         face.logo_url = entry.logo_url.as_deref().map(Into::into);
     }
-    face.enabled |= said.gone;
-    let face = if face.check().is_ok() { face } else { channel.face.clone() };
-    let changed = channel.face != face || channel.external.as_deref() != Some(&external);
+    face.enabled |= said.is_gone;
+    let face = if face.validate().is_ok() { face } else { channel.settings.clone() };
+    let changed = channel.settings != face || channel.external.as_deref() != Some(&external);
     let channel = if changed { external::draft(Some(channel), face, external) } else { channel.clone() };
     Planned { channel, changed, groups: entry.groups.clone() }
 }

@@ -3,9 +3,9 @@
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::domain::channel::{Ask, Output};
-use crate::domain::library::{kind_by_name, natural};
-use crate::domain::schedule::Item;
+use crate::domain::channel::{RequestedItem, OutputSettings};
+use crate::domain::library::{kind_from_name, compare_natural};
+use crate::domain::schedule::ScheduleItem;
 use crate::engine::folder::{Folder, Hint, Target};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -35,12 +35,12 @@ impl Service {
     /// `VALIDATION_ERROR` for none or too many.
     pub(super) async fn channel_items(
         &self,
-        asks: &[Ask],
-        output: &Output,
+        asks: &[RequestedItem],
+        output: &OutputSettings,
         skip_invalid: bool,
         broken: bool,
-    ) -> Result<Vec<Item>> {
-        let mut found: Vec<(String, &Ask)> = Vec::new();
+    ) -> Result<Vec<ScheduleItem>> {
+        let mut found: Vec<(String, &RequestedItem)> = Vec::new();
         for ask in asks {
             for path in self.files_of(ask).await? {
                 found.push((path, ask));
@@ -55,7 +55,7 @@ impl Service {
         for outcome in looked {
             match outcome {
                 Ok(item) if broken => items.push(item),
-                Ok(item) => items.push(Item { breaks: Box::default(), ..item }),
+                Ok(item) => items.push(ScheduleItem { breaks: Box::default(), ..item }),
                 Err(fault) => faulty.push(fault),
             }
         }
@@ -76,7 +76,7 @@ impl Service {
         Ok(items)
     }
 
-    async fn measured(&self, path: String, ask: &Ask, output: &Output) -> Result<Item, Value> {
+    async fn measured(&self, path: String, ask: &RequestedItem, output: &OutputSettings) -> Result<ScheduleItem, Value> {
         let faulty = |code: &str, reason: &str| json!({"path": path.as_str(), "code": code, "reason": reason});
         let measuring = async {
             let source = self.library.open(&path).await?;
@@ -89,18 +89,18 @@ impl Service {
             return Err(faulty(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
         }
         let title = ask.title.as_deref().unwrap_or_else(|| stem(&path)).to_owned();
-        Ok(Item { id: 0, title, duration_ms, weight: ask.weight, path, cut, look, breaks })
+        Ok(ScheduleItem { id: 0, title, duration_ms, weight: ask.weight, path, segmentation, video_format, breaks })
     }
 
     /// The files of a requested item: itself, or the files of a folder in natural order.
-    async fn files_of(&self, ask: &Ask) -> Result<Vec<String>> {
+    async fn files_of(&self, ask: &RequestedItem) -> Result<Vec<String>> {
         let named = |fault: Error| {
             let item = json!({"path": ask.path, "code": fault.code.as_str(), "reason": fault.message});
             fault.with_details(json!({"items": [item]}))
         };
         let located = self.roots.locate(&ask.path).map_err(named)?;
         let (roots, path, recursive) = (self.roots.clone(), located.path.clone(), ask.recursive);
-        let looking = self.library.within_deadline(located.root, move || match roots.look(&path) {
+        let looking = self.library.within_deadline(located.root_index, move || match roots.look(&path) {
             Some(Target::Folder) => {
                 let mut found = Vec::new();
                 let mut folders = vec![path];
@@ -112,7 +112,7 @@ impl Service {
                         break;
                     }
                 }
-                found.sort_by(|a, b| natural(a, b));
+                found.sort_by(|a, b| compare_natural(a, b));
                 Ok(found)
             }
             // Opening it shows what it is and whether it may be opened.
@@ -125,7 +125,7 @@ impl Service {
 fn within(folder: &Folder<'_>, found: &mut Vec<String>, mut below: Option<&mut Vec<String>>) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
     for (name, hint) in folder.names()? {
-        let media = kind_by_name(&name).is_some();
+        let media = kind_from_name(&name).is_some();
         if hint == Hint::File && !media || found.len() > MAX_FILES {
             continue;
         }

@@ -2,15 +2,15 @@
 //! again. Lost checkpoints are computed again.
 
 use super::{Channels, revision_key};
-use crate::domain::schedule::Revision;
-use crate::domain::schedule::blocks::Mark;
+use crate::domain::schedule::ScheduleRevision;
+use crate::domain::schedule::blocks::Checkpoint;
 use crate::store::{Store, Tree};
 
 /// Restores a revision's checkpoints.
-pub(super) fn resume(store: &Store, key: &str, revision: &Revision) {
+pub(super) fn resume(store: &Store, key: &str, revision: &ScheduleRevision) {
     let Some(blocks) = &revision.blocks else { return };
-    match store.get::<Vec<Mark>>(Tree::Marks, key) {
-        Ok(marks) => blocks.resume(marks.unwrap_or_default()),
+    match store.get::<Vec<Checkpoint>>(Tree::Marks, key) {
+        Ok(marks) => blocks.resume_from(marks.unwrap_or_default()),
         Err(fault) => tracing::warn!(%fault, "unreadable checkpoints; a channel's schedule is computed again"),
     }
 }
@@ -21,7 +21,7 @@ impl Channels {
         let now_ms = self.clock.now().as_millisecond();
         for channel in self.all() {
             for revision in &channel.definition.revisions {
-                let marks = revision.blocks.as_ref().and_then(|blocks| blocks.fresh_marks(now_ms));
+                let marks = revision.blocks.as_ref().and_then(|blocks| blocks.new_checkpoints(now_ms));
                 let Some(marks) = marks else { continue };
                 let key = revision_key(channel.id, revision.number);
                 if let Err(fault) = self.store.put(Tree::Marks, &key, &marks).await {

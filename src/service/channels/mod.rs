@@ -8,11 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::channel::{Ask, Channel, Face, FillerAsk, MAX_NUMBER, Output, Plan};
-use crate::domain::external::External;
+use crate::domain::channel::{RequestedItem, Channel, ChannelSettings, RequestedFiller, MAX_NUMBER, OutputSettings, RequestedBlocks};
+use crate::domain::external::ExternalChannel;
 use crate::domain::live::CATCHUP_MS;
-use crate::domain::pace::{Pace, Run};
-use crate::domain::schedule::{Definition, Items, Mode, Programme, Revision};
+use crate::domain::channel_clock::{ChannelClock, RunningInterval};
+use crate::domain::schedule::{ScheduleDefinition, ScheduleItems, ScheduleMode, Programme, ScheduleRevision};
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
@@ -69,25 +69,25 @@ struct Kept {
 #[derive(Serialize, Deserialize)]
 struct KeptChannel {
     #[serde(rename = "face")]
-    face: Face,
+    face: ChannelSettings,
     #[serde(rename = "asks")]
-    asks: Arc<[Ask]>,
+    asks: Arc<[RequestedItem]>,
     #[serde(default, skip_serializing_if = "is_default")]
-    output: Arc<Output>,
+    output: Arc<OutputSettings>,
     #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
-    plan: Option<Box<Plan>>,
+    plan: Option<Box<RequestedBlocks>>,
     #[serde(rename = "filler", default = "FillerAsk::none", skip_serializing_if = "is_default")]
-    filler: Arc<FillerAsk>,
+    filler: Arc<RequestedFiller>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    external: Option<Box<External>>,
+    external: Option<Box<ExternalChannel>>,
     seed: u64,
     #[serde(default, skip_serializing_if = "is_default")]
-    mode: Mode,
+    mode: ScheduleMode,
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
     /// Intervals of its clock that begin with a change of `onDemand`; those that viewers caused are separate records.
     #[serde(rename = "turns", default, skip_serializing_if = "Vec::is_empty")]
-    turns: Vec<Run>,
+    turns: Vec<RunningInterval>,
     /// Numbers of its revisions, ordered by start.
     #[serde(default = "only_first", skip_serializing_if = "is_only_first")]
     revisions: Vec<u32>,
@@ -98,7 +98,7 @@ struct KeptChannel {
 #[derive(Serialize, Deserialize)]
 struct KeptRevision {
     #[serde(flatten)]
-    revision: Revision,
+    revision: ScheduleRevision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     list: Option<String>,
 }
@@ -114,7 +114,7 @@ impl Channels {
         let shelf = Shelf::default();
         let mut runs = pace::read(&store)?;
         // Shares equal requests while channels are loaded. A permanent table would cost memory for those that differ.
-        let mut asked: HashSet<Arc<[Ask]>> = HashSet::new();
+        let mut asked: HashSet<Arc<[RequestedItem]>> = HashSet::new();
         // One record at a time: parsed values are shared at once, and the next record reuses the memory.
         let mut take = |key: &str, kept: Kept| -> Result<()> {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
@@ -147,18 +147,18 @@ impl Channels {
     /// All channels, by number.
     pub fn all(&self) -> Vec<Arc<Channel>> {
         let mut all: Vec<_> = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        all.sort_by_key(|channel| channel.face.number);
+        all.sort_by_key(|channel| channel.settings.number);
         all
     }
 
     /// The programme of a channel at an instant close to now, unix ms; None before its first programme.
     pub fn on_air(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
-        self.present.on(channel, channel.time(now_ms))
+        self.present.on(channel, channel.channel_ms_at(now_ms))
     }
 
     /// The oldest programme of a channel that catch-up still reaches.
     pub fn kept(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
-        self.past.on(channel, channel.time(now_ms - CATCHUP_MS))
+        self.past.on(channel, channel.channel_ms_at(now_ms - CATCHUP_MS))
     }
 
     /// Time of the last change of any channel, unix ms.
@@ -197,12 +197,12 @@ impl Channels {
 
     fn free_number(&self, wanted: Option<u32>, own: Option<u32>) -> Result<u32> {
         let all = self.all();
-        let taken = |number: u32| all.iter().find(|other| other.face.number == number && Some(other.id) != own);
+        let taken = |number: u32| all.iter().find(|other| other.settings.number == number && Some(other.id) != own);
         match wanted {
             Some(number) => match taken(number) {
                 None => Ok(number),
                 Some(other) => {
-                    Err(Error::new(Code::Conflict, format!("number {number} is used by {}", other.face.name))
+                    Err(Error::new(Code::Conflict, format!("number {number} is used by {}", other.settings.name))
                         .with_details(json!({"field": "number", "channelId": other.id})))
                 }
             },
@@ -219,7 +219,7 @@ impl Channels {
             if !known.contains(&revision.number) {
                 let (list, items) = self.shelf.keep(&self.store, &revision.items).await?;
                 let kept = KeptRevision {
-                    revision: Revision { items: Items::default(), ..revision.clone() },
+                    revision: ScheduleRevision { items: ScheduleItems::default(), ..revision.clone() },
                     list: Some(list),
                 };
                 self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), &kept).await?;
@@ -227,10 +227,10 @@ impl Channels {
             }
         }
         channel.output = self.shelf.share_output(channel.output);
-        self.shelf.share_face(&mut channel.face);
-        let alike = |other: &Arc<Channel>| (other.asks == channel.asks).then(|| other.asks.clone());
+        self.shelf.share_face(&mut channel.settings);
+        let alike = |other: &Arc<Channel>| (other.requested_items == channel.requested_items).then(|| other.requested_items.clone());
         let shared = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(alike);
-        channel.asks = shared.unwrap_or(channel.asks);
+        channel.requested_items = shared.unwrap_or(channel.requested_items);
         // Viewers may change the clock meanwhile.
         let lock = match before {
             Some(_) => Some(self.paces.lock(channel.id).await),
@@ -238,10 +238,10 @@ impl Channels {
         };
         let current = before.map(|before| self.get(before.id)).transpose()?;
         if current.is_some() {
-            channel.pace = self.pace_of(&channel)?;
+            channel.clock = self.pace_of(&channel)?;
         }
         let turns = pace::turns(&channel);
-        let Channel { face, asks, output, plan, filler, external, seed, mode, version, .. } = channel.clone();
+        let Channel { settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, .. } = channel.clone();
         let revisions = numbers(&channel.definition);
         let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();
         let kept = KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, turns, revisions };
@@ -250,7 +250,7 @@ impl Channels {
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        if let Some(before) = current.filter(|_| channel.pace.is_none()) {
+        if let Some(before) = current.filter(|_| channel.clock.is_none()) {
             self.forget_pace(&before).await;
         }
         drop(lock);
@@ -281,7 +281,7 @@ fn read(
     shelf: &Shelf,
     (id, tvg_id): (u32, Box<str>),
     kept: KeptChannel,
-    runs: Option<Vec<Run>>,
+    runs: Option<Vec<RunningInterval>>,
 ) -> Result<Channel> {
     let KeptChannel { mut face, asks, output, plan, filler, external, seed, mode, version, turns, revisions } = kept;
     shelf.share_face(&mut face);
@@ -297,18 +297,18 @@ fn read(
         marks::resume(store, &key, &revision);
         Ok(revision)
     };
-    let definition = Definition { revisions: revisions.iter().map(revision).collect::<Result<_>>()? };
+    let definition = ScheduleDefinition { revisions: revisions.iter().map(revision).collect::<Result<_>>()? };
     Ok(Channel {
         id,
         tvg_id,
-        face,
-        asks,
+        settings,
+        requested_items,
         output: shelf.share_output(output),
-        plan,
-        filler: if *filler == FillerAsk::default() { FillerAsk::none() } else { filler },
+        requested_blocks: plan,
+        requested_filler: if *filler == RequestedFiller::default() { RequestedFiller::shared_empty() } else { filler },
         external,
         listings: None,
-        pace: clock_of(turns, runs),
+        clock: clock_of(turns, runs),
         seed,
         mode,
         version,
@@ -338,14 +338,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// A channel's clock, from the intervals in its own record and in others; None if it has none.
-fn clock_of(turns: Vec<Run>, others: Option<Vec<Run>>) -> Option<Arc<Pace>> {
+fn clock_of(turns: Vec<RunningInterval>, others: Option<Vec<RunningInterval>>) -> Option<Arc<ChannelClock>> {
     if turns.is_empty() {
         return None;
     }
-    Pace::of(turns.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
+    ChannelClock::from_stored(turns.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
 }
 
-fn numbers(definition: &Definition) -> Vec<u32> {
+fn numbers(definition: &ScheduleDefinition) -> Vec<u32> {
     definition.revisions.iter().map(|revision| revision.number).collect()
 }
 

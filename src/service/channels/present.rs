@@ -21,7 +21,7 @@ impl Present {
         if let Some((_, on)) = known {
             return Some(*on);
         }
-        let on = channel.definition.programme(now_ms)?;
+        let on = channel.definition.programme_at(now_ms)?;
         all.insert(channel.id, (channel.version, on));
         Some(on)
     }

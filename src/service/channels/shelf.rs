@@ -9,8 +9,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::cuts::Cuts;
-use crate::domain::channel::{Face, Output};
-use crate::domain::schedule::{Item, Items};
+use crate::domain::channel::{ChannelSettings, OutputSettings};
+use crate::domain::schedule::{ScheduleItem, ScheduleItems};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
@@ -29,10 +29,10 @@ pub(super) struct Shelf {
 
 #[derive(Default)]
 struct Known {
-    items: HashMap<Name, Weak<Item>>,
-    lists: HashMap<Name, Weak<[Arc<Item>]>>,
+    items: HashMap<Name, Weak<ScheduleItem>>,
+    lists: HashMap<Name, Weak<[Arc<ScheduleItem>]>>,
     /// Output settings and time zones, most of which are equal.
-    outputs: HashMap<Name, Weak<Output>>,
+    outputs: HashMap<Name, Weak<OutputSettings>>,
     zones: HashSet<Arc<str>>,
 }
 
@@ -41,24 +41,24 @@ impl Shelf {
     ///
     /// # Errors
     /// `INTERNAL` when it, or one of its items, is missing or cannot be read.
-    pub(super) fn find(&self, store: &Store, list: &str) -> Result<Items> {
+    pub(super) fn find(&self, store: &Store, list: &str) -> Result<ScheduleItems> {
         let name = decode(Tree::Lists, list)?;
         if let Some(known) = self.known().lists.get(&name).and_then(Weak::upgrade) {
             return Ok(known);
         }
         let names: Vec<String> = read(store, Tree::Lists, list)?;
-        let items = names.iter().map(|name| self.item(store, name)).collect::<Result<Items>>()?;
+        let items = names.iter().map(|name| self.item(store, name)).collect::<Result<ScheduleItems>>()?;
         self.known().lists.insert(name, Arc::downgrade(&items));
         Ok(items)
     }
 
     /// Loads the segment boundaries of items inside a revision's record, as older versions wrote them.
-    pub(super) fn complete(&self, store: &Store, items: &mut Items) -> Result<()> {
+    pub(super) fn complete(&self, store: &Store, items: &mut ScheduleItems) -> Result<()> {
         Arc::make_mut(items).iter_mut().try_for_each(|item| self.cuts.find(store, Arc::make_mut(item)))
     }
 
     /// Replaces equal output settings by one shared value.
-    pub(super) fn share_output(&self, output: Arc<Output>) -> Arc<Output> {
+    pub(super) fn share_output(&self, output: Arc<OutputSettings>) -> Arc<OutputSettings> {
         let Ok(name) = name(&*output) else { return output };
         let mut known = self.known();
         if let Some(known) = known.outputs.get(&name).and_then(Weak::upgrade) {
@@ -69,7 +69,7 @@ impl Shelf {
     }
 
     /// Shares the time zone among channels. There are some hundred zones.
-    pub(super) fn share_face(&self, face: &mut Face) {
+    pub(super) fn share_face(&self, face: &mut ChannelSettings) {
         let mut known = self.known();
         match known.zones.get(&face.timezone) {
             Some(zone) => face.timezone = zone.clone(),
@@ -83,10 +83,10 @@ impl Shelf {
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub(super) async fn keep(&self, store: &Store, items: &Items) -> Result<(String, Items)> {
-        let keep = |item: &Arc<Item>| self.keep_item(store, item.clone());
+    pub(super) async fn keep(&self, store: &Store, items: &ScheduleItems) -> Result<(String, ScheduleItems)> {
+        let keep = |item: &Arc<ScheduleItem>| self.keep_item(store, item.clone());
         let futures: Vec<_> = items.iter().map(keep).collect();
-        let kept: Vec<(Name, Arc<Item>)> = stream::iter(futures).buffered(AT_ONCE).try_collect().await?;
+        let kept: Vec<(Name, Arc<ScheduleItem>)> = stream::iter(futures).buffered(AT_ONCE).try_collect().await?;
         let names: Vec<String> = kept.iter().map(|(name, _)| encode(name)).collect();
         let (name, json) = (name(&names)?, names);
         let known = self.known().lists.get(&name).and_then(Weak::upgrade);
@@ -94,7 +94,7 @@ impl Shelf {
             Some(known) => known,
             None => {
                 store.put(Tree::Lists, &encode(&name), &json).await?;
-                let list: Items = kept.into_iter().map(|(_, item)| item).collect();
+                let list: ScheduleItems = kept.into_iter().map(|(_, item)| item).collect();
                 self.known().lists.insert(name, Arc::downgrade(&list));
                 list
             }
@@ -116,31 +116,31 @@ impl Shelf {
         self.cuts.sweep(store).await
     }
 
-    fn item(&self, store: &Store, text: &str) -> Result<Arc<Item>> {
+    fn item(&self, store: &Store, text: &str) -> Result<Arc<ScheduleItem>> {
         let name = decode(Tree::Items, text)?;
         if let Some(known) = self.known().items.get(&name).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let mut item: Item = read(store, Tree::Items, text)?;
+        let mut item: ScheduleItem = read(store, Tree::Items, text)?;
         self.cuts.find(store, &mut item)?;
         Ok(self.put(name, Arc::new(item)))
     }
 
-    async fn keep_item(&self, store: &Store, mut item: Arc<Item>) -> Result<(Name, Arc<Item>)> {
+    async fn keep_item(&self, store: &Store, mut item: Arc<ScheduleItem>) -> Result<(Name, Arc<ScheduleItem>)> {
         let name = name(&*item)?;
         let known = self.known().items.get(&name).and_then(Weak::upgrade);
         // An item whose boundaries were lost gets them back with the next revision.
-        if let Some(known) = known.filter(|known| !known.cut.is_lost()) {
+        if let Some(known) = known.filter(|known| !known.segmentation.has_lost_bounds()) {
             return Ok((name, known));
         }
-        if !item.cut.is_lost() {
+        if !item.segmentation.has_lost_bounds() {
             self.cuts.keep(store, Arc::make_mut(&mut item)).await?;
         }
         store.put(Tree::Items, &encode(&name), &*item).await?;
         Ok((name, self.put(name, item)))
     }
 
-    fn put(&self, name: Name, item: Arc<Item>) -> Arc<Item> {
+    fn put(&self, name: Name, item: Arc<ScheduleItem>) -> Arc<ScheduleItem> {
         self.known().items.insert(name, Arc::downgrade(&item));
         item
     }
@@ -186,21 +186,21 @@ fn decode(tree: Tree, text: &str) -> Result<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::schedule::cut::{Cut, Look};
-    use crate::domain::schedule::itemize;
+    use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
+    use crate::domain::schedule::assign_ids;
 
-    fn items(titles: &[&str]) -> Items {
-        let item = |title: &&str| Item {
+    fn items(titles: &[&str]) -> ScheduleItems {
+        let item = |title: &&str| ScheduleItem {
             id: 0,
             path: format!("/lib/{title}.mkv"),
             title: (*title).to_owned(),
             duration_ms: 4000,
             weight: 1,
-            cut: Cut::copied(&[0, 180_000, 360_000], 0),
-            look: Look::default(),
+            segmentation: Segmentation::from_keyframes(&[0, 180_000, 360_000], 0),
+            video_format: VideoFormat::default(),
             breaks: Box::default(),
         };
-        itemize(titles.iter().map(item).collect())
+        assign_ids(titles.iter().map(item).collect())
     }
 
     fn count(store: &Store, tree: Tree) -> usize {

@@ -1,9 +1,9 @@
 use super::*;
 use crate::domain::address::Address;
-use crate::domain::external::{External, Feed, Imported, Origin};
+use crate::domain::external::{ExternalChannel, ExternalStream, ImportedEntry, ExternalOrigin};
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
-use crate::domain::schedule::cut::{Cut, Keyframes};
+use crate::domain::schedule::segmentation::{Segmentation, KeyframeBounds};
 
 /// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
 const CHANNEL: &str = r#"{"tvg_id": "ch-7.home", "channel": {
@@ -23,9 +23,9 @@ const REVISION: &str = r#"{"number": 1, "start_ms": 1767225600000, "first_ordina
         "cut": {"by": "frames", "rate": {"num": 25, "den": 1}, "per_segment": 50, "total": 100},
         "look": {"width": 640, "height": 360}}]}"#;
 
-fn bounds(item: &crate::domain::schedule::Item) -> Vec<i64> {
-    match &item.cut {
-        Cut::Keyframes(Keyframes { bounds: Some(bounds), .. }) => bounds.to_vec(),
+fn bounds(item: &crate::domain::schedule::ScheduleItem) -> Vec<i64> {
+    match &item.segmentation {
+        Segmentation::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => bounds.to_vec(),
         _ => Vec::new(),
     }
 }
@@ -41,26 +41,26 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
 
     let channels = Channels::open(store.clone(), Clock::default()).unwrap();
     let old = channels.get(7).unwrap();
-    assert_eq!((&*old.face.name, old.face.number, old.output.target), ("Old", 3, 4));
+    assert_eq!((&*old.settings.name, old.settings.number, old.output.target_seconds), ("Old", 3, 4));
     let items = &old.definition.revisions[0].items;
     assert_eq!((items.len(), bounds(&items[0])), (2, vec![0, 100_000, 360_000]));
     let start = 1_767_225_600_000;
     let line = |channel: &Channel| -> String {
-        let programmes = channel.definition.programmes(start, start + 32_000);
-        programmes.map(|programme| channel.definition.item(&programme).title.clone()).collect()
+        let programmes = channel.definition.programmes_between(start, start + 32_000);
+        programmes.map(|programme| channel.definition.item_of(&programme).title.clone()).collect()
     };
     let aired = line(&old);
     assert_eq!(aired.len(), 8);
 
     // A change keeps the old revision's record and stores the new items by name.
-    let wanted = crate::domain::schedule::Wanted {
+    let wanted = crate::domain::schedule::RevisionRequest {
         seed: 43,
-        mode: Mode::Sequential,
+        mode: ScheduleMode::Sequential,
         items: items.clone(),
-        mid: 0,
+        mid_roll_count: 0,
         blocks: None,
     };
-    let definition = old.definition.revised(start + 32_000, wanted);
+    let definition = old.definition.with_revision(start + 32_000, wanted);
     let changed = Channel { definition, version: 2, ..(*old).clone() };
     channels.keep(changed, Some(&old)).await.unwrap();
     drop((old, channels));
@@ -89,7 +89,7 @@ async fn an_import_with_one_failing_write_keeps_what_it_stored() {
     let entry = |number: usize| M3uEntry {
         line: number,
         name: format!("channel {number}"),
-        url: Address::read("http://tv.example/live.m3u8").unwrap(),
+        url: Address::parse("http://tv.example/live.m3u8").unwrap(),
         tvg_id: format!("c{number}"),
         channel_number: None,
         logo_url: None,
@@ -121,15 +121,15 @@ async fn what_many_channels_are_made_of_is_held_once() {
     }
     let channels = Channels::open(store, Clock::default()).unwrap();
     let [one, two, other] = [7, 8, 9].map(|id| channels.get(id).unwrap());
-    assert!(Arc::ptr_eq(&one.asks, &two.asks) && one.asks != other.asks);
+    assert!(Arc::ptr_eq(&one.requested_items, &two.requested_items) && one.requested_items != other.requested_items);
 
     // Later channels share as well, and a change affects one channel only.
-    let asks: Arc<[Ask]> = one.asks.to_vec().into();
-    let moved = Channel { asks, version: 2, ..(*other).clone() };
-    assert!(Arc::ptr_eq(&channels.keep(moved, Some(&other)).await.unwrap().asks, &one.asks));
-    let left = Channel { asks: other.asks.clone(), version: 2, ..(*two).clone() };
+    let asks: Arc<[RequestedItem]> = one.requested_items.to_vec().into();
+    let moved = Channel { requested_items, version: 2, ..(*other).clone() };
+    assert!(Arc::ptr_eq(&channels.keep(moved, Some(&other)).await.unwrap().requested_items, &one.requested_items));
+    let left = Channel { requested_items: other.requested_items.clone(), version: 2, ..(*two).clone() };
     channels.keep(left, Some(&two)).await.unwrap();
-    assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().asks[0].path == "/lib"), [true, false, true]);
+    assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().requested_items[0].path == "/lib"), [true, false, true]);
 }
 
 #[tokio::test]
@@ -137,19 +137,19 @@ async fn programmes_found_for_former_settings_of_a_channel_are_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let channels = Channels::open(Store::open_waiting(folder.path()).unwrap(), Clock::default()).unwrap();
     let external = |url: &str| {
-        let feed = Feed { url: Address::read(url).unwrap(), failover: Vec::new(), user_agent: None };
-        let origin = Origin::Source { id: 1, entry: Imported::default() };
-        Some(Box::new(External { feed, origin, guide: None }))
+        let feed = ExternalStream { url: Address::parse(url).unwrap(), failover: Vec::new(), user_agent: None };
+        let origin = ExternalOrigin::Source { id: 1, entry: ImportedEntry::default() };
+        Some(Box::new(ExternalChannel { stream, origin, guide_channel: None }))
     };
     let draft = Channel {
         external: external("http://tv.example/1.ts"),
-        definition: crate::domain::schedule::Definition::default(),
+        definition: crate::domain::schedule::ScheduleDefinition::default(),
         ..crate::domain::channel::tests::channel(7)
     };
     let former = channels.keep(draft, None).await.unwrap();
     let changed = Channel { external: external("http://tv.example/2.ts"), version: 2, ..(*former).clone() };
     let present = channels.keep(changed, Some(&former)).await.unwrap();
-    let listings = Some(Arc::new(Listings::of(vec![Listing::default()], 0)));
+    let listings = Some(Arc::new(Listings::from_unsorted(vec![Listing::default()], 0)));
     channels.show(vec![(former, listings.clone())]);
     assert!(channels.get(7).unwrap().listings.is_none());
     channels.show(vec![(present, listings.clone())]);

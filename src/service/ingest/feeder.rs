@@ -11,7 +11,7 @@ use super::Ingest;
 use super::hls::Hls;
 use super::intake::{Intake, Verdict};
 use crate::domain::address::Address;
-use crate::domain::external::{External, Feed};
+use crate::domain::external::{ExternalChannel, ExternalStream};
 use crate::domain::ingest::live_segmenter::IngestSegment;
 use crate::engine::outbound::{Answer, Ask, Fault, rtsp, srt};
 use crate::service::Service;
@@ -96,14 +96,14 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
     }
 }
 
-fn feed(service: &Service, id: u32) -> Option<Feed> {
+fn feed(service: &Service, id: u32) -> Option<ExternalStream> {
     let channel = service.channels.get(id).ok()?;
     service.may_show(&channel).ok()?;
-    channel.external.as_deref().map(|External { feed, .. }| feed.clone())
+    channel.external.as_deref().map(|ExternalChannel { stream: feed, .. }| feed.clone())
 }
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
-async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
+async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
     if address.is_srt() {
         let (to, place) = service.outbound.pinned(address).await?;
         let mut stream = srt::call(address, to, place).await?;
@@ -133,7 +133,7 @@ async fn connect(service: &Arc<Service>, feed: &Feed, address: &Address, intake:
 }
 
 /// Requests an address and identifies the body.
-async fn open(service: &Arc<Service>, feed: &Feed, address: &Address) -> Result<Body, Ended> {
+async fn open(service: &Arc<Service>, feed: &ExternalStream, address: &Address) -> Result<Body, Ended> {
     let ask = Ask { user_agent: feed.user_agent.clone(), ..Ask::stream() };
     let mut answer = service.outbound.get(address, &ask).await?;
     let mut head = Vec::new();

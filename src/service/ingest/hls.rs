@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::feeder::Ended;
 use super::intake::Intake;
 use crate::domain::address::Address;
-use crate::domain::external::Feed;
+use crate::domain::external::ExternalStream;
 use crate::domain::ingest::hls_playlist::{MAX_PLAYLIST_BYTES, MediaPlaylist, HlsPlaylist, HlsSegment, choose_variant};
 use crate::engine::outbound::{Answer, Ask};
 use crate::service::Service;
@@ -37,7 +37,7 @@ impl Hls {
     /// Reads the rest of a playlist, and the media playlist it refers to.
     pub(super) async fn begin(
         service: &Service,
-        feed: &Feed,
+        feed: &ExternalStream,
         mut answer: Answer,
         mut head: Vec<u8>,
     ) -> Result<Self, Ended> {
@@ -62,7 +62,7 @@ impl Hls {
                     let unfit = Ended::Unfit(
                         "all its variants have separate audio (EXT-X-MEDIA with URI), which is not supported",
                     );
-                    let next = address.join(&variant.ok_or(unfit)?.uri).map_err(Ended::Unfit)?;
+                    let next = address.resolve(&variant.ok_or(unfit)?.uri).map_err(Ended::Unfit)?;
                     (address, text) = this.list(service, &next).await?;
                 }
             }
@@ -137,7 +137,7 @@ impl Hls {
     }
 
     async fn put(&self, service: &Service, segment: &HlsSegment, intake: &mut Intake<'_>) -> Result<bool, Ended> {
-        let address = self.address.join(&segment.uri).map_err(Ended::Unfit)?;
+        let address = self.address.resolve(&segment.uri).map_err(Ended::Unfit)?;
         let range = segment
             .byte_range
             .map(|(first, count)| format!("bytes={first}-{}", first.saturating_add(count).saturating_sub(1)));

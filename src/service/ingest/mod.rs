@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
-use crate::domain::external::Feed;
+use crate::domain::external::ExternalStream;
 use crate::domain::ingest::timeline::{ExternalTimeline, SegmentOrigin, SLATE_TICKS};
 use crate::domain::ingest::live_segmenter::IngestSegment;
-use crate::domain::live::Slot;
+use crate::domain::live::LiveSegment;
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -125,23 +125,23 @@ impl Ingest {
     }
 
     /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
-    fn put(&self, shows: SegmentOrigin, (from, to): (i64, i64), base: i64, now: i64) -> (Slot, TimelineSpan) {
+    fn put(&self, shows: SegmentOrigin, (from, to): (i64, i64), base: i64, now: i64) -> (LiveSegment, TimelineSpan) {
         let mut state = self.lock();
         let slot = state.air.append(shows, to - from, now);
-        let sounded = state.sounded.filter(|(end, _)| *end == slot.start).map(|(_, sounded)| sounded);
+        let sounded = state.sounded.filter(|(end, _)| *end == slot.start_ticks).map(|(_, sounded)| sounded);
         let closes = shows == SegmentOrigin::Slate;
-        let (opens, origin) = (from == 0, slot.start - from);
+        let (opens, origin) = (from == 0, slot.start_ticks - from);
         let span = TimelineSpan { item_start: from, item_end: to, starts_item: opens, ends_item: closes, base_timestamp: base, item_offset: 0, channel_origin: origin, previous_audio_end: sounded };
-        state.sounded = Some((slot.end, span.audio_end()));
+        state.sounded = Some((slot.end_ticks, span.audio_end()));
         (slot, span)
     }
 
     /// The first segment in memory whose slot satisfies the predicate, and whether it is a slate.
-    fn next(&self, accepts: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
+    fn next(&self, accepts: impl Fn(&LiveSegment) -> bool) -> Option<(LiveSegment, Bytes, bool)> {
         let state = self.lock();
         let oldest_ms = state.oldest_ms();
-        let slot = state.air.find_segment(|slot| slot.programme_ms >= oldest_ms && accepts(slot))?;
-        let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_ms)?;
+        let slot = state.air.find_segment(|slot| slot.programme_start_ms >= oldest_ms && accepts(slot))?;
+        let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_start_ms)?;
         Some((slot, segment.bytes.clone(), segment.is_slate))
     }
 
@@ -152,7 +152,7 @@ impl Ingest {
         state.size += size;
         let mut in_all = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
         state.segments.push_back(segment);
-        let gone = state.air.prune(6).last().map_or(i64::MIN, |last| last.programme_ms);
+        let gone = state.air.prune(6).last().map_or(i64::MIN, |last| last.programme_start_ms);
         while state.segments.front().is_some_and(|oldest| oldest.start_ms <= gone)
             || is_too_much(state.size, in_all, channels)
         {
@@ -173,13 +173,13 @@ impl Drop for Ingest {
 /// The task that fetches a source, and its pieces. Dropping it ends the task.
 struct Client {
     /// The addresses when the task was started.
-    feed: Feed,
+    feed: ExternalStream,
     fed: mpsc::Receiver<Fed>,
     task: JoinHandle<()>,
 }
 
 impl Client {
-    fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, feed: Feed) -> Self {
+    fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, feed: ExternalStream) -> Self {
         let (pieces, fed) = mpsc::channel(WAITING);
         let task = tokio::spawn(feeder::run(service.clone(), id, ingest.clone(), pieces));
         Self { feed, fed, task }
@@ -221,7 +221,7 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     };
     let ingest = Arc::new(Ingest { state: Mutex::new(state), bytes: service.ingests.bytes.clone() });
     all.insert(channel.id, ingest.clone());
-    let client = Client::start(service, channel.id, &ingest, external.feed.clone());
+    let client = Client::start(service, channel.id, &ingest, external.stream.clone());
     let (service, id) = (Arc::downgrade(service), channel.id);
     tokio::spawn(async move {
         let upgrade = || service.upgrade();
@@ -234,13 +234,13 @@ pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
 }
 
 /// The present playlist window of a channel.
-pub fn listed(service: &Service, channel: &Channel) -> Arc<[Slot]> {
+pub fn listed(service: &Service, channel: &Channel) -> Arc<[LiveSegment]> {
     let Some(ingest) = service.ingests.get(channel.id) else { return Arc::default() };
     let state = ingest.lock();
-    let mut slots = state.air.window(channel.output.target);
+    let mut slots = state.air.window(channel.output.target_seconds);
     // Evicted segments are not listed; a slot whose segment is still being made is.
     let oldest_ms = state.oldest_ms();
-    slots.retain(|slot| slot.programme_ms >= oldest_ms);
+    slots.retain(|slot| slot.programme_start_ms >= oldest_ms);
     slots.into()
 }
 
@@ -252,7 +252,7 @@ pub fn segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<By
 }
 
 /// The first segment whose slot `wanted` accepts, and whether it is a slate.
-pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&Slot) -> bool) -> Option<(Slot, Bytes, bool)> {
+pub fn next(service: &Service, channel: &Channel, wanted: impl Fn(&LiveSegment) -> bool) -> Option<(LiveSegment, Bytes, bool)> {
     service.ingests.get(channel.id)?.next(wanted)
 }
 
@@ -271,13 +271,13 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<I
         let Ok(channel) = service.channels.get(id) else { return };
         let external = channel.external.as_deref().filter(|_| service.may_show(&channel).is_ok());
         let Some(external) = external else { return };
-        if client.feed != external.feed {
+        if client.feed != external.stream {
             tracing::info!(channel.id = id, "the source of an external channel changed: connecting to the new one");
-            client = Client::start(&service, id, ingest, external.feed.clone());
+            client = Client::start(&service, id, ingest, external.stream.clone());
             (waiting, away) = (None, true);
         }
         let viewers = service.onair.viewers();
-        let always = channel.face.always_on && channel.face.enabled;
+        let always = channel.settings.always_on && channel.settings.enabled;
         if always || viewers.count(id) > 0 || viewers.warm().contains(&id) {
             wanted = Instant::now();
         }
@@ -332,7 +332,7 @@ async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: Segme
         place_on_timeline(&bytes, span, &still)
     });
     let Ok(bytes) = made.await else { return };
-    let segment = Segment { start_ms: slot.programme_ms, bytes: bytes.into(), is_slate: from == SegmentOrigin::Slate };
+    let segment = Segment { start_ms: slot.programme_start_ms, bytes: bytes.into(), is_slate: from == SegmentOrigin::Slate };
     ingest.store(segment, service.ingests.lock().len());
 }
 
@@ -357,14 +357,14 @@ mod tests {
         let from = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
             let (slot, _) = ingest.put(from, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
-            ingest.store(Segment { start_ms: slot.programme_ms, bytes: bytes.clone(), is_slate: false }, 1);
+            ingest.store(Segment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false }, 1);
             slot
         };
-        let slots: Vec<Slot> = (1..=4).map(put).collect();
+        let slots: Vec<LiveSegment> = (1..=4).map(put).collect();
         assert_eq!(ingest.lock().segments.len(), 3);
-        let next = |after: i64| ingest.next(|slot| slot.start >= after).map(|(slot, ..)| slot.start);
-        assert_eq!(next(slots[0].start), Some(slots[1].start), "the first segment is skipped");
-        assert_eq!(next(slots[2].start), Some(slots[2].start));
-        assert_eq!(next(slots[3].end), None);
+        let next = |after: i64| ingest.next(|slot| slot.start_ticks >= after).map(|(slot, ..)| slot.start_ticks);
+        assert_eq!(next(slots[0].start_ticks), Some(slots[1].start_ticks), "the first segment is skipped");
+        assert_eq!(next(slots[2].start_ticks), Some(slots[2].start_ticks));
+        assert_eq!(next(slots[3].end_ticks), None);
     }
 }

@@ -60,7 +60,7 @@ async fn an_implausible_duration_is_unknown() {
     bytes.extend([0x1f, 0x43, 0xb6, 0x75, 0x90, 0xe7, 0x87, 4, 0, 0, 0, 0, 0, 0, 0xa3, 0x85, 0x81, 0, 0, 0x80, 0]);
     std::fs::write(&path, bytes).unwrap();
     let media = Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).probe(&Arc::new(open(&path))).await.unwrap();
-    assert_eq!((media.duration_seconds, media.bitrate_kbps, media.seekable), (None, None, false));
+    assert_eq!((media.duration_seconds, media.bitrate_kbps, media.is_seekable), (None, None, false));
     assert!(media.warnings.iter().any(|warning| warning.contains("unknown")), "{:?}", media.warnings);
 }
 

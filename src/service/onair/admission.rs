@@ -11,8 +11,8 @@ use super::reel::Reel;
 use super::{Audience, encodes, key, programme, shows_item, wake};
 use crate::domain::access::Principal;
 use crate::domain::channel::Channel;
-use crate::domain::live::Slot;
-use crate::domain::schedule::cut::Cut;
+use crate::domain::live::LiveSegment;
+use crate::domain::schedule::segmentation::Segmentation;
 use crate::error::{Code, Result};
 use crate::service::Service;
 use crate::service::planner::Plan;
@@ -32,15 +32,15 @@ const RETRY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
-pub async fn admit(service: &Arc<Service>, channel: &Channel, slot: &Slot, reader: &str) -> Result<()> {
+pub async fn admit(service: &Arc<Service>, channel: &Channel, slot: &LiveSegment, reader: &str) -> Result<()> {
     if channel.external.is_some() || !shows_item(channel, slot) {
         return Ok(());
     }
-    let (programme, item) = programme(channel, slot.programme_ms)?;
-    let now_ms = channel.time(service.clock.now().as_millisecond());
+    let (programme, item) = programme(channel, slot.programme_start_ms)?;
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     let key = key(channel, &programme, slot.index, now_ms, reader);
     let audience = (key.channel, key.reader.clone());
-    if !matches!(item.cut, Cut::Frames(_)) || service.onair.admission(&audience).is_some() {
+    if !matches!(item.segmentation, Segmentation::Frames(_)) || service.onair.admission(&audience).is_some() {
         return Ok(());
     }
     let reel = service.onair.reel(key)?;
@@ -153,7 +153,7 @@ pub fn is_kept(service: &Service, channel: &Channel) -> bool {
 
 /// Whether a channel is kept ready even without viewers, when these channels are warm.
 pub fn is_kept_by(warm: &HashSet<u32>, channel: &Channel) -> bool {
-    channel.face.enabled && (channel.face.always_on || warm.contains(&channel.id))
+    channel.settings.enabled && (channel.settings.always_on || warm.contains(&channel.id))
 }
 
 /// Whether keeping a channel ready needs encode slots beyond those of its viewers.

@@ -49,7 +49,7 @@ impl Herald {
                 return;
             }
         }
-        if channel.face.enabled {
+        if channel.settings.enabled {
             service.events.tell(None, What::Channel { id: channel.id, state, viewers });
         }
     }
@@ -91,14 +91,14 @@ fn programmes(service: &Service, seen: &mut HashMap<u32, Seen>) -> Duration {
     let mut next_ms = now_ms + REST_MS;
     let all = service.channels.all();
     seen.retain(|id, _| all.iter().any(|channel| channel.id == *id));
-    for channel in all.into_iter().filter(|channel| channel.face.enabled) {
+    for channel in all.into_iter().filter(|channel| channel.settings.enabled) {
         let known = seen.get(&channel.id).copied();
-        let version = (channel.version, channel.pace.as_ref().map_or(0, |pace| pace.stamp(now_ms)));
+        let version = (channel.version, channel.clock.as_ref().map_or(0, |pace| pace.guide_hash(now_ms)));
         let (_, _, end_ms) = match known {
             Some(known) if known.0 == version && now_ms < known.2 => known,
             _ => {
                 // Before the first programme there is none until the next check.
-                let on = channel.guide(now_ms, now_ms + 1, now_ms).next().map(|entry| entry.programme);
+                let on = channel.guide_entries(now_ms, now_ms + 1, now_ms).next().map(|entry| entry.programme);
                 let looked = match &on {
                     Some(on) => (version, on.start_ms, on.end_ms),
                     None => (version, i64::MAX, now_ms + REST_MS),

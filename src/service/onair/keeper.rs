@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Key, Reel, first_wanted, is_kept_by, is_made, key, listed, programme, segment, shows_item, state};
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, Slot, View};
+use crate::domain::live::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
 use crate::error::Result;
 use crate::service::{Service, ingest};
@@ -88,16 +88,16 @@ fn look_after(service: &Arc<Service>) -> bool {
         if kept(channel) {
             fill(service, channel, takes);
         }
-        let now_ms = channel.time(now_ms);
-        let on = channel.definition.programme(now_ms);
+        let now_ms = channel.channel_ms_at(now_ms);
+        let on = channel.definition.programme_at(now_ms);
         // The part after a break waits until its run has made the part before.
         let goes_on =
-            |next: &Programme| next.within && on.is_some_and(|on| (on.revision, on.item) == (next.revision, next.item));
-        let coming = channel.definition.programmes(now_ms, now_ms + AHEAD_MS);
+            |next: &Programme| next.continues_programme && on.is_some_and(|on| (on.revision_index, on.item_index) == (next.revision_index, next.item_index));
+        let coming = channel.definition.programmes_between(now_ms, now_ms + AHEAD_MS);
         let coming = coming.filter(|next| next.start_ms > now_ms && !goes_on(next));
         let coming = coming.take(COMING).filter(|_| takes && has_begun(service, channel));
         for next in coming {
-            if let Some(slot) = live::segments(&channel.definition, next).next() {
+            if let Some(slot) = live::programme_segments(&channel.definition, next).next() {
                 make(service, channel, slot);
             }
         }
@@ -122,26 +122,26 @@ fn look_after(service: &Arc<Service>) -> bool {
 }
 
 /// The segments a viewer who joins now needs, from their first one to those the list is about to name.
-fn stock(service: &Service, channel: &Channel) -> Vec<Slot> {
+fn stock(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
     if channel.external.is_some() {
         return Vec::new();
     }
-    let (listed, now_ms) = listed(service, channel, View::Live);
-    let (definition, pace) = (&channel.definition, channel.pace.as_deref());
+    let (listed, now_ms) = listed(service, channel, PlaylistView::Live);
+    let (definition, pace) = (&channel.definition, channel.clock.as_deref());
     // Before anything is listed: the segment that will be first.
-    let first = first_wanted(&listed, channel.output.target).or_else(|| live::slots(definition, pace, now_ms).next());
+    let first = first_wanted(&listed, channel.output.target_seconds).or_else(|| live::segments_from(definition, pace, now_ms).next());
     let Some(first) = first else { return Vec::new() };
-    let slots = live::slots(definition, pace, first.start.div_euclid(90));
-    let slots = slots.skip_while(|slot| slot.sequence < first.sequence);
-    slots.take_while(|slot| slot.start < (now_ms + STOCK_MS) * 90).collect()
+    let slots = live::segments_from(definition, pace, first.start_ticks.div_euclid(90));
+    let slots = slots.skip_while(|slot| slot.media_sequence < first.media_sequence);
+    slots.take_while(|slot| slot.start_ticks < (now_ms + STOCK_MS) * 90).collect()
 }
 
 /// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
 /// the one encode slot that this segment needs.
 fn has_begun(service: &Service, channel: &Channel) -> bool {
-    let listed = listed(service, channel, View::Live).0;
-    let is_broken = |slot: &Slot| service.onair.shared(channel, slot.programme_ms).is_some_and(|reel| reel.is_broken());
-    let begins = first_wanted(&listed, channel.output.target);
+    let listed = listed(service, channel, PlaylistView::Live).0;
+    let is_broken = |slot: &LiveSegment| service.onair.shared(channel, slot.programme_start_ms).is_some_and(|reel| reel.is_broken());
+    let begins = first_wanted(&listed, channel.output.target_seconds);
     begins.is_none_or(|slot| is_made(service, channel, &slot) || is_broken(&slot))
 }
 
@@ -155,17 +155,17 @@ pub(super) fn is_stocked(service: &Service, channel: &Channel) -> bool {
 fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
     let stock = stock(service, channel);
     let Some(first) = stock.first() else { return };
-    for slots in stock.chunk_by(|one, next| one.programme_ms == next.programme_ms) {
-        let reel = service.onair.shared(channel, slots[0].programme_ms);
+    for slots in stock.chunk_by(|one, next| one.programme_start_ms == next.programme_start_ms) {
+        let reel = service.onair.shared(channel, slots[0].programme_start_ms);
         let missing = slots.iter().find(|slot| !is_made(service, channel, slot));
-        let reached = slots.iter().rfind(|slot| slot.start <= first.start + STOCK_MS * 90);
+        let reached = slots.iter().rfind(|slot| slot.start_ticks <= first.start_ticks + STOCK_MS * 90);
         match (missing, reached, reel) {
             (Some(missing), _, reel) if takes || reel.as_ref().is_some_and(|reel| reel.is_leased()) => {
                 make(service, channel, *missing);
             }
             (None, Some(reached), Some(reel)) => {
                 reel.touch();
-                reel.follow(reached.place);
+                reel.follow(reached.item_index);
             }
             _ => {}
         }
@@ -174,8 +174,8 @@ fn fill(service: &Arc<Service>, channel: &Arc<Channel>, takes: bool) {
 
 /// Makes the current segment before a list names it: after a skip there was no time to prepare it.
 pub fn hurry(service: &Arc<Service>, channel: &Arc<Channel>) {
-    let now_ms = channel.time(service.clock.now().as_millisecond());
-    if let Some(slot) = live::slots(&channel.definition, channel.pace.as_deref(), now_ms).next() {
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    if let Some(slot) = live::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next() {
         make(service, channel, slot);
     }
 }
@@ -197,11 +197,11 @@ pub fn prepare(service: &Arc<Service>, channel: &Arc<Channel>) {
 pub fn make_for(
     service: &Arc<Service>,
     channel: &Arc<Channel>,
-    slot: Slot,
+    slot: LiveSegment,
     reader: &str,
 ) -> Result<Option<JoinHandle<Result<()>>>> {
-    let (programme, _) = programme(channel, slot.programme_ms)?;
-    let now_ms = channel.time(service.clock.now().as_millisecond());
+    let (programme, _) = programme(channel, slot.programme_start_ms)?;
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     let active = service.onair.reel(key(channel, &programme, slot.index, now_ms, reader))?;
     active.touch();
     if !active.begin() {
@@ -209,7 +209,7 @@ pub fn make_for(
     }
     let (busy, service, channel, reader) = (Busy(active), service.clone(), channel.clone(), reader.to_owned());
     Ok(Some(tokio::spawn(async move {
-        let made = segment(&service, &channel, (slot.programme_ms, slot.index), &reader).await;
+        let made = segment(&service, &channel, (slot.programme_start_ms, slot.index), &reader).await;
         drop(busy);
         made.map(drop)
     })))
@@ -225,14 +225,14 @@ impl Drop for Busy {
 }
 
 /// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
-pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: Slot) {
+pub fn make(service: &Arc<Service>, channel: &Arc<Channel>, slot: LiveSegment) {
     if !shows_item(channel, &slot) {
         return;
     }
-    let Ok((programme, _)) = programme(channel, slot.programme_ms) else { return };
+    let Ok((programme, _)) = programme(channel, slot.programme_start_ms) else { return };
     let Ok(reel) = service.onair.reel(Key::new(channel, &programme, String::new())) else { return };
     reel.touch();
-    if reel.is_made(service, slot.place) || !reel.begin() {
+    if reel.is_made(service, slot.item_index) || !reel.begin() {
         return;
     }
     let (service, channel) = (service.clone(), channel.clone());

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, Slot, View};
+use crate::domain::live::{self, LiveSegment, PlaylistView};
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, StillImage, place_on_timeline};
-use crate::domain::schedule::cut::{Cut, Look};
-use crate::domain::schedule::{Item, Programme};
+use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
+use crate::domain::schedule::{ScheduleItem, Programme};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
@@ -73,7 +73,7 @@ type Audience = (u32, String);
 
 impl Key {
     fn new(channel: &Channel, programme: &Programme, reader: String) -> Self {
-        let revision = channel.definition.revisions[programme.revision].number;
+        let revision = channel.definition.revisions[programme.revision_index].number;
         Self { channel: channel.id, revision, programme_ms: programme.start_ms, reader }
     }
 
@@ -106,7 +106,7 @@ struct Window {
     version: u32,
     /// The window is valid until then, ticks: the end of the first segment that is not listed yet.
     until: i64,
-    slots: Arc<[Slot]>,
+    slots: Arc<[LiveSegment]>,
 }
 
 /// A segment of a channel, retimed and ready to be sent.
@@ -124,7 +124,7 @@ impl OnAir {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
     pub async fn still(&self, service: &Service, channel: &Channel) -> Result<Arc<StillImage>> {
-        self.stills.of(service, &Look::default(), &says(channel)).await
+        self.stills.of(service, &VideoFormat::default(), &says(channel)).await
     }
 
     pub fn viewers(&self) -> &Viewers {
@@ -157,7 +157,7 @@ impl OnAir {
         for (key, reel) in known {
             let is_current = service.channels.get(key.channel).is_ok_and(|channel| {
                 programme(&channel, key.programme_ms).is_ok_and(|(programme, _)| {
-                    let has_begun = programme.start_ms <= channel.time(now_ms);
+                    let has_begun = programme.start_ms <= channel.channel_ms_at(now_ms);
                     key == Key::new(&channel, &programme, key.reader.clone())
                         && (has_begun || reel.is_made_for(&channel.output))
                 })
@@ -202,27 +202,27 @@ impl OnAir {
 }
 
 /// The channel's current segment window and the channel time it was computed for (ms). Live windows are cached.
-pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>, i64) {
+pub fn listed(service: &Service, channel: &Channel, view: PlaylistView) -> (Arc<[LiveSegment]>, i64) {
     let now_ms = service.clock.now().as_millisecond();
     if channel.external.is_some() {
         return (ingest::listed(service, channel), now_ms);
     }
-    let now_ms = channel.time(now_ms);
-    let pace = channel.pace.as_deref();
-    let reckon = || live::listed(&channel.definition, pace, view, channel.output.target, now_ms).into();
-    if view != View::Live {
+    let now_ms = channel.channel_ms_at(now_ms);
+    let pace = channel.clock.as_deref();
+    let reckon = || live::listed_segments(&channel.definition, pace, view, channel.output.target_seconds, now_ms).into();
+    if view != PlaylistView::Live {
         return (reckon(), now_ms);
     }
     let mut windows = service.onair.windows.lock().unwrap_or_else(PoisonError::into_inner);
     let known = windows.get(&channel.id).filter(|window| {
-        let began = window.slots.last().is_some_and(|last| last.end <= now_ms * 90);
+        let began = window.slots.last().is_some_and(|last| last.end_ticks <= now_ms * 90);
         window.version == channel.version && began && now_ms * 90 < window.until
     });
     if let Some(window) = known {
         return (window.slots.clone(), now_ms);
     }
-    let slots: Arc<[Slot]> = reckon();
-    let until = live::slots(&channel.definition, pace, now_ms).next().map_or(0, |next| next.end);
+    let slots: Arc<[LiveSegment]> = reckon();
+    let until = live::segments_from(&channel.definition, pace, now_ms).next().map_or(0, |next| next.end_ticks);
     if windows.len() >= MOST_WINDOWS {
         windows.clear();
     }
@@ -232,16 +232,16 @@ pub fn listed(service: &Service, channel: &Channel, view: View) -> (Arc<[Slot]>,
 
 /// The content of the channel's slate.
 fn says(channel: &Channel) -> Says {
-    let picture = channel.face.offline_picture.clone().map(|path| (path, channel.version));
-    Says { line: channel.face.offline.clone(), picture }
+    let picture = channel.settings.slate_image.clone().map(|path| (path, channel.version));
+    Says { line: channel.settings.slate_text.clone(), picture }
 }
 
 /// The programme that starts at an instant, and its item.
-fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &Item)> {
-    let found = channel.definition.programme(programme_ms).filter(|found| found.start_ms == programme_ms);
+fn programme(channel: &Channel, programme_ms: i64) -> Result<(Programme, &ScheduleItem)> {
+    let found = channel.definition.programme_at(programme_ms).filter(|found| found.start_ms == programme_ms);
     let found =
         found.ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts at that time"))?;
-    Ok((found, channel.definition.item(&found)))
+    Ok((found, channel.definition.item_of(&found)))
 }
 
 /// One segment of a channel, made now if it is missing. `reader` separates viewers who do not watch live: a
@@ -263,18 +263,18 @@ pub async fn segment(
         return Ok(Sent { etag: format!("\"e-{programme_ms}-{}\"", bytes.len()), bytes, is_slate: false });
     }
     let not_on_air = || Error::new(Code::AssetNotFound, "this segment is not on air");
-    let now_ms = channel.time(service.clock.now().as_millisecond());
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     // First, because the schedule of a far instant takes long to compute.
     if programme_ms > now_ms + EARLY_MS {
         return Err(not_on_air());
     }
     let (programme, item) = programme(channel, programme_ms)?;
-    let spans = channel.definition.spans(&programme);
+    let spans = channel.definition.segment_ranges(&programme);
     let origin = programme_ms * 90;
-    if index >= spans.len() || origin + spans.start(index) > (now_ms + EARLY_MS) * 90 {
+    if index >= spans.len() || origin + spans.segment_start(index) > (now_ms + EARLY_MS) * 90 {
         return Err(not_on_air());
     }
-    let is_wanted = spans.is_own(index) && !channel.definition.is_slate(&programme);
+    let is_wanted = spans.shows_item(index) && !channel.definition.is_slate(&programme);
     let made = if is_wanted {
         let reel = service.onair.reel(key(channel, &programme, index, now_ms, reader))?;
         wake(service);
@@ -283,14 +283,14 @@ pub async fn segment(
         None
     };
     let span = TimelineSpan {
-        item_start: spans.zero() + spans.start(index),
-        item_end: spans.zero() + spans.end(index),
+        item_start: spans.start_in_item() + spans.segment_start(index),
+        item_end: spans.start_in_item() + spans.segment_end(index),
         starts_item: index == 0,
-        ends_item: spans.closes(index),
+        ends_item: spans.is_last_of_item(index),
         base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-        item_offset: item.cut.lead(),
+        item_offset: item.segmentation.first_frame_ticks(),
         // Skipped time does not advance the timestamps.
-        channel_origin: origin - spans.zero() - channel.pace.as_ref().map_or(0, |pace| pace.leg(programme_ms).ticks),
+        channel_origin: origin - spans.start_in_item() - channel.clock.as_ref().map_or(0, |pace| pace.interval_of(programme_ms).skipped_ticks),
         previous_audio_end: None,
     };
     let is_slate = is_wanted && made.is_none();
@@ -299,8 +299,8 @@ pub async fn segment(
         None => (Bytes::new(), "slate".to_owned()),
     };
     let says = if source.is_empty() { says(channel) } else { Says::default() };
-    let needs_still = source.is_empty() || matches!(item.cut, Cut::Steps { .. });
-    let still = if needs_still { service.onair.stills.of(service, &item.look, &says).await? } else { Arc::default() };
+    let needs_still = source.is_empty() || matches!(item.segmentation, Segmentation::Steps { .. });
+    let still = if needs_still { service.onair.stills.of(service, &item.video_format, &says).await? } else { Arc::default() };
     let bytes = tokio::task::spawn_blocking(move || place_on_timeline(&source, span, &still)).await.map_err(Error::internal)?;
     let said = match says == Says::default() {
         true => 0,
@@ -315,41 +315,41 @@ pub async fn segment(
 
 /// The reading that a segment belongs to: the one of all live viewers, or the viewer's own when the segment is long past.
 fn key(channel: &Channel, programme: &Programme, index: usize, now_ms: i64, reader: &str) -> Key {
-    let end = programme.start_ms * 90 + channel.definition.spans(programme).end(index);
-    let recent = end / 90 >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0);
+    let end = programme.start_ms * 90 + channel.definition.segment_ranges(programme).segment_end(index);
+    let recent = end / 90 >= live::rewind_aired(channel.clock.as_deref(), now_ms, BEHIND_MS, 0);
     let reader = if recent { String::new() } else { reader.to_owned() };
     Key::new(channel, programme, reader)
 }
 
 /// The segment a player that joins now requests first: three target durations before the end of the list.
-pub fn first_wanted(slots: &[Slot], target: u64) -> Option<Slot> {
+pub fn first_wanted(slots: &[LiveSegment], target: u64) -> Option<LiveSegment> {
     let mut left = 3 * target as i64 * TICKS_PER_SECOND;
-    let begins = |slot: &&Slot| {
-        left -= slot.end - slot.start;
+    let begins = |slot: &&LiveSegment| {
+        left -= slot.end_ticks - slot.start_ticks;
         left <= 0
     };
     slots.iter().rev().find(begins).or(slots.first()).copied()
 }
 
 /// Whether a segment shows an item, so that a backend has to make it.
-fn shows_item(channel: &Channel, slot: &Slot) -> bool {
-    let Ok((programme, _)) = programme(channel, slot.programme_ms) else { return false };
-    channel.definition.spans(&programme).is_own(slot.index) && !channel.definition.is_slate(&programme)
+fn shows_item(channel: &Channel, slot: &LiveSegment) -> bool {
+    let Ok((programme, _)) = programme(channel, slot.programme_start_ms) else { return false };
+    channel.definition.segment_ranges(&programme).shows_item(slot.index) && !channel.definition.is_slate(&programme)
 }
 
 /// Whether a segment can be sent at once.
-pub fn is_made(service: &Service, channel: &Channel, slot: &Slot) -> bool {
+pub fn is_made(service: &Service, channel: &Channel, slot: &LiveSegment) -> bool {
     if !shows_item(channel, slot) {
         return true;
     }
-    let reel = service.onair.shared(channel, slot.programme_ms);
-    reel.is_some_and(|reel| reel.is_made(service, slot.place))
+    let reel = service.onair.shared(channel, slot.programme_start_ms);
+    reel.is_some_and(|reel| reel.is_made(service, slot.item_index))
 }
 
 /// Whether the current programme's video is encoded.
 pub fn encodes(service: &Service, channel: &Channel) -> bool {
     let on = service.channels.on_air(channel, service.clock.now().as_millisecond());
-    on.is_some_and(|on| matches!(channel.definition.item(&on).cut, Cut::Frames(_)))
+    on.is_some_and(|on| matches!(channel.definition.item_of(&on).segmentation, Segmentation::Frames(_)))
 }
 
 /// Whether any programme of a channel is still open.
@@ -378,10 +378,10 @@ pub fn state(service: &Service, channel: &Channel) -> State {
         if is_open(service, channel) {
             return true;
         }
-        let slots = listed(service, channel, View::Live).0;
-        first_wanted(&slots, channel.output.target).is_some_and(|slot| is_made(service, channel, &slot))
+        let slots = listed(service, channel, PlaylistView::Live).0;
+        first_wanted(&slots, channel.output.target_seconds).is_some_and(|slot| is_made(service, channel, &slot))
     };
-    let warm = || viewers.warm().contains(&channel.id) || (channel.face.always_on && channel.face.enabled);
+    let warm = || viewers.warm().contains(&channel.id) || (channel.settings.always_on && channel.settings.enabled);
     let watched = viewers.count(channel.id) > 0;
     if (watched || warm()) && is_broken(service, channel) {
         return State::Error;

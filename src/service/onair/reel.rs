@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::domain::channel::{Channel, Output};
-use crate::domain::schedule::{Item, Programme};
+use crate::domain::channel::{Channel, OutputSettings};
+use crate::domain::schedule::{ScheduleItem, Programme};
 use crate::engine::segments::Stored;
 use crate::engine::source::Source;
 use crate::engine::{RunError, Transcoder};
@@ -48,7 +48,7 @@ enum Cast {
         name: Arc<str>,
         lease: Option<Arc<Lease>>,
         /// The channel's output settings when the file was opened.
-        output: Arc<Output>,
+        output: Arc<OutputSettings>,
     },
     /// The item cannot be shown; the next attempt is at this time.
     Broken { until: Instant },
@@ -56,7 +56,7 @@ enum Cast {
 
 impl Cast {
     /// Whether the file was opened for other output settings. A programme on air keeps those it began with.
-    fn is_outdated(&self, wanted: &Output) -> bool {
+    fn is_outdated(&self, wanted: &OutputSettings) -> bool {
         matches!(self, Self::Ready { output, .. } if **output != *wanted)
     }
 }
@@ -117,7 +117,7 @@ impl Reel {
     }
 
     /// Whether it is made for these output settings. One that is not open yet will be.
-    pub(super) fn is_made_for(&self, output: &Output) -> bool {
+    pub(super) fn is_made_for(&self, output: &OutputSettings) -> bool {
         self.cast.try_lock().map_or(true, |cast| !cast.is_outdated(output))
     }
 
@@ -146,12 +146,12 @@ impl Reel {
         index: usize,
     ) -> Result<Option<(Bytes, Arc<str>)>> {
         self.touch();
-        let item = channel.definition.item(programme);
-        let first = item.part(programme.part).first;
-        let own = channel.definition.spans(programme).own();
+        let item = channel.definition.item_of(programme);
+        let first = item.part(programme.part_index).first_segment;
+        let own = channel.definition.segment_ranges(programme).own_count();
         self.last.store((first + own).saturating_sub(1), Ordering::Relaxed);
         let index = first + index;
-        let has_begun = programme.start_ms <= channel.time(service.clock.now().as_millisecond());
+        let has_begun = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
         let Some((way, source)) = self.way(service, channel, item, index, has_begun).await? else { return Ok(None) };
         let leased = match &way {
             Way::Make(lease) => Some(lease.clone()),
@@ -195,13 +195,13 @@ impl Reel {
         index: usize,
     ) -> Result<()> {
         self.touch();
-        let item = channel.definition.item(programme);
-        let first = item.part(programme.part).first;
+        let item = channel.definition.item_of(programme);
+        let first = item.part(programme.part_index).first_segment;
         let mut cast = self.cast.lock().await;
-        let has_begun = programme.start_ms <= channel.time(service.clock.now().as_millisecond());
+        let has_begun = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
         self.open(&mut cast, service, channel, item, has_begun).await?;
         let Cast::Ready { work, name, .. } = &*cast else { return Ok(()) };
-        let last = first + channel.definition.spans(programme).own().saturating_sub(1);
+        let last = first + channel.definition.segment_ranges(programme).own_count().saturating_sub(1);
         let is_made = |index: usize| service.sessions.runs().holds(name, index.min(work.grid.len() - 1));
         // A run makes segments in order, so all between the two were made as well.
         match is_made(first + index) && is_made(last) {
@@ -216,7 +216,7 @@ impl Reel {
         &self,
         service: &Service,
         channel: &Channel,
-        item: &Item,
+        item: &ScheduleItem,
         index: usize,
         has_begun: bool,
     ) -> Result<Option<(Way, Arc<Source>)>> {
@@ -239,7 +239,7 @@ impl Reel {
         cast: &mut Cast,
         service: &Service,
         channel: &Channel,
-        item: &Item,
+        item: &ScheduleItem,
         has_begun: bool,
     ) -> Result<()> {
         if !has_begun && cast.is_outdated(&channel.output) {
@@ -311,7 +311,7 @@ enum Way {
     Make(Arc<Lease>),
 }
 
-async fn open(service: &Service, channel: &Channel, item: &Item) -> Result<Cast> {
+async fn open(service: &Service, channel: &Channel, item: &ScheduleItem) -> Result<Cast> {
     let work = air::ready(service, item, &channel.output).await?;
     let transcoder = service.sessions.producer(&work).await?.transcoder;
     let name = runs::name(&*transcoder, &work);

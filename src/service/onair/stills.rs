@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 
 use crate::domain::mpegts::channel_timeline::StillImage;
-use crate::domain::schedule::cut::Look;
+use crate::domain::schedule::segmentation::VideoFormat;
 use crate::engine::still;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -35,7 +35,7 @@ type Made = Arc<OnceCell<Arc<StillImage>>>;
 impl Stills {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
-    pub(super) async fn of(&self, service: &Service, look: &Look, says: &Says) -> Result<Arc<StillImage>> {
+    pub(super) async fn of(&self, service: &Service, look: &VideoFormat, says: &Says) -> Result<Arc<StillImage>> {
         let even = |side: u32, usual: u32| if side < 16 { usual } else { side.min(4096) & !1 };
         let size = (even(look.width, 1280), even(look.height, 720));
         let shape = (size, says.clone());

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::{BEHIND_MS, Viewer, first_wanted, listed, segment};
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, Slot, View};
+use crate::domain::live::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
 use crate::service::{Service, ingest};
 
@@ -101,22 +101,22 @@ impl Tuner {
             self.service.onair.viewers().seen(channel.id, &Viewer::internal(&self.session), None);
             let channel = self.service.channels.run(&channel).await?;
             ingest::keep(&self.service, &channel)?;
-            let now_ms = channel.time(self.service.clock.now().as_millisecond());
+            let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
             // Segments of external channels are not known before they exist.
-            let due = |slot: &Slot| if channel.external.is_some() { 0 } else { slot.end.div_euclid(90) + 1 - now_ms };
+            let due = |slot: &LiveSegment| if channel.external.is_some() { 0 } else { slot.end_ticks.div_euclid(90) + 1 - now_ms };
             let slot = self.slot(&channel, now_ms);
             let Some(slot) = slot.filter(|slot| due(slot) <= 0) else {
                 let left = slot.map_or(i64::MAX, |slot| due(&slot)).unsigned_abs();
                 tokio::time::sleep(LOOK.min(Duration::from_millis(left))).await;
                 continue;
             };
-            match segment(&self.service, &channel, (slot.programme_ms, slot.index), &self.session).await {
+            match segment(&self.service, &channel, (slot.programme_start_ms, slot.index), &self.session).await {
                 Ok(sent) => {
-                    (self.until, self.failures) = (Some(slot.end), 0);
+                    (self.until, self.failures) = (Some(slot.end_ticks), 0);
                     return Ok(sent.bytes);
                 }
                 // Removed by a change meanwhile; its replacement comes next.
-                Err(error) if error.code == Code::AssetNotFound => self.until = Some(slot.end),
+                Err(error) if error.code == Code::AssetNotFound => self.until = Some(slot.end_ticks),
                 Err(error) => {
                     self.failures += 1;
                     if self.failures >= MOST_FAILURES {
@@ -134,7 +134,7 @@ impl Tuner {
         }
         let user = self.service.accounts.authenticate_stream(&self.secret)?;
         let channel = self.service.channels.get(self.channel)?;
-        match channel.face.enabled && user.may_watch(channel.id) {
+        match channel.settings.enabled && user.may_watch(channel.id) {
             true => self.service.permits_recording(&channel).map(|()| channel),
             false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {}", self.channel))),
         }
@@ -142,17 +142,17 @@ impl Tuner {
 
     /// The segment after the last one sent. A player that reads too slowly loses the segments that are too old, as with a
     /// real tuner.
-    fn slot(&self, channel: &Channel, now_ms: i64) -> Option<Slot> {
-        let until = self.until.filter(|until| *until >= live::back(channel.pace.as_deref(), now_ms, BEHIND_MS, 0) * 90);
+    fn slot(&self, channel: &Channel, now_ms: i64) -> Option<LiveSegment> {
+        let until = self.until.filter(|until| *until >= live::rewind_aired(channel.clock.as_deref(), now_ms, BEHIND_MS, 0) * 90);
         if let (Some(until), true) = (until, channel.external.is_some()) {
-            return ingest::next(&self.service, channel, |slot| slot.start >= until).map(|(slot, ..)| slot);
+            return ingest::next(&self.service, channel, |slot| slot.start_ticks >= until).map(|(slot, ..)| slot);
         }
         match until {
             Some(until) => {
-                let pace = channel.pace.as_deref();
-                live::slots(&channel.definition, pace, until.div_euclid(90)).find(|slot| slot.start >= until)
+                let pace = channel.clock.as_deref();
+                live::segments_from(&channel.definition, pace, until.div_euclid(90)).find(|slot| slot.start_ticks >= until)
             }
-            None => first_wanted(&listed(&self.service, channel, View::Live).0, channel.output.target),
+            None => first_wanted(&listed(&self.service, channel, PlaylistView::Live).0, channel.output.target_seconds),
         }
     }
 }

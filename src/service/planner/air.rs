@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::drawn::{self, is_in};
 use super::{STEREO_KBPS, StartRequest, copied, encode, encoder};
-use crate::domain::channel::{Output, Watermark};
+use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
-use crate::domain::plan::{AudioPlan, Emblem, Rendition, VideoPlan};
-use crate::domain::playback::{self, Action, Decision, SubtitleWish, Tracks, Wish};
-use crate::domain::schedule::Item;
-use crate::domain::schedule::breaks::{self, Break};
-use crate::domain::schedule::cut::{self, Cut, Look};
-use crate::domain::time::{FrameRate, ticks};
+use crate::domain::plan::{AudioPlan, WatermarkOverlay, Rendition, VideoPlan};
+use crate::domain::playback::{self, TrackAction, Decision, SubtitleDelivery, SessionTracks, PlaybackRequest};
+use crate::domain::schedule::ScheduleItem;
+use crate::domain::schedule::breaks::{self, BreakPosition};
+use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
+use crate::domain::time::{FrameRate, to_ticks};
 use crate::engine::index;
 use crate::engine::picture::Picture;
 use crate::engine::source::Source;
@@ -28,10 +28,10 @@ use crate::service::runs::Work;
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub duration_ms: i64,
-    pub cut: Cut,
-    pub look: Look,
+    pub cut: Segmentation,
+    pub look: VideoFormat,
     /// Positions where the programme may be interrupted.
-    pub breaks: Box<[Break]>,
+    pub breaks: Box<[BreakPosition]>,
 }
 
 /// Options for an item on a channel.
@@ -50,7 +50,7 @@ struct How {
 
 struct Made {
     work: Work,
-    look: Look,
+    look: VideoFormat,
     /// Start and end of the aired part, ticks of the file.
     lead: i64,
     end: i64,
@@ -60,24 +60,24 @@ struct Made {
 ///
 /// # Errors
 /// Those of opening and probing; `UNPLAYABLE_MEDIA`; `TRANSCODER_UNAVAILABLE`.
-pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<Measured> {
+pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> Result<Measured> {
     let how = How {
-        copy: output.copy,
-        target: output.target,
+        copy: output.copy_video,
+        target: output.target_seconds,
         max_height: output.max_height,
-        rate: output.rate,
+        rate: output.frame_rate,
         draw: true,
         heard: false,
     };
     let source = service.library.open(path).await?;
     let Made { work, look, lead, end } = made(service, source, &how, output).await?;
     let cut = match &*work.grid {
-        Grid::Keyframes { bounds } => Cut::copied(bounds, lead),
-        grid => Cut::of(grid),
+        Grid::Keyframes { bounds } => Segmentation::from_keyframes(bounds, lead),
+        grid => Segmentation::from_grid(grid),
     };
     let duration_ms = (end - lead + 45) / 90;
-    let marks = work.media.chapters.iter().map(|chapter| ticks(chapter.start_seconds) - lead);
-    let breaks = breaks::places(marks, &cut.grid(), duration_ms);
+    let marks = work.media.chapters.iter().map(|chapter| to_ticks(chapter.start_seconds) - lead);
+    let breaks = breaks::break_positions(marks, &cut.grid(), duration_ms);
     Ok(Measured { duration_ms, cut, look, breaks })
 }
 
@@ -85,21 +85,21 @@ pub async fn measure(service: &Service, path: &str, output: &Output) -> Result<M
 ///
 /// # Errors
 /// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be segmented as it was.
-pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Work> {
-    let copy = matches!(item.cut, Cut::Keyframes(_));
-    let rate = match &item.cut {
-        Cut::Frames(frozen) => Some(frozen.rate),
+pub async fn ready(service: &Service, item: &ScheduleItem, output: &OutputSettings) -> Result<Work> {
+    let copy = matches!(item.segmentation, Segmentation::Keyframes(_));
+    let rate = match &item.segmentation {
+        Segmentation::Frames(frozen) => Some(frozen.rate),
         _ => None,
     };
-    let how = How { copy, target: u64::MAX, max_height: Some(item.look.height), rate, draw: !copy, heard: true };
+    let how = How { copy, target: u64::MAX, max_height: Some(item.video_format.height), rate, draw: !copy, heard: true };
     let source = service.library.open(&item.path).await?;
     let mut work = made(service, source, &how, output).await?.work;
-    let fits = match (&item.cut, &*work.grid) {
+    let fits = match (&item.segmentation, &*work.grid) {
         // Another length does no harm: the last frame is repeated, or the rest is left out.
-        (Cut::Frames(frozen), Grid::Frames(now)) => frozen.rate == now.rate,
-        (Cut::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
-        (Cut::Keyframes(frozen), Grid::Keyframes { bounds }) => {
-            Cut::copied(bounds, frozen.lead).grid() == item.cut.grid()
+        (Segmentation::Frames(frozen), Grid::Frames(now)) => frozen.rate == now.rate,
+        (Segmentation::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
+        (Segmentation::Keyframes(frozen), Grid::Keyframes { bounds }) => {
+            Segmentation::from_keyframes(bounds, frozen.first_frame_ticks).grid() == item.segmentation.grid()
         }
         _ => false,
     };
@@ -107,12 +107,12 @@ pub async fn ready(service: &Service, item: &Item, output: &Output) -> Result<Wo
         return Err(Error::new(Code::SourceChanged, "the file changed since it was scheduled"));
     }
     if !copy {
-        work.grid = Arc::new(item.cut.grid());
+        work.grid = Arc::new(item.segmentation.grid());
     }
     Ok(work)
 }
 
-async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output) -> Result<Made> {
+async fn made(service: &Service, source: Arc<Source>, how: &How, output: &OutputSettings) -> Result<Made> {
     let media = service.media.probe(&source).await?;
     let request = StartRequest {
         media_path: source.path.clone(),
@@ -122,15 +122,15 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     };
     let (subtitle, sidecar) = match how.draw {
         true => drawn::subtitles(service, &source, &media, &output.subtitle_languages).await,
-        false => (SubtitleWish::None, None),
+        false => (SubtitleDelivery::None, None),
     };
-    let wish = Wish {
+    let wish = PlaybackRequest {
         audio_stream: spoken(&media, &output.audio_languages),
         max_height: how.max_height,
         max_bitrate_kbps: output.max_kbps,
         subtitle,
         force_transcode: true,
-        ..Wish::default()
+        ..PlaybackRequest::default()
     };
     let (decision, reasons) = playback::decide(&media, &request.device.profile, &wish);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable(&reasons)) };
@@ -139,12 +139,12 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     if let Some((stream, action)) = &mut tracks.video
         && !(copyable && watermark.is_none() && how.rate.is_none_or(|rate| runs_at(&media, *stream, rate)))
     {
-        *action = Action::Encode;
+        *action = TrackAction::Encode;
     }
     if let Some((stream, action)) = &mut tracks.audio
-        && (output.level.is_some() || !is_common(&media, *stream))
+        && (output.loudness_lufs.is_some() || !is_common(&media, *stream))
     {
-        *action = Action::Encode;
+        *action = TrackAction::Encode;
     }
     let duration = media.duration_seconds.filter(|duration| *duration > 0.0);
     let unknown = || Error::new(Code::UnplayableMedia, "its duration is unknown or zero");
@@ -158,32 +158,32 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     };
     let (video, grid) = match (tracks.video, copied) {
         (Some((stream, _)), Some((grid, first, pictures))) => {
-            (lead, end) = (first, Some(pictures.min(grid.end())));
+            (lead, end) = (first, Some(pictures.min(grid.end_ticks())));
             (Some(VideoPlan::Copy { stream }), grid)
         }
         (Some((stream, _)), None) => {
             let mut plan = encode(&media, stream, &request, &wish, encoder(service).await?)?;
-            plan.rate = how.rate.unwrap_or(plan.rate);
-            plan.emblem = watermark.zip(picture.as_ref()).map(|(watermark, picture)| Emblem {
+            plan.frame_rate = how.rate.unwrap_or(plan.frame_rate);
+            plan.watermark = watermark.zip(picture.as_ref()).map(|(watermark, picture)| WatermarkOverlay {
                 digest: picture.digest.clone(),
                 corner: watermark.corner,
-                opacity: watermark.opacity,
-                width: watermark.width,
+                opacity_percent: watermark.opacity_percent,
+                width_percent: watermark.width_percent,
             });
-            let grid = Grid::frames(plan.rate, step, duration.ok_or_else(unknown)?);
+            let grid = Grid::from_frame_rate(plan.frame_rate, step, duration.ok_or_else(unknown)?);
             (Some(VideoPlan::Encode(plan)), grid)
         }
-        (None, _) => (None, Grid::steps(step, duration.ok_or_else(unknown)?)),
+        (None, _) => (None, Grid::from_step(step, duration.ok_or_else(unknown)?)),
     };
     let audio = match tracks.audio {
         None => None,
-        Some((stream, Action::Copy)) => Some(AudioPlan::Copy { stream }),
-        Some((stream, Action::Encode)) => {
-            let gain = match output.level.filter(|_| how.heard) {
+        Some((stream, TrackAction::Copy)) => Some(AudioPlan::Copy { stream }),
+        Some((stream, TrackAction::Encode)) => {
+            let gain = match output.loudness_lufs.filter(|_| how.heard) {
                 Some(level) => service.gain(&source, &media, stream, level).await,
                 None => None,
             };
-            Some(AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS, gain })
+            Some(AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS, gain_tenths_db: gain })
         }
     };
     let rendition = Rendition { video, audio };
@@ -193,7 +193,7 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
     };
     let look = look(&media, &rendition, how.max_height);
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
-    let end = end.unwrap_or(grid.end());
+    let end = end.unwrap_or(grid.end_ticks());
     let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
     Ok(Made { work: Work { source, fingerprint, media, rendition, grid, sidecar, picture, package }, look, lead, end })
 }
@@ -203,11 +203,11 @@ async fn copied(
     service: &Service,
     source: &Arc<Source>,
     media: &Media,
-    tracks: &Tracks,
+    tracks: &SessionTracks,
     duration: Option<f64>,
     target: u64,
 ) -> Option<(Grid, i64, i64)> {
-    let Some((stream, Action::Copy)) = tracks.video else { return None };
+    let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
     let index = match index::keyframes(source, media, stream).await {
         Ok(index) => index,
         Err(error) => {
@@ -219,7 +219,7 @@ async fn copied(
     // A first frame that is intentionally late stays late.
     let lead = if (1..LATE_START).contains(&first) { first } else { 0 };
     let (grid, _) = copied::grid(service, source, media, tracks, duration, Some(index)).await?;
-    let longest = cut::longest(&grid);
+    let longest = segmentation::longest_segment_seconds(&grid);
     if longest > target {
         tracing::debug!(
             media.path = source.path,
@@ -233,16 +233,16 @@ async fn copied(
 
 /// Whether a stream has this constant frame rate.
 fn runs_at(media: &Media, stream: u32, rate: FrameRate) -> bool {
-    let found = media.videos().find(|(found, _)| found.index == stream);
+    let found = media.video_streams().find(|(found, _)| found.index == stream);
     found.is_some_and(|(_, video)| {
-        let own = video.frame_rate.and_then(|own| FrameRate::standard(own.as_f64()));
-        !video.variable_frame_rate && own == Some(rate)
+        let own = video.frame_rate.and_then(|own| FrameRate::nearest_standard(own.as_f64()));
+        !video.has_variable_frame_rate && own == Some(rate)
     })
 }
 
 /// Whether audio needs no encode: AAC-LC, 48 kHz, stereo.
 fn is_common(media: &Media, stream: u32) -> bool {
-    media.audios().any(|(found, audio)| {
+    media.audio_streams().any(|(found, audio)| {
         found.index == stream
             && found.codec == "aac"
             && found.profile.as_deref() == Some("lc")
@@ -251,7 +251,7 @@ fn is_common(media: &Media, stream: u32) -> bool {
 }
 
 /// The watermark's image; None if it cannot be read now.
-async fn laid_over(service: &Service, watermark: &Watermark) -> Option<Arc<Picture>> {
+async fn laid_over(service: &Service, watermark: &WatermarkSettings) -> Option<Arc<Picture>> {
     let found = service.picture(&watermark.path).await;
     found
         .inspect_err(
@@ -264,27 +264,27 @@ async fn laid_over(service: &Service, watermark: &Watermark) -> Option<Arc<Pictu
 fn spoken(media: &Media, languages: &[String]) -> Option<u32> {
     languages.iter().find_map(|wanted| {
         let found = media
-            .audios()
-            .find(|(stream, audio)| stream.decodable && !audio.commentary && is_in(stream.language.as_deref(), wanted));
+            .audio_streams()
+            .find(|(stream, audio)| stream.is_decodable && !audio.is_commentary && is_in(stream.language.as_deref(), wanted));
         found.map(|(stream, _)| stream.index)
     })
 }
 
-fn look(media: &Media, rendition: &Rendition, max_height: Option<u32>) -> Look {
+fn look(media: &Media, rendition: &Rendition, max_height: Option<u32>) -> VideoFormat {
     match &rendition.video {
-        Some(VideoPlan::Encode(plan)) => Look { width: plan.width, height: plan.height, kind: String::new() },
+        Some(VideoPlan::Encode(plan)) => VideoFormat { width: plan.width, height: plan.height, profile_and_aspect: String::new() },
         Some(VideoPlan::Copy { stream }) => {
-            let found = media.videos().find(|(found, _)| found.index == *stream);
-            found.map_or_else(Look::default, |(stream, video)| Look {
+            let found = media.video_streams().find(|(found, _)| found.index == *stream);
+            found.map_or_else(VideoFormat::default, |(stream, video)| VideoFormat {
                 width: video.width,
                 height: video.height,
-                kind: kind(stream, video),
+                profile_and_aspect: kind(stream, video),
             })
         }
         // A still image replaces the video.
         None => {
             let height = max_height.unwrap_or(720).clamp(2, 1080) & !1;
-            Look { width: (height * 16 / 9 + 1) & !1, height, kind: String::new() }
+            VideoFormat { width: (height * 16 / 9 + 1) & !1, height, profile_and_aspect: String::new() }
         }
     }
 }

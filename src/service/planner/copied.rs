@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
-use crate::domain::playback::{Action, Tracks};
-use crate::domain::time::seconds;
+use crate::domain::playback::{TrackAction, SessionTracks};
+use crate::domain::time::to_seconds;
 use crate::engine::index::{self, Index};
 use crate::engine::packager::Package;
 use crate::engine::source::Source;
@@ -23,11 +23,11 @@ pub(super) async fn package(
     service: &Service,
     source: &Arc<Source>,
     media: &Media,
-    tracks: &Tracks,
+    tracks: &SessionTracks,
 ) -> Option<Arc<Package>> {
-    let copied = |track: Option<(u32, Action)>| match track {
-        Some((_, Action::Encode)) => None,
-        Some((stream, Action::Copy)) => Some(Some(stream)),
+    let copied = |track: Option<(u32, TrackAction)>| match track {
+        Some((_, TrackAction::Encode)) => None,
+        Some((stream, TrackAction::Copy)) => Some(Some(stream)),
         None => Some(None),
     };
     let (video, audio) = (copied(tracks.video)?, copied(tracks.audio)?);
@@ -45,11 +45,11 @@ pub(super) async fn grid(
     service: &Service,
     source: &Arc<Source>,
     media: &Media,
-    tracks: &Tracks,
+    tracks: &SessionTracks,
     duration: Option<f64>,
     known: Option<Index>,
 ) -> Option<(Grid, f64)> {
-    let Some((stream, Action::Copy)) = tracks.video else { return None };
+    let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
     let found = match known {
         Some(index) => Ok(index),
         None => index::keyframes(source, media, stream).await,
@@ -61,13 +61,13 @@ pub(super) async fn grid(
             return None;
         }
     };
-    let pictures = seconds(index.end);
+    let pictures = to_seconds(index.end);
     // Audio may continue a little longer; much more means a truncated file.
     let end = duration.filter(|duration| (pictures..pictures + SOUND_TAIL_SECONDS).contains(duration));
     let end = end.unwrap_or(pictures);
     // A late first frame shares the first segment with the audio before it.
-    let grid = Grid::keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
-    let longest = (0..grid.len()).map(|segment| seconds(grid.length(segment))).fold(0.0, f64::max);
+    let grid = Grid::from_keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
+    let longest = (0..grid.len()).map(|segment| to_seconds(grid.segment_length(segment))).fold(0.0, f64::max);
     if longest > LONGEST_COPIED_SECONDS {
         tracing::info!(media.path = source.path, longest, "video is encoded, because its keyframes are too far apart");
         return None;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::wishes::open_sidecar;
 use crate::domain::media::{Media, language_tag};
-use crate::domain::plan::Burn;
-use crate::domain::playback::SubtitleWish;
+use crate::domain::plan::BurnedSubtitle;
+use crate::domain::playback::SubtitleDelivery;
 use crate::engine::source::Source;
 use crate::service::Service;
 use crate::service::sidecars::{self, Format, Sidecar};
@@ -16,35 +16,35 @@ pub(super) async fn subtitles(
     source: &Arc<Source>,
     media: &Media,
     languages: &[String],
-) -> (SubtitleWish, Option<Arc<Source>>) {
+) -> (SubtitleDelivery, Option<Arc<Source>>) {
     if languages.is_empty() {
-        return (SubtitleWish::None, None);
+        return (SubtitleDelivery::None, None);
     }
     let beside = sidecars::beside(&service.library, source).await.unwrap_or_else(|fault| {
         tracing::warn!(media.path = source.path, %fault, "the sidecar subtitles of a channel's item could not be listed");
         Vec::new()
     });
     match chosen(media, &beside, languages) {
-        None => (SubtitleWish::None, None),
-        Some(Burn::Sidecar { path, bitmap }) => match open_sidecar(service, &path).await {
-            Ok(file) => (SubtitleWish::Burn(Burn::Sidecar { path, bitmap }), Some(file)),
+        None => (SubtitleDelivery::None, None),
+        Some(BurnedSubtitle::Sidecar { path, bitmap }) => match open_sidecar(service, &path).await {
+            Ok(file) => (SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path, bitmap }), Some(file)),
             Err(fault) => {
                 tracing::warn!(media.path = path, %fault, "a channel is aired without its subtitles");
-                (SubtitleWish::None, None)
+                (SubtitleDelivery::None, None)
             }
         },
-        Some(embedded) => (SubtitleWish::Burn(embedded), None),
+        Some(embedded) => (SubtitleDelivery::Burn(embedded), None),
     }
 }
 
 /// The best subtitle in the first language that exists: full subtitles before forced ones or those for the hearing impaired,
 /// embedded ones before sidecars.
-fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<Burn> {
+fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<BurnedSubtitle> {
     languages.iter().find_map(|wanted| {
         let within =
-            media.subtitles().filter(|(stream, _)| stream.decodable && is_in(stream.language.as_deref(), wanted));
+            media.subtitle_streams().filter(|(stream, _)| stream.is_decodable && is_in(stream.language.as_deref(), wanted));
         let within = within.map(|(stream, kind)| {
-            ((stream.forced, false, false, false), Burn::Embedded { stream: stream.index, bitmap: !kind.text })
+            ((stream.is_forced, false, false, false), BurnedSubtitle::Embedded { stream: stream.index, bitmap: !kind.is_text })
         });
         // VobSub sidecars consist of two files and cannot be burned in.
         let beside = beside
@@ -52,7 +52,7 @@ fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<Bur
             .filter(|sidecar| sidecar.format != Format::VobSub && is_in(sidecar.language.as_deref(), wanted));
         let beside = beside.map(|sidecar| {
             let rank = (sidecar.forced, sidecar.hearing_impaired, true, !sidecar.default);
-            (rank, Burn::Sidecar { path: sidecar.path.clone(), bitmap: !sidecar.format.is_text() })
+            (rank, BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: !sidecar.format.is_text() })
         });
         within.chain(beside).min_by_key(|(rank, _)| *rank).map(|(_, burn)| burn)
     })
@@ -79,8 +79,8 @@ mod tests {
     fn best(names: &[&str], languages: &[&str]) -> Option<String> {
         let languages: Vec<String> = languages.iter().map(|&language| language.to_owned()).collect();
         match chosen(&Media::new(Container::Matroska, Vec::new()), &beside(names), &languages)? {
-            Burn::Sidecar { path, bitmap } => Some(format!("{path} {bitmap}")),
-            Burn::Embedded { .. } => None,
+            BurnedSubtitle::Sidecar { path, bitmap } => Some(format!("{path} {bitmap}")),
+            BurnedSubtitle::Embedded { .. } => None,
         }
     }
 

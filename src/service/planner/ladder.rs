@@ -7,9 +7,9 @@ use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{RUNGS, Wish};
-use crate::domain::playlist::{Track, Variant};
-use crate::domain::time::{FrameRate, seconds};
+use crate::domain::playback::{RUNGS, PlaybackRequest};
+use crate::domain::playlist::{PlaylistTrack, Variant};
+use crate::domain::time::{FrameRate, to_seconds};
 use crate::engine::source::Source;
 use crate::error::Result;
 use crate::service::Service;
@@ -49,7 +49,7 @@ impl Rung {
     }
 
     /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
-    fn variant(&self, track: Track, video: Option<String>) -> Variant {
+    fn variant(&self, track: PlaylistTrack, video: Option<String>) -> Variant {
         let known = video.is_some() || self.work.rendition.video.is_none();
         let known = known && (self.audio_codec.is_some() || self.work.rendition.audio.is_none());
         let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
@@ -69,17 +69,17 @@ impl Plan {
     /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
     /// for the list.
     pub fn variants(&self, known: Option<&str>) -> Vec<Variant> {
-        let Some(video) = &self.work().rendition.video else { return vec![self.top().variant(Track::Audio, None)] };
+        let Some(video) = &self.work().rendition.video else { return vec![self.top().variant(PlaylistTrack::Audio, None)] };
         let encoded = matches!(video, VideoPlan::Encode(_));
         let profile = known.filter(|_| encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
         let listed = |(number, rung): (usize, &Rung)| {
             let codec = match (number, &rung.work.rendition.video) {
                 (1.., Some(VideoPlan::Encode(plan))) if known.is_some() => {
-                    Some(format!("{profile}{:02x}", avc_level(plan.width, plan.height, plan.rate)))
+                    Some(format!("{profile}{:02x}", avc_level(plan.width, plan.height, plan.frame_rate)))
                 }
                 _ => known.map(str::to_owned),
             };
-            rung.variant(Track::Video(number), codec)
+            rung.variant(PlaylistTrack::Video(number), codec)
         };
         self.rungs.iter().enumerate().map(listed).collect()
     }
@@ -91,16 +91,16 @@ impl Plan {
 /// The reason why there is none, so that the ladder has no copy.
 pub(super) fn beside(copied: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
     const UNEVEN: &str = "its keyframes do not match the even grid of the other rungs";
-    let (_, video) = media.videos().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;
-    let longest = (0..copied.len()).map(|segment| copied.length(segment)).max().unwrap_or(0);
-    if seconds(longest) > LONGEST_SECONDS {
+    let (_, video) = media.video_streams().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;
+    let longest = (0..copied.len()).map(|segment| copied.segment_length(segment)).max().unwrap_or(0);
+    if to_seconds(longest) > LONGEST_SECONDS {
         return Err("its keyframes are too far apart");
     }
-    copied.in_frames(super::picture::target_rate(video)).ok_or(UNEVEN)
+    copied.to_frame_grid(super::picture::target_rate(video)).ok_or(UNEVEN)
 }
 
 /// The rungs below the best one of `plan`, all on `grid`.
-pub(super) async fn lower(service: &Service, plan: &Plan, wish: &Wish, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
+pub(super) async fn lower(service: &Service, plan: &Plan, wish: &PlaybackRequest, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
     let top = plan.top();
     let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
     let (stream, copied) = match video {
@@ -130,9 +130,9 @@ pub(super) async fn lower(service: &Service, plan: &Plan, wish: &Wish, grid: &Ar
 /// Display size and frame rate of the video that is served.
 fn picture(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
     match rendition.video.as_ref()? {
-        VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.rate))),
+        VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.frame_rate))),
         VideoPlan::Copy { stream } => {
-            let (_, video) = media.videos().find(|(found, _)| found.index == *stream)?;
+            let (_, video) = media.video_streams().find(|(found, _)| found.index == *stream)?;
             let (width, height) = display_size(video);
             Some(((width.round() as u32, height.round() as u32), video.frame_rate))
         }

@@ -3,7 +3,7 @@
 use super::{STEREO_KBPS, StartRequest};
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
-use crate::domain::playback::{RUNGS, SubtitleWish, Wish};
+use crate::domain::playback::{RUNGS, SubtitleDelivery, PlaybackRequest};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
 use crate::error::{Error, Result};
 
@@ -15,10 +15,10 @@ pub(super) fn encode(
     media: &Media,
     index: u32,
     request: &StartRequest,
-    wish: &Wish,
+    wish: &PlaybackRequest,
     encoder: String,
 ) -> Result<EncodeVideo> {
-    let found = media.videos().find(|(stream, _)| stream.index == index);
+    let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, request.max_height);
     let rung = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
@@ -28,18 +28,18 @@ pub(super) fn encode(
     let limit = [wish.max_bitrate_kbps, device_limit].into_iter().flatten().min();
     let limit = limit.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
     let burn = match &wish.subtitle {
-        SubtitleWish::Burn(burn) => Some(burn.clone()),
+        SubtitleDelivery::Burn(burn) => Some(burn.clone()),
         _ => None,
     };
     Ok(EncodeVideo {
         stream: stream.index,
         width,
         height,
-        rate: target_rate(video),
-        deinterlace: video.interlaced,
+        frame_rate: target_rate(video),
+        deinterlace: video.is_interlaced,
         tone_map: video.hdr,
         burn,
-        emblem: None,
+        watermark: None,
         max_kbps: limit.map_or(ceiling, |limit| ceiling.min(limit)),
         encoder,
     })
@@ -76,7 +76,7 @@ pub(super) fn target_rate(video: &Video) -> FrameRate {
         return FrameRate { num: 25, den: 1 };
     }
     let standard = nearest(fps);
-    if video.variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
+    if video.has_variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
         return standard;
     }
     rate
@@ -121,7 +121,7 @@ mod tests {
     fn frame_rates_are_the_sources_own_or_a_sensible_constant() {
         let rate = |num, den, variable_frame_rate| {
             let frame_rate = FrameRate::new(num, den);
-            let rate = target_rate(&Video { frame_rate, variable_frame_rate, ..picture(640, 360) });
+            let rate = target_rate(&Video { frame_rate, has_variable_frame_rate: variable_frame_rate, ..picture(640, 360) });
             (rate.num, rate.den)
         };
         assert_eq!(rate(24_000, 1001, false), (24_000, 1001));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{StartRequest, SubtitleRequest};
 use crate::domain::media::Media;
-use crate::domain::plan::Burn;
-use crate::domain::playback::{SubtitleWish, Wish};
+use crate::domain::plan::BurnedSubtitle;
+use crate::domain::playback::{SubtitleDelivery, PlaybackRequest};
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -17,37 +17,37 @@ pub(super) async fn wish(
     request: &StartRequest,
     source: &Arc<Source>,
     media: &Media,
-) -> Result<(Wish, Option<Arc<Source>>)> {
+) -> Result<(PlaybackRequest, Option<Arc<Source>>)> {
     if let Some(index) = request.audio_stream
-        && !media.audios().any(|(stream, _)| stream.index == index)
+        && !media.audio_streams().any(|(stream, _)| stream.index == index)
     {
         return Err(Error::field("audioStreamIndex", format!("{index} is not an audio stream of this file")));
     }
     let stream = match request.subtitle_stream {
         None => None,
         Some(index) => {
-            let found = media.subtitles().find(|(stream, _)| stream.index == index);
+            let found = media.subtitle_streams().find(|(stream, _)| stream.index == index);
             let (stream, kind) = found.ok_or_else(|| {
                 Error::field("subtitleStreamIndex", format!("{index} is not a subtitle stream of this file"))
             })?;
-            if !stream.decodable {
+            if !stream.is_decodable {
                 let text = format!("{index} is {}, which this server cannot decode", stream.codec);
                 return Err(Error::field("subtitleStreamIndex", text));
             }
-            Some((index, kind.text))
+            Some((index, kind.is_text))
         }
     };
     let mut sidecar = None;
     let subtitle = match (request.subtitle, stream, &request.subtitle_path) {
-        (SubtitleRequest::None, ..) | (SubtitleRequest::Embedded, None, _) => SubtitleWish::None,
-        (SubtitleRequest::Embedded, Some((stream, true)), _) => SubtitleWish::Text { stream },
+        (SubtitleRequest::None, ..) | (SubtitleRequest::Embedded, None, _) => SubtitleDelivery::None,
+        (SubtitleRequest::Embedded, Some((stream, true)), _) => SubtitleDelivery::Text { stream },
         (SubtitleRequest::Embedded | SubtitleRequest::Burn, Some((stream, text)), _) => {
-            SubtitleWish::Burn(Burn::Embedded { stream, bitmap: !text })
+            SubtitleDelivery::Burn(BurnedSubtitle::Embedded { stream, bitmap: !text })
         }
         (SubtitleRequest::External, _, Some(path)) => {
             check_text_path(path)?;
             service.roots.locate(path)?;
-            SubtitleWish::TextSidecar { path: path.clone() }
+            SubtitleDelivery::TextSidecar { path: path.clone() }
         }
         (SubtitleRequest::Burn, None, Some(path)) => {
             // PGS subtitles are bitmaps.
@@ -56,7 +56,7 @@ pub(super) async fn wish(
                 check_text_path(path)?;
             }
             sidecar = Some(open_sidecar(service, path).await?);
-            SubtitleWish::Burn(Burn::Sidecar { path: path.clone(), bitmap })
+            SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {
             let beside = sidecars::beside(&service.library, source).await?;
@@ -65,7 +65,7 @@ pub(super) async fn wish(
             let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
             let none =
                 || Error::field("subtitlePath", "is required, because this file has no text subtitle file beside it");
-            SubtitleWish::TextSidecar { path: text.ok_or_else(none)?.path }
+            SubtitleDelivery::TextSidecar { path: text.ok_or_else(none)?.path }
         }
         (SubtitleRequest::Burn, None, None) => {
             return Err(Error::field("subtitleStreamIndex", "or subtitlePath is required for subtitleMode burn"));
@@ -73,12 +73,12 @@ pub(super) async fn wish(
     };
     let needs_subtitle_rendition = match &subtitle {
         // Only sidecar files of the item have their own URL.
-        SubtitleWish::TextSidecar { path } if !request.device.needs_subtitle_rendition() => {
+        SubtitleDelivery::TextSidecar { path } if !request.device.needs_subtitle_rendition() => {
             !sidecars::beside(&service.library, source).await?.iter().any(|sidecar| sidecar.path == *path)
         }
         _ => request.device.needs_subtitle_rendition(),
     };
-    let wish = Wish {
+    let wish = PlaybackRequest {
         audio_stream: request.audio_stream,
         subtitle,
         needs_subtitle_rendition,
@@ -86,7 +86,7 @@ pub(super) async fn wish(
         max_bitrate_kbps: request.max_bitrate_kbps,
         max_audio_channels: request.max_audio_channels,
         force_transcode: request.force_transcode,
-        adaptive: request.abr,
+        is_adaptive: request.abr,
     };
     Ok((wish, sidecar))
 }
@@ -101,7 +101,7 @@ fn check_text_path(path: &str) -> Result<()> {
 
 /// Opens a subtitle file. It is no media file, so the library's check does not apply.
 pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
-    let root = service.roots.locate(path)?.root;
+    let root = service.roots.locate(path)?.root_index;
     let (roots, path) = (service.roots.clone(), path.to_owned());
     service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
 
-use crate::domain::progress::{MediaType, Record, Status};
+use crate::domain::progress::{MediaType, ProgressRecord, ProgressStatus};
 use crate::error::{Error, Result};
 
 /// Which records a list shows.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub media_type: Option<MediaType>,
-    pub status: Option<Status>,
+    pub status: Option<ProgressStatus>,
 }
 
 /// Newest first, then by path, then by id.
@@ -26,16 +26,16 @@ struct Row {
     path: Arc<str>,
     watched_ms: i64,
     size_bytes: u64,
-    kind: (MediaType, Status),
+    kind: (MediaType, ProgressStatus),
 }
 
 /// One user's records.
 #[derive(Debug, Default)]
 pub struct Index {
     rows: HashMap<Arc<str>, Row>,
-    recent: BTreeMap<Order, (MediaType, Status)>,
+    recent: BTreeMap<Order, (MediaType, ProgressStatus)>,
     by_path: HashMap<Arc<str>, Arc<str>>,
-    counts: HashMap<(MediaType, Status), usize>,
+    counts: HashMap<(MediaType, ProgressStatus), usize>,
 }
 
 /// Ids of one page, and where the next one begins.
@@ -47,9 +47,9 @@ pub struct Found {
 
 impl Index {
     /// Adds a record, replacing the former one of its item.
-    pub fn put(&mut self, record: &Record) {
+    pub fn put(&mut self, record: &ProgressRecord) {
         self.remove(&record.media_id);
-        if record.reset {
+        if record.is_reset {
             return;
         }
         let (id, path): (Arc<str>, Arc<str>) = (record.media_id.as_str().into(), record.path.as_str().into());
@@ -101,7 +101,7 @@ impl Index {
             Some(cursor) => Bound::Excluded(read(cursor)?),
             None => Bound::Unbounded,
         };
-        let fits = |kind: &(MediaType, Status)| {
+        let fits = |kind: &(MediaType, ProgressStatus)| {
             filter.media_type.as_ref().is_none_or(|wanted| *wanted == kind.0)
                 && filter.status.is_none_or(|w| w == kind.1)
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::progress::{self, Record, Save, Verdict};
+use crate::domain::progress::{self, ProgressRecord, ProgressSave, SaveResult};
 use crate::error::{Error, Result};
 use crate::service::clock::{Ahead, Clock};
 use crate::service::events::{Events, What};
@@ -32,7 +32,7 @@ const REMEMBER_RESET: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// One page of a list.
 pub struct Page {
-    pub records: Vec<Record>,
+    pub records: Vec<ProgressRecord>,
     pub total: usize,
     pub next_cursor: Option<String>,
 }
@@ -62,7 +62,7 @@ impl Progress {
     /// `INTERNAL` naming the record that cannot be read.
     pub fn open(store: Store, tree: Tree, clock: Clock, events: Arc<Events>) -> Result<Self> {
         let mut users: HashMap<String, Index> = HashMap::new();
-        store.each(tree, |key, record: Record| {
+        store.each(tree, |key, record: ProgressRecord| {
             if let Some((user, _)) = key.split_once('/') {
                 users.entry(user.to_owned()).or_default().put(&record);
             }
@@ -75,15 +75,15 @@ impl Progress {
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
-    pub fn of(&self, user_id: &str, media_id: &str) -> Result<Option<Record>> {
-        Ok(self.stored(user_id, media_id)?.filter(|record| !record.reset))
+    pub fn of(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
+        Ok(self.stored(user_id, media_id)?.filter(|record| !record.is_reset))
     }
 
     /// A user's record of the item last seen at a path; for paths whose file is gone.
     ///
     /// # Errors
     /// Same as [`Self::of`].
-    pub fn at(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
+    pub fn at(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         let id = self.read().get(user_id).and_then(|index| index.at(path).cloned());
         id.map_or(Ok(None), |id| self.of(user_id, &id))
     }
@@ -96,13 +96,13 @@ impl Progress {
         &self,
         user_id: &str,
         media_id: &str,
-        make: impl FnOnce(Option<&Record>) -> Save,
-    ) -> Result<Verdict> {
+        make: impl FnOnce(Option<&ProgressRecord>) -> ProgressSave,
+    ) -> Result<SaveResult> {
         let _lane = self.lane(user_id, media_id).lock().await;
         let stored = self.stored(user_id, media_id)?;
-        let seen = stored.as_ref().filter(|record| !record.reset);
-        let verdict = progress::save(stored.as_ref(), make(seen), self.now());
-        if let Verdict::Applied(record) = &verdict {
+        let seen = stored.as_ref().filter(|record| !record.is_reset);
+        let verdict = progress::merge_save(stored.as_ref(), make(seen), self.now());
+        if let SaveResult::Applied(record) = &verdict {
             self.write_down(user_id, record).await?;
         }
         Ok(verdict)
@@ -115,7 +115,7 @@ impl Progress {
     pub async fn reset(&self, user_id: &str, media_id: &str) -> Result<bool> {
         let _lane = self.lane(user_id, media_id).lock().await;
         let Some(record) = self.of(user_id, media_id)? else { return Ok(false) };
-        self.write_down(user_id, &record.reset(self.now())).await?;
+        self.write_down(user_id, &record.to_reset(self.now())).await?;
         Ok(true)
     }
 
@@ -157,7 +157,7 @@ impl Progress {
             return Ok(());
         }
         let Some(record) = self.of(user_id, from)? else { return Ok(()) };
-        let record = Record { media_id: to.to_owned(), ..record };
+        let record = ProgressRecord { media_id: to.to_owned(), ..record };
         let mut batch = Batch::default();
         batch.put(self.tree, &key(user_id, to), &record)?;
         batch.delete(self.tree, &key(user_id, from))?;
@@ -186,7 +186,7 @@ impl Progress {
             let _lane = self.lane(&user, media_id).lock().await;
             if let Some(record) = self.of(&user, media_id)?.filter(|record| record.path != path) {
                 // The version stays the same, because no device changed the record.
-                self.write_down(&user, &Record { path: path.to_owned(), ..record }).await?;
+                self.write_down(&user, &ProgressRecord { path: path.to_owned(), ..record }).await?;
             }
         }
         Ok(())
@@ -203,10 +203,10 @@ impl Progress {
         // Reads and parses every record: takes seconds if there are many.
         let walk = tokio::task::spawn_blocking(move || {
             let mut found = Found::default();
-            store.each(tree, |key, record: Record| {
+            store.each(tree, |key, record: ProgressRecord| {
                 if is_surplus(user_of(key), &record, &known, now) {
                     found.surplus.push(key.to_owned());
-                } else if record.is_ahead(now) {
+                } else if record.has_future_time(now) {
                     found.ahead.push(key.to_owned());
                 }
             })?;
@@ -216,7 +216,7 @@ impl Progress {
         for key in found.surplus {
             let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
             let _lane = self.lane(user_id, media_id).lock().await;
-            let stored: Option<Record> = self.store.get(self.tree, &key)?;
+            let stored: Option<ProgressRecord> = self.store.get(self.tree, &key)?;
             if stored.is_some_and(|record| is_surplus(user_id, &record, &is_user, now)) {
                 self.store.delete(self.tree, &key).await?;
             }
@@ -225,8 +225,8 @@ impl Progress {
             for key in found.ahead {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
                 let _lane = self.lane(user_id, media_id).lock().await;
-                if let Some(record) = self.stored(user_id, media_id)?.filter(|record| record.is_ahead(now)) {
-                    self.write_down(user_id, &record.set_back(now)).await?;
+                if let Some(record) = self.stored(user_id, media_id)?.filter(|record| record.has_future_time(now)) {
+                    self.write_down(user_id, &record.without_future_times(now)).await?;
                 }
             }
         }
@@ -238,18 +238,18 @@ impl Progress {
         Ok(())
     }
 
-    fn stored(&self, user_id: &str, media_id: &str) -> Result<Option<Record>> {
+    fn stored(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
         self.store.get(self.tree, &key(user_id, media_id))
     }
 
     /// The caller holds the lock of the item.
-    async fn write_down(&self, user_id: &str, record: &Record) -> Result<()> {
+    async fn write_down(&self, user_id: &str, record: &ProgressRecord) -> Result<()> {
         self.store.put(self.tree, &key(user_id, &record.media_id), record).await?;
         self.notify_written(user_id, record);
         Ok(())
     }
 
-    fn notify_written(&self, user_id: &str, record: &Record) {
+    fn notify_written(&self, user_id: &str, record: &ProgressRecord) {
         self.write().entry(user_id.to_owned()).or_default().put(record);
         self.events.tell(Some(user_id), What::Progress(Box::new(record.clone())));
     }
@@ -281,8 +281,8 @@ impl Progress {
 }
 
 /// Whether to delete a record: its user is gone, or it is an old reset.
-fn is_surplus(user_id: &str, record: &Record, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
-    !is_user(user_id) || (record.reset && record.updated_at < now - REMEMBER_RESET)
+fn is_surplus(user_id: &str, record: &ProgressRecord, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
+    !is_user(user_id) || (record.is_reset && record.updated_at < now - REMEMBER_RESET)
 }
 
 /// The user a record's key begins with.

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::domain::library::natural;
-use crate::domain::progress::{Record, Status};
+use crate::domain::library::compare_natural;
+use crate::domain::progress::{ProgressRecord, ProgressStatus};
 use crate::error::{Code, Result};
 use crate::service::Service;
 use crate::service::listing::{Is, MAX_LIMIT};
@@ -18,9 +18,9 @@ pub struct NextUp {
     pub path: String,
     pub title: String,
     /// The record of the completed file before it.
-    pub after: Record,
+    pub after: ProgressRecord,
     /// The progress of this file, if it was started.
-    pub begun: Option<Record>,
+    pub begun: Option<ProgressRecord>,
 }
 
 impl Service {
@@ -30,7 +30,7 @@ impl Service {
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
     pub async fn next_up(&self, user_id: &str, limit: usize) -> Result<Vec<NextUp>> {
-        let filter = Filter { status: Some(Status::Completed), ..Filter::default() };
+        let filter = Filter { status: Some(ProgressStatus::Completed), ..Filter::default() };
         let (mut found, mut seen, mut cursor) = (Vec::new(), HashSet::new(), None);
         loop {
             let page = self.progress.history(user_id, filter.clone(), cursor.as_deref(), 200)?;
@@ -52,7 +52,7 @@ impl Service {
         }
     }
 
-    async fn next_in(&self, user_id: &str, folder: &str, after: Record) -> Result<Option<NextUp>> {
+    async fn next_in(&self, user_id: &str, folder: &str, after: ProgressRecord) -> Result<Option<NextUp>> {
         let mut files: Vec<String> = match self.library.list(folder, MAX_LIMIT, None).await {
             Ok(listing) => {
                 let media = listing.entries.into_iter().filter(|entry| matches!(entry.is, Is::Media { .. }));
@@ -62,7 +62,7 @@ impl Service {
             Err(fault) if fault.code != Code::Internal => return Ok(None),
             Err(fault) => return Err(fault),
         };
-        files.sort_by(|a, b| natural(a, b));
+        files.sort_by(|a, b| compare_natural(a, b));
         for path in files {
             let begun = match self.progress.at(user_id, &path)? {
                 Some(record) => Some(record),
@@ -87,7 +87,7 @@ pub fn follows(this: &str, other: &str) -> bool {
         let numbered = head.len() < stem(path).len();
         if numbered { head.to_lowercase() } else { String::new() }
     };
-    natural(this, other).is_lt() && head(this) == head(other)
+    compare_natural(this, other).is_lt() && head(this) == head(other)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ fn open(folder: &std::path::Path, clock: &Clock) -> Arc<Progress> {
 }
 
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
-async fn save(progress: &Progress, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> Verdict {
-    let make = |_: Option<&Record>| Save {
+async fn save(progress: &Progress, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> SaveResult {
+    let make = |_: Option<&ProgressRecord>| ProgressSave {
         media_id: item.to_owned(),
         path: format!("/films/{item}.mkv"),
         size_bytes: 1,
@@ -53,9 +53,9 @@ async fn a_clock_that_was_ahead_once_freezes_no_progress_and_no_history() {
     clock.set_back(years);
     // A device whose clock is a few seconds slow.
     let said = clock.now() - SignedDuration::from_secs(5);
-    assert!(matches!(save(&progress, "u_1", "first", 200.0, Some(said)).await, Verdict::Applied(_)));
+    assert!(matches!(save(&progress, "u_1", "first", 200.0, Some(said)).await, SaveResult::Applied(_)));
     let earlier = said - SignedDuration::from_secs(60);
-    assert!(matches!(save(&progress, "u_1", "first", 150.0, Some(earlier)).await, Verdict::Stale(_)), "in order again");
+    assert!(matches!(save(&progress, "u_1", "first", 150.0, Some(earlier)).await, SaveResult::Stale(_)), "in order again");
 
     progress.tidy(|_| true).await.unwrap();
     clock.advance(DAY);
@@ -114,7 +114,7 @@ async fn a_save_under_way_is_moved_with_its_record() {
     let stored = progress.of("u_1", "old").unwrap().unwrap();
     let mut moving = std::pin::pin!(progress.carry("u_1", "old", &to));
     assert!(moving.as_mut().now_or_never().is_none());
-    progress.write_down("u_1", &Record { position_seconds: 200.0, ..stored }).await.unwrap();
+    progress.write_down("u_1", &ProgressRecord { position_seconds: 200.0, ..stored }).await.unwrap();
     drop(lane);
     moving.await.unwrap();
     assert_eq!(listed(&progress), [to.as_str()]);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Progress;
-use crate::domain::library::Located;
-use crate::domain::progress::{MediaType, Place, Record, Save, Verdict};
+use crate::domain::library::LocatedPath;
+use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::folder::Target;
 use crate::engine::source::Source;
 use crate::error::{Code, Result};
@@ -39,19 +39,19 @@ pub struct Wish {
     /// `Some(None)` means explicitly no stream.
     pub audio_stream_index: Option<Option<u32>>,
     pub subtitle_stream_index: Option<Option<u32>>,
-    pub book: Option<Place>,
+    pub book: Option<BookPosition>,
     pub marks_watched: bool,
     pub client_updated_at: Option<Timestamp>,
     pub version: Option<u64>,
 }
 
 impl Wish {
-    pub(in crate::service) fn save(self, item: &Item, stored: Option<&Record>) -> Save {
+    pub(in crate::service) fn save(self, item: &Item, stored: Option<&ProgressRecord>) -> ProgressSave {
         let known = stored.map(|record| record.duration_seconds).filter(|duration| *duration > 0.0);
         let duration = self.duration_seconds.filter(|duration| *duration > 0.0).or(known).or(item.duration_seconds);
         let duration = duration.unwrap_or(0.0);
         let position = self.position_seconds.unwrap_or(duration);
-        Save {
+        ProgressSave {
             media_id: item.media_id.clone(),
             path: item.path.clone(),
             size_bytes: item.size_bytes,
@@ -83,7 +83,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening the file; `STORAGE_FULL`.
-    pub async fn save_watched(&self, user_id: &str, path: &str, wish: Wish) -> Result<Verdict> {
+    pub async fn save_watched(&self, user_id: &str, path: &str, wish: Wish) -> Result<SaveResult> {
         let source = self.library.open(path).await?;
         let mut item = self.item(&source).await?;
         if wish.duration_seconds.is_none_or(|duration| duration == 0.0) {
@@ -100,7 +100,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening the file, unless there is a record of its path.
-    pub async fn watched(&self, user_id: &str, path: &str) -> Result<Option<Record>> {
+    pub async fn watched(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         match self.library.open(path).await {
             Ok(source) => self.watched_of(user_id, &source).await,
             Err(fault) if fault.code == Code::NotFound => {
@@ -114,9 +114,9 @@ impl Service {
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
-    pub async fn watched_of(&self, user_id: &str, source: &Arc<Source>) -> Result<Option<Record>> {
+    pub async fn watched_of(&self, user_id: &str, source: &Arc<Source>) -> Result<Option<ProgressRecord>> {
         let item = self.item(source).await?;
-        Ok(self.progress.of(user_id, &item.media_id)?.map(|record| Record { path: item.path, ..record }))
+        Ok(self.progress.of(user_id, &item.media_id)?.map(|record| ProgressRecord { path: item.path, ..record }))
     }
 
     /// Resets a user's progress in a file; returns its canonical path, and whether there was a record.
@@ -145,7 +145,7 @@ impl Service {
         let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
         for (index, path) in paths.into_iter().enumerate() {
             if let Ok(located) = self.roots.locate(&path) {
-                by_root[located.root].push((index, path));
+                by_root[located.root_index].push((index, path));
             }
         }
         let looks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
@@ -174,7 +174,7 @@ impl Service {
         })
     }
 
-    pub(in crate::service) fn spelled(&self, path: &str) -> Result<Located> {
+    pub(in crate::service) fn spelled(&self, path: &str) -> Result<LocatedPath> {
         self.roots.locate(path)
     }
 

@@ -1,12 +1,12 @@
 //! The airings of a channel that can be recorded, from its own schedule or an imported guide.
 
 use crate::domain::channel::Channel;
-use crate::domain::guide::Entry;
+use crate::domain::guide::ProgrammeEntry;
 use crate::domain::listing::Listing;
 use crate::domain::live::CATCHUP_MS;
-use crate::domain::recording::Airing;
+use crate::domain::recording::GuideAiring;
 use crate::domain::schedule::Programme;
-use crate::domain::schedule::cut::Cut;
+use crate::domain::schedule::segmentation::Segmentation;
 use crate::service::Service;
 
 /// How far ahead entries may be requested, ms.
@@ -22,9 +22,9 @@ const MOST: usize = 2016;
 const LOOKED_AT: usize = 64;
 
 /// Programmes between two instants, without filler.
-pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing> {
-    let mut shown = channel.definition.shown_before(from_ms, to_ms);
-    let offered = channel.airings(from_ms, to_ms).filter(|entry| {
+pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<GuideAiring> {
+    let mut shown = channel.definition.items_aired_before(from_ms, to_ms);
+    let offered = channel.whole_programmes(from_ms, to_ms).filter(|entry| {
         let programme = &entry.programme;
         !channel.is_filler(programme) && !channel.is_slate(programme)
     });
@@ -32,7 +32,7 @@ pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing
         .take(MOST)
         .map(|entry| {
             let new = match entry.listing {
-                Some(listing) => !listing.repeat,
+                Some(listing) => !listing.is_repeat,
                 None => shown.as_mut().zip(entry.item).is_some_and(|(shown, item)| shown.insert(item.id)),
             };
             airing(channel, &entry, new)
@@ -41,81 +41,81 @@ pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<Airing
 }
 
 /// The programme with this id in the present guide, if it still starts at that instant.
-pub(super) fn current(channel: &Channel, entry: &str, start_ms: i64) -> Option<Airing> {
-    let is = |on: &Entry| on.programme.start_ms == start_ms && id_of(channel, on) == entry;
-    let listed = channel.airings(start_ms, start_ms + 1).next().filter(is);
+pub(super) fn current(channel: &Channel, entry: &str, start_ms: i64) -> Option<GuideAiring> {
+    let is = |on: &ProgrammeEntry| on.programme.start_ms == start_ms && id_of(channel, on) == entry;
+    let listed = channel.whole_programmes(start_ms, start_ms + 1).next().filter(is);
     // A shortened programme may be too short for the guide to list.
     let named = listed.or_else(|| {
-        let programme = channel.definition.programme(start_ms).filter(|programme| programme.part.is_none());
-        programme.map(|programme| channel.entry(programme)).filter(is)
+        let programme = channel.definition.programme_at(start_ms).filter(|programme| programme.part_index.is_none());
+        programme.map(|programme| channel.entry_of(programme)).filter(is)
     });
     named.map(|on| airing(channel, &on, false))
 }
 
 /// The programme on air, if it airs this item and began before an instant: a later one is another airing of the same item.
-pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64, before_ms: i64) -> Option<Airing> {
-    let on = channel.airings(now_ms, now_ms + 1).next()?;
+pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64, before_ms: i64) -> Option<GuideAiring> {
+    let on = channel.whole_programmes(now_ms, now_ms + 1).next()?;
     let airing = airing(channel, &on, false);
-    (airing.item == item && airing.start_ms <= now_ms && airing.start_ms < before_ms).then_some(airing)
+    (airing.content_key == item && airing.start_ms <= now_ms && airing.start_ms < before_ms).then_some(airing)
 }
 
 /// The future programme airing the same item whose start is nearest to an instant.
-pub(super) fn nearest(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<Airing> {
-    let is_same = |entry: &Entry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
-    let mut after = channel.airings(start_ms.max(now_ms), now_ms + AHEAD_MS).take(MOST).filter(is_same);
-    let before = channel.airings((start_ms - BACK_MS).max(now_ms), start_ms).filter(is_same).last();
+pub(super) fn nearest(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
+    let is_same = |entry: &ProgrammeEntry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
+    let mut after = channel.whole_programmes(start_ms.max(now_ms), now_ms + AHEAD_MS).take(MOST).filter(is_same);
+    let before = channel.whole_programmes((start_ms - BACK_MS).max(now_ms), start_ms).filter(is_same).last();
     let both = before.into_iter().chain(after.next());
     let nearest = both.min_by_key(|entry| (entry.programme.start_ms - start_ms).abs());
     nearest.map(|entry| airing(channel, &entry, false))
 }
 
 /// The programme with this id in the guide.
-pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option<Airing> {
+pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option<GuideAiring> {
     let (id, _) = entry.split_once('-')?;
     if id.parse() != Ok(channel.id) {
         return None;
     }
     let now_ms = service.clock.now().as_millisecond();
     let found =
-        channel.guide(now_ms - CATCHUP_MS, now_ms + AHEAD_MS, now_ms).find(|found| id_of(channel, found) == entry);
+        channel.guide_entries(now_ms - CATCHUP_MS, now_ms + AHEAD_MS, now_ms).find(|found| id_of(channel, found) == entry);
     // A request for a part of a programme, or for a break in it, means the whole programme.
-    let broken = |programme: &Programme| programme.within || programme.part.is_some();
+    let broken = |programme: &Programme| programme.continues_programme || programme.part_index.is_some();
     let whole = found.map(|found| match found.programme.start_ms {
-        start if broken(&found.programme) => channel.airings(start, start + 1).next().unwrap_or(found),
+        start if broken(&found.programme) => channel.whole_programmes(start, start + 1).next().unwrap_or(found),
         _ => found,
     });
     whole.map(|whole| airing(channel, &whole, false))
 }
 
 /// The programme that fills most of a span.
-pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<Airing> {
-    let shared = |entry: &Entry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
+pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<GuideAiring> {
+    let shared = |entry: &ProgrammeEntry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
     // The first of several equal ones; `max_by_key` would return the last.
-    let found = channel.airings(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
+    let found = channel.whole_programmes(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
     Some(airing(channel, &found, false))
 }
 
 /// Whether any programme between two instants must be encoded.
 pub(super) fn encodes(channel: &Channel, from_ms: i64, to_ms: i64) -> bool {
     // An external channel has no schedule: it is copied, or encoded only if a slot is free.
-    let mut on = channel.definition.programmes(from_ms, to_ms).take(LOOKED_AT);
-    on.any(|programme| matches!(channel.definition.item(&programme).cut, Cut::Frames(_)))
+    let mut on = channel.definition.programmes_between(from_ms, to_ms).take(LOOKED_AT);
+    on.any(|programme| matches!(channel.definition.item_of(&programme).segmentation, Segmentation::Frames(_)))
 }
 
-fn id_of(channel: &Channel, entry: &Entry) -> String {
+fn id_of(channel: &Channel, entry: &ProgrammeEntry) -> String {
     format!("{}-{}", channel.id, entry.programme.ordinal)
 }
 
-fn airing(channel: &Channel, entry: &Entry, new: bool) -> Airing {
-    Airing {
-        entry: Some(id_of(channel, entry)),
+fn airing(channel: &Channel, entry: &ProgrammeEntry, new: bool) -> GuideAiring {
+    GuideAiring {
+        guide_entry_id: Some(id_of(channel, entry)),
         title: entry.name.title.to_owned(),
         subtitle: entry.name.subtitle.map(str::to_owned),
         season: entry.name.season,
         episode: entry.name.episode,
         start_ms: entry.programme.start_ms,
         end_ms: entry.programme.end_ms,
-        item: entry.listing.map_or_else(|| entry.path.to_owned(), Listing::item),
-        new,
+        content_key: entry.listing.map_or_else(|| entry.path.to_owned(), Listing::content_key),
+        is_new,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{MOST, MOST_RULES, Recordings, airings, wake};
 use crate::domain::channel::Channel;
 use crate::domain::live::CATCHUP_MS;
-use crate::domain::recording::{Airing, Keep, LONGEST_MS, Padding, Recording, Rule, State, Written};
+use crate::domain::recording::{GuideAiring, RetentionLimit, MAX_LENGTH_MS, Padding, Recording, SeriesRule, RecordingState, WrittenRange};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random;
@@ -34,7 +34,7 @@ pub struct Asked {
     pub padding: Padding,
     /// Title of a series, and whether to record new episodes only.
     pub series: Option<(String, bool)>,
-    pub keep: Keep,
+    pub keep: RetentionLimit,
 }
 
 /// The scheduled recording and rule.
@@ -42,7 +42,7 @@ pub struct Asked {
 pub struct Made {
     /// The requested recording, or the first one a new rule scheduled.
     pub recording: Option<Recording>,
-    pub rule: Option<Rule>,
+    pub rule: Option<SeriesRule>,
 }
 
 impl Service {
@@ -81,31 +81,31 @@ impl Service {
                     format!("there are already {MOST_RULES} series rules, the most allowed; delete some first"),
                 ));
             }
-            Some((title, new_only)) => Some(Rule {
+            Some((title, new_only)) => Some(SeriesRule {
                 id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
                 channel_id: channel.id,
                 user_id: asked.user_id.clone(),
                 title: title.clone(),
                 new_only: *new_only,
                 padding: asked.padding,
-                keep: asked.keep,
+                retention: asked.keep,
                 created_ms: now_ms,
-                seen: Vec::new(),
+                handled_keys: Vec::new(),
             }),
         };
         let mut recording = None;
         if let Some(airing) = &airing {
-            let of_rule = rule.as_ref().filter(|rule| rule.wants(&Airing { new: true, ..airing.clone() }));
-            let keep = Keep { count: asked.keep.count.filter(|_| of_rule.is_some()), ..asked.keep };
+            let of_rule = rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
+            let keep = RetentionLimit { max_count: asked.keep.max_count.filter(|_| of_rule.is_some()), ..asked.keep };
             let one = Recording {
-                rule: of_rule.map(|rule| rule.id.clone()),
-                keep,
+                rule_id: of_rule.map(|rule| rule.id.clone()),
+                retention: keep,
                 ..fresh(airing, channel.id, &asked.user_id, asked.padding, now_ms)
             };
-            if one.rule.is_some()
+            if one.rule_id.is_some()
                 && let Some(rule) = &mut rule
             {
-                rule.remember(airing);
+                rule.mark_handled(airing);
             }
             recording = Some(one);
         }
@@ -118,7 +118,7 @@ impl Service {
             if let Err(fault) = self.plan(&rule.id).await {
                 tracing::warn!(rule.id, %fault, "a new series rule could not be planned; will retry");
             }
-            let first = || recordings.all().into_iter().rev().find(|one| one.rule.as_deref() == Some(&rule.id));
+            let first = || recordings.all().into_iter().rev().find(|one| one.rule_id.as_deref() == Some(&rule.id));
             recording = recording.or_else(first);
         }
         wake(self);
@@ -126,7 +126,7 @@ impl Service {
         Ok(Made { recording, rule })
     }
 
-    fn wished(&self, channel: &Channel, wish: &Wish) -> Result<Airing> {
+    fn wished(&self, channel: &Channel, wish: &Wish) -> Result<GuideAiring> {
         match wish {
             Wish::Entry(entry) => airings::named(self, channel, entry)
                 .ok_or_else(|| Error::new(Code::NotFound, "the guide of this channel has no such entry")),
@@ -137,19 +137,19 @@ impl Service {
                 }
                 let on = airings::mostly(channel, start_ms, end_ms);
                 let on = on.filter(|on| on.start_ms < end_ms && on.end_ms > start_ms);
-                let title = on.as_ref().map_or_else(|| channel.face.name.to_string(), |on| on.title.clone());
+                let title = on.as_ref().map_or_else(|| channel.settings.name.to_string(), |on| on.title.clone());
                 let (subtitle, season, episode) =
                     on.map_or((None, None, None), |on| (on.subtitle, on.season, on.episode));
                 let item = format!("{start_ms}");
-                Ok(Airing { entry: None, title, subtitle, season, episode, start_ms, end_ms, item, new: false })
+                Ok(GuideAiring { guide_entry_id: None, title, subtitle, season, episode, start_ms, end_ms, content_key: item, is_new: false })
             }
         }
     }
 
     /// Whether a span can still be recorded.
-    fn check_span(&self, airing: &Airing, padding: &Padding, now_ms: i64) -> Result<()> {
-        if airing.end_ms - airing.start_ms > LONGEST_MS {
-            return Err(Error::field("end", format!("must be at most {} h after start", LONGEST_MS / 3_600_000)));
+    fn check_span(&self, airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
+        if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
+            return Err(Error::field("end", format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000)));
         }
         // The past is recorded from catch-up segments, as far back as those can be produced.
         if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
@@ -169,18 +169,18 @@ impl Service {
         let before = rule.clone();
         let stale = recordings.stale(&rule, &on);
         for moved in &stale {
-            rule.forget(moved.start_ms, &moved.item);
+            rule.unmark_handled(moved.start_ms, &moved.content_key);
         }
         let kept = recordings.all().len() - stale.len();
         let mut fresh_ones = Vec::new();
-        for airing in on.iter().filter(|airing| airing.end_ms - airing.start_ms <= LONGEST_MS) {
+        for airing in on.iter().filter(|airing| airing.end_ms - airing.start_ms <= MAX_LENGTH_MS) {
             if fresh_ones.len() >= MOST_AT_ONCE || kept + fresh_ones.len() >= MOST {
                 break;
             }
-            if rule.wants(airing) {
-                rule.remember(airing);
+            if rule.matches(airing) {
+                rule.mark_handled(airing);
                 let one = fresh(airing, channel.id, &rule.user_id, rule.padding, now_ms);
-                fresh_ones.push(Recording { rule: Some(rule.id.clone()), keep: rule.keep, ..one });
+                fresh_ones.push(Recording { rule_id: Some(rule.id.clone()), retention: rule.retention, ..one });
             }
         }
         // In one transaction: a recording that the rule does not remember would be scheduled again.
@@ -190,7 +190,7 @@ impl Service {
 
 impl Recordings {
     /// Scheduled recordings of a rule whose airing is no longer in the guide as it was.
-    fn stale(&self, rule: &Rule, on: &[Airing]) -> Vec<Recording> {
+    fn stale(&self, rule: &SeriesRule, on: &[GuideAiring]) -> Vec<Recording> {
         // Airings outside the examined range may still be in the guide.
         let (from, to) = on.first().zip(on.last()).map_or((0, 0), |(first, last)| (first.start_ms, last.end_ms));
         let stands = |one: &Recording| {
@@ -199,12 +199,12 @@ impl Recordings {
                     (airing.start_ms, airing.end_ms, &airing.title) == (one.start_ms, one.end_ms, &one.title)
                 })
         };
-        let of_rule = |one: &Recording| one.rule.as_deref() == Some(&*rule.id) && one.state == State::Scheduled;
+        let of_rule = |one: &Recording| one.rule_id.as_deref() == Some(&*rule.id) && one.state == RecordingState::Scheduled;
         self.all().into_iter().filter(|one| of_rule(one) && !stands(one)).collect()
     }
 }
 
-fn fresh(airing: &Airing, channel_id: u32, user_id: &str, padding: Padding, now_ms: i64) -> Recording {
+fn fresh(airing: &GuideAiring, channel_id: u32, user_id: &str, padding: Padding, now_ms: i64) -> Recording {
     Recording {
         id: format!("rec_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
         channel_id,
@@ -213,17 +213,17 @@ fn fresh(airing: &Airing, channel_id: u32, user_id: &str, padding: Padding, now_
         subtitle: airing.subtitle.clone(),
         season: airing.season,
         episode: airing.episode,
-        entry: airing.entry.clone(),
-        item: airing.item.clone(),
+        guide_entry_id: airing.guide_entry_id.clone(),
+        content_key: airing.content_key.clone(),
         start_ms: airing.start_ms,
         end_ms: airing.end_ms,
         padding,
-        rule: None,
-        keep: Keep::default(),
-        state: State::Scheduled,
+        rule_id: None,
+        retention: RetentionLimit::default(),
+        state: RecordingState::Scheduled,
         failure: None,
         path: None,
-        written: Written::default(),
+        written_range: WrittenRange::default(),
         created_ms: now_ms,
         ended_ms: None,
     }

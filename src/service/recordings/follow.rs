@@ -3,7 +3,7 @@
 
 use super::airings;
 use crate::domain::channel::Channel;
-use crate::domain::recording::{Airing, Event, Recording, State};
+use crate::domain::recording::{GuideAiring, RecordingEvent, Recording, RecordingState};
 use crate::error::{Code, Error};
 use crate::service::Service;
 
@@ -11,7 +11,7 @@ use crate::service::Service;
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     Keep,
-    Follow(Airing),
+    Follow(GuideAiring),
     /// Its programme is no longer in the guide. Another one in its place was not requested.
     Fail,
 }
@@ -23,8 +23,8 @@ impl Service {
         let now_ms = self.clock.now().as_millisecond();
         // Rules replace what they scheduled themselves.
         let follows = |one: &Recording| {
-            one.entry.is_some()
-                && (one.state == State::Recording || one.state == State::Scheduled && one.rule.is_none())
+            one.guide_entry_id.is_some()
+                && (one.state == RecordingState::Recording || one.state == RecordingState::Scheduled && one.rule_id.is_none())
         };
         for one in recordings.all().into_iter().filter(follows) {
             let Ok(channel) = self.channels.get(one.channel_id) else { continue };
@@ -33,7 +33,7 @@ impl Service {
                 Change::Follow(airing) => airing,
                 Change::Fail => {
                     let gone = Error::new(Code::NotFound, "the programme is no longer in this channel's guide");
-                    recordings.settle(&one.id, Event::Fail, Some(&gone), now_ms).await;
+                    recordings.settle(&one.id, RecordingEvent::Fail, Some(&gone), now_ms).await;
                     continue;
                 }
             };
@@ -61,21 +61,21 @@ impl Service {
 }
 
 fn change(one: &Recording, channel: &Channel, now_ms: i64) -> Change {
-    let Some(entry) = one.entry.as_deref() else { return Change::Keep };
-    let begun = one.state == State::Recording;
-    let changes = |airing: &Airing| one.clone().follow(airing.clone());
+    let Some(entry) = one.guide_entry_id.as_deref() else { return Change::Keep };
+    let begun = one.state == RecordingState::Recording;
+    let changes = |airing: &GuideAiring| one.clone().follow(airing.clone());
     if let Some(airing) = airings::current(channel, entry, one.start_ms) {
         return if changes(&airing) { Change::Follow(airing) } else { Change::Keep };
     }
     if begun {
         // An external guide may correct the start as well, and with it the id.
-        let airing = airings::on_air(channel, &one.item, now_ms, one.end_ms).filter(|_| channel.external.is_some());
+        let airing = airings::on_air(channel, &one.content_key, now_ms, one.end_ms).filter(|_| channel.external.is_some());
         return airing.filter(changes).map_or(Change::Keep, Change::Follow);
     }
     if channel.external.is_some() || one.start_ms < now_ms {
         return Change::Keep;
     }
-    airings::nearest(channel, &one.item, one.start_ms, now_ms).map_or(Change::Fail, Change::Follow)
+    airings::nearest(channel, &one.content_key, one.start_ms, now_ms).map_or(Change::Fail, Change::Follow)
 }
 
 #[cfg(test)]
@@ -85,10 +85,10 @@ mod tests {
     use super::*;
     use crate::domain::address::Address;
     use crate::domain::channel::tests::channel;
-    use crate::domain::external::{External, Feed, Imported, Origin};
+    use crate::domain::external::{ExternalChannel, ExternalStream, ImportedEntry, ExternalOrigin};
     use crate::domain::listing::{Listing, Listings};
     use crate::domain::recording::tests::recording;
-    use crate::domain::schedule::Definition;
+    use crate::domain::schedule::ScheduleDefinition;
 
     const START_MS: i64 = 1_767_225_600_000;
     const HOUR_MS: i64 = 3_600_000;
@@ -100,13 +100,13 @@ mod tests {
     }
 
     fn external(listings: Vec<Listing>) -> Channel {
-        let url = Address::read("http://antenna.example/one.ts").unwrap();
-        let feed = Feed { url, failover: Vec::new(), user_agent: None };
-        let origin = Origin::Source { id: 1, entry: Imported::default() };
+        let url = Address::parse("http://antenna.example/one.ts").unwrap();
+        let feed = ExternalStream { url, failover: Vec::new(), user_agent: None };
+        let origin = ExternalOrigin::Source { id: 1, entry: ImportedEntry::default() };
         Channel {
-            external: Some(Box::new(External { feed, origin, guide: None })),
-            listings: Some(Arc::new(Listings::of(listings, 0))),
-            definition: Definition::default(),
+            external: Some(Box::new(ExternalChannel { stream: feed, origin, guide_channel: None })),
+            listings: Some(Arc::new(Listings::from_unsorted(listings, 0))),
+            definition: ScheduleDefinition::default(),
             ..channel(1)
         }
     }
@@ -114,9 +114,9 @@ mod tests {
     #[test]
     fn a_running_recording_follows_its_programme_and_not_the_next_airing_of_its_item() {
         let mut one = Recording {
-            state: State::Recording,
-            entry: Some("1-0".into()),
-            item: news(0, HOUR_MS).item(),
+            state: RecordingState::Recording,
+            guide_entry_id: Some("1-0".into()),
+            content_key: news(0, HOUR_MS).content_key(),
             ..recording("rec_a", 1, START_MS, START_MS + HOUR_MS)
         };
         // The guide corrects the start, and the same item airs again afterwards.

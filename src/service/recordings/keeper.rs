@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Fate, Running, lock, recorder};
-use crate::domain::recording::{self, Event, State};
+use crate::domain::recording::{self, RecordingEvent, RecordingState};
 use crate::service::Service;
 
 /// The longest sleep. The clock may be set meanwhile, and the computer may be suspended.
@@ -60,7 +60,7 @@ async fn apply(service: &Arc<Service>) {
         }
     }
     let now_ms = service.clock.now().as_millisecond();
-    let expired = recording::expired(lock(&service.recordings.all).values(), now_ms);
+    let expired = recording::expired_ids(lock(&service.recordings.all).values(), now_ms);
     for id in expired {
         match service.recordings.remove(&id, Fate::Delete, now_ms).await {
             Ok(_) => tracing::info!(recording.id = id, "expired recording deleted"),
@@ -75,10 +75,10 @@ async fn begin(service: &Arc<Service>) -> Duration {
     let now_ms = service.clock.now().as_millisecond();
     lock(&recordings.running).retain(|_, running| !running.task.is_finished());
     let mut open: Vec<_> = recordings.all().into_iter().filter(|one| one.state.is_open()).collect();
-    open.sort_by_key(|one| (one.state == State::Scheduled, one.span().0));
+    open.sort_by_key(|one| (one.state == RecordingState::Scheduled, one.padded_range_ms().0));
     let mut pause = LONGEST;
     for one in open {
-        let early = one.span().0 - now_ms;
+        let early = one.padded_range_ms().0 - now_ms;
         if let Ok(early @ 1..) = u64::try_from(early) {
             pause = pause.min(Duration::from_millis(early));
             continue;
@@ -90,8 +90,8 @@ async fn begin(service: &Arc<Service>) -> Duration {
             pause = pause.min(Duration::from_secs(1));
             break;
         }
-        if one.state == State::Scheduled
-            && let Err(fault) = recordings.edit(&one.id, |one| one.on(Event::Begin, now_ms)).await
+        if one.state == RecordingState::Scheduled
+            && let Err(fault) = recordings.edit(&one.id, |one| one.apply(RecordingEvent::Begin, now_ms)).await
         {
             tracing::warn!(recording.id = one.id, %fault, "a recording could not be started");
             pause = pause.min(Duration::from_secs(5));
@@ -103,7 +103,7 @@ async fn begin(service: &Arc<Service>) -> Duration {
             break;
         }
         // It may have been cancelled meanwhile. A later cancellation finds it among the running ones.
-        if !recordings.get(&one.id).is_ok_and(|one| one.state == State::Recording) {
+        if !recordings.get(&one.id).is_ok_and(|one| one.state == RecordingState::Recording) {
             continue;
         }
         let (whole, id, call) = (service.clone(), one.id.clone(), recordings.call.clone());
@@ -134,11 +134,11 @@ mod tests {
         let editing = recordings.editing.lock().await;
         // Runs when `begin` has read the recording and waits for the lock.
         let cancel = async {
-            recordings.put(Recording { state: State::Cancelled, ..due }).await.unwrap();
+            recordings.put(Recording { state: RecordingState::Cancelled, ..due }).await.unwrap();
             drop(editing);
         };
         tokio::join!(begin(&service), cancel);
         assert!(!recordings.is_running("rec_a"));
-        assert_eq!(recordings.get("rec_a").unwrap().state, State::Cancelled);
+        assert_eq!(recordings.get("rec_a").unwrap().state, RecordingState::Cancelled);
     }
 }

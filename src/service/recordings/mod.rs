@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::domain::recording::{self, Event, Failure, Recording, Rule, State};
+use crate::domain::recording::{self, RecordingEvent, RecordingFailure, Recording, SeriesRule, RecordingState};
 use crate::engine::tape::Shelf;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -44,7 +44,7 @@ pub struct Recordings {
     events: Arc<Events>,
     shelf: Option<Arc<Shelf>>,
     all: Mutex<BTreeMap<String, Recording>>,
-    rules: Mutex<BTreeMap<String, Rule>>,
+    rules: Mutex<BTreeMap<String, SeriesRule>>,
     /// Recordings whose latest state could not be stored because the disk was full.
     unsaved: Mutex<HashSet<String>>,
     running: Mutex<HashMap<String, Running>>,
@@ -77,7 +77,7 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// The state the recording is left in; None if its record is gone too.
-    pub state: Option<State>,
+    pub state: Option<RecordingState>,
     pub file_deleted: bool,
 }
 
@@ -88,7 +88,7 @@ impl Recordings {
     /// `INTERNAL` for a record that cannot be read or a missing folder.
     pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
-        let rules = store.scan::<Rule>(Tree::RecordingRules)?.into_iter().collect();
+        let rules = store.scan::<SeriesRule>(Tree::RecordingRules)?.into_iter().collect();
         let shelf = config.recordings.as_deref().map(Shelf::open).transpose().map_err(Error::internal)?;
         Ok(Self {
             store,
@@ -135,15 +135,15 @@ impl Recordings {
     }
 
     /// All series rules, by title.
-    pub fn rules(&self) -> Vec<Rule> {
-        let mut rules: Vec<Rule> = lock(&self.rules).values().cloned().collect();
+    pub fn rules(&self) -> Vec<SeriesRule> {
+        let mut rules: Vec<SeriesRule> = lock(&self.rules).values().cloned().collect();
         rules.sort_by(|a, b| (&a.title, &a.id).cmp(&(&b.title, &b.id)));
         rules
     }
 
     /// # Errors
     /// `NOT_FOUND`.
-    pub fn rule(&self, id: &str) -> Result<Rule> {
+    pub fn rule(&self, id: &str) -> Result<SeriesRule> {
         lock(&self.rules).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "no such series rule"))
     }
 
@@ -160,7 +160,7 @@ impl Recordings {
         // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
         let cancel = |one: &mut Recording| {
-            cancelled = one.on(Event::Cancel, now_ms);
+            cancelled = one.apply(RecordingEvent::Cancel, now_ms);
             cancelled
         };
         self.edit(id, cancel).await?;
@@ -172,11 +172,11 @@ impl Recordings {
             && let Some(path) = recording.path.take()
         {
             file_deleted = self.delete_file(&path).await?;
-            recording.written.bytes = 0;
+            recording.written_range.bytes = 0;
         }
         if cancelled {
             self.put(recording).await?;
-            return Ok(Removed { state: Some(State::Cancelled), file_deleted });
+            return Ok(Removed { state: Some(RecordingState::Cancelled), file_deleted });
         }
         self.store.delete(Tree::Recordings, id).await?;
         lock(&self.all).remove(id);
@@ -193,7 +193,7 @@ impl Recordings {
         self.rule(id)?;
         let mut waiting = self.all();
         waiting.retain_mut(|one| {
-            one.rule.as_deref() == Some(id) && one.state == State::Scheduled && one.on(Event::Cancel, now_ms)
+            one.rule_id.as_deref() == Some(id) && one.state == RecordingState::Scheduled && one.apply(RecordingEvent::Cancel, now_ms)
         });
         let mut batch = Batch::default();
         batch.delete(Tree::RecordingRules, id)?;
@@ -250,7 +250,7 @@ impl Recordings {
     }
 
     /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `editing`.
-    async fn put_together(&self, rule: Option<Rule>, recordings: Vec<Recording>, gone: &[Recording]) -> Result<()> {
+    async fn put_together(&self, rule: Option<SeriesRule>, recordings: Vec<Recording>, gone: &[Recording]) -> Result<()> {
         let mut batch = Batch::default();
         gone.iter().try_for_each(|one| batch.delete(Tree::Recordings, &one.id))?;
         recordings.iter().try_for_each(|one| batch.put(Tree::Recordings, &one.id, one))?;
@@ -282,20 +282,20 @@ impl Recordings {
     }
 
     /// Sets the final state of a recording. If it cannot be stored, it is kept in memory and stored later.
-    async fn settle(&self, id: &str, event: Event, fault: Option<&Error>, now_ms: i64) {
+    async fn settle(&self, id: &str, event: RecordingEvent, fault: Option<&Error>, now_ms: i64) {
         let _editing = self.editing.lock().await;
         let Ok(mut recording) = self.get(id) else { return };
-        if !recording.on(event, now_ms) {
+        if !recording.apply(event, now_ms) {
             return;
         }
-        recording.failure = fault.map(|fault| Failure {
+        recording.failure = fault.map(|fault| RecordingFailure {
             code: fault.code.as_str().to_owned(),
             message: fault.message.clone(),
             at_ms: now_ms,
         });
         match fault {
             Some(fault) => tracing::warn!(recording.id = id, %fault, "recording failed"),
-            None => tracing::info!(recording.id = id, bytes = recording.written.bytes, "recording complete"),
+            None => tracing::info!(recording.id = id, bytes = recording.written_range.bytes, "recording complete"),
         }
         if let Err(full) = self.put(recording.clone()).await {
             tracing::warn!(recording.id = id, %full, "the end of a recording could not be stored; will retry");
@@ -320,13 +320,13 @@ impl Recordings {
 impl Service {
     /// Ids of the recordings that conflict with this one: together they need more encode slots than there are.
     pub fn recording_conflicts(&self, of: &Recording) -> Vec<String> {
-        let (from, to) = of.span();
+        let (from, to) = of.padded_range_ms();
         let all = lock(&self.recordings.all);
         let encodes = |id: u32| {
             let Ok(channel) = self.channels.get(id) else { return false };
             airings::encodes(&channel, from, to)
         };
-        let found = recording::conflicts(of, all.values(), self.config.limits.concurrent_jobs, encodes);
+        let found = recording::conflicting_ids(of, all.values(), self.config.limits.concurrent_jobs, encodes);
         found.into_iter().map(str::to_owned).collect()
     }
 }

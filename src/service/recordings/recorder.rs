@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::reel::{self, Next, Piece};
-use crate::domain::recording::{self, Event, Recording, Written};
+use crate::domain::recording::{self, RecordingEvent, Recording, WrittenRange};
 use crate::engine::tape::{Shelf, Tape};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -49,14 +49,14 @@ async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>)
         let now_ms = service.clock.now().as_millisecond();
         match outcome {
             Ok(End::Stopped) => return trim(service, id).await,
-            Ok(End::Whole) => return service.recordings.settle(id, Event::End, None, now_ms).await,
+            Ok(End::Whole) => return service.recordings.settle(id, RecordingEvent::End, None, now_ms).await,
             Err(fault) => {
                 let Ok(recording) = service.recordings.get(id) else { return };
-                if is_final(&fault) || now_ms > recording.span().1 + PATIENCE_MS && recording.written == before {
+                if is_final(&fault) || now_ms > recording.padded_range_ms().1 + PATIENCE_MS && recording.written_range == before {
                     trim(service, id).await;
-                    return service.recordings.settle(id, Event::Fail, Some(&fault), now_ms).await;
+                    return service.recordings.settle(id, RecordingEvent::Fail, Some(&fault), now_ms).await;
                 }
-                pause = if recording.written == before { (pause * 2).min(RETRY.1) } else { RETRY.0 };
+                pause = if recording.written_range == before { (pause * 2).min(RETRY.1) } else { RETRY.0 };
                 tracing::info!(recording.id = id, %fault, "recording paused; will retry");
             }
         }
@@ -87,8 +87,8 @@ fn is_final(fault: &Error) -> bool {
     )
 }
 
-fn written(service: &Service, id: &str) -> Written {
-    service.recordings.get(id).map(|recording| recording.written).unwrap_or_default()
+fn written(service: &Service, id: &str) -> WrittenRange {
+    service.recordings.get(id).map(|recording| recording.written_range).unwrap_or_default()
 }
 
 /// How work on a recording ended.
@@ -108,7 +108,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
     let mut rights = service.rights.follow();
     loop {
         // The guide may have changed the end or title; the written length is more recent here than in the store.
-        recording = Recording { written: recording.written, ..service.recordings.get(id)? };
+        recording = Recording { written_range: recording.written_range, ..service.recordings.get(id)? };
         let next = tokio::select! {
             next = reel::next(service, &recording) => next,
             () = told(stop) => return note(service, &mut deck, &recording).await.map(|()| End::Stopped),
@@ -135,7 +135,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
                     () = told(stop) => {}
                 }
             }
-            Ok(Next::Over) if recording.written.is_void() => {
+            Ok(Next::Over) if recording.written_range.has_no_programme() => {
                 note(service, &mut deck, &recording).await?;
                 return Err(Error::new(Code::ChannelUnavailable, "nothing was on air during the recording"));
             }
@@ -174,7 +174,7 @@ impl Deck {
 /// crash leaves no unknown file.
 async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) -> Result<Tape> {
     if let Some(path) = recording.path.clone() {
-        let (shelf, len) = (shelf.clone(), recording.written.bytes);
+        let (shelf, len) = (shelf.clone(), recording.written_range.bytes);
         let resumed = blocking(move || match shelf.resume(Path::new(&path), len) {
             // The server ended before the file was created.
             Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => shelf.make(Path::new(&path)),
@@ -182,8 +182,8 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
         });
         return resumed.await;
     }
-    let zone = service.channels.get(recording.channel_id).map(|channel| channel.face.timezone.clone());
-    let (folder, name) = recording::place(recording, zone.as_deref().unwrap_or("UTC"));
+    let zone = service.channels.get(recording.channel_id).map(|channel| channel.settings.timezone.clone());
+    let (folder, name) = recording::folder_and_file(recording, zone.as_deref().unwrap_or("UTC"));
     let _naming = service.recordings.naming.lock().await;
     let taken: HashSet<String> = service.recordings.all().into_iter().filter_map(|other| other.path).collect();
     let named = shelf.clone();
@@ -221,20 +221,20 @@ async fn append(deck: &mut Deck, shelf: &Arc<Shelf>, recording: &mut Recording, 
         false => tape.append(&bytes),
     };
     deck.with(write).await?;
-    let due = recording.span().0 * 90;
-    recording.written.add(len, (from, through), is_slate, due);
+    let due = recording.padded_range_ms().0 * 90;
+    recording.written_range.add_segment(len, (from, through), is_slate, due);
     Ok(())
 }
 
 /// Syncs the file, then stores its length.
 async fn note(service: &Service, deck: &mut Deck, recording: &Recording) -> Result<()> {
-    let written = recording.written;
-    if service.recordings.get(&recording.id)?.written == written {
+    let written = recording.written_range;
+    if service.recordings.get(&recording.id)?.written_range == written {
         return Ok(());
     }
     deck.with(|tape| tape.sync()).await?;
     let noted = service.recordings.edit(&recording.id, |one| {
-        one.written = written;
+        one.written_range = written;
         true
     });
     noted.await.map(drop)
@@ -244,7 +244,7 @@ async fn note(service: &Service, deck: &mut Deck, recording: &Recording) -> Resu
 async fn trim(service: &Service, id: &str) {
     let Ok(recording) = service.recordings.get(id) else { return };
     let (Some(path), Ok(shelf)) = (recording.path, service.recordings.shelf()) else { return };
-    let (shelf, len) = (shelf.clone(), recording.written.bytes);
+    let (shelf, len) = (shelf.clone(), recording.written_range.bytes);
     let emptied = len == 0;
     let cut = blocking(move || match emptied {
         true => shelf.remove(Path::new(&path)).map(drop),

@@ -49,35 +49,35 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     if channel.external.is_some() {
         return elsewhere(service, &channel, recording);
     }
-    let (from_ms, to_ms) = recording.span();
-    let written = &recording.written;
+    let (from_ms, to_ms) = recording.padded_range_ms();
+    let written = &recording.written_range;
     let begun = written.bytes > 0;
-    let from = if begun { written.through } else { from_ms * 90 };
+    let from = if begun { written.through_ticks } else { from_ms * 90 };
     // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
-    let behind = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
-    let Some(slot) = live::slots(&channel.definition, None, from.div_euclid(90)).find(behind) else {
+    let behind = |slot: &live::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
+    let Some(slot) = live::segments_from(&channel.definition, None, from.div_euclid(90)).find(behind) else {
         return Ok(Next::Over);
     };
-    if slot.start >= to_ms * 90 {
+    if slot.start_ticks >= to_ms * 90 {
         return Ok(Next::Over);
     }
     let now_ms = service.clock.now().as_millisecond();
-    if let Ok(wait @ 1..) = u64::try_from(slot.end.div_euclid(90) - now_ms) {
+    if let Ok(wait @ 1..) = u64::try_from(slot.end_ticks.div_euclid(90) - now_ms) {
         return Ok(Next::Wait(Duration::from_millis(wait).min(LOOK)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
-    let sent = onair::segment(service, &channel, (slot.programme_ms, slot.index), &recording.id).await?;
+    let sent = onair::segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
     let mut bytes = Vec::from(sent.bytes);
-    shift_segment(&mut bytes, written.shift(slot.start));
+    shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
     let is_slate = sent.is_slate;
-    Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
+    Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start_ticks, through: slot.end_ticks, is_slate }))
 }
 
 /// The next segment of an external channel, from its present timeline. Missed segments cannot be made later.
 fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -> Result<Next> {
-    let (from_ms, to_ms) = recording.span();
-    let written = &recording.written;
+    let (from_ms, to_ms) = recording.padded_range_ms();
+    let written = &recording.written_range;
     let begun = written.bytes > 0;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
@@ -85,14 +85,14 @@ fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -
         ingest::keep(service, channel)?;
         onair::wake(service);
     }
-    let from = if begun { written.through } else { from_ms * 90 };
-    let wanted = |slot: &live::Slot| if begun { slot.start >= from - 45 } else { slot.end > from };
+    let from = if begun { written.through_ticks } else { from_ms * 90 };
+    let wanted = |slot: &live::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
     match ingest::next(service, channel, wanted) {
-        Some((slot, ..)) if slot.start >= to_ms * 90 => Ok(Next::Over),
+        Some((slot, ..)) if slot.start_ticks >= to_ms * 90 => Ok(Next::Over),
         Some((slot, bytes, is_slate)) => {
             let mut bytes = Vec::from(bytes);
-            shift_segment(&mut bytes, written.shift(slot.start));
-            Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start, through: slot.end, is_slate }))
+            shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
+            Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start_ticks, through: slot.end_ticks, is_slate }))
         }
         None if now_ms > to_ms + LATE_MS => Ok(Next::Over),
         None => Ok(Next::Wait(OFTEN)),

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::{Activity, Progress, Reader, Standing, Work};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
-use crate::domain::time::seconds;
+use crate::domain::time::to_seconds;
 use crate::engine::content::Content;
 use crate::engine::segments::{Segments, Stored};
 use crate::engine::source::Source;
@@ -182,10 +182,10 @@ impl Owner {
         match self.readers.entry(command.reader.as_ptr() as usize) {
             Entry::Occupied(mut known) if known.get().reader.ptr_eq(&command.reader) => {
                 known.get_mut().at = at;
-                known.get_mut().clock.requested(at, start_ms, now_ms);
+                known.get_mut().clock.note_request(at, start_ms, now_ms);
             }
             entry => {
-                let clock = PlaybackClock::begin(at, start_ms, now_ms);
+                let clock = PlaybackClock::starting_at(at, start_ms, now_ms);
                 entry.insert_entry(Reading { reader: command.reader.clone(), at, clock });
             }
         }
@@ -222,7 +222,7 @@ impl Owner {
                 let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
                 for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index == segment.index) {
                     if let Some(reading) = self.readers.get_mut(&(waiting.command.reader.as_ptr() as usize)) {
-                        reading.clock.served(segment.index, start_ms, now_ms);
+                        reading.clock.note_delivery(segment.index, start_ms, now_ms);
                     }
                     let _ = waiting.command.reply.send(Ok(stored.clone()));
                 }
@@ -242,10 +242,10 @@ impl Owner {
 
     /// Updates the speed, a running mean over about ten segments.
     fn measure(&mut self, index: usize, spent: f64, is_first: bool) {
-        let media = seconds(self.work.grid.length(index));
+        let media = to_seconds(self.work.grid.segment_length(index));
         if let Some((job, _)) = &self.turns {
             // The first segment of a run includes the start-up time; short segments cost more than their length.
-            let is_whole = self.work.grid.length(index) * 10 >= self.work.grid.length(self.work.grid.len() / 2) * 9;
+            let is_whole = self.work.grid.segment_length(index) * 10 >= self.work.grid.segment_length(self.work.grid.len() / 2) * 9;
             job.delivered(media, (is_whole && !is_first).then_some(spent));
         }
         let speed = media / spent.max(0.001);
@@ -386,7 +386,7 @@ impl Owner {
             progress.segments_ready = tally.segments;
             progress.buffered_bytes = tally.bytes;
             progress.produced_seconds =
-                seconds(self.work.grid.end()) * tally.segments as f64 / self.work.grid.len() as f64;
+                to_seconds(self.work.grid.end_ticks()) * tally.segments as f64 / self.work.grid.len() as f64;
             progress.speed = self.speed;
             progress.producer = self.transcoder.at_work();
             progress.encoder = match &self.work.rendition.video {

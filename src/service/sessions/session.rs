@@ -12,11 +12,11 @@ use super::ended::session_ended;
 use super::failure::{Failure, refusal};
 use super::rungs::{Current, Producer, Rungs};
 use super::{Makers, lock};
-use crate::domain::playback::SubtitleWish;
-use crate::domain::playlist::{self, Track};
-use crate::domain::session::{Action, Event, State};
+use crate::domain::playback::SubtitleDelivery;
+use crate::domain::playlist::{self, PlaylistTrack};
+use crate::domain::session::{SessionAction, SessionEvent, SessionState};
 use crate::domain::subtitles::write_webvtt_segment;
-use crate::domain::time::{TICKS_PER_SECOND, seconds};
+use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::segments::Stored;
 use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
@@ -48,7 +48,7 @@ pub struct Session {
 
 #[derive(Clone, Debug)]
 struct View {
-    state: State,
+    state: SessionState,
     failure: Option<Failure>,
     /// RFC 6381 codec string of the video, read from the first segment.
     video_codec: Option<String>,
@@ -57,7 +57,7 @@ struct View {
 /// The status of a session.
 #[derive(Clone, Debug)]
 pub struct Status {
-    pub state: State,
+    pub state: SessionState,
     pub failure: Option<Failure>,
     /// Progress of the rung requested last.
     pub progress: Progress,
@@ -95,7 +95,7 @@ impl Session {
             created: Instant::now(),
             patience,
             access: Mutex::new((Instant::now(), Timestamp::now())),
-            view: watch::Sender::new(View { state: State::Starting, failure: None, video_codec: None }),
+            view: watch::Sender::new(View { state: SessionState::Starting, failure: None, video_codec: None }),
             rungs,
             makers,
             stop: Notify::new(),
@@ -124,7 +124,7 @@ impl Session {
             let event = tokio::select! {
                 // The progress of a released rung ends and must not be read any more.
                 biased;
-                () = self.stop.notified() => Event::Stop,
+                () = self.stop.notified() => SessionEvent::Stop,
                 _ = current.changed() => {
                     progress = current.borrow_and_update().progress.clone();
                     progress.mark_changed();
@@ -135,9 +135,9 @@ impl Session {
                     make_first = None;
                     match first {
                         Ok(head) => {
-                            let video_codec = playlist::avc_codec(&head);
+                            let video_codec = playlist::avc_codec_string(&head);
                             self.view.send_modify(|view| view.video_codec = video_codec);
-                            Event::Ready
+                            SessionEvent::Ready
                         }
                         Err(error) => self.failed(error),
                     }
@@ -154,9 +154,9 @@ impl Session {
                     match (changed.is_ok(), failure, activity) {
                         (_, Some(error), _) => self.failed(error),
                         (false, None, _) => self.failed(RunError::Internal("the run ended".into())),
-                        (true, None, Activity::AllMade) => Event::AllMade,
-                        (true, None, Activity::Working) => Event::Working,
-                        (true, None, Activity::Ahead) => Event::Ahead,
+                        (true, None, Activity::AllMade) => SessionEvent::AllSegmentsReady,
+                        (true, None, Activity::Working) => SessionEvent::Working,
+                        (true, None, Activity::Ahead) => SessionEvent::Ahead,
                     }
                 }
                 () = tokio::time::sleep_until(tidy_at.unwrap_or(idle_at)), if tidy_at.is_some() => continue,
@@ -164,19 +164,19 @@ impl Session {
                     if lock(&self.access).0.elapsed() < self.patience.idle {
                         continue;
                     }
-                    Event::Stop
+                    SessionEvent::Stop
                 }
             };
-            let (state, actions) = self.view.borrow().state.on(event);
-            if actions.contains(&Action::Release) {
+            let (state, actions) = self.view.borrow().state.after(event);
+            if actions.contains(&SessionAction::Release) {
                 self.rungs.end();
             }
             self.view.send_modify(|view| view.state = state);
-            if state == State::Failed {
+            if state == SessionState::Failed {
                 // Its status can be requested until it is stopped or idle.
                 self.rest().await;
             }
-            if !state.is_live() {
+            if !state.is_active() {
                 break;
             }
         }
@@ -195,18 +195,18 @@ impl Session {
                 }
             }
         }
-        let (state, _) = self.view.borrow().state.on(Event::Stop);
+        let (state, _) = self.view.borrow().state.after(SessionEvent::Stop);
         self.view.send_modify(|view| view.state = state);
     }
 
-    fn failed(&self, error: RunError) -> Event {
+    fn failed(&self, error: RunError) -> SessionEvent {
         tracing::warn!(session.id = self.id, %error, "session failed");
         self.view.send_modify(|view| view.failure = Some(Failure { error, at: Timestamp::now() }));
-        Event::Fault
+        SessionEvent::Fault
     }
 
     pub(super) fn is_live(&self) -> bool {
-        self.view.borrow().state.is_live()
+        self.view.borrow().state.is_active()
     }
 
     pub(super) fn touch(&self) {
@@ -216,11 +216,11 @@ impl Session {
     /// Stops the session and waits for its end; false if it had already ended.
     pub(super) async fn stop(&self) -> bool {
         let mut view = self.view.subscribe();
-        if view.borrow_and_update().state == State::Stopped {
+        if view.borrow_and_update().state == SessionState::Stopped {
             return false;
         }
         self.stop.notify_one();
-        let _ = view.wait_for(|view| view.state == State::Stopped).await;
+        let _ = view.wait_for(|view| view.state == SessionState::Stopped).await;
         true
     }
 
@@ -243,7 +243,7 @@ impl Session {
         let mut view = self.view.subscribe();
         let made = tokio::select! {
             made = tokio::time::timeout(self.patience.segment, lease.segment(index)) => made,
-            () = async { let _ = view.wait_for(|view| !view.state.is_live()).await; } => return Err(self.gone()),
+            () = async { let _ = view.wait_for(|view| !view.state.is_active()).await; } => return Err(self.gone()),
         };
         self.touch();
         match made {
@@ -301,13 +301,13 @@ impl Session {
         let work = self.plan.work();
         let grid = playlist::subtitle_grid(&work.grid);
         let which = match self.plan.subtitles.as_ref().map(|text| &text.wish) {
-            Some(SubtitleWish::Text { stream }) if index < grid.len() => Which::Stream(*stream),
-            Some(SubtitleWish::TextSidecar { path }) if index < grid.len() => Which::File(path.clone()),
+            Some(SubtitleDelivery::Text { stream }) if index < grid.len() => Which::Stream(*stream),
+            Some(SubtitleDelivery::TextSidecar { path }) if index < grid.len() => Which::File(path.clone()),
             _ => return Err(Error::new(Code::AssetNotFound, format!("there is no subtitle segment {index}"))),
         };
         let cues = subtitles.cues(&work.source, &work.media, &which).await?;
-        let (start, end) = (grid.start(index), grid.start(index) + grid.length(index));
-        Ok(write_webvtt_segment(&cues, seconds(start), seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
+        let (start, end) = (grid.segment_start(index), grid.segment_start(index) + grid.segment_length(index));
+        Ok(write_webvtt_segment(&cues, to_seconds(start), to_seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
     }
 
     /// Waits up to `wait` for the segment at the start position; false if it is not ready by then.
@@ -317,7 +317,7 @@ impl Session {
     pub async fn ready(&self, wait: Duration) -> Result<bool> {
         self.touch();
         let mut view = self.view.subscribe();
-        let settled = view.wait_for(|view| view.state != State::Starting);
+        let settled = view.wait_for(|view| view.state != SessionState::Starting);
         let settled = tokio::time::timeout(wait, settled).await.is_ok();
         self.touch();
         if settled && !self.is_live() {
@@ -338,7 +338,7 @@ impl Session {
     fn gone(&self) -> Error {
         let view = self.view.borrow();
         match (&view.failure, view.state) {
-            (Some(failure), State::Failed) => refusal(&failure.error),
+            (Some(failure), SessionState::Failed) => refusal(&failure.error),
             _ => session_ended(),
         }
     }
@@ -359,10 +359,10 @@ impl Session {
     }
 
     /// The rung of a playlist track; None for other tracks and unknown rungs.
-    pub fn rung(&self, track: Track) -> Option<usize> {
+    pub fn rung(&self, track: PlaylistTrack) -> Option<usize> {
         match (track, self.plan.work().rendition.video.is_some()) {
-            (Track::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
-            (Track::Audio, false) => Some(0),
+            (PlaylistTrack::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
+            (PlaylistTrack::Audio, false) => Some(0),
             _ => None,
         }
     }
@@ -373,20 +373,20 @@ impl Session {
         let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
         let start = self.plan.request.start_seconds - self.plan.list_start_seconds();
         let start = if with_start { start } else { 0.0 };
-        playlist::multivariant(&self.plan.variants(known.as_deref()), subtitles, start, grant).into()
+        playlist::multivariant_playlist(&self.plan.variants(known.as_deref()), subtitles, start, grant).into()
     }
 
     /// A media playlist with `grant` in every URI.
     ///
     /// # Errors
     /// `ASSET_NOT_FOUND` for a track the session does not have.
-    pub fn media_playlist(&self, track: Track, grant: &str) -> Result<Bytes> {
+    pub fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
         let (start, from) = (self.plan.request.start_seconds, self.plan.list_start());
         let grid = &self.plan.work().grid;
         if let Some(rung) = self.rung(track) {
-            Ok(playlist::media(track, &self.plan.rungs[rung].work.grid, from, start, grant).into())
-        } else if track == Track::Subtitles && self.plan.subtitles.is_some() {
-            Ok(playlist::media(track, &playlist::subtitle_grid(grid), from, start, grant).into())
+            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].work.grid, from, start, grant).into())
+        } else if track == PlaylistTrack::Subtitles && self.plan.subtitles.is_some() {
+            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from, start, grant).into())
         } else {
             Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }

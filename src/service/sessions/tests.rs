@@ -7,7 +7,7 @@ use crate::domain::grid::Grid;
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media};
 use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
-use crate::domain::session::State;
+use crate::domain::session::SessionState;
 use crate::domain::time::FrameRate;
 use crate::engine::RunError;
 use crate::engine::fake::Fake;
@@ -45,7 +45,7 @@ fn viewer(name: &str) -> Principal {
         role: Role::User,
         login_id: "l".into(),
         channels: None,
-        until: None,
+        expires_at: None,
     }
 }
 
@@ -61,11 +61,11 @@ impl Bench {
             stream: 0,
             width: 320,
             height: 180,
-            rate,
+            frame_rate: rate,
             deinterlace: false,
             tone_map: None,
             burn: None,
-            emblem: None,
+            watermark: None,
             max_kbps: 400,
             encoder: "fake".into(),
         };
@@ -75,7 +75,7 @@ impl Bench {
             fingerprint: "f_1".into(),
             media: Arc::new(media),
             rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
-            grid: Arc::new(Grid::frames(rate, 2.0, 200.0)),
+            grid: Arc::new(Grid::from_frame_rate(rate, 2.0, 200.0)),
             sidecar: None,
             picture: None,
             package: None,
@@ -122,7 +122,7 @@ async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
     let bench = bench(|_| ());
     let session = bench.start("a", 50.0).await.unwrap();
     assert!(!session.ready(Duration::from_millis(900)).await.unwrap());
-    assert_eq!(session.status().state, State::Starting);
+    assert_eq!(session.status().state, SessionState::Starting);
     assert!(session.ready(Duration::from_millis(200)).await.unwrap());
     assert_eq!(bench.fake.starts(), [27]);
     session.segment(0, 27).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
     let bench = bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(50)).await;
-    assert_eq!(session.status().state, State::Paused, "a status request resets the idle timeout");
+    assert_eq!(session.status().state, SessionState::Paused, "a status request resets the idle timeout");
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(bench.sessions.live(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -168,7 +168,7 @@ async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
     let Ok(Found::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else {
         panic!("the ended session is remembered")
     };
-    assert_eq!(ended.status.state, State::Stopped);
+    assert_eq!(ended.status.state, SessionState::Stopped);
     assert_eq!(bench.sessions.find_live(&viewer("a"), &id).err().unwrap().code, Code::SessionEnded);
     assert_eq!(bench.sessions.find(&viewer("b"), &id).err().unwrap().code, Code::SessionNotFound);
     assert!(!bench.sessions.stop(&viewer("a"), &id).await.unwrap());
@@ -214,7 +214,7 @@ async fn a_failed_session_says_why_until_it_is_stopped_and_can_be_started_again(
     let session = bench.start("a", 0.0).await.unwrap();
     assert_eq!(session.ready(Duration::from_secs(5)).await.err().unwrap().code, Code::DecodeFailed);
     let status = session.status();
-    assert_eq!(status.state, State::Failed);
+    assert_eq!(status.state, SessionState::Failed);
     assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::DecodeFailed);
     assert_eq!(bench.sessions.active_jobs(), 0, "its slot is free");
@@ -269,7 +269,7 @@ async fn with_one_encode_slot_a_change_of_rung_moves_it() {
     session.segment(2, 1).await.unwrap();
     let status = session.status();
     assert_eq!((status.rung, status.held), (2, vec![false, false, true]));
-    assert_eq!((bench.sessions.active_jobs(), status.state), (1, State::Running));
+    assert_eq!((bench.sessions.active_jobs(), status.state), (1, SessionState::Running));
     // Back to the first: its segments are still stored, and releasing a rung never failed the session.
     session.segment(0, 0).await.unwrap();
     session.segment(0, 2).await.unwrap();

@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::pieces;
 use crate::domain::channel::Channel;
-use crate::domain::external::External;
+use crate::domain::external::ExternalChannel;
 use crate::domain::listing::{Listing, Listings};
-use crate::domain::source::{Kind, Source};
+use crate::domain::source::{SourceKind, ImportSource};
 use crate::error::Result;
 use crate::service::Service;
 use crate::store::{Store, Tree};
@@ -24,17 +24,17 @@ pub(super) struct Guides {
 }
 
 /// The tree of a source's guide. Uploads are kept apart because they cannot be fetched again.
-fn tree(source: &Source) -> Tree {
+fn tree(source: &ImportSource) -> Tree {
     if source.url.is_some() { Tree::Programmes } else { Tree::UploadedProgrammes }
 }
 
 /// The other tree, which has the guide if the source changed between upload and address.
-fn other_tree(source: &Source) -> Tree {
+fn other_tree(source: &ImportSource) -> Tree {
     if source.url.is_some() { Tree::UploadedProgrammes } else { Tree::Programmes }
 }
 
 impl Guides {
-    pub fn open(store: Store, sources: &BTreeMap<u32, Arc<Source>>) -> Result<Self> {
+    pub fn open(store: Store, sources: &BTreeMap<u32, Arc<ImportSource>>) -> Result<Self> {
         let mut by_source = BTreeMap::new();
         for (id, source) in sources {
             let stored = match pieces::read(&store, tree(source), *id)? {
@@ -59,7 +59,7 @@ impl Guides {
     ///
     /// # Errors
     /// `STORAGE_FULL`; then the former guide stays in use.
-    pub async fn put(&self, source: &Source, channels: BTreeMap<String, Vec<Listing>>) -> Result<()> {
+    pub async fn put(&self, source: &ImportSource, channels: BTreeMap<String, Vec<Listing>>) -> Result<()> {
         let tree = tree(source);
         let was = self.all().remove(&source.id).unwrap_or_default();
         let made = tokio::task::spawn_blocking(move || guide(channels));
@@ -90,11 +90,11 @@ impl Guides {
 }
 
 fn guide(channels: BTreeMap<String, Vec<Listing>>) -> Guide {
-    channels.into_iter().map(|(id, all)| (id, Arc::new(Listings::of(all, 0)))).collect()
+    channels.into_iter().map(|(id, all)| (id, Arc::new(Listings::from_unsorted(all, 0)))).collect()
 }
 
 fn is_same(was: &Guide, is: &Guide) -> bool {
-    was.len() == is.len() && was.iter().zip(is).all(|((a, before), (b, after))| a == b && before.stamp == after.stamp)
+    was.len() == is.len() && was.iter().zip(is).all(|((a, before), (b, after))| a == b && before.content_hash == after.content_hash)
 }
 
 impl Service {
@@ -127,7 +127,7 @@ impl Service {
     fn standing_guides(&self) -> Vec<(u32, Arc<Guide>)> {
         let mut guides = self.sources.guides.all();
         let sources = self.sources.all().into_iter();
-        let standing = sources.filter(|source| source.kind == Kind::Xmltv && source.right.stands());
+        let standing = sources.filter(|source| source.kind == SourceKind::Xmltv && source.rights.is_usable());
         standing.filter_map(|source| Some((source.id, guides.remove(&source.id)?))).collect()
     }
 }
@@ -144,9 +144,9 @@ fn map(guides: &[(u32, Arc<Guide>)], channels: Vec<Arc<Channel>>) -> Vec<(Arc<Ch
 
 /// The programmes for a channel: by its configured guide, or by the `tvg-id` in its list.
 fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Listings>> {
-    let external: &External = channel.external.as_deref()?;
-    let imported = external.imported();
-    let (source, id) = match &external.guide {
+    let external: &ExternalChannel = channel.external.as_deref()?;
+    let imported = external.imported_entry();
+    let (source, id) = match &external.guide_channel {
         Some(guide) => (guide.source, guide.id.as_str()),
         None => (None, imported.map(|entry| entry.tvg_id.as_str()).filter(|id| !id.is_empty())?),
     };
@@ -154,7 +154,7 @@ fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Lis
     let listings = fitting.find_map(|(_, guide)| guide.get(id))?;
     match imported.map_or(0, |entry| entry.shift_ms) {
         0 => Some(listings.clone()),
-        shift_ms => Some(Arc::new(Listings::of(listings.all.clone(), shift_ms))),
+        shift_ms => Some(Arc::new(Listings::from_unsorted(listings.all.clone(), shift_ms))),
     }
 }
 
@@ -162,22 +162,22 @@ fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Lis
 mod tests {
     use super::*;
     use crate::domain::rights::Provenance;
-    use crate::domain::source::{Counts, Right, Select, State};
+    use crate::domain::source::{ReadCounts, SourceRights, ChannelFilter, ReadState};
 
-    fn uploaded() -> Source {
+    fn uploaded() -> ImportSource {
         let provenance = Provenance { source_name: "Own".into(), source_url: String::new(), imported_at_ms: 0 };
-        Source {
+        ImportSource {
             id: 7,
-            kind: Kind::Xmltv,
+            kind: SourceKind::Xmltv,
             name: "Guide".into(),
             url: None,
             refresh_hours: None,
-            right: Right::Provenance(provenance),
-            select: Select::default(),
+            rights: SourceRights::Provenance(provenance),
+            filter: ChannelFilter::default(),
             number_from: None,
-            state: State::Ready,
-            read_ms: None,
-            counts: Counts::default(),
+            state: ReadState::Ready,
+            last_read_ms: None,
+            counts: ReadCounts::default(),
             skipped: Vec::new(),
         }
     }
@@ -193,7 +193,7 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    fn known() -> BTreeMap<u32, Arc<Source>> {
+    fn known() -> BTreeMap<u32, Arc<ImportSource>> {
         BTreeMap::from([(7, Arc::new(uploaded()))])
     }
 

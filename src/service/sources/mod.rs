@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::address::Address;
-use crate::domain::rights::{Act, Claim, Clearance, required};
-use crate::domain::source::{Counts, Kind, Right, Select, Source, State};
+use crate::domain::rights::{ClearanceChange, RightsClaim, Clearance, missing_rights_error};
+use crate::domain::source::{ReadCounts, SourceKind, SourceRights, ChannelFilter, ImportSource, ReadState};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::rights::Subject;
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// All sources.
 pub struct Sources {
     store: Store,
-    by_id: RwLock<BTreeMap<u32, Arc<Source>>>,
+    by_id: RwLock<BTreeMap<u32, Arc<ImportSource>>>,
     /// Ids of the sources being read.
     busy: Mutex<HashSet<u32>>,
     guides: guides::Guides,
@@ -44,20 +44,20 @@ pub struct Sources {
 /// A source's record; None after its removal, because an id is never reused.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    source: Option<Source>,
+    source: Option<ImportSource>,
 }
 
 /// The properties of a new source, or changes to one.
 #[derive(Clone, Debug, Default)]
 pub struct SourceChange {
-    pub kind: Option<Kind>,
+    pub kind: Option<SourceKind>,
     pub name: Option<String>,
     pub url: Option<Address>,
     /// The uploaded content, instead of an address.
     pub upload: Option<Bytes>,
     pub refresh_hours: Option<Option<u32>>,
-    pub claim: Claim,
-    pub select: Option<Select>,
+    pub claim: RightsClaim,
+    pub select: Option<ChannelFilter>,
     pub number_from: Option<Option<u32>>,
     /// Who makes the change, for the audit log.
     pub by: String,
@@ -81,13 +81,13 @@ impl Sources {
     }
 
     /// All sources, by id.
-    pub fn all(&self) -> Vec<Arc<Source>> {
+    pub fn all(&self) -> Vec<Arc<ImportSource>> {
         self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// # Errors
     /// `NOT_FOUND`.
-    pub fn get(&self, id: u32) -> Result<Arc<Source>> {
+    pub fn get(&self, id: u32) -> Result<Arc<ImportSource>> {
         let found = self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         found.ok_or_else(|| Error::new(Code::NotFound, format!("there is no source {id}")))
     }
@@ -97,7 +97,7 @@ impl Sources {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
-    async fn keep(&self, source: Source) -> Result<Arc<Source>> {
+    async fn keep(&self, source: ImportSource) -> Result<Arc<ImportSource>> {
         let kept = Kept { source: Some(source) };
         let Kept { source: Some(source) } = &kept else { return Err(Error::internal("a source is kept")) };
         self.store.put(Tree::Sources, &key(source.id), &kept).await?;
@@ -117,7 +117,7 @@ impl Service {
     /// # Errors
     /// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` with the reason if the source cannot be read;
     /// `STORAGE_FULL`.
-    pub async fn add_source(self: &Arc<Self>, change: SourceChange) -> Result<Arc<Source>> {
+    pub async fn add_source(self: &Arc<Self>, change: SourceChange) -> Result<Arc<ImportSource>> {
         let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
         let drafted = self.draft_source(kind, None, &change)?;
         if self.sources.all().len() >= MAX_SOURCES {
@@ -130,7 +130,7 @@ impl Service {
         let read = self.read_source(kind, bytes).await?;
         let mut last = self.sources.editing.lock().await;
         *last += 1;
-        let source = Source { id: *last, ..drafted };
+        let source = ImportSource { id: *last, ..drafted };
         self.note_source(None, &source, false, &change.by).await?;
         let source = self.sources.keep(source).await?;
         self.take_in(&source, read).await
@@ -140,15 +140,15 @@ impl Service {
     ///
     /// # Errors
     /// `NOT_FOUND`, and those of [`Self::add_source`].
-    pub async fn change_source(self: &Arc<Self>, id: u32, change: SourceChange) -> Result<Arc<Source>> {
+    pub async fn change_source(self: &Arc<Self>, id: u32, change: SourceChange) -> Result<Arc<ImportSource>> {
         let before = self.sources.get(id)?;
         if change.kind.is_some_and(|kind| kind != before.kind) {
             return Err(Error::field("kind", "cannot be changed: create another source"));
         }
         let drafted = self.draft_source(before.kind, Some(&before), &change)?;
         let moved = drafted.url != before.url || change.upload.is_some();
-        let other = (&drafted.select, drafted.number_from) != (&before.select, before.number_from);
-        let again = drafted.right.stands() && (moved || other && drafted.url.is_some());
+        let other = (&drafted.filter, drafted.number_from) != (&before.filter, before.number_from);
+        let again = drafted.rights.is_usable() && (moved || other && drafted.url.is_some());
         let read = match again {
             true => {
                 let bytes = self.fetched(&drafted, change.upload.as_ref()).await?;
@@ -159,12 +159,12 @@ impl Service {
         let _editing = self.sources.editing.lock().await;
         let current = self.sources.get(id)?;
         // Content read meanwhile stays; a right claimed or withdrawn meanwhile must not be lost.
-        if current.right != before.right {
+        if current.rights != before.rights {
             return Err(Error::new(Code::Conflict, "the source was changed meanwhile"));
         }
         self.note_source(Some(&before), &drafted, moved, &change.by).await?;
-        let Source { state, read_ms, counts, skipped, .. } = (*current).clone();
-        let source = self.sources.keep(Source { state, read_ms, counts, skipped, ..drafted }).await?;
+        let ImportSource { state, last_read_ms: read_ms, counts, skipped, .. } = (*current).clone();
+        let source = self.sources.keep(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..drafted }).await?;
         self.rights.tell();
         match read {
             Some(read) => self.take_in(&source, read).await,
@@ -182,8 +182,8 @@ impl Service {
     pub async fn remove_source(&self, id: u32, by: &str) -> Result<()> {
         let _editing = self.sources.editing.lock().await;
         let source = self.sources.get(id)?;
-        if let Some(clearance) = source.right.clearance() {
-            self.audit.add(Subject::Source(id), &source.name, Act::Removed, &[], by, clearance).await?;
+        if let Some(clearance) = source.rights.clearance() {
+            self.audit.add(Subject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         let mut batch = Batch::default();
         batch.put(Tree::Sources, &key(id), &Kept { source: None })?;
@@ -204,7 +204,7 @@ impl Service {
     /// `NOT_FOUND`; `RIGHTS_WITHDRAWN`; `CONFLICT` for an uploaded source.
     pub fn refresh_source(self: &Arc<Self>, id: u32) -> Result<bool> {
         let source = self.sources.get(id)?;
-        if !source.right.stands() {
+        if !source.rights.is_usable() {
             return Err(Error::new(Code::RightsWithdrawn, "the right to use this source was withdrawn"));
         }
         if source.url.is_none() {
@@ -221,7 +221,7 @@ impl Service {
         Ok(true)
     }
 
-    async fn read_again(self: &Arc<Self>, source: &Arc<Source>) {
+    async fn read_again(self: &Arc<Self>, source: &Arc<ImportSource>) {
         let read = async {
             let bytes = self.fetched(source, None).await?;
             self.read_source(source.kind, bytes).await
@@ -230,16 +230,16 @@ impl Service {
         let _editing = self.sources.editing.lock().await;
         // It may have been changed, withdrawn or removed meanwhile.
         let Ok(current) = self.sources.get(source.id) else { return };
-        if current.url != source.url || !current.right.stands() {
+        if current.url != source.url || !current.rights.is_usable() {
             return;
         }
         let outcome = match read {
             Ok(read) => self.take_in(&current, read).await.map(drop),
             Err(fault) => {
                 tracing::warn!(source.id = current.id, %fault, "a source could not be read");
-                let failed = State::Failed(fault.message);
+                let failed = ReadState::Failed(fault.message);
                 let read_ms = Some(self.clock.now().as_millisecond());
-                self.sources.keep(Source { state: failed, read_ms, ..(*current).clone() }).await.map(drop)
+                self.sources.keep(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() }).await.map(drop)
             }
         };
         if let Err(fault) = outcome {
@@ -252,14 +252,14 @@ impl Service {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {
             let every = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
-            let due = every.is_some_and(|every| source.read_ms.unwrap_or(0) + every <= now_ms);
-            if due && source.url.is_some() && source.right.stands() {
+            let due = every.is_some_and(|every| source.last_read_ms.unwrap_or(0) + every <= now_ms);
+            if due && source.url.is_some() && source.rights.is_usable() {
                 let _ = self.refresh_source(source.id);
             }
         }
     }
 
-    fn draft_source(&self, kind: Kind, before: Option<&Source>, change: &SourceChange) -> Result<Source> {
+    fn draft_source(&self, kind: SourceKind, before: Option<&ImportSource>, change: &SourceChange) -> Result<ImportSource> {
         let name = change.name.clone().or_else(|| before.map(|before| before.name.clone()));
         let name = name.ok_or_else(|| Error::field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
@@ -274,39 +274,39 @@ impl Service {
             (None, None) => before.and_then(|before| before.url.clone()),
         };
         let moved = before.is_some_and(|before| before.url != url) || change.upload.is_some();
-        let was = before.map(|before| &before.right);
+        let was = before.map(|before| &before.rights);
         let now_ms = self.clock.now().as_millisecond();
-        let right = Right::claim(kind, change.claim.clone(), was, moved, &change.by, now_ms);
-        let right = right.map_err(|lacks| required(&lacks))?;
+        let right = SourceRights::from_claim(kind, change.claim.clone(), was, moved, &change.by, now_ms);
+        let right = right.map_err(|lacks| missing_rights_error(&lacks))?;
         if before.is_none() && url.is_none() && change.upload.is_none() {
             return Err(Error::field("url", "is missing, and so is upload"));
         }
-        let select = change.select.as_ref().map_or(0, Select::text_bytes);
+        let select = change.select.as_ref().map_or(0, ChannelFilter::text_bytes);
         if select > MAX_SELECT {
             let message = format!("select has {select} bytes of names; at most {MAX_SELECT} are allowed");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
-        let kept = |of: fn(&Source) -> Option<u32>| before.and_then(of);
-        Ok(Source {
+        let kept = |of: fn(&ImportSource) -> Option<u32>| before.and_then(of);
+        Ok(ImportSource {
             id: before.map_or(0, |before| before.id),
             kind,
             name,
             url,
             refresh_hours: change.refresh_hours.unwrap_or_else(|| kept(|before| before.refresh_hours)),
-            right,
-            select: change.select.clone().or_else(|| before.map(|before| before.select.clone())).unwrap_or_default(),
+            rights: right,
+            filter: change.select.clone().or_else(|| before.map(|before| before.filter.clone())).unwrap_or_default(),
             number_from: change.number_from.unwrap_or_else(|| kept(|before| before.number_from)),
-            state: State::Ready,
-            read_ms: None,
-            counts: Counts::default(),
+            state: ReadState::Ready,
+            last_read_ms: None,
+            counts: ReadCounts::default(),
             skipped: Vec::new(),
         })
     }
 
-    async fn note_source(&self, before: Option<&Source>, after: &Source, moved: bool, by: &str) -> Result<()> {
-        let Some(is) = after.right.clearance() else { return Ok(()) };
-        let was = before.and_then(|before| before.right.clearance());
-        match Clearance::act(was, is, moved) {
+    async fn note_source(&self, before: Option<&ImportSource>, after: &ImportSource, moved: bool, by: &str) -> Result<()> {
+        let Some(is) = after.rights.clearance() else { return Ok(()) };
+        let was = before.and_then(|before| before.rights.clearance());
+        match Clearance::change_between(was, is, moved) {
             Some((act, parts)) => self.audit.add(Subject::Source(after.id), &after.name, act, &parts, by, is).await,
             None => Ok(()),
         }

@@ -8,7 +8,7 @@ use super::SourceChange;
 use crate::domain::address::Address;
 use crate::domain::channel::Channel;
 use crate::domain::m3u::parse::{M3uList, MAX_REASONS, SkippedEntry, SkippedEntries};
-use crate::domain::source::{Counts, Kind, Select, Source, State};
+use crate::domain::source::{ReadCounts, SourceKind, ChannelFilter, ImportSource, ReadState};
 use crate::domain::subtitles::charset;
 use crate::domain::xmltv::parse::XmltvGuide;
 use crate::domain::{m3u, xmltv};
@@ -29,7 +29,7 @@ pub(super) enum Read {
 /// The result of an import that is not stored.
 #[derive(Debug, Default)]
 pub struct Preview {
-    pub counts: Counts,
+    pub counts: ReadCounts,
     pub channels: Vec<PreviewChannel>,
     pub skipped: Vec<SkippedEntry>,
     /// Guide addresses given in the list.
@@ -66,7 +66,7 @@ impl Service {
                 // No source has id 0, so every entry counts as new.
                 let (planned, _) = self.channels.plan_import(0, change.number_from.flatten(), &chosen, &mut skips);
                 let tvg_ids = planned.iter().map(|planned| match &planned.channel.external {
-                    Some(external) => external.imported().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
+                    Some(external) => external.imported_entry().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
                     None => String::new(),
                 });
                 let tvg_ids: Vec<String> = tvg_ids.collect();
@@ -87,7 +87,7 @@ impl Service {
         }
     }
 
-    pub(super) async fn fetched(&self, source: &Source, upload: Option<&Bytes>) -> Result<Bytes> {
+    pub(super) async fn fetched(&self, source: &ImportSource, upload: Option<&Bytes>) -> Result<Bytes> {
         match (upload, &source.url) {
             (Some(upload), _) => Ok(upload.clone()),
             (None, Some(url)) => self.fetched_from(url).await,
@@ -105,22 +105,22 @@ impl Service {
     }
 
     /// Parses bytes in a blocking thread.
-    pub(super) async fn read_source(&self, kind: Kind, bytes: Bytes) -> Result<Read> {
+    pub(super) async fn read_source(&self, kind: SourceKind, bytes: Bytes) -> Result<Read> {
         let read = tokio::task::spawn_blocking(move || match kind {
-            Kind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
-            Kind::Xmltv => xmltv::parse::parse_guide(&bytes).map(Read::Guide),
+            SourceKind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
+            SourceKind::Xmltv => xmltv::parse::parse_guide(&bytes).map(Read::Guide),
         });
         read.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
     }
 
     /// Imports the content of a source as channels or programmes. The caller holds the lock `editing` of the sources.
-    pub(super) async fn take_in(&self, source: &Source, read: Read) -> Result<Arc<Source>> {
+    pub(super) async fn take_in(&self, source: &ImportSource, read: Read) -> Result<Arc<ImportSource>> {
         let (counts, skips) = match read {
             Read::List(list) => {
                 let entries = list.entries.len() + list.skipped.count;
-                let (chosen, mut skips) = chosen(list, &source.select);
+                let (chosen, mut skips) = chosen(list, &source.filter);
                 let channels = self.channels.import(source.id, source.number_from, &chosen, &mut skips).await?;
-                (Counts { entries, channels, programmes: 0, skipped: skips.count }, skips)
+                (ReadCounts { entries, channels, programmes: 0, skipped: skips.count }, skips)
             }
             Read::Guide(guide) => {
                 let counts = counts(&guide);
@@ -130,24 +130,24 @@ impl Service {
         };
         self.map_guides().await;
         let read_ms = Some(self.clock.now().as_millisecond());
-        let (state, mut skipped) = (State::Ready, skips.reasons);
+        let (state, mut skipped) = (ReadState::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);
-        self.sources.keep(Source { state, read_ms, counts, skipped, ..source.clone() }).await
+        self.sources.keep(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() }).await
     }
 }
 
-fn counts(guide: &XmltvGuide) -> Counts {
+fn counts(guide: &XmltvGuide) -> ReadCounts {
     let channels = guide.listings.len();
     let entries = guide.channel_names.keys().filter(|id| !guide.listings.contains_key(*id)).count() + channels;
-    Counts { entries, channels, programmes: guide.programme_count, skipped: guide.skipped.count }
+    ReadCounts { entries, channels, programmes: guide.programme_count, skipped: guide.skipped.count }
 }
 
 /// Splits a list into entries that become channels and skipped ones, with reasons.
-fn chosen(list: M3uList, select: &Select) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
+fn chosen(list: M3uList, select: &ChannelFilter) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
     let mut skips = list.skipped;
     let mut chosen = Vec::with_capacity(list.entries.len());
     for entry in list.entries {
-        match select.takes(&entry) {
+        match select.matches(&entry) {
             true => chosen.push(entry),
             false => skips.add(entry.line, &entry.name, "is not selected"),
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
 
-use crate::domain::library::kind_by_name;
+use crate::domain::library::kind_from_name;
 use crate::engine::folder::{Hint, Target};
 use crate::engine::source::Roots;
 
@@ -56,7 +56,7 @@ impl Snapshot {
             let mut files = HashMap::new();
             let mut below = BTreeSet::new();
             for (name, hint) in names {
-                let media = kind_by_name(&name).is_some();
+                let media = kind_from_name(&name).is_some();
                 match hint {
                     Hint::Folder => drop(below.insert(format!("{path}/{name}"))),
                     Hint::File if !media => {}

@@ -1,6 +1,6 @@
 //! Bitmap subtitles: files that contain them, and burned-in subtitles.
 
-use hearthcast::domain::plan::Burn;
+use hearthcast::domain::plan::BurnedSubtitle;
 use hearthcast::engine::gst;
 
 use super::*;
@@ -40,7 +40,7 @@ async fn files_that_merely_hold_subtitles_of_pictures_are_made_here() {
     for film in HOLDING {
         let name = film.0;
         let bench = holding(film, 7, &[caption(500, 1500), caption(3000, 5500)]).natively();
-        assert!(bench.media.subtitles().any(|(_, subtitle)| !subtitle.text), "{name}");
+        assert!(bench.media.subtitle_streams().any(|(_, subtitle)| !subtitle.is_text), "{name}");
         assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{name}");
         encode::in_any_order(&bench).await;
         let bench = holding(film, 5, &[caption(500, 1500)]).natively();
@@ -75,7 +75,7 @@ fn text((name, container, codec): (&str, Container, &str)) -> Bench {
 /// Burns in the subtitles of a stream.
 fn draw(bench: &mut Bench, stream: Option<u32>) {
     if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
-        plan.burn = stream.map(|stream| Burn::Embedded { stream, bitmap: true });
+        plan.burn = stream.map(|stream| BurnedSubtitle::Embedded { stream, bitmap: true });
     }
 }
 
@@ -131,8 +131,8 @@ fn drawing(from: From, captions: &[Caption], more: &str) -> (Bench, Option<Arc<S
     let mut bench = Bench::over(folder, &whole, container, FPS25, 20.0);
     if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
         plan.burn = Some(match &beside {
-            Some(file) => Burn::Sidecar { path: file.path.clone(), bitmap: true },
-            None => Burn::Embedded { stream: 1, bitmap: true },
+            Some(file) => BurnedSubtitle::Sidecar { path: file.path.clone(), bitmap: true },
+            None => BurnedSubtitle::Embedded { stream: 1, bitmap: true },
         });
     }
     (bench, beside)
@@ -278,7 +278,7 @@ async fn captions_of_real_files_lie_where_ffmpeg_lays_them() {
             let mut made = Vec::new();
             for producer in [&native, &ffmpeg] {
                 bench.producer = producer.clone();
-                for burn in [None, Some(Burn::Embedded { stream, bitmap: true })] {
+                for burn in [None, Some(BurnedSubtitle::Embedded { stream, bitmap: true })] {
                     set(&mut bench, burn);
                     assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{name}");
                     made.push(Drawn::by(&bench, None, index).await);
@@ -318,7 +318,7 @@ async fn a_caption_that_stands_is_drawn_from_the_first_picture_of_a_run() {
     for (from, more) in [(From::Graphics, ""), (From::SubPictures, ""), (From::Graphics, "-f matroska -live 1")] {
         let (bench, _) = drawing(from, &standing, more);
         let bench = bench.natively();
-        let index = bench.grid.at(16 * 90_000);
+        let index = bench.grid.segment_at(16 * 90_000);
         let seen = Drawn::by(&bench, None, index).await.boxes();
         assert_eq!(seen.len(), 50, "{from:?}");
         assert!(seen.iter().all(Option::is_some), "{from:?} {more}: {seen:?}");

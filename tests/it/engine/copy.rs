@@ -20,14 +20,14 @@ impl Bench {
         let encoder = "-c:v libx264 -preset ultrafast -x264-params keyint=37:scenecut=0 -c:a aac -b:a 64k";
         film::flash_and_beep(&path, 7, &format!("{encoder} {made_by}"));
         let mut bench = Self::over(folder, &path, container, FPS25, 7.0);
-        let video = bench.media.videos().next().unwrap().0.index;
-        let audio = bench.media.audios().next().unwrap().0.index;
+        let video = bench.media.video_streams().next().unwrap().0.index;
+        let audio = bench.media.audio_streams().next().unwrap().0.index;
         let index = keyframes(&bench.source, &bench.media, video).await.unwrap();
-        bench.grid = Arc::new(Grid::keyframes(&index.keyframes, 1.0, index.end as f64 / 90_000.0));
+        bench.grid = Arc::new(Grid::from_keyframes(&index.keyframes, 1.0, index.end as f64 / 90_000.0));
         let audio = if copy_audio {
             AudioPlan::Copy { stream: audio }
         } else {
-            AudioPlan::Encode { stream: audio, channels: 2, kbps: 96, gain: None }
+            AudioPlan::Encode { stream: audio, channels: 2, kbps: 96, gain_tenths_db: None }
         };
         bench.rendition = Arc::new(Rendition { video: Some(VideoPlan::Copy { stream: video }), audio: Some(audio) });
         bench
@@ -74,7 +74,7 @@ async fn copied_segments_hold_every_packet_once_in_any_order() {
                 let (a, b) =
                     (bench.write("a.out", [&run_through[index]]), bench.write("b.out", [&bench.one(index).await]));
                 let (a, b) = (film::packets(&a), film::packets(&b));
-                assert!(a[0].key && a[0].pts == 3600 * 90_000 + bench.grid.start(index), "{name} {index}");
+                assert!(a[0].key && a[0].pts == 3600 * 90_000 + bench.grid.segment_start(index), "{name} {index}");
                 assert_eq!(shape(&a, 0, true), shape(&b, 0, true), "{name} segment {index}");
                 // ffmpeg counts from the first packet it copies, so that whole-millisecond times move slightly.
                 let (a, b) = (shape(&a, 1, copy_audio), shape(&b, 1, copy_audio));

@@ -1,7 +1,7 @@
 //! Text subtitles burned into the video.
 
 use super::*;
-use hearthcast::domain::plan::Burn;
+use hearthcast::domain::plan::BurnedSubtitle;
 
 const SRT: &str = "1\n00:00:00,500 --> 00:00:01,500\nMMMMMM\n\n2\n00:00:03,000 --> 00:00:03,900\n<i>MMMMMM</i>\n";
 
@@ -29,9 +29,9 @@ fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Opti
     let mut bench = Bench::over(folder, &path, Container::Matroska, FPS25, 4.0);
     if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
         plan.burn = Some(if embedded {
-            Burn::Embedded { stream: 1, bitmap: false }
+            BurnedSubtitle::Embedded { stream: 1, bitmap: false }
         } else {
-            Burn::Sidecar { path: sidecar.path.clone(), bitmap: false }
+            BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: false }
         });
     }
     (bench, (!embedded).then_some(sidecar))

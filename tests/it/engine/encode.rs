@@ -26,7 +26,7 @@ pub(super) async fn on_the_grid(bench: Bench) {
         let path = bench.write("one.ts", [segment]);
         let (video, _) = split(&film::packets(&path));
         assert!(video[0].key, "segment {} begins with a keyframe", segment.index);
-        assert_eq!(video[0].pts, BASE + bench.grid.start(segment.index));
+        assert_eq!(video[0].pts, BASE + bench.grid.segment_start(segment.index));
     }
     let whole = bench.write("whole.ts", &segments);
     assert_eq!(film::complaints(&whole), "");

@@ -52,24 +52,24 @@ impl Bench {
     fn over(folder: tempfile::TempDir, path: &Path, container: Container, rate: FrameRate, seconds: f64) -> Self {
         let media = film::media(path, container);
         let stream = |video: bool| {
-            if video { media.videos().next().map(|s| s.0.index) } else { media.audios().next().map(|s| s.0.index) }
+            if video { media.video_streams().next().map(|s| s.0.index) } else { media.audio_streams().next().map(|s| s.0.index) }
         };
         let video = stream(true).map(|stream| {
             VideoPlan::Encode(EncodeVideo {
                 stream,
                 width: 320,
                 height: 180,
-                rate,
+                frame_rate,
                 deinterlace: false,
                 tone_map: None,
                 burn: None,
-                emblem: None,
+                watermark: None,
                 max_kbps: 2000,
                 encoder: "libx264".into(),
             })
         });
-        let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain: None });
-        let grid = if video.is_some() { Grid::frames(rate, 2.0, seconds) } else { Grid::steps(2.0, seconds) };
+        let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain_tenths_db: None });
+        let grid = if video.is_some() { Grid::from_frame_rate(rate, 2.0, seconds) } else { Grid::from_step(2.0, seconds) };
         Self {
             source: film::open(path),
             folder,

@@ -26,7 +26,7 @@ async fn ten_seconds_between_keyframes_lock_nothing_up() {
     let through = bench.all().await;
     assert_eq!(through.len(), bench.grid.len());
     // The last segment before a keyframe, and the first after it.
-    for index in [bench.grid.at(9 * 90_000), bench.grid.at(10 * 90_000)] {
+    for index in [bench.grid.segment_at(9 * 90_000), bench.grid.segment_at(10 * 90_000)] {
         let jumped = bench.one(index).await;
         let psnr = film::psnr(&bench.write("a.ts", [&through[index]]), &bench.write("b.ts", [&jumped]));
         assert!(psnr > 40.0, "segment {index}: frames differ, {psnr} dB");

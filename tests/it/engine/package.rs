@@ -74,16 +74,16 @@ impl Bench {
         let matroska = path.extension().is_some_and(|extension| extension == "mkv");
         let container = if matroska { Container::Matroska } else { Container::Mp4 };
         let mut bench = Self::over(folder, path, container, FPS25, 1.0);
-        let video = bench.media.videos().next().map(|(stream, _)| stream.index);
-        let audio = bench.media.audios().next().map(|(stream, _)| stream.index);
+        let video = bench.media.video_streams().next().map(|(stream, _)| stream.index);
+        let audio = bench.media.audio_streams().next().map(|(stream, _)| stream.index);
         let package = packager::open(&bench.source, &bench.media, video, audio).await?;
         let duration = bench.media.duration_seconds.unwrap_or(1.0);
         bench.grid = Arc::new(match package.index() {
             Some(index) => {
                 let pictures = index.end as f64 / 90_000.0;
-                Grid::keyframes(&index.keyframes[1..], 1.0, duration.max(pictures))
+                Grid::from_keyframes(&index.keyframes[1..], 1.0, duration.max(pictures))
             }
-            None => Grid::steps(2.0, duration),
+            None => Grid::from_step(2.0, duration),
         });
         bench.package = Some(Arc::new(package));
         bench.rendition = Arc::new(Rendition {
@@ -108,8 +108,8 @@ impl Bench {
         let is_cut = path.file_name().unwrap().to_str().unwrap().starts_with("truncated");
         let all = self.packaged(0, usize::MAX).await;
         let (ours, theirs) = (self.write("ours.ts", &all), self.folder.path().join("theirs.ts"));
-        let streams: Vec<u32> = self.media.videos().map(|(s, _)| s.index).take(1).collect();
-        let audio = self.media.audios().map(|(s, _)| s.index).take(1);
+        let streams: Vec<u32> = self.media.video_streams().map(|(s, _)| s.index).take(1).collect();
+        let audio = self.media.audio_streams().map(|(s, _)| s.index).take(1);
         copied(path, &self.media, &streams.into_iter().chain(audio).collect::<Vec<_>>(), &theirs);
         let (a, b) = (sent(&ours), sent(&theirs));
         let mut differences = Vec::new();
@@ -126,7 +126,7 @@ impl Bench {
                 // ffmpeg guesses the decoding times of the frames before the first known one.
                 a.iter_mut().zip(&mut b).take(4).for_each(|(a, b)| a.dts = b.dts);
             }
-            b.retain(|packet| kind == "video" || packet.pts < self.grid.end());
+            b.retain(|packet| kind == "video" || packet.pts < self.grid.end_ticks());
             if is_cut && b.len() == a.len() + 1 {
                 b.pop();
             }

@@ -106,13 +106,13 @@ async fn runs_join_without_a_seam_and_begin_in_step() {
         let last = bench.grid.len() - 1;
         // Every segment made by its own run, over the first 8 s.
         let mut joined = Vec::new();
-        for index in (0..=last).take_while(|&index| bench.grid.start(index) < 8 * 90_000) {
+        for index in (0..=last).take_while(|&index| bench.grid.segment_start(index) < 8 * 90_000) {
             joined.push(bench.one(index).await);
         }
         let whole = bench.write("joined.ts", &joined);
         assert_eq!(film::complaints(&whole), "", "{name}");
         let (start, samples) = samples(&whole);
-        let joins: Vec<f64> = (1..joined.len()).map(|index| bench.grid.start(index) as f64 / 90_000.0).collect();
+        let joins: Vec<f64> = (1..joined.len()).map(|index| bench.grid.segment_start(index) as f64 / 90_000.0).collect();
         let inside: Vec<f64> = joins.iter().map(|join| join + 0.25).collect();
         let (seam, tone) = (residual(start, &samples, &joins), residual(start, &samples, &inside));
         eprintln!("{name}: {} joins, residual {seam:.6} at joins, {tone:.6} inside", joins.len());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hearthcast::domain::address::Address;
-use hearthcast::domain::inside::Allowed;
+use hearthcast::domain::ssrf::AllowedSources;
 use hearthcast::engine::outbound::rtsp::{self, Patience};
 use hearthcast::engine::outbound::{Fault, Outbound};
 use tokio::io::AsyncWriteExt;
@@ -95,8 +95,8 @@ async fn serve<F: Future<Output = Option<()>> + Send>(
 
 /// The error of a client that connects to this address.
 async fn outcome(address: &str) -> Fault {
-    let outbound = Outbound::new(Allowed::read(&["127.0.0.1".to_owned()]).unwrap());
-    let address = Address::stream(&format!("rtsp://{}", address)).unwrap();
+    let outbound = Outbound::new(AllowedSources::parse(&["127.0.0.1".to_owned()]).unwrap());
+    let address = Address::parse_stream(&format!("rtsp://{}", address)).unwrap();
     let idle = Duration::from_secs(3);
     let patience = Patience { head: idle, idle, first: idle };
     let mut stream = rtsp::call(&address, outbound.pinned(&address).await.unwrap(), None, patience);

@@ -76,7 +76,7 @@ pub fn media(path: &Path, container: Container) -> Media {
             )),
             Some("subtitle") => {
                 let text = !matches!(stream["codec_name"].as_str(), Some("hdmv_pgs_subtitle" | "dvd_subtitle"));
-                StreamKind::Subtitle(Subtitle { text, hearing_impaired: false })
+                StreamKind::Subtitle(Subtitle { is_text: text, is_hearing_impaired: false })
             }
             _ => StreamKind::Data,
         };

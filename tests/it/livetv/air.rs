@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hearthcast::config::Config;
-use hearthcast::domain::channel::Ask;
+use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::live::View;
-use hearthcast::domain::schedule::Mode;
+use hearthcast::domain::live::PlaylistView;
+use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::engine::fake::Fake;
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
@@ -58,9 +58,9 @@ async fn neither_a_kill_nor_a_second_server_changes_what_is_said() {
     let path = folder.path().to_str().unwrap().into();
     let change = Change {
         name: Some("One".into()),
-        mode: Some(Mode::Shuffle),
+        mode: Some(ScheduleMode::Shuffle),
         start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
-        asks: Some(vec![Ask { path, recursive: false, title: None, weight: 1 }]),
+        asks: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
         ..Change::default()
     };
     let id = service.add_channel(change).await.unwrap().id;
@@ -314,8 +314,8 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
         assert_eq!(starting["progress"], 30, "{starting}");
     }
     let channel = server.service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
-    let listed = live_channels::listed(&server.service, &channel, View::Live).0;
-    let slot = live_channels::first_wanted(&listed, channel.output.target).unwrap();
+    let listed = live_channels::listed(&server.service, &channel, PlaylistView::Live).0;
+    let slot = live_channels::first_wanted(&listed, channel.output.target_seconds).unwrap();
     assert!(
         live_channels::make_for(&server.service, &channel, slot, "bedroom").unwrap().is_none(),
         "one task is under way"

@@ -68,12 +68,12 @@ async fn a_channel_by_the_clock_is_made_shown_changed_and_kept() {
     let read = hearthcast::service::channels::Channels::open(store, clock).unwrap().all();
     let held = server.service.channels.all();
     assert_eq!(
-        (&held[0].definition, &held[0].plan, &held[0].filler),
-        (&read[0].definition, &read[0].plan, &read[0].filler)
+        (&held[0].definition, &held[0].requested_blocks, &held[0].requested_filler),
+        (&read[0].definition, &read[0].requested_blocks, &read[0].requested_filler)
     );
     // The schedule of a far instant is not computed for a request that is refused.
     let far_ms = 4_102_444_800_000;
-    let marks = || held[0].definition.revisions.last().unwrap().blocks.as_ref().unwrap().fresh_marks(far_ms);
+    let marks = || held[0].definition.revisions.last().unwrap().blocks.as_ref().unwrap().new_checkpoints(far_ms);
     marks();
     for path in [format!("?at={}", far_ms / 1000), format!("/{far_ms}-00000.ts")] {
         let answer = server.get(&format!("/api/livetv/watch/{}{path}", made["id"])).send().await.unwrap();

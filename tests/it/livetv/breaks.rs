@@ -238,5 +238,5 @@ async fn what_is_aired_between_programmes_needs_a_clock_and_what_is_within_does_
     let (store, clock) = (server.service.store.clone(), server.service.clock.clone());
     let read = hearthcast::service::channels::Channels::open(store, clock).unwrap().all();
     let held = server.service.channels.all();
-    assert_eq!((&held[0].definition, &held[0].filler), (&read[0].definition, &read[0].filler));
+    assert_eq!((&held[0].definition, &held[0].requested_filler), (&read[0].definition, &read[0].requested_filler));
 }

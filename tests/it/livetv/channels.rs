@@ -183,6 +183,6 @@ async fn what_is_on_disk_is_what_is_aired() {
     assert_eq!((held.len(), read.len()), (1, 1));
     let (held, read) = (&held[0], &read[0]);
     assert_eq!(held.definition, read.definition);
-    assert_eq!((&held.tvg_id, &held.face, &held.asks), (&read.tvg_id, &read.face, &read.asks));
+    assert_eq!((&held.tvg_id, &held.settings, &held.requested_items), (&read.tvg_id, &read.settings, &read.requested_items));
     assert_eq!((held.version, held.definition.revisions.len()), (3, 2));
 }

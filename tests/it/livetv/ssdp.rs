@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use hearthcast::domain::ssdp::GROUP;
+use hearthcast::domain::ssdp::MULTICAST_ADDRESS;
 use hearthcast::http::ssdp::Announcer;
 use reqwest::Method;
 use rustix::net::sockopt::{set_ip_add_membership, set_socket_reuseaddr};
@@ -19,7 +19,7 @@ fn neighbour(port: u16) -> std::io::Result<UdpSocket> {
     let made = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     set_socket_reuseaddr(&made, true)?;
     bind(&made, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
-    set_ip_add_membership(&made, &GROUP, &Ipv4Addr::LOCALHOST)?;
+    set_ip_add_membership(&made, &MULTICAST_ADDRESS, &Ipv4Addr::LOCALHOST)?;
     let made = std::net::UdpSocket::from(made);
     made.set_nonblocking(true)?;
     UdpSocket::from_std(made)
@@ -67,7 +67,7 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
         let text = format!(
             "M-SEARCH * HTTP/1.1\r\nHOST: 239.255.255.250:1900\r\nMAN: \"ssdp:discover\"\r\nMX: 0\r\nST: {target}\r\n\r\n"
         );
-        seeker.send_to(text.as_bytes(), (GROUP, port)).await.unwrap();
+        seeker.send_to(text.as_bytes(), (MULTICAST_ADDRESS, port)).await.unwrap();
     };
     seek("urn:schemas-upnp-org:device:MediaRenderer:1").await;
     seek("upnp:rootdevice").await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hearthcast::domain::channel::Channel;
-use hearthcast::domain::live::{self, Slot, View};
+use hearthcast::domain::live::{self, LiveSegment, PlaylistView};
 use hearthcast::service::onair;
 use reqwest::Method;
 use serde_json::json;
@@ -16,14 +16,14 @@ use crate::kit::answer::success;
 use crate::kit::{self, Server, film, play};
 
 /// The segments of a playlist from where players begin, and those of the next two seconds.
-fn wanted(server: &Server, channel: &Channel) -> Vec<Slot> {
-    let (listed, now_ms) = onair::listed(&server.service, channel, View::Live);
-    let first = onair::first_wanted(&listed, channel.output.target).unwrap();
-    let next = live::slots(&channel.definition, None, now_ms).take_while(|slot| slot.start < (now_ms + 2_000) * 90);
-    listed.iter().copied().filter(|slot| slot.sequence >= first.sequence).chain(next).collect()
+fn wanted(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
+    let (listed, now_ms) = onair::listed(&server.service, channel, PlaylistView::Live);
+    let first = onair::first_wanted(&listed, channel.output.target_seconds).unwrap();
+    let next = live::segments_from(&channel.definition, None, now_ms).take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
+    listed.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 
-fn made(server: &Server, channel: &Arc<Channel>, slots: &[Slot]) -> Vec<bool> {
+fn made(server: &Server, channel: &Arc<Channel>, slots: &[LiveSegment]) -> Vec<bool> {
     slots.iter().map(|slot| onair::is_made(&server.service, channel, slot)).collect()
 }
 
@@ -60,11 +60,11 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
         assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
         // No earlier than needed: at most 20 s before a programme begins, and in steps of 20 s.
         let now_ms = server.service.clock.now().as_millisecond();
-        let far: Vec<Slot> = live::slots(&channel.definition, None, now_ms + 46_000).take(3).collect();
+        let far: Vec<LiveSegment> = live::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
         assert_eq!(made(&server, &channel, &far), [false; 3], "at {now_ms}");
         server.service.clock.advance(Duration::from_secs(2));
-        let (listed, _) = onair::listed(&server.service, &channel, View::Live);
-        let begun: Vec<Slot> = listed.iter().copied().filter(|slot| slot.sequence >= slots[0].sequence).collect();
+        let (listed, _) = onair::listed(&server.service, &channel, PlaylistView::Live);
+        let begun: Vec<LiveSegment> = listed.iter().copied().filter(|slot| slot.media_sequence >= slots[0].media_sequence).collect();
         assert!(
             begun.len() > 3 && made(&server, &channel, &begun).iter().all(|made| *made),
             "a listed segment is missing"

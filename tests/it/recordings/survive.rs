@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
-use hearthcast::domain::channel::Ask;
+use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::recording::{Keep, Padding, Recording, State};
-use hearthcast::domain::schedule::Mode;
+use hearthcast::domain::recording::{RetentionLimit, Padding, Recording, RecordingState};
+use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
 use hearthcast::service::channels::Change;
 use hearthcast::service::recordings::{Asked, Wish};
@@ -22,9 +22,9 @@ async fn prepare(program: &Program, films: &Path, recorded: &Path, from: i64, to
     let service = open(program, films, recorded);
     let change = Change {
         name: Some("One".into()),
-        mode: Some(Mode::Sequential),
+        mode: Some(ScheduleMode::Sequential),
         start_at: Some(Timestamp::now() - Duration::from_secs(7200)),
-        asks: Some(vec![Ask { path: films.to_str().unwrap().into(), recursive: false, title: None, weight: 1 }]),
+        asks: Some(vec![RequestedItem { path: films.to_str().unwrap().into(), recursive: false, title: None, weight: 1 }]),
         ..Change::default()
     };
     let channel_id = service.add_channel(change).await.unwrap().id;
@@ -35,7 +35,7 @@ async fn prepare(program: &Program, films: &Path, recorded: &Path, from: i64, to
         wish: Some(Wish::Span(now_ms + from * 1000, now_ms + to * 1000)),
         padding: Padding::default(),
         series: None,
-        keep: Keep::default(),
+        keep: RetentionLimit::default(),
     };
     let made = service.record(asked).await.unwrap();
     // Stop at once, because the program is to make the recording.
@@ -92,7 +92,7 @@ async fn a_recording_goes_on_after_a_kill_as_if_nothing_had_been() {
     grown(recorded.path(), 1).await;
     program.kill();
     let before = left(&program, films.path(), recorded.path(), &id);
-    assert_eq!(before.state, State::Recording);
+    assert_eq!(before.state, RecordingState::Recording);
     let until = before.end_ms + 500;
     while Timestamp::now().as_millisecond() < until {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -112,7 +112,7 @@ async fn a_recording_goes_on_after_a_kill_as_if_nothing_had_been() {
     program.kill();
     plays(&done, 28.0).await;
     let after = left(&program, films.path(), recorded.path(), &id);
-    assert_eq!((after.id.as_str(), after.written.missing), (&*id, 0));
+    assert_eq!((after.id.as_str(), after.written_range.missing_ticks), (&*id, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,13 +132,13 @@ async fn a_recording_that_finds_no_more_space_fails_and_says_so() {
         let (_, len) = grown(recorded.path(), 1).await;
         program.kill();
         let seen = left(&program, films.path(), recorded.path(), &id);
-        if seen.state == State::Failed {
+        if seen.state == RecordingState::Failed {
             let failure = seen.failure.unwrap();
             assert_eq!(failure.code, "STORAGE_FULL");
             assert!(failure.message.contains("full"), "{}", failure.message);
-            assert_eq!(seen.written.bytes, len, "the recorded size is the file size");
+            assert_eq!(seen.written_range.bytes, len, "the recorded size is the file size");
             let path = seen.path.unwrap();
-            let seconds = (seen.written.through - seen.written.from) as f64 / 90_000.0;
+            let seconds = (seen.written_range.through_ticks - seen.written_range.from_ticks) as f64 / 90_000.0;
             assert!(seconds > 4.0 && len <= limit);
             plays(Path::new(&path), seconds).await;
             return;

@@ -137,7 +137,7 @@ async fn is_closed(server: &Server, secret: &str, id: &Value, code: &str) {
         let head = server.ask(Method::HEAD, &target).bearer_auth(&server.admin).send().await.unwrap().status();
         assert!([403, 405].contains(&head.as_u16()), "{target}: {head}");
     }
-    let number = server.service.channels.get(id.as_u64().unwrap() as u32).unwrap().face.number;
+    let number = server.service.channels.get(id.as_u64().unwrap() as u32).unwrap().settings.number;
     let tuner = format!("/hdhr/{secret}/auto/v{number}");
     refused(server.ask(Method::GET, &tuner).send().await.unwrap(), 403, code).await;
     // It is not offered to players either.
@@ -333,7 +333,7 @@ async fn what_was_read_while_it_was_withdrawn_is_not_taken() {
     let before = server.service.channels.all().len();
     // The old channel is no longer in the list; another one is.
     let listed =
-        server.service.channels.all().iter().find(|channel| channel.face.enabled).map(|channel| json!(channel.id));
+        server.service.channels.all().iter().find(|channel| channel.settings.enabled).map(|channel| json!(channel.id));
     let listed = listed.unwrap();
     assert_eq!(send(&server, Method::POST, &format!("{target}/refresh"), &json!({})).await.status(), 202);
     came.acquire().await.unwrap().forget();

@@ -52,7 +52,7 @@ async fn a_channel_from_elsewhere_shows_its_rights_and_never_its_password() {
     let store = server.service.store.clone();
     let read = Channels::open(store.clone(), server.service.clock.clone()).unwrap().all();
     assert_eq!(read[0].external, server.service.channels.all()[0].external, "the stored channel is complete");
-    assert_eq!(read[0].external.as_deref().unwrap().feed.url.secret().as_str(), SECRET);
+    assert_eq!(read[0].external.as_deref().unwrap().stream.url.full_url().as_str(), SECRET);
     let lines = Audit::open(store.clone(), server.service.clock.clone()).unwrap().lines(None, 0, 9).unwrap();
     assert_eq!(lines.len(), 1);
     let mut exported = Vec::new();
@@ -141,7 +141,7 @@ async fn there_is_no_way_around() {
         }
     }
     let kept = server.service.channels.all().into_iter().find(|channel| channel.external.is_some()).unwrap();
-    assert_eq!((kept.version, kept.external.as_deref().unwrap().feed.url.secret().as_str()), (1, SECRET));
+    assert_eq!((kept.version, kept.external.as_deref().unwrap().stream.url.full_url().as_str()), (1, SECRET));
     let renamed = success(send(&server, Method::PATCH, &target, &json!({"name": "Renamed"})).await, 200).await;
     assert_eq!(renamed["channel"]["attestation"]["authorized"], true, "a new name needs no attestation");
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
-use hearthcast::domain::rights::Claim;
-use hearthcast::domain::source::Kind;
+use hearthcast::domain::rights::RightsClaim;
+use hearthcast::domain::source::SourceKind;
 use hearthcast::service::Service;
 use hearthcast::service::sources::SourceChange;
 use jiff::{Timestamp, ToSpan};
@@ -150,7 +150,7 @@ async fn programmes_are_there_still_after_a_restart() {
     program.kill();
     {
         let service = open(&program).await;
-        let claim = Claim {
+        let claim = RightsClaim {
             source_name: Some("Own antenna".into()),
             source_url: Some("https://antenna.example/".into()),
             imported_at_ms: Some(0),
@@ -160,7 +160,7 @@ async fn programmes_are_there_still_after_a_restart() {
             authorized: Some(true),
         };
         let list = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\" tvg-shift=\"-1\",One\nhttp://tv.example/1\n";
-        for (kind, text) in [(Kind::M3u, list.to_owned()), (Kind::Xmltv, guide("one", "Show"))] {
+        for (kind, text) in [(SourceKind::M3u, list.to_owned()), (SourceKind::Xmltv, guide("one", "Show"))] {
             let change = SourceChange {
                 kind: Some(kind),
                 name: Some("S".into()),

@@ -166,9 +166,9 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
 /// Channel ids by URL, of all enabled channels.
 async fn ids(server: &Server) -> BTreeMap<String, u32> {
     let all = server.service.channels.all();
-    let on = all.iter().filter(|channel| channel.face.enabled);
+    let on = all.iter().filter(|channel| channel.settings.enabled);
     let place = |url: &str| url.split('?').next().unwrap().to_owned();
-    on.map(|channel| (place(channel.external.as_ref().unwrap().feed.url.secret().as_str()), channel.id)).collect()
+    on.map(|channel| (place(channel.external.as_ref().unwrap().stream.url.full_url().as_str()), channel.id)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hearthcast::domain::address::Address;
-use hearthcast::domain::inside::Allowed;
+use hearthcast::domain::ssrf::AllowedSources;
 use hearthcast::engine::outbound::{Ask, Fault, Outbound};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -23,11 +23,11 @@ fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
         let answer = found.ok_or_else(|| std::io::Error::other("no such name"));
         Box::pin(async move { answer }) as hearthcast::engine::outbound::Looking
     };
-    Outbound::with_names(Allowed::read(&allowed).unwrap(), Arc::new(lookup))
+    Outbound::with_names(AllowedSources::parse(&allowed).unwrap(), Arc::new(lookup))
 }
 
 async fn get(outbound: &Outbound, url: &str) -> Result<String, Fault> {
-    let address = Address::read(url).map_err(Fault::Address)?;
+    let address = Address::parse(url).map_err(Fault::Address)?;
     let answer = outbound.get(&address, &Ask::file(1000)).await?;
     Ok(String::from_utf8(answer.whole().await?.to_vec()).unwrap())
 }
@@ -128,7 +128,7 @@ async fn the_inside_is_refused_however_it_is_written() {
         let written = if host.ends_with(":0") { format!("http://{host}/") } else { format!("http://{host}:{port}/") };
         let answer = get(&outbound, &written).await;
         assert!(matches!(answer, Err(Fault::Inside(_) | Fault::Address(_) | Fault::Unknown)), "{written}: {answer:?}");
-        if let Ok(address) = Address::read(&written) {
+        if let Ok(address) = Address::parse(&written) {
             assert!(outbound.check(&address).await.is_err(), "{written}");
         }
     }
@@ -206,8 +206,8 @@ async fn what_was_checked_is_what_is_connected_to() {
         let ip: IpAddr = if *count == 1 { "93.184.215.14" } else { "127.0.0.1" }.parse().unwrap();
         Box::pin(async move { Ok(vec![ip]) }) as hearthcast::engine::outbound::Looking
     };
-    let outbound = Outbound::with_names(Allowed::default(), Arc::new(lookup));
-    let address = Address::read(&format!("http://rebound.example:{}/", inside.address.port())).unwrap();
+    let outbound = Outbound::with_names(AllowedSources::default(), Arc::new(lookup));
+    let address = Address::parse(&format!("http://rebound.example:{}/", inside.address.port())).unwrap();
     assert_eq!(outbound.check(&address).await, Ok(()));
     let answer = outbound.get(&address, &Ask::file(1000)).await;
     assert!(matches!(answer, Err(Fault::Inside(_))), "{answer:?}");
@@ -236,7 +236,7 @@ async fn nothing_is_read_without_end() {
 
     // A server that accepts the connection and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = Address::read(&format!("http://{}/hunter2", silent.local_addr().unwrap())).unwrap();
+    let address = Address::parse(&format!("http://{}/hunter2", silent.local_addr().unwrap())).unwrap();
     let patience = Ask { head: Duration::from_millis(100), ..Ask::stream() };
     let answer = outbound.get(&address, &patience).await.map(drop);
     assert!(matches!(answer, Err(Fault::TooSlow(_))), "{answer:?}");

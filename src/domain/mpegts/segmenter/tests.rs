@@ -78,7 +78,7 @@ fn video_and_audio(from: i64, to: i64, with_length: bool) -> Vec<u8> {
 }
 
 fn grid(seconds: f64) -> Arc<Grid> {
-    Arc::new(Grid::frames(FrameRate { num: 25, den: 1 }, 2.0, seconds))
+    Arc::new(Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, seconds))
 }
 
 fn encode_settings(grid: Arc<Grid>, first: usize) -> SegmenterSettings {
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn a_backend_that_starts_early_gives_the_same_segments(early in 0i64..200, first in 0usize..5) {
         let grid = grid(7.0);
-        let from = (grid.start(first) - early * 900).max(0);
+        let from = (grid.segment_start(first) - early * 900).max(0);
         let from_start = segment_all(encode_settings(grid.clone(), 0), &video_and_audio(0, 630_000, false), &[1000]);
         // The first frame must be complete, and audio must begin on its own grid.
         let from_middle = segment_all(encode_settings(grid, first), &video_and_audio(from, 630_000, false), &[1000]);

@@ -4,7 +4,7 @@ use crate::domain::playback::device::{AudioSupport, DeviceProfile, VideoSupport}
 
 /// Clients that play the same formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum ClientFamily {
     /// Blink and Gecko.
     Browser,
     /// AVFoundation and WebKit.
@@ -24,14 +24,14 @@ pub(super) enum Family {
 const H264: [&str; 4] = ["constrained-baseline", "baseline", "main", "high"];
 const FULL_HD: (u32, u32) = (1920, 1088);
 
-impl Family {
+impl ClientFamily {
     pub(super) fn profile(self) -> DeviceProfile {
         let (containers, video, audio, channels): (&[&str], Vec<VideoSupport>, &[&str], u32) = match self {
             Self::Browser => return DeviceProfile::default(),
             // No HEVC: AVFoundation plays it from mp4 only under the name `hvc1`, and most files have `hev1`.
             Self::Apple => (
                 &["mp4", "mp3", "wav", "flac", "adts", "aiff"],
-                vec![video("h264", &H264, 5.2)],
+                vec![video_support("h264", &H264, 5.2)],
                 &["aac", "mp3", "alac", "flac", "ac3", "eac3", "pcm_s16le"],
                 6,
             ),
@@ -39,29 +39,29 @@ impl Family {
             Self::Android => (
                 &["mp4", "mkv", "webm", "mp3", "flac", "ogg", "wav", "adts"],
                 vec![
-                    video("h264", &H264, 5.1),
-                    within(FULL_HD, video("hevc", &["main"], 4.1)),
-                    video("vp8", &[], 9.9),
-                    within(FULL_HD, video("vp9", &[], 9.9)),
+                    video_support("h264", &H264, 5.1),
+                    limited_to(FULL_HD, video_support("hevc", &["main"], 4.1)),
+                    video_support("vp8", &[], 9.9),
+                    limited_to(FULL_HD, video_support("vp9", &[], 9.9)),
                 ],
                 &["aac", "mp3", "opus", "vorbis", "flac", "pcm_s16le"],
                 6,
             ),
             Self::Gstreamer => (
                 &["mp4", "mkv", "webm", "mp3", "flac", "ogg", "wav", "adts"],
-                vec![video("h264", &H264, 5.2), video("vp8", &[], 9.9), video("vp9", &[], 9.9)],
+                vec![video_support("h264", &H264, 5.2), video_support("vp8", &[], 9.9), video_support("vp9", &[], 9.9)],
                 &["aac", "mp3", "opus", "vorbis", "flac", "pcm_s16le"],
                 6,
             ),
-            Self::Software => return software(),
+            Self::Software => return software_profile(),
             Self::Television => (
                 &["mp4", "mkv", "mp3", "wav", "adts"],
                 vec![
-                    video("h264", &H264, 5.1),
+                    video_support("h264", &H264, 5.1),
                     // 10-bit too. Full HD at most, because smaller sets have no higher resolution.
                     VideoSupport {
                         bit_depths: vec![8, 10],
-                        ..within(FULL_HD, video("hevc", &["main", "main-10"], 5.1))
+                        ..limited_to(FULL_HD, video_support("hevc", &["main", "main-10"], 5.1))
                     },
                 ],
                 &["aac", "mp3", "ac3", "eac3", "pcm_s16le"],
@@ -69,23 +69,23 @@ impl Family {
             ),
             Self::Roku => (
                 &["mp4", "mkv", "mp3", "flac", "wav"],
-                vec![within(FULL_HD, video("h264", &H264, 4.2))],
+                vec![limited_to(FULL_HD, video_support("h264", &H264, 4.2))],
                 &["aac", "mp3", "flac", "pcm_s16le"],
                 2,
             ),
             Self::Chromecast => (
                 &["mp4", "webm", "mp3", "wav"],
-                vec![within(FULL_HD, video("h264", &H264, 4.1)), within(FULL_HD, video("vp8", &[], 9.9))],
+                vec![limited_to(FULL_HD, video_support("h264", &H264, 4.1)), limited_to(FULL_HD, video_support("vp8", &[], 9.9))],
                 &["aac", "mp3", "opus", "vorbis", "pcm_s16le"],
                 6,
             ),
-            Self::Console => (&["mp4", "mp3"], vec![within(FULL_HD, video("h264", &H264, 4.2))], &["aac", "mp3"], 2),
+            Self::Console => (&["mp4", "mp3"], vec![limited_to(FULL_HD, video_support("h264", &H264, 4.2))], &["aac", "mp3"], 2),
         };
         DeviceProfile {
-            containers: owned(containers),
+            containers: owned_names(containers),
             video,
-            audio: audio.iter().map(|&codec| sound(codec, channels)).collect(),
-            subtitles: owned(&["vtt"]),
+            audio: audio.iter().map(|&codec| audio_support(codec, channels)).collect(),
+            subtitles: owned_names(&["vtt"]),
             max_bitrate_kbps: None,
         }
     }
@@ -93,7 +93,7 @@ impl Family {
 
 /// No Dolby Vision, because VLC shows it in false colours; no 4:2:2 or 4:4:4, because boxes with a hardware decoder lack
 /// them.
-fn software() -> DeviceProfile {
+fn software_profile() -> DeviceProfile {
     const CONTAINERS: [&str; 16] = [
         "mp4", "mkv", "webm", "ts", "ps", "avi", "flv", "asf", "ogg", "wav", "flac", "mp3", "adts", "ac3", "aiff", "wv",
     ];
@@ -138,44 +138,44 @@ fn software() -> DeviceProfile {
     ];
     let video = |codec| VideoSupport {
         bit_depths: vec![8, 10],
-        hdr: owned(&["sdr", "hdr10", "hlg"]),
+        hdr: owned_names(&["sdr", "hdr10", "hlg"]),
         max_level: None,
         interlaced: true,
-        ..video(codec, &[], 0.0)
+        ..video_support(codec, &[], 0.0)
     };
     DeviceProfile {
-        containers: owned(&CONTAINERS),
+        containers: owned_names(&CONTAINERS),
         video: VIDEO.map(video).into(),
-        audio: AUDIO.map(|codec| sound(codec, 8)).into(),
-        subtitles: owned(&["vtt"]),
+        audio: AUDIO.map(|codec| audio_support(codec, 8)).into(),
+        subtitles: owned_names(&["vtt"]),
         max_bitrate_kbps: None,
     }
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
+fn owned_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-fn sound(codec: &str, channels: u32) -> AudioSupport {
+fn audio_support(codec: &str, channels: u32) -> AudioSupport {
     AudioSupport { codec: codec.to_owned(), max_channels: Some(channels) }
 }
 
 /// Eight bits, SDR, progressive.
-fn video(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
+fn video_support(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
     VideoSupport {
         codec: codec.to_owned(),
         max_width: None,
         max_height: None,
         max_fps: None,
         bit_depths: vec![8],
-        profiles: owned(profiles),
-        hdr: owned(&["sdr"]),
+        profiles: owned_names(profiles),
+        hdr: owned_names(&["sdr"]),
         max_level: Some(max_level),
         interlaced: false,
         square_pixels_only: false,
     }
 }
 
-fn within((width, height): (u32, u32), video: VideoSupport) -> VideoSupport {
+fn limited_to((width, height): (u32, u32), video: VideoSupport) -> VideoSupport {
     VideoSupport { max_width: Some(width), max_height: Some(height), ..video }
 }

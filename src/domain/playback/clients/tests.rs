@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Video};
-use crate::domain::playback::{Decision, Wish, decide};
+use crate::domain::playback::{Decision, PlaybackRequest, decide};
 
 /// User-Agents as they are sent, and the entry they match.
 const AGENTS: [(&str, Option<&str>); 29] = [
@@ -74,18 +74,18 @@ const AGENTS: [(&str, Option<&str>); 29] = [
 #[test]
 fn user_agents_name_their_players() {
     for (agent, name) in AGENTS {
-        let device = Device::of(None, None, Some(agent));
+        let device = RequestDevice::resolve(None, None, Some(agent));
         let (found, source) = match name {
             Some(name) => (name, DeviceSource::UserAgent),
             None => ("web", DeviceSource::Default),
         };
         assert_eq!((device.name, device.source), (Some(found), source), "{agent}");
     }
-    assert_eq!(Device::of(None, None, Some(&"é".repeat(4000))), Device::default(), "a long name is truncated");
+    assert_eq!(RequestDevice::resolve(None, None, Some(&"é".repeat(4000))), RequestDevice::default(), "a long name is truncated");
 }
 
 #[test]
-fn a_player_is_believed_before_the_user_agent_and_a_profile_before_both() {
+fn a_player_overrides_the_user_agent_and_a_profile_both() {
     let firefox = Some(AGENTS[0].0);
     for (player, name, source) in [
         ("kodi", "kodi", DeviceSource::Player),
@@ -95,28 +95,28 @@ fn a_player_is_believed_before_the_user_agent_and_a_profile_before_both() {
         ("web", "firefox", DeviceSource::UserAgent),
         ("vlcish", "firefox", DeviceSource::UserAgent),
     ] {
-        let device = Device::of(None, Some(player), firefox);
+        let device = RequestDevice::resolve(None, Some(player), firefox);
         assert_eq!((device.name, device.source), (Some(name), source), "{player}");
     }
     let own = DeviceProfile { containers: vec!["ts".into()], ..DeviceProfile::default() };
-    let device = Device::of(Some(own.clone()), Some("kodi"), firefox);
-    assert_eq!(device, Device { profile: own, name: None, source: DeviceSource::Profile });
+    let device = RequestDevice::resolve(Some(own.clone()), Some("kodi"), firefox);
+    assert_eq!(device, RequestDevice { profile: own, name: None, source: DeviceSource::Profile });
 }
 
 #[test]
 fn an_entry_says_what_is_played_directly() {
     let file = |container, video: &str, audio: &str| {
         let kind = StreamKind::Video(Video::new(1920, 1080));
-        let sound = Stream::new(1, audio, StreamKind::Audio(Audio::new(2, 48_000)));
-        Media::new(container, vec![Stream::new(0, video, kind), sound])
+        let audio_stream = Stream::new(1, audio, StreamKind::Audio(Audio::new(2, 48_000)));
+        Media::new(container, vec![Stream::new(0, video, kind), audio_stream])
     };
     let (mkv, webm) = (file(Container::Matroska, "hevc", "ac3"), file(Container::Webm, "vp9", "opus"));
     let (ts, mp4) = (file(Container::MpegTs, "mpeg2video", "mp2"), file(Container::Mp4, "h264", "aac"));
     let phone = file(Container::Matroska, "h264", "aac");
-    let direct = |player: &str| {
-        let device = Device::of(None, Some(player), None);
-        let plays = |media: &&Media| decide(media, &device.profile, &Wish::default()).0 == Decision::Direct;
-        [&mkv, &webm, &ts, &phone, &mp4].iter().map(|media| if plays(media) { 'y' } else { 'n' }).collect::<String>()
+    let direct_play = |player: &str| {
+        let device = RequestDevice::resolve(None, Some(player), None);
+        let is_direct = |media: &&Media| decide(media, &device.profile, &PlaybackRequest::default()).0 == Decision::Direct;
+        [&mkv, &webm, &ts, &phone, &mp4].iter().map(|media| if is_direct(media) { 'y' } else { 'n' }).collect::<String>()
     };
     for (player, played) in [
         ("kodi", "yyyyy"),
@@ -129,15 +129,15 @@ fn an_entry_says_what_is_played_directly() {
         ("chromecast", "nnnny"),
         ("playstation", "nnnny"),
     ] {
-        assert_eq!(direct(player), played, "{player}");
+        assert_eq!(direct_play(player), played, "{player}");
     }
 }
 
 #[test]
-fn what_is_built_on_ffmpeg_gets_no_start_in_the_multivariant_playlist() {
+fn players_built_on_ffmpeg_get_no_start_in_the_multivariant_playlist() {
     for (agent, takes) in
         [("Lavf/59.27.100", false), ("VLC/3.0.21 LibVLC/3.0.21", false), ("curl/8.5.0", false), (AGENTS[1].0, true)]
     {
-        assert_eq!(takes_start_in_multivariant(agent), takes, "{agent}");
+        assert_eq!(accepts_start_in_multivariant(agent), takes, "{agent}");
     }
 }

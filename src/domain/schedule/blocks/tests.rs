@@ -6,27 +6,27 @@ use jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::schedule::cut::{Look, steps};
-use crate::domain::schedule::{Definition, Item, Programme, Walk, Wanted, itemize};
+use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
+use crate::domain::schedule::{ScheduleDefinition, ScheduleItem, Programme, ProgrammeIter, RevisionRequest, assign_ids};
 
 const HOUR: i64 = 3_600_000;
 
 /// Two sources, a series of `a` short episodes and `b` films of odd lengths, then four kinds of filler and the slate.
-fn wanted(zone: &str, seed: u64, grid: Grid, (a, b): (u32, u32), fillers: bool) -> Wanted {
-    let item = |path: String, duration_ms: i64| Item {
+fn request(zone: &str, seed: u64, grid: BlockGrid, (a, b): (u32, u32), fillers: bool) -> RevisionRequest {
+    let item = |path: String, duration_ms: i64| ScheduleItem {
         id: 0,
         title: path.clone(),
         path,
         duration_ms,
         weight: 1,
-        cut: steps(duration_ms as f64 / 1000.0),
-        look: Look::default(),
+        segmentation: audio_segmentation(duration_ms as f64 / 1000.0),
+        video_format: VideoFormat::default(),
         breaks: Box::default(),
     };
-    let mut items: Vec<Item> = (0..a).map(|n| item(format!("/a/{n}"), 1_200_000 + i64::from(n) * 61_000)).collect();
+    let mut items: Vec<ScheduleItem> = (0..a).map(|n| item(format!("/a/{n}"), 1_200_000 + i64::from(n) * 61_000)).collect();
     items.extend((0..b).map(|n| item(format!("/b/{n}"), 4_000_000 + (i64::from(n) * 977_003) % 5_000_000)));
     let content = a + b;
-    let mut filler = Filler { cooldown_ms: HOUR / 2, ..Filler::default() };
+    let mut filler = FillerRanges { cooldown_ms: HOUR / 2, ..FillerRanges::default() };
     if fillers {
         items.extend([20, 45, 90, 200].map(|s: i64| item(format!("/filler/{s}"), s * 1000)));
         filler.pre = content..content + 1;
@@ -36,19 +36,19 @@ fn wanted(zone: &str, seed: u64, grid: Grid, (a, b): (u32, u32), fillers: bool) 
     }
     let slate = items.len() as u32;
     items.push(item(String::new(), 48 * HOUR));
-    let items = itemize(items);
+    let items = assign_ids(items);
     let begin = vec![0; grid.streams().len()];
-    let sources = vec![Source { name: "a".into(), items: 0..a }, Source { name: "b".into(), items: a..content }];
-    let blocks = Blocks { zone: zone.to_owned(), grid, sources, filler, content, slate, begin, days: Days::default() };
-    Wanted { seed, mode: Mode::Blocks, items, mid: 0, blocks: Some(Arc::new(blocks)) }
+    let sources = vec![BlockSource { name: "a".into(), items: 0..a }, BlockSource { name: "b".into(), items: a..content }];
+    let blocks = BlockSchedule { zone: zone.to_owned(), grid, sources, filler, programme_count: content, slate_item: slate, start_positions: begin, day_cache: DayCache::default() };
+    RevisionRequest { seed, mode: ScheduleMode::Blocks, items, mid_roll_count: 0, blocks: Some(Arc::new(blocks)) }
 }
 
-fn blocks(definition: &Definition) -> &Blocks {
+fn blocks(definition: &ScheduleDefinition) -> &BlockSchedule {
     definition.revisions[0].blocks.as_ref().unwrap()
 }
 
 /// A copy with empty day caches.
-fn cold(definition: &Definition) -> Definition {
+fn without_caches(definition: &ScheduleDefinition) -> ScheduleDefinition {
     let mut definition = definition.clone();
     for revision in &mut definition.revisions {
         let blocks = (**revision.blocks.as_ref().unwrap()).clone();
@@ -57,28 +57,28 @@ fn cold(definition: &Definition) -> Definition {
     definition
 }
 
-fn slot(source: u32, order: Mode, count: Option<u32>) -> Slot {
-    Slot { source, order, count }
+fn slot(source: u32, order: ScheduleMode, count: Option<u32>) -> BlockSlot {
+    BlockSlot { source, order, count }
 }
 
-fn block(at: u16, slots: Vec<Slot>) -> Block {
-    Block { at, until: None, slots }
+fn block(at: u16, slots: Vec<BlockSlot>) -> Block {
+    Block { start_minutes: at, end_minutes: None, slots }
 }
 
 /// Episodes all day, a film at 20:15; on weekends films all day.
-fn week() -> Grid {
-    let film = slot(1, Mode::Shuffle, Some(1));
-    Grid {
-        day_start: 300,
+fn week() -> BlockGrid {
+    let film = slot(1, ScheduleMode::Shuffle, Some(1));
+    BlockGrid {
+        day_start_minutes: 300,
         pad_minutes: 0,
         layers: vec![
-            Layer { blocks: vec![block(20 * 60 + 15, vec![film])], ..Layer::default() },
-            Layer {
+            BlockLayer { blocks: vec![block(20 * 60 + 15, vec![film])], ..BlockLayer::default() },
+            BlockLayer {
                 weekdays: 0b110_0000,
-                blocks: vec![block(300, vec![slot(1, Mode::Shuffle, None)])],
-                ..Layer::default()
+                blocks: vec![block(300, vec![slot(1, ScheduleMode::Shuffle, None)])],
+                ..BlockLayer::default()
             },
-            Layer { blocks: vec![block(300, vec![slot(0, Mode::Sequential, None)])], ..Layer::default() },
+            BlockLayer { blocks: vec![block(300, vec![slot(0, ScheduleMode::Sequential, None)])], ..BlockLayer::default() },
         ],
     }
 }
@@ -88,12 +88,12 @@ fn at(text: &str, zone: &str) -> i64 {
     civil.to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp().as_millisecond()
 }
 
-fn title<'a>(definition: &'a Definition, programme: &Programme) -> &'a str {
-    &definition.item(programme).title
+fn title<'a>(definition: &'a ScheduleDefinition, programme: &Programme) -> &'a str {
+    &definition.item_of(programme).title
 }
 
 #[test]
-fn times_of_day_hold_over_every_change_of_the_clock() {
+fn times_of_day_survive_every_dst_change() {
     // Zone, a date on which DST begins or ends, the skipped or repeated time, and the expected instant.
     let table = [
         ("Europe/Berlin", "2026-03-29", "02:30", "2026-03-29T01:00:00Z"),
@@ -110,7 +110,7 @@ fn times_of_day_hold_over_every_change_of_the_clock() {
     for (zone, date, time, expected) in table {
         let (date, time): (Date, jiff::civil::Time) = (date.parse().unwrap(), time.parse().unwrap());
         let minutes = time.hour() as u16 * 60 + time.minute() as u16;
-        let found = wall::instant(&TimeZone::get(zone).unwrap(), date, minutes);
+        let found = wall_clock::instant_of(&TimeZone::get(zone).unwrap(), date, minutes);
         assert_eq!(Timestamp::from_millisecond(found).unwrap().to_string(), expected, "{zone} {date} {time}");
     }
     // Every day of three years, in six zones: days touch, and every instant lies in the day that has begun.
@@ -119,11 +119,11 @@ fn times_of_day_hold_over_every_change_of_the_clock() {
         for day_start in [0, 90, 150, 300] {
             let mut lengths = std::collections::BTreeMap::<i64, u32>::new();
             for day in 20_454..20_454 + 3 * 365 {
-                let start = wall::instant(&zone, wall::date(day), day_start);
-                let end = wall::instant(&zone, wall::date(day + 1), day_start);
+                let start = wall_clock::instant_of(&zone, wall_clock::date_of_day(day), day_start);
+                let end = wall_clock::instant_of(&zone, wall_clock::date_of_day(day + 1), day_start);
                 *lengths.entry((end - start) / 60_000).or_default() += 1;
                 for inside in [start, start + 1, (start + end) / 2, end - 1] {
-                    assert_eq!(wall::day_of(&zone, day_start, inside), day, "{zone:?} {day_start} {day}");
+                    assert_eq!(wall_clock::broadcast_day(&zone, day_start, inside), day, "{zone:?} {day_start} {day}");
                 }
             }
             let usual = lengths.remove(&1440).unwrap();
@@ -134,17 +134,17 @@ fn times_of_day_hold_over_every_change_of_the_clock() {
 }
 
 #[test]
-fn what_is_on_at_a_quarter_past_eight_is_a_film_on_every_day_of_the_year() {
+fn the_evening_film_begins_at_2015_on_every_day_of_the_year() {
     for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"] {
         let start = at("2026-01-01T05:00", zone);
-        let definition = Definition::new(start, wanted(zone, 1, week(), (40, 9), true));
+        let definition = ScheduleDefinition::new(start, request(zone, 1, week(), (40, 9), true));
         for day in 0..365 {
             let date = Date::constant(2026, 1, 1).saturating_add(day.days());
             let evening = date.at(20, 15, 0, 0).to_zoned(TimeZone::get(zone).unwrap()).unwrap();
-            let on = definition.programme(evening.timestamp().as_millisecond()).unwrap();
+            let on = definition.programme_at(evening.timestamp().as_millisecond()).unwrap();
             // The bumper before the film begins exactly on time.
             assert_eq!(on.start_ms, evening.timestamp().as_millisecond(), "{zone} {date}");
-            let film = Walk::at(&definition, on.end_ms).next().unwrap();
+            let film = ProgrammeIter::starting_at(&definition, on.end_ms).next().unwrap();
             assert!(title(&definition, &film).starts_with("/b/"), "{zone} {date}: {}", title(&definition, &film));
         }
     }
@@ -153,24 +153,24 @@ fn what_is_on_at_a_quarter_past_eight_is_a_film_on_every_day_of_the_year() {
 #[test]
 fn seasons_weekdays_and_layers_decide_by_the_day() {
     let zone = "Europe/Berlin";
-    let layer = |season, weekdays, source, order| Layer {
+    let layer = |season, weekdays, source, order| BlockLayer {
         season,
         weekdays,
         blocks: vec![block(300, vec![slot(source, order, None)])],
     };
-    let grid = Grid {
-        day_start: 300,
+    let grid = BlockGrid {
+        day_start_minutes: 300,
         pad_minutes: 0,
         layers: vec![
             // Across the end of the year.
-            layer(Some(((12, 24), (1, 2))), 0, 1, Mode::Sequential),
-            layer(Some(((2, 29), (2, 29))), 0, 1, Mode::Random),
-            layer(None, 1 << 6, 1, Mode::Shuffle),
-            layer(None, 0, 0, Mode::Sequential),
+            layer(Some(((12, 24), (1, 2))), 0, 1, ScheduleMode::Sequential),
+            layer(Some(((2, 29), (2, 29))), 0, 1, ScheduleMode::Random),
+            layer(None, 1 << 6, 1, ScheduleMode::Shuffle),
+            layer(None, 0, 0, ScheduleMode::Sequential),
         ],
     };
     let start = at("2027-12-01T05:00", zone);
-    let definition = Definition::new(start, wanted(zone, 1, grid, (30, 30), false));
+    let definition = ScheduleDefinition::new(start, request(zone, 1, grid, (30, 30), false));
     for (when, source) in [
         ("2027-12-24T03:50", "/a/"),
         ("2027-12-24T05:01", "/b/"),
@@ -185,26 +185,26 @@ fn seasons_weekdays_and_layers_decide_by_the_day() {
         ("2029-02-28T12:00", "/a/"),
         ("2029-03-01T12:00", "/a/"),
     ] {
-        let on = definition.programme(at(when, zone)).unwrap();
+        let on = definition.programme_at(at(when, zone)).unwrap();
         assert!(title(&definition, &on).starts_with(source), "{when}: {}", title(&definition, &on));
     }
 }
 
 #[test]
-fn a_series_goes_on_from_day_to_day_without_a_gap_or_a_repeat() {
+fn a_series_continues_from_day_to_day_without_gap_or_repeat() {
     let zone = "Europe/Berlin";
     let start = at("2026-01-01T05:00", zone);
     // Films above it, weekends, both DST changes: the series waits, then continues.
-    let definition = Definition::new(start, wanted(zone, 3, week(), (40, 9), true));
+    let definition = ScheduleDefinition::new(start, request(zone, 3, week(), (40, 9), true));
     let (mut episodes, mut films) = (Vec::new(), Vec::new());
-    for programme in definition.programmes(start, start + 365 * 24 * HOUR) {
+    for programme in definition.programmes_between(start, start + 365 * 24 * HOUR) {
         match title(&definition, &programme).strip_prefix("/a/") {
             Some(number) => {
-                let over = programme.end_ms - programme.start_ms - definition.item(&programme).duration_ms;
+                let over = programme.end_ms - programme.start_ms - definition.item_of(&programme).duration_ms;
                 assert!((0..10_000).contains(&over), "aired whole: {programme:?}");
                 episodes.push(number.parse::<usize>().unwrap());
             }
-            None if !definition.is_filler(&programme) => films.push(programme.item),
+            None if !definition.is_filler(&programme) => films.push(programme.item_index),
             None => {}
         }
     }
@@ -217,20 +217,20 @@ fn a_series_goes_on_from_day_to_day_without_a_gap_or_a_repeat() {
 }
 
 #[test]
-fn programmes_begin_on_the_grid_and_filler_stays_away_for_a_while() {
+fn programmes_begin_on_the_grid_and_filler_has_a_cooldown() {
     let zone = "Asia/Kathmandu";
     let start = at("2026-01-01T05:00", zone);
     let mut grid = week();
     (grid.pad_minutes, grid.layers) = (30, vec![grid.layers.remove(2)]);
-    let definition = Definition::new(start, wanted(zone, 3, grid, (7, 2), true));
+    let definition = ScheduleDefinition::new(start, request(zone, 3, grid, (7, 2), true));
     let mut last_on = std::collections::HashMap::new();
     let mut content = 0;
-    for programme in definition.programmes(start, start + 20 * 24 * HOUR) {
+    for programme in definition.programmes_between(start, start + 20 * 24 * HOUR) {
         let title = title(&definition, &programme);
         if title.starts_with("/a/") {
             content += 1;
-            let lead = definition.programme(programme.start_ms - 1).unwrap();
-            assert_eq!(definition.item(&lead).title, "/filler/20");
+            let lead = definition.programme_at(programme.start_ms - 1).unwrap();
+            assert_eq!(definition.item_of(&lead).title, "/filler/20");
             assert_eq!(lead.start_ms.rem_euclid(HOUR / 2), 15 * 60_000, "a zone of 5:45: {programme:?}");
         }
         // The filler of 90 s is neither before nor after a programme.
@@ -244,26 +244,26 @@ fn programmes_begin_on_the_grid_and_filler_stays_away_for_a_while() {
 }
 
 #[test]
-fn what_does_not_fit_waits_and_what_never_fits_is_cut() {
+fn items_that_do_not_fit_wait_and_oversized_ones_are_cut() {
     let zone = "UTC";
     let start = at("2026-01-01T05:00", zone);
-    let grid = |slots: Vec<Slot>, until| Grid {
-        day_start: 300,
+    let grid = |slots: Vec<BlockSlot>, until| BlockGrid {
+        day_start_minutes: 300,
         pad_minutes: 0,
-        layers: vec![Layer { blocks: vec![Block { at: 300, until, slots }], ..Layer::default() }],
+        layers: vec![BlockLayer { blocks: vec![Block { start_minutes: 300, end_minutes, slots }], ..BlockLayer::default() }],
     };
     // Films of 66 minutes and more in an hour; the rest of the day is slate.
     let short =
-        Definition::new(start, wanted(zone, 3, grid(vec![slot(1, Mode::Sequential, None)], Some(360)), (1, 3), false));
-    let aired: Vec<_> = short.programmes(start, start + 3 * 24 * HOUR).collect();
+        ScheduleDefinition::new(start, request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(360)), (1, 3), false));
+    let aired: Vec<_> = short.programmes_between(start, start + 3 * 24 * HOUR).collect();
     assert_eq!(aired.iter().map(|p| title(&short, p)).collect::<Vec<_>>(), ["/b/0", "", "/b/1", "", "/b/2", ""]);
     assert!(aired.iter().step_by(2).all(|p| p.end_ms - p.start_ms == HOUR));
     // Two of them in four hours: the third waits for tomorrow.
     let long =
-        Definition::new(start, wanted(zone, 3, grid(vec![slot(1, Mode::Sequential, None)], Some(540)), (1, 3), true));
+        ScheduleDefinition::new(start, request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(540)), (1, 3), true));
     let day = |n: i64| -> Vec<_> {
         let day = start + n * 24 * HOUR;
-        let on = long.programmes(day, day + 24 * HOUR).filter(|p| !long.is_filler(p));
+        let on = long.programmes_between(day, day + 24 * HOUR).filter(|p| !long.is_filler(p));
         on.map(|p| title(&long, &p).to_owned()).collect()
     };
     assert_eq!(
@@ -276,43 +276,43 @@ fn what_does_not_fit_waits_and_what_never_fits_is_cut() {
 fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant() {
     let zone = "America/New_York";
     let start = at("2026-10-20T08:00", zone);
-    let grid = Grid { pad_minutes: 15, ..week() };
+    let grid = BlockGrid { pad_minutes: 15, ..week() };
     let mut channel = crate::domain::channel::tests::channel(1);
-    channel.definition = Definition::new(start, wanted(zone, 5, grid, (9, 7), true));
+    channel.definition = ScheduleDefinition::new(start, request(zone, 5, grid, (9, 7), true));
     let definition = channel.definition.clone();
     let to = start + 30 * 24 * HOUR;
-    let whole: Vec<Programme> = channel.guide(0, to, 0).map(|entry| entry.programme).collect();
+    let whole: Vec<Programme> = channel.guide_entries(0, to, 0).map(|entry| entry.programme).collect();
     assert_eq!(whole[0].start_ms, start);
     assert!(whole.windows(2).all(|pair| pair[0].end_ms == pair[1].start_ms && pair[0].ordinal < pair[1].ordinal));
     let hidden = whole.iter().filter(|entry| definition.is_filler(entry)).count();
     assert_eq!((hidden, whole.len() > 1000), (1, true), "filler begins an entry only where nothing precedes it");
     for n in 0..10_000 {
         let instant = start + n * ((to - start) / 10_000) + n % 997;
-        let on = definition.programme(instant).unwrap();
+        let on = definition.programme_at(instant).unwrap();
         let entry = &whole[whole.partition_point(|entry| entry.end_ms <= instant)];
         let same = definition.is_filler(&on)
-            || (entry.item, entry.ordinal, entry.start_ms) == (on.item, on.ordinal, on.start_ms);
+            || (entry.item_index, entry.ordinal, entry.start_ms) == (on.item_index, on.ordinal, on.start_ms);
         assert!(same && entry.start_ms <= on.start_ms && on.end_ms <= entry.end_ms, "{on:?} {entry:?}");
     }
     // A guide has the same entries wherever it begins.
     for n in 0..200 {
         let from = start + n * 12_345_677;
-        let part: Vec<Programme> = channel.guide(from, from + HOUR, 0).map(|entry| entry.programme).collect();
+        let part: Vec<Programme> = channel.guide_entries(from, from + HOUR, 0).map(|entry| entry.programme).collect();
         let expected = whole.iter().filter(|entry| entry.end_ms > from && entry.start_ms < from + HOUR);
         assert!(part.iter().eq(expected), "{n}");
     }
-    channel.face.show_filler = true;
-    let all: Vec<Programme> = channel.guide(0, to, 0).map(|entry| entry.programme).collect();
-    assert!(all.iter().copied().eq(definition.programmes(0, to)));
+    channel.settings.show_filler = true;
+    let all: Vec<Programme> = channel.guide_entries(0, to, 0).map(|entry| entry.programme).collect();
+    assert!(all.iter().copied().eq(definition.programmes_between(0, to)));
 }
 
-fn a_grid() -> impl Strategy<Value = Grid> {
-    let order = prop::sample::select(vec![Mode::Sequential, Mode::Shuffle, Mode::ShuffleInOrder, Mode::Random]);
+fn any_grid() -> impl Strategy<Value = BlockGrid> {
+    let order = prop::sample::select(vec![ScheduleMode::Sequential, ScheduleMode::Shuffle, ScheduleMode::ShuffleInOrder, ScheduleMode::Random]);
     let slot =
         (0u32..2, order, prop::option::of(1u32..4)).prop_map(|(source, order, count)| slot(source, order, count));
     let block = (0u16..96, prop::collection::vec(slot, 1..3)).prop_map(|(at, slots)| block(at * 15, slots));
     let season = prop::option::of(((1u8..13, 1u8..29), (1u8..13, 1u8..29)));
-    let layer = (season, 0u8..128, prop::collection::vec(block, 1..5)).prop_map(|(season, weekdays, blocks)| Layer {
+    let layer = (season, 0u8..128, prop::collection::vec(block, 1..5)).prop_map(|(season, weekdays, blocks)| BlockLayer {
         season,
         weekdays,
         blocks,
@@ -322,7 +322,7 @@ fn a_grid() -> impl Strategy<Value = Grid> {
         prop::sample::select(vec![0u16, 5, 30]),
         prop::collection::vec(layer, 1..4),
     )
-        .prop_map(|(day_start, pad_minutes, layers)| Grid { day_start, pad_minutes, layers })
+        .prop_map(|(day_start, pad_minutes, layers)| BlockGrid { day_start_minutes: day_start, pad_minutes, layers })
 }
 
 proptest! {
@@ -331,21 +331,21 @@ proptest! {
     /// Whatever the blocks: programmes tile time, segments are numbered without a gap, and the way an instant is reached
     /// makes no difference.
     #[test]
-    fn days_tile_time(grid in a_grid(), seed: u64, fillers: bool, zone in prop::sample::select(vec!["Europe/Berlin", "America/New_York", "Asia/Kathmandu"]), jumps in prop::collection::vec(0i64..60 * 24 * HOUR, 30)) {
+    fn days_tile_time(grid in any_grid(), seed: u64, fillers: bool, zone in prop::sample::select(vec!["Europe/Berlin", "America/New_York", "Asia/Kathmandu"]), jumps in prop::collection::vec(0i64..60 * 24 * HOUR, 30)) {
         // Across the DST changes of spring.
         let start = at("2026-02-20T11:17", zone);
-        let definition = Definition::new(start, wanted(zone, seed, grid, (6, 5), fillers));
-        let walked: Vec<Programme> = definition.programmes(start, start + 62 * 24 * HOUR).collect();
-        prop_assert_eq!((walked[0].start_ms, walked[0].ordinal, walked[0].sequence), (start, 0, 0));
+        let definition = ScheduleDefinition::new(start, request(zone, seed, grid, (6, 5), fillers));
+        let walked: Vec<Programme> = definition.programmes_between(start, start + 62 * 24 * HOUR).collect();
+        prop_assert_eq!((walked[0].start_ms, walked[0].ordinal, walked[0].media_sequence), (start, 0, 0));
         for pair in walked.windows(2) {
             prop_assert_eq!((pair[1].start_ms, pair[1].ordinal), (pair[0].end_ms, pair[0].ordinal + 1));
             prop_assert!(pair[0].start_ms < pair[0].end_ms);
-            let segments = definition.item(&pair[0]).segments(pair[0].part, pair[0].end_ms - pair[0].start_ms);
-            prop_assert_eq!(pair[1].sequence, pair[0].sequence + segments);
+            let segments = definition.item_of(&pair[0]).segment_count(pair[0].part_index, pair[0].end_ms - pair[0].start_ms);
+            prop_assert_eq!(pair[1].media_sequence, pair[0].media_sequence + segments);
         }
-        let cold = cold(&definition);
+        let cold = without_caches(&definition);
         for jump in jumps {
-            let on = cold.programme(start + jump).unwrap();
+            let on = cold.programme_at(start + jump).unwrap();
             let expected = walked[walked.partition_point(|programme| programme.end_ms <= start + jump)];
             prop_assert_eq!(on, expected);
         }
@@ -353,90 +353,90 @@ proptest! {
 
     /// Continuing from checkpoints gives the same answers as computing everything from the beginning.
     #[test]
-    fn marks_change_no_answer(grid in a_grid(), seed: u64, fillers: bool, known in 0i64..300, asked in prop::collection::vec(0i64..320 * 24 * HOUR, 6)) {
+    fn checkpoints_change_no_answer(grid in any_grid(), seed: u64, fillers: bool, known in 0i64..300, asked in prop::collection::vec(0i64..320 * 24 * HOUR, 6)) {
         let zone = "Europe/Berlin";
         let start = at("2026-02-20T11:17", zone);
-        let first = Definition::new(start, wanted(zone, seed, grid, (6, 5), fillers));
+        let first = ScheduleDefinition::new(start, request(zone, seed, grid, (6, 5), fillers));
         let (now, far) = (start + known * 24 * HOUR, start + 320 * 24 * HOUR);
-        first.programme(far).unwrap();
-        first.programme(now).unwrap();
-        let marks = blocks(&first).fresh_marks(now);
-        prop_assert!(marks.is_some() || known < 9);
-        prop_assert_eq!(blocks(&first).fresh_marks(now), None, "already returned");
-        let stored = serde_json::to_value(&marks).unwrap();
+        first.programme_at(far).unwrap();
+        first.programme_at(now).unwrap();
+        let checkpoints = blocks(&first).new_checkpoints(now);
+        prop_assert!(checkpoints.is_some() || known < 9);
+        prop_assert_eq!(blocks(&first).new_checkpoints(now), None, "already returned");
+        let stored = serde_json::to_value(&checkpoints).unwrap();
         let is_past = |mark: &serde_json::Value| mark["day"].as_i64().unwrap() <= now.div_euclid(24 * HOUR);
         prop_assert!(stored.as_array().into_iter().flatten().all(is_past), "no future checkpoints: {stored}");
         // Those that an older version stored do not keep present ones from being stored.
-        prop_assert!(blocks(&first).fresh_marks(far).is_some());
-        prop_assert!(blocks(&first).fresh_marks(now).is_some() || known < 9);
+        prop_assert!(blocks(&first).new_checkpoints(far).is_some());
+        prop_assert!(blocks(&first).new_checkpoints(now).is_some() || known < 9);
         // Through the stored form.
-        let marks = serde_json::from_str(&serde_json::to_string(&marks.unwrap_or_default()).unwrap()).unwrap();
-        let (resumed, cold) = (cold(&first), cold(&first));
-        blocks(&resumed).resume(marks);
+        let checkpoints = serde_json::from_str(&serde_json::to_string(&checkpoints.unwrap_or_default()).unwrap()).unwrap();
+        let (resumed, cold) = (without_caches(&first), without_caches(&first));
+        blocks(&resumed).resume_from(checkpoints);
         for jump in asked {
-            prop_assert_eq!(resumed.programme(start + jump), cold.programme(start + jump));
+            prop_assert_eq!(resumed.programme_at(start + jump), cold.programme_at(start + jump));
         }
     }
 
     /// A new plan begins at the end of the current programme. Aired programmes stay, and series that are in both continue.
     #[test]
-    fn an_edit_leaves_alone_what_was_on(grid in a_grid(), other in a_grid(), seed: u64, edit in 0i64..20 * 24 * HOUR) {
+    fn an_edit_keeps_past_and_current_programmes(grid in any_grid(), other in any_grid(), seed: u64, edit in 0i64..20 * 24 * HOUR) {
         let zone = "Europe/Berlin";
         let start = at("2026-03-20T05:00", zone);
-        let first = Definition::new(start, wanted(zone, seed, grid, (6, 5), true));
-        let on = first.programme(start + edit).unwrap();
-        let second = first.revised(on.end_ms, wanted(zone, seed, other, (6, 5), true));
-        let aired: Vec<_> = first.programmes(start, on.end_ms).collect();
-        prop_assert_eq!(aired, second.programmes(start, on.end_ms).collect::<Vec<_>>());
-        let next = second.programme(on.end_ms).unwrap();
-        prop_assert_eq!((next.start_ms, next.revision), (on.end_ms, 1));
-        let named = first.programme(on.end_ms + 14 * 24 * HOUR).unwrap();
+        let first = ScheduleDefinition::new(start, request(zone, seed, grid, (6, 5), true));
+        let on = first.programme_at(start + edit).unwrap();
+        let second = first.with_revision(on.end_ms, request(zone, seed, other, (6, 5), true));
+        let aired: Vec<_> = first.programmes_between(start, on.end_ms).collect();
+        prop_assert_eq!(aired, second.programmes_between(start, on.end_ms).collect::<Vec<_>>());
+        let next = second.programme_at(on.end_ms).unwrap();
+        prop_assert_eq!((next.start_ms, next.revision_index), (on.end_ms, 1));
+        let named = first.programme_at(on.end_ms + 14 * 24 * HOUR).unwrap();
         prop_assert!(next.ordinal > named.ordinal, "{} is reused", next.ordinal);
-        prop_assert_eq!(next.sequence, on.sequence + first.item(&on).segments(on.part, on.end_ms - on.start_ms));
-        let last = first.programmes(start, on.end_ms).filter(|p| title(&first, p).starts_with("/a/")).last();
-        let streams = |definition: &Definition, n: usize| definition.revisions[n].blocks.clone().unwrap().grid.streams();
+        prop_assert_eq!(next.media_sequence, on.media_sequence + first.item_of(&on).segment_count(on.part_index, on.end_ms - on.start_ms));
+        let last = first.programmes_between(start, on.end_ms).filter(|p| title(&first, p).starts_with("/a/")).last();
+        let streams = |definition: &ScheduleDefinition, n: usize| definition.revisions[n].blocks.clone().unwrap().grid.streams();
         // Series that are sequential in both, and in no other order that would mix with it.
-        let alone = |list: &[(u32, Mode)]| list.iter().filter(|(source, _)| *source == 0).all(|(_, mode)| *mode == Mode::Sequential);
+        let alone = |list: &[(u32, ScheduleMode)]| list.iter().filter(|(source, _)| *source == 0).all(|(_, mode)| *mode == ScheduleMode::Sequential);
         if let Some(last) = last
             && [0, 1].iter().all(|n| alone(&streams(&second, *n)))
-            && let Some(next) = second.programmes(on.end_ms, on.end_ms + 100 * 24 * HOUR).find(|p| title(&second, p).starts_with("/a/"))
+            && let Some(next) = second.programmes_between(on.end_ms, on.end_ms + 100 * 24 * HOUR).find(|p| title(&second, p).starts_with("/a/"))
         {
-            prop_assert_eq!(next.item, (last.item + 1) % 6);
+            prop_assert_eq!(next.item_index, (last.item_index + 1) % 6);
         }
     }
 }
 
 #[test]
-fn an_old_channel_goes_on_from_its_marks_without_its_past() {
+fn an_old_channel_resumes_from_checkpoints() {
     let zone = "Europe/Berlin";
     let start = at("2016-01-01T05:00", zone);
-    let first = Definition::new(start, wanted(zone, 9, week(), (40, 9), true));
+    let first = ScheduleDefinition::new(start, request(zone, 9, week(), (40, 9), true));
     let now = start + 9 * 365 * 24 * HOUR + 12_345_678;
-    let on = first.programme(now);
-    let resumed = cold(&first);
-    blocks(&resumed).resume(blocks(&first).fresh_marks(now).unwrap());
-    assert_eq!(resumed.programme(now), on);
+    let on = first.programme_at(now);
+    let resumed = without_caches(&first);
+    blocks(&resumed).resume_from(blocks(&first).new_checkpoints(now).unwrap());
+    assert_eq!(resumed.programme_at(now), on);
     // A week back too.
-    assert_eq!(resumed.programme(now - 7 * 24 * HOUR), first.programme(now - 7 * 24 * HOUR));
-    assert!(blocks(&resumed).known_days() <= 6, "days before the checkpoints were not computed");
-    assert!(blocks(&first).known_days() <= 9 * 365 / 128 + 20, "the cache stays small");
+    assert_eq!(resumed.programme_at(now - 7 * 24 * HOUR), first.programme_at(now - 7 * 24 * HOUR));
+    assert!(blocks(&resumed).cached_state_count() <= 6, "days before the checkpoints were not computed");
+    assert!(blocks(&first).cached_state_count() <= 9 * 365 / 128 + 20, "the cache stays small");
 }
 
 #[test]
-fn instants_years_away_are_found_from_anywhere() {
+fn instants_years_away_are_found() {
     let zone = "America/New_York";
     let start = at("2020-01-01T05:00", zone);
-    let definition = Definition::new(start, wanted(zone, 9, week(), (40, 9), true));
+    let definition = ScheduleDefinition::new(start, request(zone, 9, week(), (40, 9), true));
     let years = |n: i64| start + n * 365 * 24 * HOUR + 12_345_678;
-    let there = [10, 3, 12, 0, 25].map(|n| definition.programme(years(n)).unwrap());
-    let back = [25, 0, 12, 3, 10].map(|n| cold(&definition).programme(years(n)).unwrap());
+    let there = [10, 3, 12, 0, 25].map(|n| definition.programme_at(years(n)).unwrap());
+    let back = [25, 0, 12, 3, 10].map(|n| without_caches(&definition).programme_at(years(n)).unwrap());
     assert!(there.iter().eq(back.iter().rev()));
-    definition.programme(years(0)).unwrap();
-    assert!(blocks(&definition).known_days() <= 4096 / 128, "no states of other eras than the first are left");
+    definition.programme_at(years(0)).unwrap();
+    assert!(blocks(&definition).cached_state_count() <= 4096 / 128, "no states of other eras than the first are left");
     assert!(
         there[3].ordinal < there[1].ordinal
             && there[1].ordinal < there[0].ordinal
             && there[0].ordinal < there[2].ordinal
     );
-    assert_eq!(definition.programme(start - 1), None);
+    assert_eq!(definition.programme_at(start - 1), None);
 }

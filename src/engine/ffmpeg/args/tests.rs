@@ -4,7 +4,7 @@ use super::super::unpack;
 use super::*;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::plan::{Corner, Emblem, EncodeVideo};
+use crate::domain::plan::{Corner, WatermarkOverlay, EncodeVideo};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
@@ -18,11 +18,11 @@ fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
         stream: 0,
         width: 1280,
         height: 720,
-        rate: FrameRate { num: 25, den: 1 },
+        frame_rate: FrameRate { num: 25, den: 1 },
         deinterlace: false,
         tone_map: None,
         burn: None,
-        emblem: None,
+        watermark: None,
         max_kbps: 4000,
         encoder: "libx264".into(),
     };
@@ -31,7 +31,7 @@ fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
 }
 
 fn emblem(rendition: &Rendition) -> bool {
-    matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.emblem.is_some())
+    matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.watermark.is_some())
 }
 
 /// The arguments, one option with its values per line.
@@ -39,7 +39,7 @@ fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, gri
     let rendition = Rendition { video, audio };
     let abilities = Abilities { tone_map: true, text: true, resize: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
-    let fed = (!media.clock.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
+    let fed = (!media.clock_pieces.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
     let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
     let picture = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| emblem(&rendition));
@@ -65,16 +65,16 @@ fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, gri
     lines.trim_start().to_owned()
 }
 
-const AAC: Option<AudioPlan> = Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 128, gain: None });
+const AAC: Option<AudioPlan> = Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 128, gain_tenths_db: None });
 
 fn frames() -> Grid {
-    Grid::frames(FrameRate { num: 25, den: 1 }, 2.0, 60.0)
+    Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 60.0)
 }
 
 #[test]
 fn every_kind_of_run_has_its_golden_arguments() {
     let plain = |container| media(container, 0.0, Color::default());
-    let keyframes = Grid::keyframes(&[0, 250_000, 500_000, 900_000], 2.0, 12.0);
+    let keyframes = Grid::from_keyframes(&[0, 250_000, 500_000, 900_000], 2.0, 12.0);
     let copy = Some(VideoPlan::Copy { stream: 0 });
     let copied = Some(AudioPlan::Copy { stream: 1 });
     let mp4 = plain(Container::Mp4);
@@ -86,18 +86,18 @@ fn every_kind_of_run_has_its_golden_arguments() {
         golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
     );
     let mut jumping = ts;
-    jumping.clock = vec![ClockSection { start_byte: 0, shift_ticks: -126_000 }, ClockSection { start_byte: 188_000, shift_ticks: 90_000 }];
+    jumping.clock_pieces = vec![ClockSection { start_byte: 0, shift_ticks: -126_000 }, ClockSection { start_byte: 188_000, shift_ticks: 90_000 }];
     insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
     insta::assert_snapshot!("copy_video_encode_audio", golden(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
-    let steps = Grid::steps(4.0, 60.0);
+    let steps = Grid::from_step(4.0, 60.0);
     insta::assert_snapshot!("audio_copied", golden(&plain(Container::Mp3), None, copied, &steps, 3));
     insta::assert_snapshot!(
         "audio_encoded_5_1",
         golden(
             &plain(Container::Ac3),
             None,
-            Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain: None }),
+            Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain_tenths_db: None }),
             &steps,
             3,
         )
@@ -113,27 +113,27 @@ fn every_kind_of_run_has_its_golden_arguments() {
             0,
         )
     );
-    let bitmap = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 3, bitmap: true }));
+    let bitmap = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 3, bitmap: true }));
     insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);
     let amr = Audio::new(1, 8000);
     let amr = Stream { index: 1, codec: "amr_nb".into(), kind: StreamKind::Audio(amr), ..telephone.streams[0].clone() };
     telephone.streams.push(amr);
     insta::assert_snapshot!("amr_unpacked", golden(&telephone, encode(|_| ()), AAC, &frames(), 9));
-    let text = encode(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false }));
+    let text = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }));
     insta::assert_snapshot!("text_drawn", golden(&plain(Container::Matroska), text, AAC, &frames(), 9));
 }
 
 #[test]
 fn a_picture_is_laid_over_before_the_encoder_whatever_else_is_drawn() {
     let mp4 = media(Container::Mp4, 0.0, Color::default());
-    let emblem = || Some(Emblem { digest: "d".into(), corner: Corner::TopRight, opacity: 70, width: 8 });
+    let emblem = || Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 });
     let laid = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
                 [under][emblem]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
     for burn in
-        [None, Some(Burn::Embedded { stream: 2, bitmap: false }), Some(Burn::Embedded { stream: 2, bitmap: true })]
+        [None, Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }), Some(BurnedSubtitle::Embedded { stream: 2, bitmap: true })]
     {
-        let video = encode(|plan| (plan.emblem, plan.burn) = (emblem(), burn));
+        let video = encode(|plan| (plan.watermark, plan.burn) = (emblem(), burn));
         let text = golden(&mp4, video, AAC, &frames(), 9);
         assert!(text.contains("-f png_pipe\n-i file:/proc/self/fd/6"), "{text}");
         assert!(text.contains(laid) && text.contains("[0:0]") && text.contains("-map [v]"), "{text}");
@@ -164,7 +164,7 @@ fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));
     assert!(refused(|plan| plan.encoder = "h263".into()).contains("no settings for encoder h263"));
-    assert!(refused(|plan| plan.burn = Some(Burn::Embedded { stream: 2, bitmap: false })).contains("libass"));
+    assert!(refused(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false })).contains("libass"));
 }
 
 #[test]

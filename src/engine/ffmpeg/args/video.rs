@@ -4,8 +4,8 @@
 use super::{Args, Ask, CHANGE_WINDOW_SECONDS, may_change};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Hdr, Media, StreamKind};
-use crate::domain::plan::{Burn, Corner, Emblem, EncodeVideo, VideoPlan};
-use crate::domain::time::seconds;
+use crate::domain::plan::{BurnedSubtitle, Corner, WatermarkOverlay, EncodeVideo, VideoPlan};
+use crate::domain::time::to_seconds;
 use crate::engine::RunError;
 
 pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
@@ -28,16 +28,16 @@ pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
     };
     let (first_chain, last_chain) = picture(ask, plan)?;
     let join = |parts: &[String]| parts.join(",");
-    let (first_chain, last_chain) = match &plan.emblem {
+    let (first_chain, last_chain) = match &plan.watermark {
         Some(emblem) => (first_chain, [vec![laid_over(ask, plan, emblem)], last_chain].concat()),
         None => (first_chain, last_chain),
     };
     match &plan.burn {
-        Some(Burn::Embedded { stream, bitmap: true }) => {
+        Some(BurnedSubtitle::Embedded { stream, bitmap: true }) => {
             let (base, last) = (join(&first_chain), join(&last_chain));
             args.pair("-filter_complex", overlay(plan, &format!("0:{stream}"), &base, &last)).add("-map [v]");
         }
-        Some(Burn::Sidecar { bitmap: true, .. }) => {
+        Some(BurnedSubtitle::Sidecar { bitmap: true, .. }) => {
             let (base, last) = (join(&first_chain), join(&last_chain));
             args.pair("-filter_complex", overlay(plan, "1:s:0", &base, &last)).add("-map [v]");
         }
@@ -53,9 +53,9 @@ pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
         }
     }
     args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));
-    encoder(args, plan, frames.per_segment)?;
+    encoder(args, plan, frames.frames_per_segment)?;
     // 1 ms early because the encoder compares rounded times: it forces the first frame at or after the given time.
-    let told = frames.told(ask.first).map(|k| format!("{:.6}", seconds(ask.grid.start(k)) - 0.001));
+    let told = frames.forced_keyframe_segments(ask.first).map(|k| format!("{:.6}", to_seconds(ask.grid.segment_start(k)) - 0.001));
     let told: Vec<String> = told.collect();
     if !told.is_empty() {
         args.pair("-force_key_frames", told.join(","));
@@ -66,7 +66,7 @@ pub(super) fn add(args: &mut Args, ask: &Ask) -> Result<(), RunError> {
 /// A pixel aspect ratio that may be in the container only, and would be lost in a transport stream.
 fn container_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
     let own = matches!(media.container, Container::Mp4 | Container::Matroska);
-    let (_, video) = media.videos().find(|(found, _)| own && found.index == stream)?;
+    let (_, video) = media.video_streams().find(|(found, _)| own && found.index == stream)?;
     let (num, den) = video.sample_aspect;
     // The sequence parameter set has sixteen bits for each (ITU-T H.264 section E.1.1).
     (num != den && (1..=0xffff).contains(&num) && (1..=0xffff).contains(&den)).then_some((num, den))
@@ -74,8 +74,8 @@ fn container_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
 
 /// The filters before and after the burned-in subtitle.
 fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), RunError> {
-    let rate = format!("{}/{}", plan.rate.num, plan.rate.den);
-    let start = seconds(ask.grid.start(ask.first));
+    let rate = format!("{}/{}", plan.frame_rate.num, plan.frame_rate.den);
+    let start = to_seconds(ask.grid.segment_start(ask.first));
     let mut chain = Vec::new();
     if plan.deinterlace {
         chain.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
@@ -83,13 +83,13 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
     // Frames are put on the grid before any costly filter, so that those before the first segment are never scaled. The
     // last one is repeated until the planned end; `-frames:v` would end the audio with the video.
     let frames = match ask.grid {
-        Grid::Frames(frames) => frames.total - frames.first(ask.first),
+        Grid::Frames(frames) => frames.total_frames - frames.first_frame(ask.first),
         _ => 0,
     };
     if may_change(ask.media.container) {
         // A quarter of a frame early: `trim` rounds to frames.
-        let early = 0.25 / plan.rate.as_f64();
-        let (begin, end) = (start - early, seconds(ask.grid.end()) - early);
+        let early = 0.25 / plan.frame_rate.as_f64();
+        let (begin, end) = (start - early, to_seconds(ask.grid.end_ticks()) - early);
         let window = start + CHANGE_WINDOW_SECONDS as f64;
         chain.push(format!("setpts='if(N,PTS,if(between(T,{start:.6},{window:.6}),{start:.6}/TB,PTS))'"));
         chain.push(format!("fps=fps={rate}"));
@@ -136,7 +136,7 @@ fn picture(ask: &Ask, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), 
 /// Whether zscale can scale this stream. It refuses odd sizes, and RGB, which 4:2:0 H.264 and HEVC cannot contain. Of more
 /// than 8 bits it would truncate where `scale` dithers.
 fn even(media: &Media, stream: u32) -> bool {
-    let found = media.videos().find(|(found, _)| found.index == stream);
+    let found = media.video_streams().find(|(found, _)| found.index == stream);
     found.is_some_and(|(stream, video)| {
         let size = video.width % 2 == 0 && video.height % 2 == 0;
         size && matches!(stream.codec.as_str(), "h264" | "hevc") && (video.bit_depth, &*video.chroma) == (8, "4:2:0")
@@ -154,7 +154,7 @@ fn overlay(plan: &EncodeVideo, subtitle: &str, base: &str, last: &str) -> String
 /// Adds one stream through one chain; as a filter graph if a watermark is a second input.
 fn simple(args: &mut Args, plan: &EncodeVideo, chain: &str) {
     let stream = plan.stream;
-    if plan.emblem.is_some() {
+    if plan.watermark.is_some() {
         args.pair("-filter_complex", format!("[0:{stream}]{chain}[v]")).add("-map [v]");
     } else {
         args.pair("-map", format!("0:{stream}")).pair("-filter:v", chain);
@@ -163,12 +163,12 @@ fn simple(args: &mut Args, plan: &EncodeVideo, chain: &str) {
 
 /// The part of a chain that overlays the watermark, 3 % from the edges. It reads the image as an input of its own, so
 /// it fits into any chain of a filter graph.
-fn laid_over(ask: &Ask, plan: &EncodeVideo, emblem: &Emblem) -> String {
+fn laid_over(ask: &Ask, plan: &EncodeVideo, emblem: &WatermarkOverlay) -> String {
     let input = 1
-        + usize::from(matches!(plan.burn, Some(Burn::Sidecar { bitmap: true, .. })))
+        + usize::from(matches!(plan.burn, Some(BurnedSubtitle::Sidecar { bitmap: true, .. })))
         + usize::from(ask.sound.is_some());
-    let width = (plan.width * u32::from(emblem.width) / 100).max(2);
-    let opacity = f64::from(emblem.opacity) / 100.0;
+    let width = (plan.width * u32::from(emblem.width_percent) / 100).max(2);
+    let opacity = f64::from(emblem.opacity_percent) / 100.0;
     let (left, right) = ("W*0.03", "W-w-W*0.03");
     let (top, bottom) = ("H*0.03", "H-h-H*0.03");
     let (x, y) = match emblem.corner {

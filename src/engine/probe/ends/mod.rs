@@ -30,7 +30,7 @@ pub(super) fn measured(source: &Source, media: &Media) -> Option<(f64, bool)> {
 }
 
 fn sample_rate(media: &Media) -> Option<f64> {
-    media.audios().next().map(|(_, audio)| f64::from(audio.sample_rate)).filter(|rate| *rate > 0.0)
+    media.audio_streams().next().map(|(_, audio)| f64::from(audio.sample_rate)).filter(|rate| *rate > 0.0)
 }
 
 fn head(source: &Source) -> Option<Vec<u8>> {

@@ -70,7 +70,7 @@ pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
     let seen = Seen {
         codec: Some("h264"),
         profile: Some(profile.to_owned()),
-        level: codec::level("h264", i64::from(level)),
+        level: codec::format_level("h264", i64::from(level)),
         width,
         height,
         sample_aspect: aspect.filter(|(a, b)| *a > 0 && *b > 0).map(|(a, b)| (u32::from(a), u32::from(b))),

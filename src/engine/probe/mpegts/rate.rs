@@ -38,9 +38,9 @@ mod tests {
     #[test]
     fn a_coarse_clock_needs_the_headers() {
         let film = FrameRate { num: 24_000, den: 1001 };
-        let exact = (0..12).map(|n| film.ticks_of(n));
+        let exact = (0..12).map(|n| film.frame_start_ticks(n));
         assert_eq!(of(exact, None), Ok((film, 3754)));
-        let coarse = |count| (0..count).map(move |n| (film.ticks_of(n) + 45) / 90 * 90);
+        let coarse = |count| (0..count).map(move |n| (film.frame_start_ticks(n) + 45) / 90 * 90);
         assert!(of(coarse(24), None).is_err());
         assert_eq!(of(coarse(24), Some(24_000.0 / 1001.0)).unwrap().0, film);
         assert!(of(coarse(24), Some(25.0)).is_err(), "the clock contradicts the header");

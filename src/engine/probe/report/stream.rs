@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Raw, number, pair, rate, tag};
-use crate::domain::codec::{self, Facts};
+use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, TELETEXT, Video};
 
 pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
@@ -12,7 +12,7 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let profile = raw.profile.as_deref().filter(|_| name != "vp8").map(profile_name);
     let (chroma, depth) = raw.pix_fmt.as_deref().map_or(("", 8), pixels);
     let config = raw.extradata.as_deref().map(hexdump).unwrap_or_default();
-    let facts = Facts {
+    let facts = CodecInfo {
         codec: name,
         profile: profile.as_deref(),
         level: raw.level.and_then(|level| u32::try_from(level).ok()),
@@ -26,7 +26,7 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
         Some("video") if !is_picture(raw) && raw.width > 0 => StreamKind::Video(video(raw, chroma, depth)),
         Some("audio") => StreamKind::Audio(audio(raw, flag("comment"))),
         Some("subtitle") => {
-            StreamKind::Subtitle(Subtitle { text: is_text(name), hearing_impaired: flag("hearing_impaired") })
+            StreamKind::Subtitle(Subtitle { is_text: is_text(name), is_hearing_impaired: flag("hearing_impaired") })
         }
         _ => StreamKind::Data,
     };
@@ -42,16 +42,16 @@ pub(super) fn stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     Stream {
         index: raw.index,
         codec: name.to_owned(),
-        codec_string: codec::string(&facts),
-        level: raw.level.and_then(|level| codec::level(name, level)),
+        codec_string: codec::codec_string(&facts),
+        level: raw.level.and_then(|level| codec::format_level(name, level)),
         bitrate_kbps: number(&raw.bit_rate)
             .or_else(|| tag(&raw.tags, "BPS")?.parse().ok())
             .map(|bps| (bps / 1000.0).round() as u32),
         language: tag(&raw.tags, "language").filter(|language| *language != "und").map(str::to_owned),
         title: title(raw),
-        default: flag("default"),
-        forced: flag("forced"),
-        decodable: configured && decodable.contains(name),
+        is_default: flag("default"),
+        is_forced: flag("forced"),
+        is_decodable: configured && decodable.contains(name),
         profile,
         kind,
     }
@@ -74,12 +74,12 @@ fn video(raw: &Raw, chroma: &str, bit_depth: u8) -> Video {
         height: raw.height,
         sample_aspect: raw.sample_aspect_ratio.as_deref().and_then(|text| pair(text, ':')).unwrap_or((1, 1)),
         frame_rate: if near(0.005) { base } else { average.or(base) },
-        variable_frame_rate: average.is_some() && base.is_some() && !near(0.02) && !field_rate,
-        interlaced,
+        has_variable_frame_rate: average.is_some() && base.is_some() && !near(0.02) && !field_rate,
+        is_interlaced: interlaced,
         bit_depth,
         chroma: chroma.to_owned(),
         rotation,
-        mirrored,
+        is_mirrored: mirrored,
         hdr: hdr(raw),
         color: color(raw),
     }
@@ -93,7 +93,7 @@ fn audio(raw: &Raw, commentary: bool) -> Audio {
         channel_layout: raw.channel_layout.clone(),
         sample_rate: number(&raw.sample_rate).unwrap_or(0.0) as u32,
         bit_depth: bits.or((raw.bits_per_sample > 0).then_some(raw.bits_per_sample as u8)),
-        commentary: commentary || titled,
+        is_commentary: commentary || titled,
     }
 }
 
@@ -224,9 +224,9 @@ mod tests {
             stream(&Raw { codec_name, codec_type, ..Raw::default() }, &[codec.to_owned()].into())
         };
         let teletext = of("dvb_teletext");
-        assert_eq!((teletext.codec.as_str(), teletext.decodable), ("dvb_teletext", false));
-        assert!(matches!(teletext.kind, StreamKind::Subtitle(Subtitle { text: false, .. })));
-        assert!(of("dvb_subtitle").decodable);
+        assert_eq!((teletext.codec.as_str(), teletext.is_decodable), ("dvb_teletext", false));
+        assert!(matches!(teletext.kind, StreamKind::Subtitle(Subtitle { is_text: false, .. })));
+        assert!(of("dvb_subtitle").is_decodable);
     }
 
     #[test]

@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 
 use super::seconds;
 use crate::domain::channel::Channel;
-use crate::domain::guide::Entry;
+use crate::domain::guide::ProgrammeEntry;
 use crate::domain::live::CATCHUP_MS;
-use crate::domain::time::instant_text;
+use crate::domain::time::format_ms_bytes;
 use crate::http::address::{Addresses, Picture};
 use crate::http::livetv::asked::Unix;
 
@@ -46,9 +46,9 @@ pub struct GuideEntry<'a> {
 }
 
 impl<'a> GuideEntry<'a> {
-    pub fn new(channel: &'a Channel, entry: &Entry<'a>, now: Timestamp, addresses: Addresses<'a>) -> Self {
+    pub fn new(channel: &'a Channel, entry: &ProgrammeEntry<'a>, now: Timestamp, addresses: Addresses<'a>) -> Self {
         let (programme, name) = (&entry.programme, &entry.name);
-        let (face, now_ms) = (&channel.face, now.as_millisecond());
+        let (face, now_ms) = (&channel.settings, now.as_millisecond());
         let kept = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
         Self {
             id: Id(channel.id, programme.ordinal),
@@ -121,7 +121,7 @@ impl Serialize for Id {
 
 impl Serialize for At {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.serialize_str(std::str::from_utf8(&instant_text(self.0)).unwrap_or_default())
+        to.serialize_str(std::str::from_utf8(&format_ms_bytes(self.0)).unwrap_or_default())
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::domain::source::{Kind, Select};
+use crate::domain::source::{SourceKind, ChannelFilter};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::livetv::rights::{self, ClaimRequest, deserialize_nullable};
@@ -137,8 +137,8 @@ impl SourceRequest {
         within("numberFrom", self.number_from.flatten(), crate::domain::channel::MAX_NUMBER)?;
         let kind = match self.kind.as_deref() {
             None => None,
-            Some("m3u") => Some(Kind::M3u),
-            Some("xmltv") => Some(Kind::Xmltv),
+            Some("m3u") => Some(SourceKind::M3u),
+            Some("xmltv") => Some(SourceKind::Xmltv),
             Some(_) => return Err(Error::field("kind", "must be m3u or xmltv")),
         };
         let select = self.select.map(Option::unwrap_or_default);
@@ -158,7 +158,7 @@ impl SourceRequest {
             upload,
             refresh_hours: self.refresh_hours,
             claim: self.claim.claim()?,
-            select: select.map(|SelectRequest { groups, names, ids }| Select { groups, names, ids }),
+            select: select.map(|SelectRequest { groups, names, ids }| ChannelFilter { groups, names, ids }),
             number_from: self.number_from,
             by,
         })

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tokio::time::Instant;
 
 use super::{Active, Owner};
-use crate::domain::time::ticks;
+use crate::domain::time::to_ticks;
 
 /// How far a run works ahead of its furthest reader: seconds of media, and the least number of segments.
 const AHEAD_SECONDS: f64 = 20.0;
@@ -15,8 +15,8 @@ impl Owner {
     /// The segments that should be ready for a reader at segment `at`.
     pub(super) fn window(&self, at: usize) -> Range<usize> {
         let grid = &self.work.grid;
-        let until = grid.start(at) + ticks(AHEAD_SECONDS);
-        at..(grid.at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
+        let until = grid.segment_start(at) + to_ticks(AHEAD_SECONDS);
+        at..(grid.segment_at(until) + 1).max(at + 1 + AHEAD_SEGMENTS).min(self.end)
     }
 
     /// The first missing segment in the window of a reader at segment `at`.

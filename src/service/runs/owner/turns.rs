@@ -13,7 +13,7 @@ impl Owner {
 
     /// Start of a segment, milliseconds from the start of the item.
     pub(super) fn start_ms(&self, index: usize) -> i64 {
-        self.work.grid.start(index) / 90
+        self.work.grid.segment_start(index) / 90
     }
 
     /// Reports what is needed and learns how many runs may work. Surplus runs that are paused are stopped.

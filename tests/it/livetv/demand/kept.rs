@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hearthcast::config::Config;
-use hearthcast::domain::channel::Ask;
+use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::schedule::Mode;
+use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
 use hearthcast::service::channels::{Change, Channels};
 
@@ -39,9 +39,9 @@ async fn a_killed_server_knows_how_far_everybody_was() {
     program.kill();
     let change = Change {
         name: Some("Mine".into()),
-        mode: Some(Mode::Sequential),
+        mode: Some(ScheduleMode::Sequential),
         on_demand: Some(true),
-        asks: Some(vec![Ask {
+        asks: Some(vec![RequestedItem {
             path: folder.path().to_str().unwrap().into(),
             recursive: false,
             title: None,
@@ -82,7 +82,7 @@ async fn a_killed_server_knows_how_far_everybody_was() {
     program.kill();
     let service = open(&program, folder.path());
     let channel = service.channels.get(id).unwrap();
-    assert!(channel.on_demand() && channel.pace.as_ref().unwrap().stands(service.clock.now().as_millisecond()));
+    assert!(channel.is_on_demand() && channel.clock.as_ref().unwrap().is_paused_at(service.clock.now().as_millisecond()));
     drop((channel, service));
     program.restart().await;
     assert_eq!(now(&program).await.1, stood, "the channel is paused where it was");
@@ -103,10 +103,10 @@ async fn many_remotes_at_once_are_one_after_the_other() {
     let (skips, runs, ()) = tokio::join!(skips, runs, async { drop(halts.await) });
     assert!(skips.iter().all(Result::is_ok) && runs.iter().all(Result::is_ok));
     assert_eq!(on(&server, &made["id"]).await.0, "5", "five skips");
-    let kept = channels.get(id).unwrap().pace.clone().unwrap();
+    let kept = channels.get(id).unwrap().clock.clone().unwrap();
     let read = Channels::open(server.service.store.clone(), server.service.clock.clone());
     assert_eq!(
-        read.unwrap().get(id).unwrap().pace.as_ref().map(|pace| pace.runs().to_vec()),
-        Some(kept.runs().to_vec())
+        read.unwrap().get(id).unwrap().clock.as_ref().map(|pace| pace.intervals().to_vec()),
+        Some(kept.intervals().to_vec())
     );
 }

@@ -8,25 +8,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Non-global addresses and hosts from which the operator allows sources (`allowedSources`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
+pub struct AllowedSources {
     networks: Vec<(IpAddr, u8)>,
     hosts: Vec<String>,
 }
 
-impl Allowed {
+impl AllowedSources {
     /// Parses addresses, networks (`192.168.1.0/24`) and host names.
     ///
     /// # Errors
     /// Names the first item that is none of these.
-    pub fn read(items: &[String]) -> Result<Self, String> {
+    pub fn parse(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {
             let (address, bits) = item.split_once('/').map_or((item.as_str(), None), |(a, bits)| (a, Some(bits)));
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+            let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
             match (address.parse::<IpAddr>(), bits.map(str::parse::<u8>)) {
-                (Ok(ip), None) => allowed.networks.push((ip, width(ip))),
-                (Ok(ip), Some(Ok(bits))) if bits <= width(ip) => allowed.networks.push((ip, bits)),
-                (Err(_), None) if !item.is_empty() && item.bytes().all(plain) => allowed.hosts.push(bare(item)),
+                (Ok(ip), None) => allowed.networks.push((ip, address_bits(ip))),
+                (Ok(ip), Some(Ok(bits))) if bits <= address_bits(ip) => allowed.networks.push((ip, bits)),
+                (Err(_), None) if !item.is_empty() && item.bytes().all(is_name_byte) => allowed.hosts.push(normalize_host(item)),
                 _ => return Err(format!("{item:?} is neither an address, a network nor a host name")),
             }
         }
@@ -34,48 +34,48 @@ impl Allowed {
     }
 
     /// Whether a host is allowed by name.
-    pub fn host(&self, name: &str) -> bool {
-        self.hosts.contains(&bare(name))
+    pub fn allows_host(&self, name: &str) -> bool {
+        self.hosts.contains(&normalize_host(name))
     }
 
     /// Whether an address, or its network, is listed.
-    pub fn holds(&self, ip: IpAddr) -> bool {
+    pub fn allows_address(&self, ip: IpAddr) -> bool {
         let number = |ip: IpAddr| match ip {
             IpAddr::V4(ip) => u128::from(u32::from(ip)),
             IpAddr::V6(ip) => u128::from(ip),
         };
         self.networks.iter().any(|(network, bits)| {
-            let free = u32::from(width(*network) - bits);
-            width(*network) == width(ip)
-                && number(*network).checked_shr(free).unwrap_or(0) == number(ip).checked_shr(free).unwrap_or(0)
+            let host_bits = u32::from(address_bits(*network) - bits);
+            address_bits(*network) == address_bits(ip)
+                && number(*network).checked_shr(host_bits).unwrap_or(0) == number(ip).checked_shr(host_bits).unwrap_or(0)
         })
     }
 
     /// Why a connection to an address is refused; None if it is allowed.
-    pub fn refuses(&self, ip: IpAddr) -> Option<&'static str> {
-        let plain = ip.to_canonical();
-        if self.holds(ip) || self.holds(plain) { None } else { inside(ip) }
+    pub fn refusal_reason(&self, ip: IpAddr) -> Option<&'static str> {
+        let canonical = ip.to_canonical();
+        if self.allows_address(ip) || self.allows_address(canonical) { None } else { non_global_reason(ip) }
     }
 }
 
-fn width(ip: IpAddr) -> u8 {
+fn address_bits(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
 /// A host name in the form used for comparison.
-fn bare(name: &str) -> String {
+fn normalize_host(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// Why an address is not global; None if it is.
-pub fn inside(ip: IpAddr) -> Option<&'static str> {
+pub fn non_global_reason(ip: IpAddr) -> Option<&'static str> {
     match ip {
-        IpAddr::V4(ip) => inside_v4(ip),
-        IpAddr::V6(ip) => inside_v6(ip),
+        IpAddr::V4(ip) => non_global_reason_v4(ip),
+        IpAddr::V6(ip) => non_global_reason_v6(ip),
     }
 }
 
-fn inside_v4(ip: Ipv4Addr) -> Option<&'static str> {
+fn non_global_reason_v4(ip: Ipv4Addr) -> Option<&'static str> {
     Some(match ip.octets() {
         [0, ..] => "unspecified",
         [127, ..] => "loopback",
@@ -92,9 +92,9 @@ fn inside_v4(ip: Ipv4Addr) -> Option<&'static str> {
     })
 }
 
-fn inside_v6(ip: Ipv6Addr) -> Option<&'static str> {
+fn non_global_reason_v6(ip: Ipv6Addr) -> Option<&'static str> {
     let parts = ip.segments();
-    let v4 = |high: u16, low: u16| inside_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    let v4 = |high: u16, low: u16| non_global_reason_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     match parts {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("loopback"),
@@ -121,9 +121,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_on_the_internet_are_told_from_all_others() {
+    fn global_addresses_are_told_apart_from_all_others() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let outside = [
+        let global = [
             "1.1.1.1",
             "9.255.255.255",
             "11.0.0.0",
@@ -144,10 +144,10 @@ mod tests {
             "64:ff9b::1.1.1.1",
             "2a00:1450::1",
         ];
-        for text in outside {
-            assert_eq!(inside(ip(text)), None, "{text}");
+        for text in global {
+            assert_eq!(non_global_reason(ip(text)), None, "{text}");
         }
-        let within = [
+        let non_global = [
             "0.0.0.0",
             "0.1.2.3",
             "10.0.0.1",
@@ -197,24 +197,24 @@ mod tests {
             "2a00:1450::200:5efe:10.0.0.1",
             "4000::1",
         ];
-        for text in within {
-            assert!(inside(ip(text)).is_some(), "{text}");
+        for text in non_global {
+            assert!(non_global_reason(ip(text)).is_some(), "{text}");
         }
     }
 
     #[test]
-    fn what_the_operator_names_is_let_through() {
+    fn sources_the_operator_allows_are_not_refused() {
         let items = ["192.168.1.20", "10.1.0.0/16", "fd00:1::/32", "Tuner.lan.", "0.0.0.0/32"].map(str::to_owned);
-        let allowed = Allowed::read(&items).unwrap();
-        let refused = |text: &str| allowed.refuses(text.parse().unwrap()).is_some();
+        let allowed = AllowedSources::parse(&items).unwrap();
+        let refused = |text: &str| allowed.refusal_reason(text.parse().unwrap()).is_some();
         assert!(!refused("192.168.1.20") && refused("192.168.1.21"));
         assert!(!refused("10.1.255.1") && refused("10.2.0.1") && !refused("::ffff:10.1.0.9"));
         assert!(!refused("fd00:1::5") && refused("fd00:2::5") && refused("0.0.0.1"));
-        assert!(allowed.host("tuner.LAN") && !allowed.host("evil.tuner.lan"));
-        assert!(!Allowed::read(&["0.0.0.0/0".to_owned()]).unwrap().holds("::1".parse().unwrap()));
-        assert!(Allowed::read(&["0.0.0.0/0".to_owned()]).unwrap().holds("1.2.3.4".parse().unwrap()));
+        assert!(allowed.allows_host("tuner.LAN") && !allowed.allows_host("evil.tuner.lan"));
+        assert!(!AllowedSources::parse(&["0.0.0.0/0".to_owned()]).unwrap().allows_address("::1".parse().unwrap()));
+        assert!(AllowedSources::parse(&["0.0.0.0/0".to_owned()]).unwrap().allows_address("1.2.3.4".parse().unwrap()));
         for wrong in ["", "10.0.0.0/33", "10.0.0.0/x", "a b", "http://a", "a/24"] {
-            assert!(Allowed::read(&[wrong.to_owned()]).is_err(), "{wrong}");
+            assert!(AllowedSources::parse(&[wrong.to_owned()]).is_err(), "{wrong}");
         }
     }
 }

@@ -3,44 +3,44 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Revision;
+use super::ScheduleRevision;
 
 /// One cached order. It is computed from the revision alone, so clones start empty and all compare equal. It is boxed
 /// because most channels of a long lineup are never requested.
 #[derive(Default)]
-pub struct Memo(Mutex<Option<Box<Known>>>);
+pub struct OrderCache(Mutex<Option<Box<CachedOrder>>>);
 
-struct Known {
+struct CachedOrder {
     cycle: u64,
     order: Arc<[u32]>,
 }
 
-impl Revision {
+impl ScheduleRevision {
     /// [`Revision::order`], cached until another cycle is requested.
-    pub(super) fn order_known(&self, cycle: u64) -> Arc<[u32]> {
-        let mut known = self.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.as_ref().filter(|known| known.cycle == cycle) {
-            return known.order.clone();
+    pub(super) fn cached_order(&self, cycle: u64) -> Arc<[u32]> {
+        let mut cached = self.order_cache.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hit) = cached.as_ref().filter(|cached| cached.cycle == cycle) {
+            return hit.order.clone();
         }
-        let order: Arc<[u32]> = self.order(cycle).into();
-        *known = Some(Box::new(Known { cycle, order: order.clone() }));
+        let order: Arc<[u32]> = self.cycle_order(cycle).into();
+        *cached = Some(Box::new(CachedOrder { cycle, order: order.clone() }));
         order
     }
 }
 
-impl Clone for Memo {
+impl Clone for OrderCache {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl PartialEq for Memo {
+impl PartialEq for OrderCache {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl fmt::Debug for Memo {
+impl fmt::Debug for OrderCache {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("Memo")
     }

@@ -1,0 +1,333 @@
+//! A channel's own clock, for channels that air on demand: it runs while a viewer watches, pauses while there is none, and
+//! jumps forward when a programme is skipped. It never goes back.
+//!
+//! Schedule, segments and their numbers are functions of channel time, with or without such a clock. This module converts
+//! between channel time and wall-clock time. The clock is a short list of running intervals. A finished interval never
+//! changes. The current one is stored with its end in advance, and that end is extended while viewers remain. So the stored
+//! clock is correct without a write at the end, even after the server was killed.
+//!
+//! All instants are ms since 1970.
+
+use serde::{Deserialize, Serialize};
+
+/// The end of an interval without end: the clock runs whether there are viewers or not.
+pub const ENDLESS: i64 = i64::MAX;
+
+/// Maximum number of stored intervals.
+const MAX_INTERVALS: usize = 1024;
+
+/// How long intervals are kept, ms: a guide may reach back a week, and a downloaded guide may be a week old.
+const RETENTION_MS: i64 = 14 * 24 * 3_600_000;
+
+/// The kept intervals cover at least this much channel time, however old they are, ms: a playlist lists the last minute.
+const MIN_COVERED_MS: i64 = 180_000;
+
+/// Guides assume that a paused clock resumes at the next full minute, so their content stays the same for this long, ms.
+const GUIDE_STEP_MS: i64 = 60_000;
+
+/// A wall-clock interval in which channel time advances at normal speed. The clock is paused after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningInterval {
+    pub from_ms: i64,
+    pub to_ms: i64,
+    /// Channel time at `from_ms`.
+    #[serde(rename = "at_ms")]
+    pub channel_from_ms: i64,
+    /// Scheduled segments skipped before this interval. Later segments are numbered as if the skipped ones did not exist.
+    #[serde(rename = "passed", default, skip_serializing_if = "is_none")]
+    pub skipped_segments: u64,
+    /// Skipped discontinuities, counted likewise.
+    #[serde(rename = "changes", default, skip_serializing_if = "is_none")]
+    pub skipped_discontinuities: u64,
+    /// Skipped time on the timeline of the segments' timestamps, ticks.
+    #[serde(rename = "ticks", default, skip_serializing_if = "is_nothing")]
+    pub skipped_ticks: i64,
+    /// Created when `onDemand` was switched on or off.
+    #[serde(rename = "turn", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_mode_change: bool,
+}
+
+/// An interval of channel time that was, or will be, aired without a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockInterval {
+    pub from_ms: i64,
+    /// `i64::MAX` for the last.
+    pub to_ms: i64,
+    pub skipped_segments: u64,
+    pub skipped_discontinuities: u64,
+    pub skipped_ticks: i64,
+}
+
+/// The target of a skip: an instant of channel time, and the skipped totals up to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SkipTarget {
+    pub to_ms: i64,
+    pub skipped_segments: u64,
+    pub skipped_discontinuities: u64,
+    pub skipped_ticks: i64,
+    /// No segment of the last interval was aired to its end, so that interval is dropped.
+    pub drops_last_interval: bool,
+}
+
+/// A channel's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelClock {
+    /// Sorted by wall-clock time; never empty.
+    intervals: Vec<RunningInterval>,
+}
+
+impl RunningInterval {
+    /// Channel time at its end.
+    fn channel_to_ms(&self) -> i64 {
+        self.channel_from_ms.saturating_add(self.to_ms.saturating_sub(self.from_ms))
+    }
+}
+
+impl ChannelClock {
+    /// A clock paused at the channel's start.
+    pub fn new(start_ms: i64) -> Self {
+        Self::from_wall_clock(start_ms, start_ms)
+    }
+
+    /// The clock of a channel that followed wall-clock time up to an instant.
+    pub fn from_wall_clock(start_ms: i64, until_ms: i64) -> Self {
+        let to_ms = until_ms.max(start_ms);
+        let first = RunningInterval { from_ms: start_ms, to_ms, channel_from_ms: start_ms, skipped_segments: 0, skipped_discontinuities: 0, skipped_ticks: 0, is_mode_change: true };
+        Self { intervals: vec![first] }
+    }
+
+    /// Rebuilds a clock from stored intervals in any order. Of two that begin together the later one wins. None if there are
+    /// none.
+    pub fn from_stored(runs: Vec<RunningInterval>) -> Option<Self> {
+        let mut sorted: Vec<RunningInterval> = Vec::with_capacity(runs.len());
+        let mut runs = runs;
+        runs.sort_by_key(|run| run.from_ms);
+        for run in runs {
+            match sorted.last_mut() {
+                Some(last) if last.from_ms == run.from_ms => *last = run,
+                _ => sorted.push(run),
+            }
+        }
+        for n in 1..sorted.len() {
+            let (next, last) = (sorted[n], &mut sorted[n - 1]);
+            // The interval may have ended earlier than its stored end.
+            let latest_end = next.from_ms.min(last.from_ms.saturating_add((next.channel_from_ms - last.channel_from_ms).max(0)));
+            last.to_ms = last.to_ms.clamp(last.from_ms, latest_end);
+            let end = last.channel_to_ms();
+            sorted[n].channel_from_ms = sorted[n].channel_from_ms.max(end);
+        }
+        let mut clock = Self { intervals: sorted };
+        let last = clock.intervals.last_mut()?;
+        last.to_ms = last.to_ms.max(last.from_ms);
+        Some(clock)
+    }
+
+    /// The intervals, sorted by wall-clock time.
+    pub fn intervals(&self) -> &[RunningInterval] {
+        &self.intervals
+    }
+
+    fn last_interval(&self) -> &RunningInterval {
+        self.intervals.last().expect("a clock has an interval")
+    }
+
+    /// The earliest wall-clock instant the clock still has records of.
+    pub fn recorded_since_ms(&self) -> i64 {
+        self.intervals[0].from_ms
+    }
+
+    /// Whether the clock pauses without viewers (on demand), as of the last interval.
+    pub fn is_on_demand(&self) -> bool {
+        self.last_interval().to_ms != ENDLESS
+    }
+
+    /// Whether the clock is already set to run until an instant.
+    pub fn runs_until(&self, until_ms: i64) -> bool {
+        self.last_interval().to_ms >= until_ms
+    }
+
+    /// Whether the clock is paused at an instant after the last change.
+    pub fn is_paused_at(&self, now_ms: i64) -> bool {
+        self.last_interval().to_ms <= now_ms
+    }
+
+    /// Channel time at a wall-clock instant. Time before the first record counts as aired without a pause.
+    pub fn channel_ms_at(&self, instant_ms: i64) -> i64 {
+        match self.intervals.partition_point(|run| run.from_ms <= instant_ms).checked_sub(1) {
+            Some(n) => {
+                let run = &self.intervals[n];
+                run.channel_from_ms.saturating_add(instant_ms.min(run.to_ms) - run.from_ms)
+            }
+            None => self.before_first_interval(instant_ms),
+        }
+    }
+
+    fn before_first_interval(&self, instant_ms: i64) -> i64 {
+        let first = self.intervals[0];
+        first.channel_from_ms.saturating_sub(first.from_ms.saturating_sub(instant_ms))
+    }
+
+    /// The first wall-clock instant at which channel time reaches `time_ms`: when something ends. [`ENDLESS`] if it is not
+    /// reached within the known intervals.
+    pub fn first_wall_ms(&self, time_ms: i64) -> i64 {
+        match self.intervals.partition_point(|run| run.channel_to_ms() < time_ms) {
+            n if n == self.intervals.len() => ENDLESS,
+            n => {
+                let run = &self.intervals[n];
+                match time_ms <= run.channel_from_ms {
+                    true if n == 0 => run.from_ms.saturating_sub(run.channel_from_ms.saturating_sub(time_ms)),
+                    true => run.from_ms,
+                    false => run.from_ms.saturating_add(time_ms - run.channel_from_ms),
+                }
+            }
+        }
+    }
+
+    /// The last wall-clock instant at which channel time is at most `time_ms`: when something that was aired begins.
+    pub fn last_wall_ms(&self, time_ms: i64) -> i64 {
+        match self.intervals.partition_point(|run| run.channel_from_ms <= time_ms).checked_sub(1) {
+            None => self.first_wall_ms(time_ms),
+            Some(n) if time_ms < self.intervals[n].channel_to_ms() => self.intervals[n].from_ms + (time_ms - self.intervals[n].channel_from_ms),
+            Some(n) => self.intervals.get(n + 1).map_or(self.intervals[n].to_ms, |next| next.from_ms),
+        }
+    }
+
+    /// The intervals of channel time that were aired, without the skipped ones.
+    pub fn aired_intervals(&self) -> Vec<ClockInterval> {
+        let mut intervals: Vec<ClockInterval> = Vec::new();
+        let mut end = i64::MIN;
+        for run in &self.intervals {
+            match intervals.last_mut() {
+                Some(interval) if run.channel_from_ms == end => interval.to_ms = run.channel_to_ms(),
+                before => {
+                    let from_ms = if before.is_some() { run.channel_from_ms } else { i64::MIN };
+                    let RunningInterval { skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks, .. } = *run;
+                    intervals.push(ClockInterval { from_ms, to_ms: run.channel_to_ms(), skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks });
+                }
+            }
+            end = run.channel_to_ms();
+        }
+        if let Some(last) = intervals.last_mut() {
+            last.to_ms = i64::MAX;
+        }
+        intervals
+    }
+
+    /// The interval a programme was aired in, with the totals skipped before it. It may begin before the first record.
+    pub fn interval_of(&self, programme_ms: i64) -> ClockInterval {
+        let intervals = self.aired_intervals();
+        *intervals.iter().rfind(|interval| interval.from_ms <= programme_ms).expect("the first has no beginning")
+    }
+
+    /// The clock that guides use: the past as it was, and from now on as if there were a viewer.
+    #[must_use]
+    pub fn projected(&self, now_ms: i64) -> Self {
+        let mut projected = self.clone();
+        let last = *self.last_interval();
+        if last.to_ms > now_ms {
+            projected.intervals.last_mut().expect("a clock has an interval").to_ms = ENDLESS;
+        } else {
+            projected.intervals.push(RunningInterval { from_ms: next_full_minute(now_ms), to_ms: ENDLESS, channel_from_ms: last.channel_to_ms(), is_mode_change: false, ..last });
+        }
+        projected
+    }
+
+    /// A hash of everything guides depend on: it differs where the guide would differ.
+    pub fn guide_hash(&self, now_ms: i64) -> u64 {
+        let last = self.last_interval();
+        let pause = if last.to_ms > now_ms { [0; 2] } else { [last.to_ms, next_full_minute(now_ms)] };
+        let mut hasher = blake3::Hasher::new();
+        for number in [self.intervals[0].from_ms, last.from_ms, last.channel_from_ms].iter().chain(&pause) {
+            hasher.update(&number.to_le_bytes());
+        }
+        u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"))
+    }
+
+    /// When the guide's content last changed (for `Last-Modified`).
+    pub fn guide_changed_ms(&self, now_ms: i64) -> i64 {
+        let last = self.last_interval();
+        if last.to_ms > now_ms { last.from_ms } else { last.to_ms.max(next_full_minute(now_ms) - GUIDE_STEP_MS) }
+    }
+
+    /// A viewer is present: the clock runs at least until `until_ms`. None if it already does.
+    pub fn extended(&self, now_ms: i64, until_ms: i64) -> Option<Self> {
+        let last = *self.last_interval();
+        if last.to_ms >= until_ms {
+            return None;
+        }
+        match last.to_ms >= now_ms {
+            true => Some(self.with_interval(RunningInterval { to_ms: until_ms, ..last }, now_ms)),
+            false => Some(
+                self.with_interval(RunningInterval { from_ms: now_ms, to_ms: until_ms, channel_from_ms: last.channel_to_ms(), is_mode_change: false, ..last }, now_ms),
+            ),
+        }
+    }
+
+    /// The last viewer has left: the clock pauses now. None if it is paused, or runs without end.
+    pub fn paused(&self, now_ms: i64) -> Option<Self> {
+        let last = *self.last_interval();
+        let to_ms = now_ms.max(last.from_ms);
+        (last.to_ms > to_ms && self.is_on_demand()).then(|| self.with_interval(RunningInterval { to_ms, ..last }, now_ms))
+    }
+
+    /// Jumps forward and keeps the end up to which the clock was set to run.
+    #[must_use]
+    pub fn with_skip(&self, now_ms: i64, jump: SkipTarget) -> Self {
+        let last = *self.last_interval();
+        let from_ms = now_ms.max(last.from_ms);
+        let SkipTarget { to_ms: at_ms, skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks, .. } = jump;
+        let next = RunningInterval { from_ms, to_ms: last.to_ms.max(from_ms), channel_from_ms: at_ms, skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks, is_mode_change: false };
+        let mut before = self.clone();
+        let has_skip_before = self.intervals.len() > 1 && self.intervals[self.intervals.len() - 2].channel_to_ms() < last.channel_from_ms;
+        if jump.drops_last_interval && has_skip_before && !last.is_mode_change {
+            before.intervals.pop();
+        }
+        before.with_interval(next, now_ms)
+    }
+
+    /// Switches on-demand mode on (`waits`: pause without viewers) or off (continue from the current channel time).
+    #[must_use]
+    pub fn with_on_demand(&self, now_ms: i64, is_on_demand: bool) -> Self {
+        let last = *self.last_interval();
+        let from_ms = now_ms.max(last.from_ms + 1);
+        let to_ms = if is_on_demand { from_ms } else { ENDLESS };
+        self.with_interval(RunningInterval { from_ms, to_ms, channel_from_ms: self.channel_ms_at(from_ms), is_mode_change: true, ..last }, now_ms)
+    }
+
+    /// Appends an interval and drops those that are too old or too many.
+    fn with_interval(&self, interval: RunningInterval, now_ms: i64) -> Self {
+        let mut runs = self.intervals.clone();
+        runs.push(interval);
+        let mut clock = Self::from_stored(runs).expect("one was added");
+        let runs = &mut clock.intervals;
+        let (mut drop_count, mut kept_ms) = (0, 0_i64);
+        for (n, run) in runs.iter().enumerate().rev() {
+            let is_old = n + 1 < runs.len() && run.to_ms < now_ms - RETENTION_MS && kept_ms >= MIN_COVERED_MS;
+            if is_old || runs.len() - n > MAX_INTERVALS {
+                drop_count = n + 1;
+                break;
+            }
+            kept_ms = kept_ms.saturating_add(run.channel_to_ms() - run.channel_from_ms);
+        }
+        runs.drain(..drop_count);
+        clock
+    }
+}
+
+/// The next full minute.
+fn next_full_minute(now_ms: i64) -> i64 {
+    (now_ms.div_euclid(GUIDE_STEP_MS) + 1) * GUIDE_STEP_MS
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
+fn is_none(passed: &u64) -> bool {
+    *passed == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
+fn is_nothing(ticks: &i64) -> bool {
+    *ticks == 0
+}
+
+#[cfg(test)]
+mod tests;

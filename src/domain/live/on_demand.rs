@@ -1,0 +1,200 @@
+//! Playlists and guides of channels that air on demand, over random viewing sessions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::tests::{MODES, START, items};
+use super::*;
+use crate::domain::channel::OutputSettings;
+use crate::domain::schedule::{ScheduleMode, RevisionRequest};
+
+const TARGET: u64 = 3;
+
+/// A viewer's visit: time away before it (ms), playlist polls, and the polls at which they skip.
+#[derive(Clone, Debug)]
+struct Visit {
+    away_ms: i64,
+    polls: Vec<i64>,
+    skip_at: Vec<usize>,
+    /// Whether the viewer reports leaving, or just stops polling.
+    reports_leaving: bool,
+}
+
+fn visits() -> impl Strategy<Value = Vec<Visit>> {
+    let away = prop_oneof![0..40_000_i64, 0..200_000_000_i64];
+    let polls = prop::collection::vec(1..6_000_i64, 1..40);
+    let visit = (away, polls, prop::collection::vec(0..40_usize, 0..5), any::<bool>());
+    let visit = visit.prop_map(|(away_ms, polls, skip_at, leaves)| Visit { away_ms, polls, skip_at, reports_leaving: leaves });
+    prop::collection::vec(visit, 1..8)
+}
+
+fn channel(mode: ScheduleMode, seed: u64, count: usize) -> Channel {
+    let mut channel = crate::domain::channel::tests::channel(1);
+    channel.definition = ScheduleDefinition::new(START, RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None });
+    channel.output = Arc::new(OutputSettings { target_seconds: TARGET, ..OutputSettings::default() });
+    channel.settings.min_guide_seconds = 0;
+    channel.clock = Some(Arc::new(ChannelClock::new(START)));
+    channel
+}
+
+fn set_clock(channel: &mut Channel, clock: Option<ChannelClock>) {
+    if let Some(clock) = clock {
+        // Through the stored form, as after a restart.
+        let stored = serde_json::to_string(clock.intervals()).unwrap();
+        assert_eq!(ChannelClock::from_stored(serde_json::from_str(&stored).unwrap()).as_ref(), Some(&clock));
+        channel.clock = Some(Arc::new(clock));
+    }
+}
+
+fn window(channel: &Channel, now: i64) -> Vec<LiveSegment> {
+    listed_segments(&channel.definition, channel.clock.as_deref(), PlaylistView::Live, TARGET, channel.channel_ms_at(now))
+}
+
+/// Checks a list against earlier lists: sequence numbers and discontinuities, by segment name.
+fn check_against_earlier(channel: &Channel, segments: &[LiveSegment], earlier: &mut HashMap<(i64, usize), LiveSegment>) -> Result<(), TestCaseError> {
+    let clock = channel.clock.as_deref().unwrap();
+    for pair in segments.windows(2) {
+        prop_assert_eq!(pair[1].media_sequence, pair[0].media_sequence + 1, "{:?}", pair);
+        prop_assert!(pair[1].discontinuities - pair[0].discontinuities <= 1, "{:?}", pair);
+        let line = |slot: &LiveSegment, at: i64| at - clock.interval_of(slot.programme_start_ms).skipped_ticks;
+        prop_assert_eq!(
+            line(&pair[1], pair[1].start_ticks),
+            line(&pair[0], pair[0].end_ticks),
+            "timestamps are continuous: {:?}",
+            pair
+        );
+        prop_assert!(clock.last_wall_ms(pair[0].start_ticks / 90) < clock.last_wall_ms(pair[1].start_ticks / 90), "dates increase: {:?}", pair);
+    }
+    for slot in segments {
+        let first_seen = *earlier.entry((slot.programme_start_ms, slot.index)).or_insert(*slot);
+        prop_assert_eq!(first_seen, *slot, "differs from an earlier list");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 170, ..ProptestConfig::default() })]
+
+    /// However viewers come, leave and skip: lists only slide, are numbered without a gap and describe a segment the same
+    /// way each time, and their timestamps have no step. At any instant the guide names what the segment shows.
+    #[test]
+    fn skipped_segments_leave_no_gap(
+        mode in prop::sample::select(MODES.to_vec()), seed: u64, count in 1usize..9, visits in visits(),
+        instants in prop::collection::vec(0.0..1.0_f64, 60),
+    ) {
+        let mut channel = channel(mode, seed, count);
+        let (mut now, mut seen, mut last) = (START + 5_000, HashMap::new(), None::<LiveSegment>);
+        let mut aired = 0;
+        for visit in visits {
+            now += visit.away_ms;
+            for (n, poll) in visit.polls.iter().enumerate() {
+                now += poll;
+                let clock = channel.clock.clone().unwrap();
+                set_clock(&mut channel, clock.extended(now, now + 30_000));
+                if visit.skip_at.contains(&n) {
+                    let clock = channel.clock.clone().unwrap();
+                    let jump = skip_target(&channel, now).unwrap();
+                    prop_assert_eq!(Some(jump.to_ms), channel.definition.programme_at(channel.channel_ms_at(now)).map(|on| on.end_ms));
+                    let before = window(&channel, now);
+                    set_clock(&mut channel, Some(clock.with_skip(now, jump)));
+                    prop_assert_eq!(window(&channel, now), before, "listed segments stay");
+                }
+                let list = window(&channel, now);
+                check_against_earlier(&channel, &list, &mut seen)?;
+                if let (Some(before), Some(after)) = (last, list.last()) {
+                    prop_assert!(after.media_sequence >= before.media_sequence, "{before:?} {after:?}");
+                    aired += after.media_sequence - before.media_sequence;
+                    if aired > 40 {
+                        let length: i64 = list.iter().map(|slot| slot.end_ticks - slot.start_ticks).sum();
+                        prop_assert!(list.len() >= MIN_LIVE_SEGMENTS && length >= 11 * 90_000);
+                    }
+                }
+                last = list.last().copied().or(last);
+            }
+            if visit.reports_leaving {
+                let clock = channel.clock.clone().unwrap();
+                set_clock(&mut channel, clock.paused(now));
+            }
+        }
+        let (definition, clock) = (&channel.definition, channel.clock.as_deref().unwrap());
+        for at in instants {
+            let at = START + ((now - START) as f64 * at) as i64;
+            let entry = channel.guide_entries(at, at + 1, now).next().unwrap();
+            let time = channel.channel_ms_at(at);
+            prop_assert!((entry.programme.start_ms..entry.programme.end_ms).contains(&at));
+            let slot = segments_from(definition, Some(clock), time).next().unwrap();
+            let is_cut_short = slot.start_ticks > time * 90;
+            let on = definition.programme_at(if is_cut_short { time } else { slot.programme_start_ms }).unwrap();
+            prop_assert_eq!((entry.programme.ordinal, entry.path), (on.ordinal, &*definition.item_of(&on).path));
+        }
+        let from_start = listed_segments(definition, Some(clock), PlaylistView::From(START), TARGET, channel.channel_ms_at(now));
+        check_against_earlier(&channel, &from_start, &mut seen)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// A guide requested in parts equals the whole guide: no gap, no overlap, and no programme twice.
+    #[test]
+    fn guide_parts_add_up_to_the_whole_guide(
+        seed: u64, visits in visits(), parts in prop::collection::vec(1..90_000_000_i64, 1..6), back in 0..90_000_000_i64,
+    ) {
+        let mut channel = channel(ScheduleMode::Shuffle, seed, 6);
+        let mut now = START;
+        for visit in visits {
+            now += visit.away_ms;
+            for n in 0..visit.polls.len() {
+                now += visit.polls[n];
+                let clock = channel.clock.clone().unwrap();
+                set_clock(&mut channel, clock.extended(now, now + 30_000));
+                if visit.skip_at.contains(&n) {
+                    let clock = channel.clock.clone().unwrap();
+                    let jump = skip_target(&channel, now).unwrap();
+                    set_clock(&mut channel, Some(clock.with_skip(now, jump)));
+                }
+            }
+        }
+        let guide = |from: i64, to: i64| -> Vec<(u64, i64, i64)> {
+            let entries = channel.guide_entries(from, to, now).map(|entry| entry.programme);
+            entries.map(|programme| (programme.ordinal, programme.start_ms, programme.end_ms)).collect()
+        };
+        let from = (now - back).max(START);
+        let mut at = from;
+        let mut together = Vec::new();
+        for part in &parts {
+            together.extend(guide(at, at + part));
+            at += part;
+        }
+        together.dedup();
+        let whole = guide(from, at);
+        prop_assert_eq!(&together, &whole);
+        prop_assert!(whole.windows(2).all(|pair| pair[0].2 == pair[1].1 && pair[0].0 < pair[1].0), "{:?}", whole);
+        prop_assert!(whole.first().is_some_and(|first| first.1 <= from) && whole.last().is_some_and(|last| last.2 >= at));
+    }
+}
+
+#[test]
+fn a_past_playlist_ends_where_the_clock_paused() {
+    let mut channel = channel(ScheduleMode::Sequential, 3, 4);
+    let clock = channel.clock.clone().unwrap();
+    set_clock(&mut channel, clock.extended(START, START + 30_000));
+    let clock = channel.clock.clone().unwrap();
+    let jump = skip_target(&channel, START + 13_500).unwrap();
+    set_clock(&mut channel, Some(clock.with_skip(START + 13_500, jump)));
+    let (definition, clock) = (&channel.definition, channel.clock.as_deref());
+    let list = |to: i64, now: i64| {
+        let (view, time) = (PlaylistView::Between(START, channel.channel_ms_at(to)), channel.channel_ms_at(now));
+        let slots = listed_segments(definition, clock, view, TARGET, time);
+        let ended = is_complete(definition, clock, view, &slots, time, clock.unwrap().is_paused_at(now));
+        (slots.len(), render_playlist(&slots, clock, view, TARGET, ended, "").contains("ENDLIST"))
+    };
+    let (first, ended) = list(START + 13_500, START + 14_000);
+    assert!(ended && first >= 4, "does not wait for a segment cut short");
+    let (more, ended) = list(START + 19_000, START + 19_000);
+    assert!(more > first && !ended, "waits for the segment in progress");
+    let (all, ended) = list(START + 90_000, START + 90_000);
+    assert!(all > more && ended, "unless the clock is paused");
+}

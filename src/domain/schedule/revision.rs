@@ -1,0 +1,150 @@
+//! Changing what a channel airs adds a revision and touches nothing else.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::blocks::BlockSchedule;
+use super::{ScheduleDefinition, ScheduleItems, OrderCache, ScheduleMode, Programme, ScheduleRevision, ProgrammeIter};
+
+/// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
+const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
+
+/// The content requested for a revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevisionRequest {
+    pub seed: u64,
+    pub mode: ScheduleMode,
+    /// At least one, each with a length above zero.
+    pub items: ScheduleItems,
+    /// How many items at the end of the list are mid-roll filler.
+    pub mid_roll_count: u32,
+    /// Only with `Mode::Blocks`.
+    pub blocks: Option<Arc<BlockSchedule>>,
+}
+
+impl RevisionRequest {
+    /// With an empty day cache, because that belongs to one revision.
+    fn with_empty_caches(self) -> Self {
+        Self { blocks: self.blocks.map(|blocks| Arc::new((*blocks).clone())), ..self }
+    }
+}
+
+impl ScheduleDefinition {
+    /// The definition of a new channel.
+    pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
+        let RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks } = request.with_empty_caches();
+        let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
+        let head = Box::default();
+        let first = ScheduleRevision {
+            number: 1,
+            start_ms,
+            first_ordinal,
+            first_sequence,
+            first_discontinuity: first_change,
+            seed,
+            mode,
+            cycle_rest: head,
+            first_cycle: 0,
+            items,
+            mid_roll_count: mid,
+            blocks,
+            order_cache: OrderCache::default(),
+        };
+        Self { revisions: Box::new([first]) }
+    }
+
+    /// Whether the last revision already has this content.
+    pub fn has_content(&self, request: &RevisionRequest) -> bool {
+        self.revisions.last().is_some_and(|last| {
+            let begin = last.blocks.as_ref().map(|blocks| blocks.start_positions.clone()).unwrap_or_default();
+            let blocks = request.blocks.as_deref().map(|blocks| Arc::new(BlockSchedule { start_positions: begin, ..blocks.clone() }));
+            let same = (last.seed, last.mode, last.mid_roll_count) == (request.seed, request.mode, request.mid_roll_count);
+            same && last.items == request.items && last.blocks == blocks
+        })
+    }
+
+    /// Airs new content from `at_ms` on. Revisions that would begin then or later are dropped. If mode and seed stay the
+    /// same, the rest of the current cycle is aired first.
+    #[must_use]
+    pub fn with_revision(&self, at_ms: i64, request: RevisionRequest) -> Self {
+        let number = self.revisions.last().map_or(0, |last| last.number) + 1;
+        let Some(in_force) = self.revision_at(at_ms - 1) else {
+            // Not on air yet: the start stays the same.
+            let start_ms = self.revisions.first().map_or(at_ms, |first| first.start_ms);
+            let mut fresh = Self::new(start_ms, request);
+            fresh.revisions[0].number = number;
+            fresh.revisions[0].first_ordinal = self.first_unused_ordinal(start_ms);
+            return fresh;
+        };
+        let before = &self.revisions[in_force];
+        let walk = ProgrammeIter::starting_at(self, at_ms - 1);
+        let (rest, cycle) = walk.remaining_cycle();
+        let last = ProgrammeIter::starting_at(self, at_ms - 1).next();
+        let first_ordinal = self.first_unused_ordinal(at_ms);
+        let aired = |last: &Programme| self.item_of(last).segment_count(last.part_index, at_ms - last.start_ms);
+        let first_sequence = last.map_or(0, |last| last.media_sequence + aired(&last));
+        let first_change = last.map_or(0, |last| last.discontinuities + 1);
+        let RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks } = request.with_empty_caches();
+        let mut next = ScheduleRevision {
+            number,
+            start_ms: at_ms,
+            first_ordinal,
+            first_sequence,
+            first_discontinuity: first_change,
+            seed,
+            mode,
+            cycle_rest: Box::default(),
+            first_cycle: cycle.wrapping_add(1),
+            items,
+            mid_roll_count: mid,
+            blocks,
+            order_cache: OrderCache::default(),
+        };
+        if before.mode == mode && before.seed == seed {
+            next.cycle_rest = remaining_cycle(before, rest, cycle, &next).into();
+        }
+        let begin = next.blocks.as_ref().map(|_| before.carried_positions(at_ms, &next));
+        if let (Some(blocks), Some(begin)) = (&mut next.blocks, begin) {
+            Arc::make_mut(blocks).start_positions = begin;
+        }
+        Self { revisions: self.revisions[..=in_force].iter().cloned().chain([next]).collect() }
+    }
+
+    /// The first ordinal that no guide can have given to a programme this change replaces: clients keep ids.
+    fn first_unused_ordinal(&self, at_ms: i64) -> u64 {
+        let last = ProgrammeIter::starting_at(self, at_ms.saturating_add(GUIDE_HORIZON_MS)).next().or_else(|| ProgrammeIter::starting_at(self, at_ms - 1).next());
+        last.map_or(0, |last| last.ordinal + 1)
+    }
+
+    /// Drops the revisions that ended before an instant.
+    #[must_use]
+    pub fn without_revisions_before(mut self, at_ms: i64) -> Self {
+        if let Some(first) = self.revision_at(at_ms) {
+            self.revisions = self.revisions.into_iter().skip(first).collect();
+        }
+        self
+    }
+}
+
+/// The rest of the current cycle, as indices of the next revision's items.
+fn remaining_cycle(before: &ScheduleRevision, rest: &[u32], cycle: u64, next: &ScheduleRevision) -> Vec<u32> {
+    let remaining: HashSet<u64> = rest.iter().map(|index| before.items[*index as usize].id).collect();
+    match next.mode {
+        ScheduleMode::Shuffle | ScheduleMode::ShuffleInOrder => {
+            let aired = |id: &u64| !remaining.contains(id);
+            let aired_ids: HashSet<u64> = before.programme_items().iter().map(|item| item.id).filter(aired).collect();
+            let mut head = next.cycle_order(cycle);
+            head.retain(|index| !aired_ids.contains(&next.items[*index as usize].id));
+            head
+        }
+        ScheduleMode::Sequential => {
+            // After the last aired item that is still listed.
+            let listed = |id: u64| next.programme_items().iter().position(|item| item.id == id);
+            let aired = before.programme_items().iter().rev().filter(|item| !remaining.contains(&item.id));
+            let last = aired.filter_map(|item| listed(item.id)).next();
+            (last.map_or(0, |last| last as u32 + 1)..next.programme_items().len() as u32).collect()
+        }
+        // Random draws have no rest to make up for.
+        ScheduleMode::Random | ScheduleMode::Weighted | ScheduleMode::Blocks => Vec::new(),
+    }
+}

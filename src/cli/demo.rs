@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::domain::channel::RequestedItem;
 use crate::domain::library::Root;
 use crate::domain::schedule::ScheduleMode;
-use crate::engine::samples;
+use crate::engine::sample_media;
 use crate::service::Service;
 use crate::service::channels::Change;
 
@@ -114,7 +114,7 @@ async fn put_on_air(service: &Arc<Service>, media: &Path) -> crate::error::Resul
 }
 
 async fn make(folder: &Path, ffmpeg: &Path) -> Outcome {
-    samples::make(folder, ffmpeg, |made| println!("sample: {made}")).await.map_err(|cause| cause.to_string())
+    sample_media::make_samples(folder, ffmpeg, |made| println!("sample: {made}")).await.map_err(|cause| cause.to_string())
 }
 
 async fn free_port(wished: SocketAddr) -> Result<TcpListener, String> {

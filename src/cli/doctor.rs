@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{Outcome, Place, runtime};
 use crate::config::Config;
-use crate::engine::{elements, encoders, versions};
+use crate::engine::{gstreamer_elements, ffmpeg_encoders, versions};
 use crate::service::quarantine;
 
 /// Free disk space below this gets a warning, bytes.
@@ -63,17 +63,17 @@ impl Doctor {
 }
 
 async fn transcoder(ffmpeg: &Path) -> Vec<Finding> {
-    let report = encoders::report(ffmpeg).await;
+    let report = ffmpeg_encoders::encoder_report(ffmpeg).await;
     let Some(version) = &report.version else {
         let why = report.rejected.first().map_or("", |rejected| rejected.reason.as_str());
         return vec![Bad(format!("ffmpeg: {why}; files that need transcoding will not play"))];
     };
     let mut findings = vec![Good(format!("ffmpeg {version} at {}", ffmpeg.display()))];
-    findings.extend(report.proven.iter().map(|encoder| {
-        let kind = if encoder.hardware { "hardware" } else { "software" };
+    findings.extend(report.working.iter().map(|encoder| {
+        let kind = if encoder.is_hardware { "hardware" } else { "software" };
         Good(format!("encoder {} ({kind}) encoded a frame", encoder.name))
     }));
-    if report.proven.is_empty() {
+    if report.working.is_empty() {
         findings.push(Bad("no H.264 encoder works; files that need transcoding will not play".to_owned()));
     }
     let rejected = report
@@ -145,12 +145,12 @@ fn port(config: &Config) -> Finding {
 }
 
 fn plugins() -> Finding {
-    match elements::missing() {
-        Ok(missing) if missing.is_empty() => Good(format!("GStreamer {} with its plugins", versions::gstreamer())),
+    match gstreamer_elements::missing_elements() {
+        Ok(missing) if missing.is_empty() => Good(format!("GStreamer {} with its plugins", versions::gstreamer_version())),
         Ok(missing) => {
             let named: Vec<String> =
                 missing.iter().map(|(element, package)| format!("{element} (in {package})")).collect();
-            Bad(format!("GStreamer {} is missing {}", versions::gstreamer(), named.join(", ")))
+            Bad(format!("GStreamer {} is missing {}", versions::gstreamer_version(), named.join(", ")))
         }
         Err(cause) => Bad(format!("GStreamer does not start: {cause}")),
     }

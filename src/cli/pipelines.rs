@@ -3,8 +3,8 @@
 use clap::Subcommand;
 
 use super::Outcome;
-use crate::engine::gst::{gallery, text, trials};
-use crate::engine::{elements, gst};
+use crate::engine::gst::{gallery, launch_text, run_trials};
+use crate::engine::{gstreamer_elements, gst};
 
 /// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]
@@ -29,24 +29,24 @@ pub enum Pipelines {
 impl Pipelines {
     pub(super) fn run(self) -> Outcome {
         // Starts GStreamer.
-        elements::missing()?;
+        gstreamer_elements::missing_elements()?;
         match self {
             Self::List => list(),
             Self::Check => check(),
             Self::Draw { name: None, .. } => {
-                print!("{}", gallery::page().map_err(|error| error.to_string())?);
+                print!("{}", gallery::render_page().map_err(|error| error.to_string())?);
                 Ok(())
             }
             Self::Draw { name: Some(name), text, svg } => {
-                let graph = gallery::graph(&name, gallery::everyday());
+                let graph = gallery::pipeline_graph(&name, gallery::default_encoder());
                 let graph = graph.ok_or_else(|| {
                     format!("there is no pipeline {name:?}: run hearthcast pipelines list for the names")
                 })?;
                 let graph = graph.map_err(|error| error.to_string())?;
                 let drawn = match (text, svg) {
-                    (true, _) => graph.text(),
-                    (_, true) => graph.svg(),
-                    _ => graph.mermaid(),
+                    (true, _) => graph.to_text(),
+                    (_, true) => graph.to_svg(),
+                    _ => graph.to_mermaid(),
                 };
                 print!("{drawn}");
                 Ok(())
@@ -56,11 +56,11 @@ impl Pipelines {
 }
 
 fn list() -> Outcome {
-    for text in text::ALL {
+    for text in launch_text::ALL {
         println!("{:<16} {}", text.name, text.purpose);
     }
     println!();
-    for slot in &gst::SLOTS {
+    for slot in &gst::ENCODER_ELEMENTS {
         println!("{:<16} {}", slot.element, if slot.hardware { "hardware encoder" } else { "software encoder" });
     }
     Ok(())
@@ -68,13 +68,13 @@ fn list() -> Outcome {
 
 fn check() -> Outcome {
     let mut works = 0;
-    for (slot, trial) in trials() {
+    for (slot, trial) in run_trials() {
         match trial {
             Ok(()) => {
                 works += 1;
                 println!("ok      {}", slot.element);
-                for text in text::ALL.into_iter().filter(|text| text.launch().contains("{video_encoder}")) {
-                    gallery::graph(text.name, slot)
+                for text in launch_text::ALL.into_iter().filter(|text| text.launch().contains("{video_encoder}")) {
+                    gallery::pipeline_graph(text.name, slot)
                         .expect("the name is in the list")
                         .map_err(|error| error.to_string())?;
                     println!("ok      {} with {}", text.name, slot.element);
@@ -83,8 +83,8 @@ fn check() -> Outcome {
             Err(why) => println!("without {}: {why}", slot.element),
         }
     }
-    for text in text::ALL.into_iter().filter(|text| !text.launch().contains("{video_encoder}")) {
-        gallery::graph(text.name, gallery::everyday())
+    for text in launch_text::ALL.into_iter().filter(|text| !text.launch().contains("{video_encoder}")) {
+        gallery::pipeline_graph(text.name, gallery::default_encoder())
             .expect("the name is in the list")
             .map_err(|error| error.to_string())?;
         println!("ok      {}", text.name);

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{Outcome, runtime, told};
 use crate::config::{Config, sources};
 use crate::domain::library::Root;
-use crate::engine::encoders;
+use crate::engine::ffmpeg_encoders;
 use crate::engine::source::Roots;
 use crate::error::Error;
 use crate::http::info;
@@ -46,6 +46,6 @@ async fn describe(config: &Config, path: &Path) -> Result<serde_json::Value, Err
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
     let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probed(&source).await?;
     let beside = sidecars::beside(&Library::new(roots), &source).await?;
-    let available = !encoders::report(&config.ffmpeg).await.proven.is_empty();
+    let available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
     info::document(&source, &probed, &beside, available)
 }

@@ -5,7 +5,7 @@ use crate::engine::versions;
 
 pub fn print() -> Outcome {
     println!("hearthcast {}", env!("CARGO_PKG_VERSION"));
-    println!("GStreamer {}", versions::gstreamer());
-    println!("ffmpeg {}", versions::ffmpeg().unwrap_or_else(|| "not found".to_owned()));
+    println!("GStreamer {}", versions::gstreamer_version());
+    println!("ffmpeg {}", versions::ffmpeg_version().unwrap_or_else(|| "not found".to_owned()));
     Ok(())
 }

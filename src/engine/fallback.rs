@@ -5,69 +5,69 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Job, Run, RunError, Transcoder};
+use super::{Job, Run, RunError, Backend};
 
 /// Two backends for one rendition.
-pub struct Fallback {
-    first: Arc<dyn Transcoder>,
-    second: Arc<dyn Transcoder>,
+pub struct FallbackBackend {
+    primary: Arc<dyn Backend>,
+    secondary: Arc<dyn Backend>,
     version: String,
-    fallen: Mutex<Option<RunError>>,
+    fallback_cause: Mutex<Option<RunError>>,
 }
 
-impl Fallback {
-    pub fn new(first: Arc<dyn Transcoder>, second: Arc<dyn Transcoder>) -> Self {
-        let version = format!("{} or {}", first.version(), second.version());
-        Self { first, second, version, fallen: Mutex::default() }
+impl FallbackBackend {
+    pub fn new(primary: Arc<dyn Backend>, secondary: Arc<dyn Backend>) -> Self {
+        let version = format!("{} or {}", primary.version(), secondary.version());
+        Self { primary, secondary, version, fallback_cause: Mutex::default() }
     }
 
-    fn fall(&self, error: &RunError) {
-        tracing::warn!(%error, from = self.first.name(), to = self.second.name(), "another backend takes over");
-        self.fallen.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+    fn switch_to_secondary(&self, error: &RunError) {
+        tracing::warn!(%error, from = self.primary.name(), to = self.secondary.name(), "another backend takes over");
+        self.fallback_cause.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
     }
 }
 
-impl Transcoder for Fallback {
+impl Backend for FallbackBackend {
     fn name(&self) -> &'static str {
-        self.first.name()
+        self.primary.name()
     }
 
     fn version(&self) -> &str {
         &self.version
     }
 
-    fn encoder(&self, planned: &str) -> Option<&'static str> {
-        if self.fallen().is_some() { self.second.encoder(planned) } else { self.first.encoder(planned) }
+    fn video_encoder(&self, planned: &str) -> Option<&'static str> {
+        if self.fallback_cause().is_some() { self.secondary.video_encoder(planned) } else { self.primary.video_encoder(planned) }
     }
 
     fn audio_encoder(&self) -> &'static str {
-        if self.fallen().is_some() { self.second.audio_encoder() } else { self.first.audio_encoder() }
+        if self.fallback_cause().is_some() { self.secondary.audio_encoder() } else { self.primary.audio_encoder() }
     }
 
-    fn at_work(&self) -> &'static str {
-        if self.fallen().is_some() { self.second.name() } else { self.first.at_work() }
+    fn active_backend_name(&self) -> &'static str {
+        if self.fallback_cause().is_some() { self.secondary.name() } else { self.primary.active_backend_name() }
     }
 
-    fn failed(&self, error: &RunError) -> bool {
+    fn handle_failure(&self, error: &RunError) -> bool {
         // No backend can help when the file itself has changed.
-        if self.fallen().is_some() || matches!(error, RunError::SourceChanged | RunError::SourceEnded) {
+        if self.fallback_cause().is_some() || matches!(error, RunError::SourceChanged | RunError::SourceEnded) {
             return false;
         }
-        self.fall(error);
+        self.switch_to_secondary(error);
         true
     }
 
-    fn fallen(&self) -> Option<RunError> {
-        self.fallen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn fallback_cause(&self) -> Option<RunError> {
+        self.fallback_cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
-        if self.fallen().is_none() {
-            match self.first.start(job.clone(), through) {
+    fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
+        if self.fallback_cause().is_none() {
+            match self.primary.start(job.clone(), last_allowed) {
                 Ok(run) => return Ok(run),
-                Err(error) => self.fall(&error),
+                Err(error) => self.switch_to_secondary(&error),
             }
         }
-        self.second.start(job, through)
+        self.secondary.start(job, last_allowed)
     }
 }

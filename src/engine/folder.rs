@@ -21,14 +21,14 @@ pub struct Folder<'a> {
 
 /// The target of a name; links are followed while they stay beneath the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum EntryTarget {
     Folder,
     File { size_bytes: u64, modified: SystemTime },
 }
 
 /// The type of an entry as the folder lists it, without a stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum EntryHint {
     Folder,
     File,
     /// A link, or the file system does not report types.
@@ -40,26 +40,26 @@ impl Roots {
     ///
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `SOURCE_READ_FAILED`.
-    pub fn open_folder(&self, raw: &str) -> Result<Folder<'_>> {
-        let located = self.locate(raw)?;
+    pub fn open_folder(&self, request_path: &str) -> Result<Folder<'_>> {
+        let located = self.locate(request_path)?;
         let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Folder { roots: self, fd, located })
     }
 
     /// The target of a request path; None if it does not exist, is outside the roots, or is neither file nor folder. Blocks
     /// on the file system.
-    pub fn look(&self, raw: &str) -> Option<Target> {
-        self.look_beneath(&self.locate(raw).ok()?)
+    pub fn resolve_target(&self, request_path: &str) -> Option<EntryTarget> {
+        self.resolve_target_beneath(&self.locate(request_path).ok()?)
     }
 
-    fn look_beneath(&self, located: &LocatedPath) -> Option<Target> {
+    fn resolve_target_beneath(&self, located: &LocatedPath) -> Option<EntryTarget> {
         let fd = self.open_beneath(located, OFlags::PATH).ok()?;
         let stat = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH).ok()?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Some(Target::Folder),
+            FileType::Directory => Some(EntryTarget::Folder),
             FileType::RegularFile => {
-                let age = Duration::new(u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u32);
-                Some(Target::File { size_bytes: stat.st_size as u64, modified: SystemTime::UNIX_EPOCH + age })
+                let since_epoch = Duration::new(u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u32);
+                Some(EntryTarget::File { size_bytes: stat.st_size as u64, modified: SystemTime::UNIX_EPOCH + since_epoch })
             }
             _ => None,
         }
@@ -71,20 +71,20 @@ impl Folder<'_> {
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
-    pub fn names(&self) -> Result<Vec<(String, Hint)>> {
+    pub fn list_entries(&self) -> Result<Vec<(String, EntryHint)>> {
         let unreadable = |cause: rustix::io::Errno| {
             Error::new(Code::SourceReadFailed, "the folder could not be read").with_cause(cause)
         };
         let mut names = Vec::new();
-        for found in Dir::read_from(&self.fd).map_err(unreadable)?.take(MAX_ENTRIES) {
-            let found = found.map_err(unreadable)?;
-            let hint = match found.file_type() {
-                FileType::Directory => Hint::Folder,
-                FileType::RegularFile => Hint::File,
-                FileType::Symlink | FileType::Unknown => Hint::Unknown,
+        for entry in Dir::read_from(&self.fd).map_err(unreadable)?.take(MAX_ENTRIES) {
+            let entry = entry.map_err(unreadable)?;
+            let hint = match entry.file_type() {
+                FileType::Directory => EntryHint::Folder,
+                FileType::RegularFile => EntryHint::File,
+                FileType::Symlink | FileType::Unknown => EntryHint::Unknown,
                 _ => continue,
             };
-            match found.file_name().to_str() {
+            match entry.file_name().to_str() {
                 Ok(name) if !name.starts_with('.') => names.push((name.to_owned(), hint)),
                 _ => {}
             }
@@ -93,9 +93,9 @@ impl Folder<'_> {
     }
 
     /// The target of a name; None if it disappeared, leaves the root or is neither file nor folder.
-    pub fn look(&self, name: &str) -> Option<Target> {
+    pub fn resolve_entry(&self, name: &str) -> Option<EntryTarget> {
         let mut located = self.located.clone();
         located.relative_path.push(name);
-        self.roots.look_beneath(&located)
+        self.roots.resolve_target_beneath(&located)
     }
 }

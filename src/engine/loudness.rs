@@ -8,8 +8,8 @@ use tokio::io::AsyncReadExt;
 
 use super::RunError;
 use super::clock::{Fed, Feed};
-use super::ffmpeg::args::{OTHER_DEMUXERS, demuxer};
-use super::ffmpeg::spawn::{Inherited, Limits, spawn};
+use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
+use super::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
 use super::source::Source;
 use crate::domain::media::Media;
 
@@ -19,15 +19,15 @@ const EXCERPTS: u32 = 8;
 const EXCERPT_SECONDS: f64 = 12.0;
 
 /// Shorter items are measured whole, seconds.
-const WHOLE_SECONDS: f64 = 120.0;
+const MAX_WHOLE_SECONDS: f64 = 120.0;
 
 /// Time limit of a measurement.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_OUTPUT_BYTES: u64 = 4 << 20;
 
 /// What the meter shows for silence, LUFS.
-const SILENT: f64 = -69.0;
+const SILENCE_LUFS: f64 = -69.0;
 
 /// Measures the loudness of an audio stream, LUFS; None for silence.
 ///
@@ -58,34 +58,34 @@ async fn measure_excerpts(
     }
     let fed: Vec<Fed> = feeds.iter().map(Feed::fed).collect();
     let args = arguments(media, stream, &source.proc_path(), &starts, &fed);
-    let mut inputs: Vec<Inherited> = feeds.iter().map(Feed::inherited).collect();
+    let mut inputs: Vec<InheritedFile> = feeds.iter().map(Feed::inherited).collect();
     // Afterwards only the child has the read ends open, so that the feeds end with the child.
     drop(feeds);
     if inputs.is_empty() {
         inputs.push(source.clone());
     }
-    let started = spawn(ffmpeg, args, inputs, Limits::PROBE).await;
+    let started = spawn(ffmpeg, args, inputs, ChildLimits::PROBE).await;
     let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
     let mut text = Vec::new();
-    let read = (&mut child.stdout).take(MOST_BYTES).read_to_end(&mut text).await;
+    let read = (&mut child.stdout).take(MAX_OUTPUT_BYTES).read_to_end(&mut text).await;
     let exit = child.wait().await;
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
     let text = String::from_utf8_lossy(&text);
-    let said = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
-    match said {
-        Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENT)),
+    let integrated_lufs = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
+    match integrated_lufs {
+        Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENCE_LUFS)),
         None => {
-            Err(RunError::Decode(exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into())))
+            Err(RunError::Decode(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into())))
         }
     }
 }
 
 /// The beginnings of the excerpts, seconds of source time; a single None if the item is measured whole.
 fn starts(media: &Media) -> Vec<Option<f64>> {
-    match media.duration_seconds.filter(|duration| *duration > WHOLE_SECONDS) {
+    match media.duration_seconds.filter(|duration| *duration > MAX_WHOLE_SECONDS) {
         None => vec![None],
-        Some(whole) => {
-            (0..EXCERPTS).map(|n| Some((whole - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()
+        Some(duration_seconds) => {
+            (0..EXCERPTS).map(|n| Some((duration_seconds - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()
         }
     }
 }
@@ -102,21 +102,21 @@ fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], fe
             args.extend(["-t".into(), format!("{EXCERPT_SECONDS}")]);
         }
         if let Some(fed) = fed {
-            let format = demuxer(media.container).unwrap_or("mpegts");
+            let format = demuxer_name(media.container).unwrap_or("mpegts");
             let options = ["-protocol_whitelist", "pipe", "-f", format, "-i", &fed.address];
             args.extend(options.map(str::to_owned));
             continue;
         }
         args.extend(["-protocol_whitelist".into(), "file".into()]);
-        match demuxer(media.container) {
+        match demuxer_name(media.container) {
             Some(name) => args.extend(["-f".into(), name.into()]),
-            None => args.extend(["-format_whitelist".into(), OTHER_DEMUXERS.into()]),
+            None => args.extend(["-format_whitelist".into(), FALLBACK_DEMUXERS.into()]),
         }
         args.extend(["-i".into(), format!("file:{input}")]);
     }
-    let parts: String = (0..starts.len()).map(|n| format!("[{n}:{stream}]")).collect();
+    let input_labels: String = (0..starts.len()).map(|n| format!("[{n}:{stream}]")).collect();
     let meter = "ebur128=metadata=1:framelog=verbose,ametadata=mode=print:key=lavfi.r128.I:file=-";
-    let graph = format!("{parts}concat=n={}:v=0:a=1,{meter}[heard]", starts.len());
+    let graph = format!("{input_labels}concat=n={}:v=0:a=1,{meter}[heard]", starts.len());
     args.extend(["-filter_complex".into(), graph, "-map".into(), "[heard]".into()]);
     args.extend("-f null /dev/null".split(' ').map(str::to_owned));
     args

@@ -9,15 +9,15 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
 
-mod captions;
-pub mod changes;
+mod bitmap_subtitles;
+pub mod folder_watcher;
 pub mod clock;
 pub mod content;
 #[cfg(test)]
-mod damaged;
-pub mod elements;
-pub mod encoders;
-pub mod fake;
+mod damaged_films;
+pub mod gstreamer_elements;
+pub mod ffmpeg_encoders;
+pub mod fake_backend;
 pub mod fallback;
 pub mod ffmpeg;
 pub mod folder;
@@ -26,16 +26,16 @@ pub mod index;
 pub mod loudness;
 pub mod outbound;
 pub mod packager;
-pub mod picture;
+pub mod image;
 pub mod probe;
-pub mod samples;
-mod script;
-pub mod segments;
+pub mod sample_media;
+mod ass;
+pub mod segment_cache;
 pub mod source;
-pub mod still;
-pub mod subtitles;
+pub mod still_image;
+pub mod subtitle_extraction;
 mod tables;
-pub mod tape;
+pub mod recording_file;
 pub mod versions;
 
 use content::Content;
@@ -52,7 +52,7 @@ pub struct Job {
     /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
     pub sidecar: Option<Arc<Source>>,
     /// The image of an `Emblem` in the rendition; None otherwise.
-    pub picture: Option<Arc<picture::Picture>>,
+    pub watermark: Option<Arc<image::Image>>,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,
@@ -62,7 +62,7 @@ pub struct Job {
     pub first: usize,
     /// The quarantine mark of the file. A backend that reads the file in this process keeps it until its first segment is
     /// made.
-    pub mark: Option<Arc<dyn Any + Send + Sync>>,
+    pub quarantine_mark: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// One finished segment: a canonical MPEG transport stream that starts with PAT and PMT.
@@ -103,8 +103,8 @@ impl Run {
     /// a segment above the gate's value until the gate rises.
     pub fn channel(gate: usize) -> (Self, mpsc::Sender<Result<Segment, RunError>>, watch::Receiver<usize>) {
         let (sender, segments) = mpsc::channel(2);
-        let (gate, opened) = watch::channel(gate);
-        (Self { segments, gate }, sender, opened)
+        let (gate, gate_receiver) = watch::channel(gate);
+        (Self { segments, gate }, sender, gate_receiver)
     }
 
     /// The next segment in order; None when the run is over.
@@ -120,18 +120,18 @@ impl Run {
     /// Lets the run make segments up to and including `index`. The limit never goes down again.
     pub fn allow_through(&self, index: usize) {
         self.gate.send_if_modified(|gate| {
-            let raise = index > *gate;
-            if raise {
+            let is_higher = index > *gate;
+            if is_higher {
                 *gate = index;
             }
-            raise
+            is_higher
         });
     }
 }
 
 /// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in this process, or the ffmpeg
 /// subprocess for everything else.
-pub trait Transcoder: Send + Sync {
+pub trait Backend: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.
     fn name(&self) -> &'static str;
 
@@ -140,12 +140,12 @@ pub trait Transcoder: Send + Sync {
 
     /// Whether a run started at any segment delivers it as fast as a run in progress, and always with the same bytes.
     /// Such segments are made on request, and dropped instead of written to disk.
-    fn starts_at_once(&self) -> bool {
+    fn has_instant_start(&self) -> bool {
         false
     }
 
     /// The video encoder this backend uses where a plan names `planned`; None if it is the same one.
-    fn encoder(&self, _planned: &str) -> Option<&'static str> {
+    fn video_encoder(&self, _planned: &str) -> Option<&'static str> {
         None
     }
 
@@ -155,22 +155,22 @@ pub trait Transcoder: Send + Sync {
     }
 
     /// Name of the backend that makes the next run; differs from `name` for a combination of backends.
-    fn at_work(&self) -> &'static str {
+    fn active_backend_name(&self) -> &'static str {
         self.name()
     }
 
     /// Called when a run it started has failed. True when another backend makes the next run, so that this failure does not
     /// count against the rendition.
-    fn failed(&self, _error: &RunError) -> bool {
+    fn handle_failure(&self, _error: &RunError) -> bool {
         false
     }
 
     /// The failure after which another backend took over.
-    fn fallen(&self) -> Option<RunError> {
+    fn fallback_cause(&self) -> Option<RunError> {
         None
     }
 
     /// Starts a run at `job.first` that may make segments up to and including `through`. Must be called inside a tokio
     /// runtime.
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError>;
+    fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError>;
 }

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use super::ffmpeg::spawn::confined;
+use super::ffmpeg::spawn::confined_command;
 
 /// The version of the GStreamer library this process uses, e.g. `1.22.0`.
-pub fn gstreamer() -> String {
+pub fn gstreamer_version() -> String {
     let (major, minor, micro, _) = gstreamer::version();
     format!("{major}.{minor}.{micro}")
 }
 
 /// The version of the first `ffmpeg` in `PATH`, e.g. `5.1.9-0+deb12u1`; None if it is missing or does not run.
-pub fn ffmpeg() -> Option<String> {
-    let output = confined(Path::new("ffmpeg")).arg("-version").stderr(Stdio::null()).output().ok()?;
+pub fn ffmpeg_version() -> Option<String> {
+    let output = confined_command(Path::new("ffmpeg")).arg("-version").stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next()?.strip_prefix("ffmpeg version ")?.split(' ').next().map(str::to_owned)
 }

@@ -11,7 +11,7 @@ use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::engine::gst::board::{Failed, Level, Seen};
+use crate::engine::gst::registry::{FailedPipeline, QueueLevel, PipelineStatus};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::pipelines::{self, Drawing};
@@ -149,9 +149,9 @@ fn number(id: &str) -> Result<u64> {
     id.parse().map_err(|_| Error::new(Code::NotFound, "the pipeline id must be a number"))
 }
 
-impl From<Seen> for PipelineView {
-    fn from(seen: Seen) -> Self {
-        let queue = |level: Level| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
+impl From<PipelineStatus> for PipelineView {
+    fn from(seen: PipelineStatus) -> Self {
+        let queue = |level: QueueLevel| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
         Self {
             id: seen.number.to_string(),
             name: seen.name,
@@ -169,8 +169,8 @@ impl From<Line> for LineView {
     }
 }
 
-impl From<Failed> for FailedView {
-    fn from(failed: Failed) -> Self {
+impl From<FailedPipeline> for FailedView {
+    fn from(failed: FailedPipeline) -> Self {
         Self { id: failed.number.to_string(), name: failed.name, error: failed.error }
     }
 }

@@ -88,7 +88,7 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
     let source = service.library.open(&path).await?;
     let probed = service.media.probed(&source).await?;
     let beside = sidecars::beside(&service.library, &source).await?;
-    let available = !service.transcoder.report().await.proven.is_empty();
+    let available = !service.transcoder.report().await.working.is_empty();
     let links = Links::signed(service, &principal, &source);
     let mut info = MediaInfo::new(&source, &probed, &beside, device, &links, available)?;
     let watched = service.watched_of(&principal.user_id, &source).await?;

@@ -121,7 +121,7 @@ pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
 fn view(workers: Workers, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
     let standing = sessions.standing();
     let report = &workers.transcoder;
-    let available = !report.proven.is_empty();
+    let available = !report.working.is_empty();
     let fallback = match available {
         true => FallbackView {
             mode: "local-subprocess",
@@ -134,10 +134,10 @@ fn view(workers: Workers, sessions: &Sessions, backend: BackendSetting) -> Worke
             user_message: "The local transcoder is missing: files play directly or not at all.",
         },
     };
-    let encoders = report.proven.iter().map(|encoder| EncoderView {
+    let encoders = report.working.iter().map(|encoder| EncoderView {
         name: encoder.name,
         codec: "h264",
-        kind: if encoder.hardware { "hardware" } else { "software" },
+        kind: if encoder.is_hardware { "hardware" } else { "software" },
         device: encoder.device,
         verified: true,
     });
@@ -147,7 +147,7 @@ fn view(workers: Workers, sessions: &Sessions, backend: BackendSetting) -> Worke
         boundary: "local transcoder subprocess",
         status: if available { "available" } else { "unsupported" },
         protocol: ProtocolView { name: "media-worker", version: "0.1-draft" },
-        supported_encoders: report.proven.iter().map(|encoder| encoder.name).collect(),
+        supported_encoders: report.working.iter().map(|encoder| encoder.name).collect(),
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
         max_concurrent_jobs: workers.max_concurrent_jobs,

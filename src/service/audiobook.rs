@@ -10,7 +10,7 @@ use crate::domain::library::{kind_from_name, compare_natural};
 use crate::domain::media::Media;
 use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, SaveResult, percentage};
 use crate::domain::sniff::MediaKind;
-use crate::engine::folder::{Folder, Hint, Target};
+use crate::engine::folder::{Folder, EntryHint, EntryTarget};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::progress::{Item, Wish, stem};
@@ -244,8 +244,8 @@ impl Service {
     async fn folder_item(&self, path: &str, absent: Error) -> Result<(Item, Vec<String>)> {
         let located = self.spelled(path)?;
         let (roots, folder) = (self.roots.clone(), located.path.clone());
-        let looking = self.library.within_deadline(located.root_index, move || match roots.look(&folder) {
-            Some(Target::Folder) => files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
+        let looking = self.library.within_deadline(located.root_index, move || match roots.resolve_target(&folder) {
+            Some(EntryTarget::Folder) => files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
             _ => Ok(None),
         });
         let Some(files) = looking.await? else { return Err(absent) };
@@ -298,16 +298,16 @@ fn files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> 
 fn within(folder: &Folder<'_>, found: &mut Vec<Seen>, discs: Option<&mut Vec<String>>) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
     let mut below = Vec::new();
-    for (name, hint) in folder.names()? {
+    for (name, hint) in folder.list_entries()? {
         let sound = kind_from_name(&name) == Some(MediaKind::Audio);
-        if hint == Hint::File && !sound || found.len() > MAX_FILES {
+        if hint == EntryHint::File && !sound || found.len() > MAX_FILES {
             continue;
         }
-        match folder.look(&name) {
-            Some(Target::File { size_bytes, modified }) if sound => {
+        match folder.resolve_entry(&name) {
+            Some(EntryTarget::File { size_bytes, modified }) if sound => {
                 found.push(Seen { path: format!("{base}/{name}"), size_bytes, modified });
             }
-            Some(Target::Folder) => below.push(format!("{base}/{name}")),
+            Some(EntryTarget::Folder) => below.push(format!("{base}/{name}")),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use data_encoding::BASE64URL_NOPAD;
 use super::library::Library;
 use crate::domain::library::{kind_from_name, compare_natural};
 use crate::domain::sniff::MediaKind;
-use crate::engine::folder::{Folder, Hint, Target};
+use crate::engine::folder::{Folder, EntryHint, EntryTarget};
 use crate::error::{Error, Result};
 
 /// Entries of one page by default.
@@ -80,7 +80,7 @@ impl Library {
 fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listing> {
     let located = &folder.located;
     let mut names: Vec<Name> =
-        folder.names()?.into_iter().filter_map(|(text, hint)| worth(folder, text, hint)).collect();
+        folder.list_entries()?.into_iter().filter_map(|(text, hint)| worth(folder, text, hint)).collect();
     names.sort_unstable_by(Name::order);
     let start = after.map_or(0, |after| names.partition_point(|name| name.order(&after).is_le()));
     let mut rest = names.into_iter().skip(start).peekable();
@@ -92,8 +92,8 @@ fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listin
         let path = format!("{}/{}", located.path.trim_end_matches('/'), name.text);
         let is = match name.kind {
             None => Some(Is::Folder),
-            Some(kind) => match folder.look(&name.text) {
-                Some(Target::File { size_bytes, modified }) => Some(Is::Media { kind, size_bytes, modified }),
+            Some(kind) => match folder.resolve_entry(&name.text) {
+                Some(EntryTarget::File { size_bytes, modified }) => Some(Is::Media { kind, size_bytes, modified }),
                 _ => None,
             },
         };
@@ -106,13 +106,13 @@ fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listin
     Ok(Listing { path: Some(located.path.clone()), parent, entries, next_cursor })
 }
 
-fn worth(folder: &Folder<'_>, text: String, hint: Hint) -> Option<Name> {
+fn worth(folder: &Folder<'_>, text: String, hint: EntryHint) -> Option<Name> {
     let kind = match hint {
-        Hint::Folder => None,
-        Hint::File => Some(kind_from_name(&text)?),
-        Hint::Unknown => match folder.look(&text)? {
-            Target::Folder => None,
-            Target::File { .. } => Some(kind_from_name(&text)?),
+        EntryHint::Folder => None,
+        EntryHint::File => Some(kind_from_name(&text)?),
+        EntryHint::Unknown => match folder.resolve_entry(&text)? {
+            EntryTarget::Folder => None,
+            EntryTarget::File { .. } => Some(kind_from_name(&text)?),
         },
     };
     Some(Name { kind, text })

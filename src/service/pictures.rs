@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::picture::{MOST_BYTES, Picture};
+use crate::engine::image::{MAX_BYTES, Image};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -12,17 +12,17 @@ impl Service {
     /// # Errors
     /// Those of opening a path; `UNSUPPORTED_MEDIA_TYPE` for a file that is not a PNG or JPEG of at most 4 MiB and
     /// 4096x4096.
-    pub(super) async fn picture(&self, path: &str) -> Result<Arc<Picture>> {
+    pub(super) async fn picture(&self, path: &str) -> Result<Arc<Image>> {
         let located = self.roots.locate(path)?;
         let roots = self.roots.clone();
         let reading = self.library.within_deadline(located.root_index, move || {
             let source = roots.open_file(&located.path)?;
-            let mut bytes = vec![0; MOST_BYTES + 1];
+            let mut bytes = vec![0; MAX_BYTES + 1];
             let unreadable = |cause: std::io::Error| {
                 Error::new(Code::SourceReadFailed, "the image could not be read").with_cause(cause)
             };
             let filled = source.read_blocking(&mut bytes, 0).map_err(unreadable)?;
-            Picture::of(&bytes[..filled]).map_err(Error::internal)
+            Image::from_bytes(&bytes[..filled]).map_err(Error::internal)
         });
         let wrong =
             || Error::new(Code::UnsupportedMediaType, "not a PNG or JPEG of at most 4 MiB and 4096x4096 pixels");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::gst::board::{self, Failed, Seen};
+use crate::engine::gst::registry::{self, FailedPipeline, PipelineStatus};
 use crate::error::{Code, Error, Result};
 
 /// Longest wait for the elements to answer.
@@ -22,8 +22,8 @@ pub enum Drawing {
 ///
 /// # Errors
 /// `INTERNAL` when a pipeline does not answer.
-pub async fn all() -> Result<(Vec<Seen>, Vec<Failed>)> {
-    within(|| (board::live(), board::failed())).await
+pub async fn all() -> Result<(Vec<PipelineStatus>, Vec<FailedPipeline>)> {
+    within(|| (registry::running_pipelines(), registry::failed_pipelines())).await
 }
 
 /// The graph of one pipeline.
@@ -32,10 +32,10 @@ pub async fn all() -> Result<(Vec<Seen>, Vec<Failed>)> {
 /// `NOT_FOUND`.
 pub async fn draw(number: u64, drawing: Drawing) -> Result<String> {
     let drawn = within(move || match drawing {
-        Drawing::Dot => board::dot(number),
-        Drawing::Mermaid => board::graph(number).map(|graph| graph.mermaid()),
-        Drawing::Svg => board::graph(number).map(|graph| graph.svg()),
-        Drawing::Text => board::graph(number).map(|graph| graph.text()),
+        Drawing::Dot => registry::pipeline_dot(number),
+        Drawing::Mermaid => registry::pipeline_graph(number).map(|graph| graph.to_mermaid()),
+        Drawing::Svg => registry::pipeline_graph(number).map(|graph| graph.to_svg()),
+        Drawing::Text => registry::pipeline_graph(number).map(|graph| graph.to_text()),
     });
     drawn.await?.ok_or_else(gone)
 }
@@ -45,7 +45,7 @@ pub async fn draw(number: u64, drawing: Drawing) -> Result<String> {
 /// # Errors
 /// `NOT_FOUND`.
 pub async fn log(number: u64) -> Result<Vec<String>> {
-    within(move || board::log(number)).await?.ok_or_else(gone)
+    within(move || registry::pipeline_log(number)).await?.ok_or_else(gone)
 }
 
 fn gone() -> Error {

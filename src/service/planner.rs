@@ -248,7 +248,7 @@ fn start_within(start_seconds: f64, duration: Option<f64>, last_segment: f64) ->
 
 async fn encoder(service: &Service) -> Result<String> {
     let report = service.transcoder.report().await;
-    let best = report.proven.first().map(|encoder| encoder.name.to_owned());
+    let best = report.working.first().map(|encoder| encoder.name.to_owned());
     best.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
 }
 

@@ -10,11 +10,11 @@ use super::runs::Work;
 use crate::config::{BackendSetting, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
-use crate::engine::fallback::Fallback;
-use crate::engine::ffmpeg::Ffmpeg;
-use crate::engine::gst::{self, Native};
+use crate::engine::fallback::FallbackBackend;
+use crate::engine::ffmpeg::FfmpegBackend;
+use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
-use crate::engine::{Job, Run, RunError, Transcoder};
+use crate::engine::{Job, Run, RunError, Backend};
 use crate::error::{Code, Error, Result};
 
 /// Kinds of work that `auto` distinguishes.
@@ -58,17 +58,17 @@ pub struct Producers {
     program: PathBuf,
     text_style: TextStyle,
     /// Found at the first start, because querying ffmpeg takes a moment.
-    ffmpeg: OnceCell<Arc<dyn Transcoder>>,
+    ffmpeg: OnceCell<Arc<dyn Backend>>,
     native: OnceCell<std::result::Result<Arc<Marked>, String>>,
     quarantine: Option<Arc<Quarantine>>,
     /// Set by tests: the backend for everything.
-    only: OnceLock<Arc<dyn Transcoder>>,
+    only: OnceLock<Arc<dyn Backend>>,
 }
 
 /// A backend, and why it was chosen.
 #[derive(Clone)]
 pub struct Chosen {
-    pub transcoder: Arc<dyn Transcoder>,
+    pub transcoder: Arc<dyn Backend>,
     pub reason: &'static str,
 }
 
@@ -87,7 +87,7 @@ impl Producers {
     }
 
     /// Uses `transcoder` for everything. To be called before the first start.
-    pub fn set(&self, transcoder: Arc<dyn Transcoder>) {
+    pub fn set(&self, transcoder: Arc<dyn Backend>) {
         let _ = self.only.set(transcoder);
     }
 
@@ -117,7 +117,7 @@ impl Producers {
         if self.backend == BackendSetting::Ffmpeg {
             return by_ffmpeg(self.ffmpeg().await?, "configured");
         }
-        if let Some(why) = gst::refusal(&work.media, &work.rendition) {
+        if let Some(why) = gst::refusal_reason(&work.media, &work.rendition) {
             return by_ffmpeg(self.ffmpeg().await?, why);
         }
         if !Kind::of(&work.rendition).by_gstreamer(self.backend) {
@@ -126,7 +126,7 @@ impl Producers {
         let Ok(native) = self.native().await else {
             return by_ffmpeg(self.ffmpeg().await?, "GStreamer elements are missing");
         };
-        let native: Arc<dyn Transcoder> = native;
+        let native: Arc<dyn Backend> = native;
         let Ok(ffmpeg) = self.ffmpeg().await else {
             return Ok(Chosen { transcoder: native, reason: "ffmpeg is missing" });
         };
@@ -134,20 +134,20 @@ impl Producers {
             BackendSetting::Gstreamer => "configured",
             _ => "GStreamer measured better for this kind of work",
         };
-        Ok(Chosen { transcoder: Arc::new(Fallback::new(native, ffmpeg)), reason })
+        Ok(Chosen { transcoder: Arc::new(FallbackBackend::new(native, ffmpeg)), reason })
     }
 
-    async fn ffmpeg(&self) -> Result<Arc<dyn Transcoder>> {
+    async fn ffmpeg(&self) -> Result<Arc<dyn Backend>> {
         if let Some(only) = self.only.get() {
             return Ok(only.clone());
         }
         let found = self.ffmpeg.get_or_try_init(|| async {
             let program = self.program.clone();
-            let found = tokio::task::spawn_blocking(move || Ffmpeg::at(&program)).await.map_err(Error::internal)?;
+            let found = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program)).await.map_err(Error::internal)?;
             let missing =
                 |cause| Error::new(Code::TranscoderUnavailable, "no usable ffmpeg was found").with_cause(cause);
             let found = found.map_err(missing)?.with_text_style(self.text_style.clone());
-            Ok::<_, Error>(Arc::new(found) as Arc<dyn Transcoder>)
+            Ok::<_, Error>(Arc::new(found) as Arc<dyn Backend>)
         });
         found.await.cloned()
     }
@@ -155,8 +155,8 @@ impl Producers {
     /// GStreamer with all required elements; missing ones are logged once.
     async fn native(&self) -> std::result::Result<Arc<Marked>, String> {
         let found = self.native.get_or_init(|| async {
-            let found = tokio::task::spawn_blocking(Native::find).await.unwrap_or_else(|cause| Err(cause.to_string()));
-            let marked = |native: Native| {
+            let found = tokio::task::spawn_blocking(GstBackend::detect).await.unwrap_or_else(|cause| Err(cause.to_string()));
+            let marked = |native: GstBackend| {
                 let native = native.with_text_style(self.text_style.clone());
                 Arc::new(Marked { native, quarantine: self.quarantine.clone() })
             };
@@ -169,11 +169,11 @@ impl Producers {
 /// GStreamer, with a quarantine mark for every file before it is read: a file that crashes the server is left to ffmpeg
 /// afterwards.
 struct Marked {
-    native: Native,
+    native: GstBackend,
     quarantine: Option<Arc<Quarantine>>,
 }
 
-impl Transcoder for Marked {
+impl Backend for Marked {
     fn name(&self) -> &'static str {
         self.native.name()
     }
@@ -182,8 +182,8 @@ impl Transcoder for Marked {
         self.native.version()
     }
 
-    fn encoder(&self, planned: &str) -> Option<&'static str> {
-        self.native.encoder(planned)
+    fn video_encoder(&self, planned: &str) -> Option<&'static str> {
+        self.native.video_encoder(planned)
     }
 
     fn audio_encoder(&self) -> &'static str {
@@ -195,7 +195,7 @@ impl Transcoder for Marked {
             let name = job.source.fingerprint().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
             let mark = quarantine.enter(name, &job.source.path);
             let mark = mark.ok_or_else(|| RunError::Internal("the server crashed while it read this file".into()))?;
-            job.mark = Some(Arc::new(mark));
+            job.quarantine_mark = Some(Arc::new(mark));
         }
         self.native.start(job, through)
     }

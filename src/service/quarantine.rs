@@ -93,7 +93,7 @@ pub fn list(folder: &Path) -> Vec<Entry> {
 }
 
 fn version() -> String {
-    format!("{}, GStreamer {}", env!("CARGO_PKG_VERSION"), versions::gstreamer())
+    format!("{}, GStreamer {}", env!("CARGO_PKG_VERSION"), versions::gstreamer_version())
 }
 
 /// The marks in a folder, the newest first.

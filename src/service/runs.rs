@@ -18,10 +18,10 @@ use crate::domain::grid::Grid;
 use crate::domain::media::{Media, StreamKind};
 use crate::domain::plan::{Rendition, VideoPlan};
 use crate::engine::packager::Package;
-use crate::engine::picture::Picture;
-use crate::engine::segments::{Hold, Segments, Stored};
+use crate::engine::image::Image;
+use crate::engine::segment_cache::{SegmentHold, SegmentCache, StoredSegment};
 use crate::engine::source::Source;
-use crate::engine::{Job, RunError, Transcoder};
+use crate::engine::{Job, RunError, Backend};
 use crate::error::{Code, Error, Result};
 use crate::service::encode_slots::{Admission, EncodeJob, EncodeSlots, Full, Viewer};
 
@@ -43,7 +43,7 @@ pub struct Work {
     /// The open file of a `Burn::Sidecar`.
     pub sidecar: Option<Arc<Source>>,
     /// The image of an `Emblem` (watermark).
-    pub picture: Option<Arc<Picture>>,
+    pub picture: Option<Arc<Image>>,
     /// Set when the packager produces the segments.
     pub package: Option<Arc<Package>>,
 }
@@ -69,9 +69,9 @@ impl Work {
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
             first,
-            mark: None,
+            quarantine_mark: None,
             sidecar: self.sidecar.clone(),
-            picture: self.picture.clone(),
+            watermark: self.picture.clone(),
             package: self.package.clone(),
         }
     }
@@ -153,7 +153,7 @@ impl Drop for Waits<'_> {
 
 /// All runs of the server.
 pub struct Runs {
-    segments: Segments,
+    segments: SegmentCache,
     standing: Arc<Standing>,
     slots: Arc<EncodeSlots>,
     lines: Mutex<HashMap<Arc<str>, Weak<Line>>>,
@@ -170,7 +170,7 @@ struct Line {
     standing: Arc<Standing>,
     /// None if the rendition needs no encode slot.
     job: Option<Arc<EncodeJob>>,
-    _hold: Hold,
+    _hold: SegmentHold,
 }
 
 /// One reader's hold on a rendition.
@@ -187,7 +187,7 @@ pub(super) struct Reader;
 
 impl Runs {
     /// Runs at most `max_jobs` encodes at once and keeps segments in `segments`.
-    pub fn new(segments: Segments, max_jobs: usize) -> Self {
+    pub fn new(segments: SegmentCache, max_jobs: usize) -> Self {
         Self {
             segments,
             standing: Arc::default(),
@@ -215,7 +215,7 @@ impl Runs {
     ///
     /// # Errors
     /// `TRANSCODER_BUSY` if the encode slots cannot carry one more viewer.
-    pub fn lease(&self, transcoder: Arc<dyn Transcoder>, work: Work, viewer: Viewer<'_>) -> Result<Lease> {
+    pub fn lease(&self, transcoder: Arc<dyn Backend>, work: Work, viewer: Viewer<'_>) -> Result<Lease> {
         let name = name(&*transcoder, &work);
         let mut lines = lock(&self.lines);
         let known = lines.get(&name).and_then(Weak::upgrade);
@@ -258,13 +258,13 @@ impl Runs {
     }
 
     /// Returns a stored segment; starts no run.
-    pub async fn kept(&self, name: &Arc<str>, index: usize) -> Option<Stored> {
+    pub async fn kept(&self, name: &Arc<str>, index: usize) -> Option<StoredSegment> {
         self.segments.get(name, index).await
     }
 
     /// Whether a segment is stored.
     pub fn holds(&self, name: &str, index: usize) -> bool {
-        self.segments.holds(name, index)
+        self.segments.contains(name, index)
     }
 
     /// Ends every run and waits until the owner tasks have ended.
@@ -291,7 +291,7 @@ impl Lease {
     ///
     /// # Errors
     /// The failure that made the owner give up.
-    pub async fn segment(&self, index: usize) -> Result<Stored, RunError> {
+    pub async fn segment(&self, index: usize) -> Result<StoredSegment, RunError> {
         let gone = || {
             let failure = self.line.progress.borrow().failure.clone();
             failure.unwrap_or_else(|| RunError::Internal("the run was ended".into()))
@@ -348,7 +348,7 @@ impl Drop for Line {
 
 /// The key under which the segments of a rendition are stored; renditions with identical bytes share it. It contains the
 /// file version, because a file repaired in place keeps its fingerprint.
-pub fn name(transcoder: &dyn Transcoder, work: &Work) -> Arc<str> {
+pub fn name(transcoder: &dyn Backend, work: &Work) -> Arc<str> {
     let cut = data_encoding::HEXLOWER.encode(&work.grid.content_digest());
     let mut version = format!("{}/{}/{cut}/{}", transcoder.name(), transcoder.version(), work.source.version());
     if let Some(sidecar) = &work.sidecar {

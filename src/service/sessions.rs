@@ -12,8 +12,8 @@ use super::quarantine::Quarantine;
 use super::runs::{Lease, Runs, Standing, Work};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
-use crate::engine::Transcoder;
-use crate::engine::segments::{Budget, Segments};
+use crate::engine::Backend;
+use crate::engine::segment_cache::{CacheLimits, SegmentCache};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -59,7 +59,7 @@ pub struct Sessions {
 
 struct Inner {
     makers: Arc<Makers>,
-    segments: Segments,
+    segments: SegmentCache,
     per_user: usize,
     patience: Patience,
     book: Mutex<Book>,
@@ -109,13 +109,13 @@ impl Sessions {
     /// The segment folder cannot be emptied or created.
     pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Self> {
         let limits = &config.limits;
-        let budget = Budget {
-            memory: limits.segment_memory_bytes,
-            rendition_memory: RENDITION_MEMORY.min(limits.segment_memory_bytes),
-            disk: limits.segment_disk_bytes,
+        let budget = CacheLimits {
+            memory_bytes: limits.segment_memory_bytes,
+            rendition_memory_bytes: RENDITION_MEMORY.min(limits.segment_memory_bytes),
+            disk_bytes: limits.segment_disk_bytes,
         };
         let folder = config.cache.join("segments");
-        let segments = Segments::open(&folder, budget)
+        let segments = SegmentCache::open(&folder, budget)
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -159,7 +159,7 @@ impl Sessions {
     }
 
     /// Uses `transcoder` for all segments from the first start, whatever ffmpeg this machine has.
-    pub fn produce_by(&self, transcoder: Arc<dyn Transcoder>) {
+    pub fn produce_by(&self, transcoder: Arc<dyn Backend>) {
         self.inner.makers.producers.set(transcoder);
     }
 
@@ -309,7 +309,7 @@ impl Sessions {
                 loop {
                     tokio::time::sleep(HOUSEKEEPING).await;
                     let Some(inner) = inner.upgrade() else { return };
-                    inner.segments.expire();
+                    inner.segments.evict_expired();
                     lock(&inner.book).forget();
                 }
             });

@@ -85,7 +85,7 @@ pub async fn beside(library: &Library, source: &Arc<Source>) -> Result<Vec<Sidec
 fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {
     let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let folder_path = if folder.is_empty() { "/" } else { folder };
-    let names: Vec<String> = roots.open_folder(folder_path)?.names()?.into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = roots.open_folder(folder_path)?.list_entries()?.into_iter().map(|(name, _)| name).collect();
     let mut found: Vec<Sidecar> = matching(media, &names)
         .into_iter()
         .take(SIDECARS)

@@ -13,7 +13,7 @@ use super::sidecars;
 use crate::domain::media::Media;
 use crate::domain::subtitles::{self, Cue, SubtitleFormat, MAX_BYTES};
 use crate::engine::source::Source;
-use crate::engine::{RunError, subtitles as engine};
+use crate::engine::{RunError, subtitle_extraction as engine};
 use crate::error::{Code, Error, Result};
 
 /// How long a request waits; the work continues after it.

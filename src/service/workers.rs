@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::engine::encoders::{self, Report};
+use crate::engine::ffmpeg_encoders::{self, EncoderReport};
 
 /// The current state of the local encoders.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    pub transcoder: Arc<Report>,
+    pub transcoder: Arc<EncoderReport>,
     pub gstreamer_version: String,
     pub max_concurrent_jobs: usize,
 }
@@ -27,8 +27,8 @@ impl LocalTranscoder {
 
     /// Tests the encoders before the first request.
     pub async fn warm(&self) {
-        let report = encoders::report(&self.ffmpeg).await;
-        let proven: Vec<&str> = report.proven.iter().map(|encoder| encoder.name).collect();
+        let report = ffmpeg_encoders::encoder_report(&self.ffmpeg).await;
+        let proven: Vec<&str> = report.working.iter().map(|encoder| encoder.name).collect();
         match (&report.version, proven.is_empty()) {
             (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?proven, "encoders ready"),
             _ => {
@@ -38,14 +38,14 @@ impl LocalTranscoder {
     }
 
     /// The encoders that work, best first; empty when ffmpeg is missing.
-    pub async fn report(&self) -> Arc<Report> {
-        encoders::report(&self.ffmpeg).await
+    pub async fn report(&self) -> Arc<EncoderReport> {
+        ffmpeg_encoders::encoder_report(&self.ffmpeg).await
     }
 
     pub async fn view(&self) -> Workers {
         Workers {
             transcoder: self.report().await,
-            gstreamer_version: encoders::gstreamer_version(),
+            gstreamer_version: ffmpeg_encoders::gstreamer_version(),
             max_concurrent_jobs: self.max_concurrent_jobs,
         }
     }

@@ -2,38 +2,38 @@
 
 use std::path::Path;
 
-use hearthcast::engine::elements;
-use hearthcast::engine::gst::{gallery, text, trials};
+use hearthcast::engine::gstreamer_elements;
+use hearthcast::engine::gst::{gallery, launch_text, run_trials};
 
 #[test]
 fn every_pipeline_is_built_with_every_encoder_that_works_here() {
-    elements::missing().unwrap();
-    let working: Vec<_> = trials().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| slot).collect();
-    assert!(working.contains(&gallery::everyday()), "{:?}", trials().collect::<Vec<_>>());
+    gstreamer_elements::missing_elements().unwrap();
+    let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| slot).collect();
+    assert!(working.contains(&gallery::default_encoder()), "{:?}", run_trials().collect::<Vec<_>>());
     for slot in working {
-        for text in text::ALL {
-            gallery::graph(text.name, slot).expect("a name of the list").unwrap();
+        for text in launch_text::ALL {
+            gallery::pipeline_graph(text.name, slot).expect("a name of the list").unwrap();
         }
     }
-    for (slot, trial) in trials() {
+    for (slot, trial) in run_trials() {
         assert!(trial.as_ref().err().is_none_or(|why| !why.is_empty()), "{}", slot.element);
     }
 }
 
 #[test]
 fn graphs_are_the_golden_ones() {
-    elements::missing().unwrap();
-    for text in text::ALL {
-        let graph = gallery::graph(text.name, gallery::everyday()).unwrap().unwrap();
-        insta::assert_snapshot!(text.name, graph.text());
+    gstreamer_elements::missing_elements().unwrap();
+    for text in launch_text::ALL {
+        let graph = gallery::pipeline_graph(text.name, gallery::default_encoder()).unwrap().unwrap();
+        insta::assert_snapshot!(text.name, graph.to_text());
     }
 }
 
 #[test]
 fn the_gallery_shows_the_texts_as_they_are() {
-    elements::missing().unwrap();
+    gstreamer_elements::missing_elements().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/README.md");
-    let page = gallery::page().unwrap();
+    let page = gallery::render_page().unwrap();
     if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
         std::fs::write(&path, &page).unwrap();
     }

@@ -13,7 +13,7 @@ use crate::domain::mpegts::clock_jumps::{ClockSection, shift_to_source_time, sou
 use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::sniff::Container;
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
-use crate::engine::ffmpeg::spawn::Inherited;
+use crate::engine::ffmpeg::spawn::InheritedFile;
 use crate::engine::source::Source;
 
 /// The pipe's timestamp of the start position, seconds. Not 0, because the first decoded frame may be presented earlier.
@@ -71,7 +71,7 @@ impl Feed {
     }
 
     /// The pipe's end for the child.
-    pub fn inherited(&self) -> Inherited {
+    pub fn inherited(&self) -> InheritedFile {
         self.reader.clone()
     }
 

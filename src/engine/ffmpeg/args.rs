@@ -36,13 +36,13 @@ const PREROLL_FRAMES: i64 = 4;
 const CHANGE_WINDOW_SECONDS: i64 = 10;
 
 /// Whether this is a container of broadcasts, where audio channels and frame size may change mid-stream.
-fn may_change(container: Container) -> bool {
+fn may_change_format(container: Container) -> bool {
     matches!(container, Container::MpegTs | Container::MpegPs)
 }
 
 /// Everything the arguments depend on.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct ArgumentOptions<'a> {
     pub media: &'a Media,
     pub rendition: &'a Rendition,
     pub grid: &'a Grid,
@@ -50,60 +50,60 @@ pub struct Ask<'a> {
     /// `/proc/self/fd/…` of the item.
     pub input: &'a str,
     /// For an item with clock jumps: the pipe to read it from instead. Its data starts where reading should.
-    pub fed: Option<&'a Fed>,
+    pub pipe_input: Option<&'a Fed>,
     /// `/proc/self/fd/…` of the subtitle to burn in: ASS text, or the bitmap sidecar.
-    pub burn: Option<&'a str>,
+    pub subtitle_path: Option<&'a str>,
     /// Demuxer and input URL of the watermark image.
-    pub picture: Option<(&'static str, &'a str)>,
+    pub watermark: Option<(&'static str, &'a str)>,
     /// `/proc/self/fd/…` of the audio as a raw AMR stream, if it had to be extracted from the item.
-    pub sound: Option<&'a str>,
-    pub abilities: Abilities,
+    pub amr_path: Option<&'a str>,
+    pub features: Features,
     /// Number of decoder threads; None leaves it to ffmpeg.
-    pub decoders: Option<usize>,
+    pub decoder_threads: Option<usize>,
 }
 
 /// Optional features of this build of ffmpeg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Abilities {
+pub struct Features {
     /// Filters `zscale` and `tonemap`: HDR to SDR.
-    pub tone_map: bool,
+    pub has_tone_map: bool,
     /// Filter `ass`: burned-in text.
-    pub text: bool,
+    pub has_ass: bool,
     /// Filter `zscale`: faster scaling.
-    pub resize: bool,
+    pub has_zscale: bool,
 }
 
 /// The whole argument vector, without the program's name.
 ///
 /// # Errors
 /// `RunError::Encoder` when this build lacks a feature the plan needs.
-pub fn arguments(ask: &Ask) -> Result<Vec<String>, RunError> {
-    let mut args = Args::default();
+pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunError> {
+    let mut args = ArgumentList::default();
     // Errors only: broken files cause thousands of warnings. With `-max_error_rate 1` badly damaged files still play.
     args.add("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
-    input(&mut args, ask);
-    if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) = (ask.burn, burn(ask)) {
+    add_input(&mut args, options);
+    if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) = (options.subtitle_path, burned_subtitle(options)) {
         args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska -i").push(format!("file:{path}"));
     }
-    if let Some(path) = ask.sound {
-        seek(&mut args, ask);
+    if let Some(path) = options.amr_path {
+        add_seek(&mut args, options);
         args.add("-protocol_whitelist file -f amr -i").push(format!("file:{path}"));
     }
-    if let Some((demuxer, path)) = ask.picture {
+    if let Some((demuxer, path)) = options.watermark {
         args.add("-protocol_whitelist file -f").push(demuxer.to_owned()).pair("-i", path);
     }
     args.add("-map_metadata -1 -map_chapters -1 -sn -dn");
-    video::add(&mut args, ask)?;
-    audio(&mut args, ask);
-    output(&mut args, ask);
+    video::add_video(&mut args, options)?;
+    add_audio(&mut args, options);
+    add_output(&mut args, options);
     Ok(args.0)
 }
 
 /// Arguments that copy one whole video stream to a transport stream, with its keyframes marked.
-pub fn stream_pass(media: &Media, stream: u32, input: &str, fed: Option<&Fed>) -> Vec<String> {
-    let mut args = Args::default();
+pub fn video_copy_arguments(media: &Media, stream: u32, input: &str, pipe_input: Option<&Fed>) -> Vec<String> {
+    let mut args = ArgumentList::default();
     args.add("-nostdin -hide_banner -v error -copyts");
-    file(&mut args, media, input, fed);
+    add_item_input(&mut args, media, input, pipe_input);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1");
     args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
     args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -mpegts_copyts 1");
@@ -113,23 +113,23 @@ pub fn stream_pass(media: &Media, stream: u32, input: &str, fed: Option<&Fed>) -
 }
 
 /// Arguments that copy one AMR track to a raw stream.
-pub(super) fn bare_sound(media: &Media, stream: u32, input: &str) -> Vec<String> {
-    let mut args = Args::default();
+pub(super) fn amr_copy_arguments(media: &Media, stream: u32, input: &str) -> Vec<String> {
+    let mut args = ArgumentList::default();
     args.add("-nostdin -hide_banner -v error");
-    file(&mut args, media, input, None);
+    add_item_input(&mut args, media, input, None);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1 -f amr pipe:1");
     args.0
 }
 
 /// The first AAC frame on the 1,920-tick grid that starts at or after `ticks`.
-fn aac_frame(ticks: i64) -> i64 {
+fn aac_frame_at_or_after(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 #[derive(Default)]
-struct Args(Vec<String>);
+struct ArgumentList(Vec<String>);
 
-impl Args {
+impl ArgumentList {
     /// Adds constant arguments, separated by spaces.
     fn add(&mut self, words: &str) -> &mut Self {
         self.0.extend(words.split(' ').map(str::to_owned));
@@ -147,41 +147,41 @@ impl Args {
     }
 }
 
-fn burn<'a>(ask: &Ask<'a>) -> Option<&'a BurnedSubtitle> {
-    match &ask.rendition.video {
+fn burned_subtitle<'a>(options: &ArgumentOptions<'a>) -> Option<&'a BurnedSubtitle> {
+    match &options.rendition.video {
         Some(VideoPlan::Encode(plan)) => plan.burn.as_ref(),
         _ => None,
     }
 }
 
-fn input(args: &mut Args, ask: &Ask) {
-    if let (Some(decoders), Some(VideoPlan::Encode(_))) = (ask.decoders, &ask.rendition.video) {
-        args.pair("-threads", decoders);
+fn add_input(args: &mut ArgumentList, options: &ArgumentOptions) {
+    if let (Some(threads), Some(VideoPlan::Encode(_))) = (options.decoder_threads, &options.rendition.video) {
+        args.pair("-threads", threads);
     }
-    if ask.fed.is_none() {
-        seek(args, ask);
+    if options.pipe_input.is_none() {
+        add_seek(args, options);
     }
-    file(args, ask.media, ask.input, ask.fed);
+    add_item_input(args, options.media, options.input, options.pipe_input);
 }
 
-fn seek(args: &mut Args, ask: &Ask) {
-    let at = reading_start(ask.media, ask.rendition, ask.grid, ask.first);
-    if at > 0.0 {
+fn add_seek(args: &mut ArgumentList, options: &ArgumentOptions) {
+    let start_seconds = reading_start_seconds(options.media, options.rendition, options.grid, options.first);
+    if start_seconds > 0.0 {
         args.add("-noaccurate_seek -seek_timestamp 1");
-        args.pair("-ss", format!("{:.6}", at + ask.media.start_seconds));
+        args.pair("-ss", format!("{:.6}", start_seconds + options.media.start_seconds));
     }
 }
 
 /// Where a run that starts with segment `first` starts to read, seconds of source time; 0 or less is the start of the file.
-pub(super) fn reading_start(media: &Media, rendition: &Rendition, grid: &Grid, first: usize) -> f64 {
-    if first == 0 { 0.0 } else { to_seconds(grid.segment_start(first)) - margin(media, rendition) }
+pub(super) fn reading_start_seconds(media: &Media, rendition: &Rendition, grid: &Grid, first: usize) -> f64 {
+    if first == 0 { 0.0 } else { to_seconds(grid.segment_start(first)) - reading_margin_seconds(media, rendition) }
 }
 
 /// Adds the item itself as an input, its timestamps moved so that source time starts at 0.
-fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
-    if let Some(Fed { address, offset_seconds }) = fed {
+fn add_item_input(args: &mut ArgumentList, media: &Media, input: &str, pipe_input: Option<&Fed>) {
+    if let Some(Fed { address, offset_seconds }) = pipe_input {
         args.pair("-itsoffset", format!("{:.6}", *offset_seconds as f64 + 2e-6));
-        let format = demuxer(media.container).unwrap_or("mpegts");
+        let format = demuxer_name(media.container).unwrap_or("mpegts");
         args.add("-protocol_whitelist pipe").pair("-f", format).pair("-i", address);
         return;
     }
@@ -191,23 +191,23 @@ fn file(args: &mut Args, media: &Media, input: &str, fed: Option<&Fed>) {
         args.pair("-itsoffset", format!("{:.6}", 2e-6 - media.start_seconds));
     }
     args.add("-protocol_whitelist file");
-    match demuxer(media.container) {
+    match demuxer_name(media.container) {
         Some(name) => args.pair("-f", name),
-        None => args.pair("-format_whitelist", OTHER_DEMUXERS),
+        None => args.pair("-format_whitelist", FALLBACK_DEMUXERS),
     };
     args.pair("-i", format!("file:{input}"));
 }
 
 /// How much before the first segment reading starts, seconds.
-fn margin(media: &Media, rendition: &Rendition) -> f64 {
-    let indexed = media.container == Container::Mp4;
+fn reading_margin_seconds(media: &Media, rendition: &Rendition) -> f64 {
+    let has_index = media.container == Container::Mp4;
     let encodes_audio = matches!(rendition.audio, Some(AudioPlan::Encode { .. }));
     let margin = match (&rendition.video, media.container) {
         // The packet of a bitmap subtitle shown at the boundary is before it.
         (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(BurnedSubtitle::Embedded { bitmap: true, .. })) => 10.0,
         // Exactly at the keyframe; the millisecond allows for rounding.
-        (Some(VideoPlan::Copy { .. }), _) if indexed && !encodes_audio => -0.001,
-        _ if indexed => 0.2,
+        (Some(VideoPlan::Copy { .. }), _) if has_index && !encodes_audio => -0.001,
+        _ if has_index => 0.2,
         // These seek to any frame, not to a keyframe: wide enough for a usual GOP.
         (Some(VideoPlan::Encode(_)), Container::MpegTs | Container::MpegPs | Container::Other) => 5.0,
         // Packets of the other stream may be before the keyframe in the file.
@@ -215,12 +215,12 @@ fn margin(media: &Media, rendition: &Rendition) -> f64 {
         (None, _) => 0.3,
     };
     // The clock may have gaps or start anywhere, so that a seek is a guess: being early does no harm.
-    if indexed { margin } else { margin.max(0.3) }
+    if has_index { margin } else { margin.max(0.3) }
 }
 
 /// ffmpeg's demuxer for a container, so that probing cannot mistake the file for a playlist that names other files. None if
 /// there are several: then use [`OTHER_DEMUXERS`].
-pub fn demuxer(container: Container) -> Option<&'static str> {
+pub fn demuxer_name(container: Container) -> Option<&'static str> {
     Some(match container {
         Container::Mp4 => "mov",
         Container::Matroska | Container::Webm => "matroska",
@@ -242,12 +242,12 @@ pub fn demuxer(container: Container) -> Option<&'static str> {
 }
 
 /// Demuxers that read one file and open nothing else.
-pub const OTHER_DEMUXERS: &str = "ac3,eac3,dts,dtshd,truehd,mlp,amr,ape,au,caf,dsf,gsm,iff,ivf,m4v,mpegvideo,h264,hevc,mxf,nsv,nut,obu,rm,\
+pub const FALLBACK_DEMUXERS: &str = "ac3,eac3,dts,dtshd,truehd,mlp,amr,ape,au,caf,dsf,gsm,iff,ivf,m4v,mpegvideo,h264,hevc,mxf,nsv,nut,obu,rm,\
     tak,tta,vc1,voc,w64,wtv,y4m,yuv4mpegpipe,mpc,mpc8,oma,dv,gif,apng,bink,smk,roq,wve,xwma,aac,mp3,flac,wav,ogg,aiff,wv,\
     asf,flv,avi,mpeg,mpegts,matroska,mov";
 
-fn audio(args: &mut Args, ask: &Ask) {
-    let (stream, channels, kbps, gain) = match ask.rendition.audio {
+fn add_audio(args: &mut ArgumentList, options: &ArgumentOptions) {
+    let (stream, channels, kbps, gain) = match options.rendition.audio {
         None => {
             args.add("-an");
             return;
@@ -258,9 +258,9 @@ fn audio(args: &mut Args, ask: &Ask) {
         }
         Some(AudioPlan::Encode { stream, channels, kbps, gain_tenths_db: gain }) => (stream, channels, kbps, gain),
     };
-    let first = aac_frame(ask.grid.segment_start(ask.first)) - PREROLL_FRAMES;
-    let start = first * 1024;
-    let length = (aac_frame(ask.grid.end_ticks()) - first) * 1024;
+    let first_frame = aac_frame_at_or_after(options.grid.segment_start(options.first)) - PREROLL_FRAMES;
+    let start_sample = first_frame * 1024;
+    let sample_count = (aac_frame_at_or_after(options.grid.end_ticks()) - first_frame) * 1024;
     let layout = match channels {
         1 => "mono",
         6 => "5.1",
@@ -273,43 +273,43 @@ fn audio(args: &mut Args, ask: &Ask) {
     // Down-mixing takes surround at -6 dB and never exceeds full scale. The sample count is then the clock, so that
     // silence after the end of the track has timestamps too. One gain applies to the whole item, so that a run may
     // start anywhere; peaks are limited to -1 dB.
-    let level = gain.map_or_else(String::new, |gain| {
+    let gain_filter = gain.map_or_else(String::new, |gain| {
         format!("volume={:.1}dB,alimiter=level=0:limit=0.89:attack=1:release=50,", f64::from(gain) / 10.0)
     });
     let mix = "surround_mix_level=0.5:rematrix_maxval=1";
-    let format = format!("aformat=sample_fmts=fltp:channel_layouts={layout},{level}");
-    let chain = if may_change(ask.media.container) {
-        let (begin, end) = (start.max(0), start + length);
-        let window = begin + CHANGE_WINDOW_SECONDS * 48_000;
+    let format = format!("aformat=sample_fmts=fltp:channel_layouts={layout},{gain_filter}");
+    let chain = if may_change_format(options.media.container) {
+        let (begin_sample, end_sample) = (start_sample.max(0), start_sample + sample_count);
+        let window_end = begin_sample + CHANGE_WINDOW_SECONDS * 48_000;
         format!(
             "aresample=osr=48000,\
-             asetpts='if(N,PTS,if(between(STARTPTS,{begin},{begin}+48),{begin},\
-             if(between(STARTPTS,{begin},{window}),{begin}-NB_SAMPLES,\
-             if(gt(STARTPTS,{begin}),floor(STARTPTS/1024)*1024,PTS))))',\
+             asetpts='if(N,PTS,if(between(STARTPTS,{begin_sample},{begin_sample}+48),{begin_sample},\
+             if(between(STARTPTS,{begin_sample},{window_end}),{begin_sample}-NB_SAMPLES,\
+             if(gt(STARTPTS,{begin_sample}),floor(STARTPTS/1024)*1024,PTS))))',\
              aresample=async=1:min_hard_comp=0.015:{mix},\
-             {format}apad,atrim=start_pts={begin}:end_pts={end},asetpts=N+STARTPTS"
+             {format}apad,atrim=start_pts={begin_sample}:end_pts={end_sample},asetpts=N+STARTPTS"
         )
     } else {
         format!(
             "aresample=osr=48000,\
-             aresample=async=1:min_hard_comp=0.03:first_pts={start}:{mix},\
-             {format}apad=whole_len={length},asetpts=N+({start})"
+             aresample=async=1:min_hard_comp=0.03:first_pts={start_sample}:{mix},\
+             {format}apad=whole_len={sample_count},asetpts=N+({start_sample})"
         )
     };
-    let sidecar = matches!(burn(ask), Some(BurnedSubtitle::Sidecar { bitmap: true, .. }));
+    let sidecar = matches!(burned_subtitle(options), Some(BurnedSubtitle::Sidecar { bitmap: true, .. }));
     args.pair(
         "-map",
-        if ask.sound.is_some() { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") },
+        if options.amr_path.is_some() { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") },
     );
     args.pair("-filter:a", chain);
     args.add("-c:a aac").pair("-b:a", format!("{}k", kbps.max(32)));
 }
 
-fn output(args: &mut Args, ask: &Ask) {
+fn add_output(args: &mut ArgumentList, options: &ArgumentOptions) {
     args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
     args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -max_interleave_delta 5000000 -flush_packets 1");
     args.pair("-mpegts_copyts", 1).pair("-mpegts_pmt_start_pid", PMT_PID);
-    let tracks = [(ask.rendition.video.is_some(), VIDEO_PID), (ask.rendition.audio.is_some(), AUDIO_PID)];
+    let tracks = [(options.rendition.video.is_some(), VIDEO_PID), (options.rendition.audio.is_some(), AUDIO_PID)];
     for (index, (_, pid)) in tracks.into_iter().filter(|(present, _)| *present).enumerate() {
         args.pair("-streamid", format!("{index}:{pid}"));
     }

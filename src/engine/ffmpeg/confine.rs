@@ -28,36 +28,36 @@ const ENVIRONMENT: [&str; 12] = [
 
 /// Resource limits of a child, enforced by the kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ChildLimits {
     /// Address space, bytes.
-    pub memory: u64,
+    pub memory_bytes: u64,
     /// Processor time, seconds; None for work that may take as long as a film.
     pub cpu_seconds: Option<u64>,
 }
 
-impl Limits {
+impl ChildLimits {
     /// For a transcode: 4K with frame threads on many cores maps some GiB.
-    pub const TRANSCODE: Self = Self { memory: 16 << 30, cpu_seconds: None };
+    pub const TRANSCODE: Self = Self { memory_bytes: 16 << 30, cpu_seconds: None };
     /// For a call that must finish in seconds.
-    pub const PROBE: Self = Self { memory: 4 << 30, cpu_seconds: Some(20) };
+    pub const PROBE: Self = Self { memory_bytes: 4 << 30, cpu_seconds: Some(20) };
 
     /// These limits, reduced to the memory of this machine.
-    pub(super) fn on_this_machine(self) -> Self {
-        Self { memory: self.memory_of(memory()), ..self }
+    pub(super) fn capped_to_machine(self) -> Self {
+        Self { memory_bytes: self.address_space_limit(total_memory_bytes()), ..self }
     }
 
     /// The address space limit on a machine with `total` bytes of memory: at most the memory, but at least a quarter of the
     /// limit, because stacks and arenas of threads are mapped and hardly used.
-    fn memory_of(self, total: u64) -> u64 {
-        self.memory.min(total.max(self.memory / 4))
+    fn address_space_limit(self, total_bytes: u64) -> u64 {
+        self.memory_bytes.min(total_bytes.max(self.memory_bytes / 4))
     }
 }
 
 /// A command for a short call that reads no file of the library. Environment and confinement are those of
 /// [`super::spawn::spawn`], but the caller must wait for the child and end it.
-pub fn confined(program: &Path) -> Command {
-    let mut command = bare(program);
-    let limits = Limits::TRANSCODE.on_this_machine();
+pub fn confined_command(program: &Path) -> Command {
+    let mut command = bare_command(program);
+    let limits = ChildLimits::TRANSCODE.capped_to_machine();
     // SAFETY: as in `fork`.
     unsafe {
         command.pre_exec(move || confine(limits, &[]));
@@ -66,7 +66,7 @@ pub fn confined(program: &Path) -> Command {
 }
 
 /// A command with empty standard input and the environment of children.
-pub(super) fn bare(program: &Path) -> Command {
+pub(super) fn bare_command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().stdin(Stdio::null());
     command.envs(ENVIRONMENT.iter().filter_map(|&name| Some((name, std::env::var_os(name)?))));
@@ -75,7 +75,7 @@ pub(super) fn bare(program: &Path) -> Command {
 }
 
 /// Memory of this machine, bytes.
-fn memory() -> u64 {
+fn total_memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
 }
@@ -83,7 +83,7 @@ fn memory() -> u64 {
 /// Applies the limits and drops privileges between fork and exec. Makes only system calls: no allocation, no lock.
 ///
 /// There is no `RLIMIT_NPROC`: it counts all threads of the user, including the server's and other programs'.
-pub(super) fn confine(limits: Limits, files: &[RawFd]) -> Result<()> {
+pub(super) fn confine(limits: ChildLimits, files: &[RawFd]) -> Result<()> {
     // SAFETY: closes nothing before exec, so that the descriptors of this process stay valid. Called by number because musl
     // has no such function.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } != 0 {
@@ -99,15 +99,15 @@ pub(super) fn confine(limits: Limits, files: &[RawFd]) -> Result<()> {
     }
     rustix::thread::set_no_new_privs(true)?;
     prefer_for_oom_kill();
-    limit(Resource::Core, 0)?;
-    limit(Resource::As, limits.memory)?;
+    set_limit(Resource::Core, 0)?;
+    set_limit(Resource::As, limits.memory_bytes)?;
     if let Some(seconds) = limits.cpu_seconds {
-        limit(Resource::Cpu, seconds)?;
+        set_limit(Resource::Cpu, seconds)?;
     }
     // Children write to pipes only. A library that writes a cache (fontconfig, mesa) gets an error instead of a signal.
     // SAFETY: sets a signal disposition; runs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    limit(Resource::Fsize, 0)?;
+    set_limit(Resource::Fsize, 0)?;
     Ok(())
 }
 
@@ -120,8 +120,8 @@ fn prefer_for_oom_kill() {
     }
 }
 
-fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
-    rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+fn set_limit(resource: Resource, value: u64) -> rustix::io::Result<()> {
+    rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
 }
 
 #[cfg(test)]
@@ -130,13 +130,13 @@ mod tests {
 
     use tokio::io::AsyncReadExt;
 
-    use super::super::spawn::{Child, Inherited, spawn};
+    use super::super::spawn::{Child, InheritedFile, spawn};
     use super::*;
 
     const SH: &str = "/bin/sh";
 
-    async fn shell(script: &str, inherit: Vec<Inherited>) -> Child {
-        spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, Limits::PROBE).await.unwrap()
+    async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
+        spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, ChildLimits::PROBE).await.unwrap()
     }
 
     #[tokio::test]
@@ -150,35 +150,35 @@ mod tests {
             folder.path().join("file").display()
         );
         let mut child = shell(&script, vec![]).await;
-        let mut said = [0; 64];
-        let read = child.stdout.read(&mut said).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&said[..read]), "ready\n");
+        let mut output = [0; 64];
+        let read = child.stdout.read(&mut output).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&output[..read]), "ready\n");
         let pid = child.pid().unwrap();
-        let proc = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
-        assert!(proc("status").lines().any(|line| line == "NoNewPrivs:\t1"), "{}", proc("status"));
-        assert_eq!(proc("oom_score_adj").trim(), "1000");
-        let limits = proc("limits");
-        let soft = |name: &str| {
+        let read_proc = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+        assert!(read_proc("status").lines().any(|line| line == "NoNewPrivs:\t1"), "{}", read_proc("status"));
+        assert_eq!(read_proc("oom_score_adj").trim(), "1000");
+        let limits = read_proc("limits");
+        let soft_limit = |name: &str| {
             let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
             line[name.len()..].split_whitespace().next().unwrap().to_owned()
         };
-        assert_eq!((soft("Max file size"), soft("Max core file size")), ("0".into(), "0".into()));
-        assert_eq!(soft("Max address space"), Limits::PROBE.memory_of(memory()).to_string());
-        assert_eq!(soft("Max cpu time"), "20");
+        assert_eq!((soft_limit("Max file size"), soft_limit("Max core file size")), ("0".into(), "0".into()));
+        assert_eq!(soft_limit("Max address space"), ChildLimits::PROBE.address_space_limit(total_memory_bytes()).to_string());
+        assert_eq!(soft_limit("Max cpu time"), "20");
     }
 
     #[test]
     fn the_address_space_follows_the_memory_of_the_machine() {
         const GIB: u64 = 1 << 30;
-        let of = |total: u64| (Limits::PROBE.memory_of(total), Limits::TRANSCODE.memory_of(total));
-        assert_eq!(of(GIB / 2), (GIB, 4 * GIB));
-        assert_eq!(of(6 * GIB), (4 * GIB, 6 * GIB));
-        assert_eq!(of(64 * GIB), (4 * GIB, 16 * GIB));
+        let limits_for = |total: u64| (ChildLimits::PROBE.address_space_limit(total), ChildLimits::TRANSCODE.address_space_limit(total));
+        assert_eq!(limits_for(GIB / 2), (GIB, 4 * GIB));
+        assert_eq!(limits_for(6 * GIB), (4 * GIB, 6 * GIB));
+        assert_eq!(limits_for(64 * GIB), (4 * GIB, 16 * GIB));
     }
 
     #[tokio::test]
     async fn short_calls_see_no_secrets_either() {
-        let mut command = tokio::process::Command::from(confined(Path::new(SH)));
+        let mut command = tokio::process::Command::from(confined_command(Path::new(SH)));
         let script = "env | cut -d= -f1 | sort; grep NoNewPrivs /proc/self/status";
         let output = command.args(["-c", script]).output().await.unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -190,10 +190,10 @@ mod tests {
         let mut child = shell("env | cut -d= -f1 | sort", vec![]).await;
         let mut out = String::new();
         child.stdout.read_to_string(&mut out).await.unwrap();
-        let known = |name: &str| {
+        let is_allowed = |name: &str| {
             ENVIRONMENT.contains(&name)
                 || ["LC_ALL", "AV_LOG_FORCE_NOCOLOR", "PWD", "_", "OLDPWD", "SHLVL"].contains(&name)
         };
-        assert!(out.lines().all(known), "{out}");
+        assert!(out.lines().all(is_allowed), "{out}");
     }
 }

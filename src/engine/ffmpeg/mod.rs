@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 pub mod args;
 mod confine;
-pub mod intake;
+pub mod ingest_input;
 pub mod run;
 pub mod spawn;
-mod unpack;
+mod amr_extraction;
 
-pub use run::Ffmpeg;
+pub use run::FfmpegBackend;
 
 /// The first `ffmpeg` on the search path.
-pub fn program() -> Option<PathBuf> {
+pub fn find_program() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join("ffmpeg")).find(|path| path.is_file())
 }

@@ -11,22 +11,22 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::args::{Abilities, Ask, arguments, reading_start};
-use super::spawn::{Exit, Inherited, Limits, confined, spawn};
-use super::unpack;
+use super::args::{Features, ArgumentOptions, build_arguments, reading_start_seconds};
+use super::spawn::{ChildExit, InheritedFile, ChildLimits, confined_command, spawn};
+use super::amr_extraction;
 use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter, FinishedSegment};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::clock::{Fed, Feed};
-use crate::engine::script::{self, Scripts};
-use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Transcoder};
+use crate::engine::ass::{self, ScriptCache};
+use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Backend};
 
 /// Time limit for a segment that is due, seconds.
 const STALL_SECONDS: u64 = 30;
 
 /// Largest size of unfinished segments, bytes: 10 s at 200 Mbit/s.
-const BUDGET_BYTES: usize = 256 << 20;
+const MAX_UNFINISHED_BYTES: usize = 256 << 20;
 
 /// Bytes read from the pipe at a time: the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -36,83 +36,83 @@ const ARGUMENTS_VERSION: u32 = 7;
 
 /// Up to this many processors, one decoder thread more than ffmpeg's own choice (processors plus one) helps. On two
 /// processors a first segment of HEVC is ready a twelfth sooner, because frames wait for their reference frames.
-const FEW: usize = 4;
+const MAX_EXTRA_THREAD_PROCESSORS: usize = 4;
 
 /// The ffmpeg backend.
 #[derive(Clone, Debug)]
-pub struct Ffmpeg {
+pub struct FfmpegBackend {
     program: PathBuf,
     version: String,
-    abilities: Abilities,
-    decoders: Option<usize>,
-    scripts: Arc<Scripts>,
+    features: Features,
+    decoder_threads: Option<usize>,
+    scripts: Arc<ScriptCache>,
 }
 
-impl Ffmpeg {
+impl FfmpegBackend {
     /// Finds `ffmpeg` on the search path and queries its features (two short processes; blocks for some 100 ms).
     ///
     /// # Errors
     /// When the search path has no ffmpeg, or it does not run.
-    pub fn find() -> Result<Self, String> {
-        Self::at(&super::program().ok_or("there is no ffmpeg on the search path")?)
+    pub fn detect() -> Result<Self, String> {
+        Self::with_program(&super::find_program().ok_or("there is no ffmpeg on the search path")?)
     }
 
     /// Uses the ffmpeg program at this path, or with this name on the search path, and queries its features.
     ///
     /// # Errors
     /// When it does not run or states no version.
-    pub fn at(program: &Path) -> Result<Self, String> {
-        let ask = |option: &str| -> Result<String, String> {
-            let mut command = confined(program);
+    pub fn with_program(program: &Path) -> Result<Self, String> {
+        let query = |option: &str| -> Result<String, String> {
+            let mut command = confined_command(program);
             command.args(["-hide_banner", option]).stderr(Stdio::null());
             let output = command.output().map_err(|cause| format!("{}: {cause}", program.display()))?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        let version = ask("-version")?;
+        let version = query("-version")?;
         let version = version.split_whitespace().nth(2).ok_or("`ffmpeg -version` states no version")?.to_owned();
-        let filters = ask("-filters")?;
-        let has = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
-        let resize = has("zscale");
-        let abilities = Abilities { tone_map: resize && has("tonemap"), text: has("ass"), resize };
+        let filters = query("-filters")?;
+        let has_filter = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
+        let has_zscale = has_filter("zscale");
+        let features = Features { has_tone_map: has_zscale && has_filter("tonemap"), has_ass: has_filter("ass"), has_zscale };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let decoders = (2..=FEW).contains(&processors).then_some(processors + 2);
+        let decoder_threads = (2..=MAX_EXTRA_THREAD_PROCESSORS).contains(&processors).then_some(processors + 2);
         let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
-        Ok(Self { version, program: program.to_owned(), abilities, decoders, scripts: Arc::default() })
+        Ok(Self { version, program: program.to_owned(), features, decoder_threads, scripts: Arc::default() })
     }
 
     /// Sets the style of plain text to burn in.
     #[must_use]
     pub fn with_text_style(mut self, style: TextStyle) -> Self {
-        self.version.push_str(&script::tag(&style));
-        self.scripts = Arc::new(Scripts::new(style));
+        self.version.push_str(&ass::style_tag(&style));
+        self.scripts = Arc::new(ScriptCache::new(style));
         self
     }
 
-    fn arguments(
+    fn arguments_for(
         &self,
         job: &Job,
-        fed: Option<&Fed>,
-        burn: Option<&str>,
-        sound: Option<&str>,
+        pipe_input: Option<&Fed>,
+        subtitle_path: Option<&str>,
+        amr_path: Option<&str>,
     ) -> Result<Vec<String>, RunError> {
-        let picture = job.picture.as_ref().map(|picture| picture.input());
-        arguments(&Ask {
+        let watermark = job.watermark.as_ref().map(|image| image.ffmpeg_input());
+        build_arguments(&ArgumentOptions {
             media: &job.media,
             rendition: &job.rendition,
             grid: &job.grid,
             first: job.first,
             input: &job.source.proc_path(),
-            fed,
-            burn,
-            picture: picture.as_ref().map(|(demuxer, path)| (*demuxer, path.as_str())),
-            sound,
-            abilities: self.abilities,
-            decoders: self.decoders,
+            pipe_input,
+            subtitle_path,
+            watermark: watermark.as_ref().map(|(demuxer, path)| (*demuxer, path.as_str())),
+            amr_path,
+            features: self.features,
+            decoder_threads: self.decoder_threads,
         })
     }
 
-    pub fn abilities(&self) -> Abilities {
-        self.abilities
+    pub fn features(&self) -> Features {
+        self.features
     }
 
     pub fn program(&self) -> &std::path::Path {
@@ -120,7 +120,7 @@ impl Ffmpeg {
     }
 }
 
-impl Transcoder for Ffmpeg {
+impl Backend for FfmpegBackend {
     fn name(&self) -> &'static str {
         "ffmpeg"
     }
@@ -129,68 +129,68 @@ impl Transcoder for Ffmpeg {
         &self.version
     }
 
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+    fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
         if job.first >= job.grid.len() {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
         // Refuses unsupported plans at once, before anything is extracted from the file.
-        self.arguments(&job, None, Some("/proc/self/fd/0"), None)?;
-        let (run, segments, gate) = Run::channel(through);
-        tokio::spawn(Work { ffmpeg: self.clone(), job, segments, gate }.run());
+        self.arguments_for(&job, None, Some("/proc/self/fd/0"), None)?;
+        let (run, segments, gate) = Run::channel(last_allowed);
+        tokio::spawn(RunTask { ffmpeg: self.clone(), job, segments, gate }.run());
         Ok(run)
     }
 }
 
 /// State of a run's task.
-struct Work {
-    ffmpeg: Ffmpeg,
+struct RunTask {
+    ffmpeg: FfmpegBackend,
     job: Job,
     segments: mpsc::Sender<Result<Segment, RunError>>,
     gate: watch::Receiver<usize>,
 }
 
-impl Work {
+impl RunTask {
     async fn run(mut self) {
-        if let Err(error) = self.produce().await {
+        if let Err(error) = self.make_segments().await {
             let _ = self.segments.send(Err(error)).await;
         }
     }
 
     /// Runs to the end of the grid, to the end of the source, or until the run is dropped.
-    async fn produce(&mut self) -> Result<(), RunError> {
-        let drawn = tokio::select! {
+    async fn make_segments(&mut self) -> Result<(), RunError> {
+        let subtitle = tokio::select! {
             () = self.segments.closed() => return Ok(()),
-            drawn = self.drawn() => drawn?,
+            drawn = self.subtitle_file() => drawn?,
         };
-        let sound = match unpack::needed(&self.job.media, &self.job.rendition) {
+        let amr_track = match amr_extraction::amr_stream(&self.job.media, &self.job.rendition) {
             None => None,
             Some(stream) => tokio::select! {
                 () = self.segments.closed() => return Ok(()),
-                sound = unpack::unpacked(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(sound?) as Inherited),
+                sound = amr_extraction::extract_amr(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(sound?) as InheritedFile),
             },
         };
         let feed = match self.job.media.clock_pieces.is_empty() {
             true => None,
             false => tokio::select! {
                 () = self.segments.closed() => return Ok(()),
-                feed = self.feed() => Some(feed?),
+                feed = self.open_feed() => Some(feed?),
             },
         };
-        let path =
-            |file: &Option<Inherited>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
-        let fed = feed.as_ref().map(Feed::fed);
-        let args = self.ffmpeg.arguments(&self.job, fed.as_ref(), path(&drawn).as_deref(), path(&sound).as_deref())?;
-        let picture = self.job.picture.as_ref().map(|picture| picture.file.clone() as Inherited);
+        let descriptor_path =
+            |file: &Option<InheritedFile>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
+        let pipe_input = feed.as_ref().map(Feed::fed);
+        let args = self.ffmpeg.arguments_for(&self.job, pipe_input.as_ref(), descriptor_path(&subtitle).as_deref(), descriptor_path(&amr_track).as_deref())?;
+        let watermark = self.job.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
         // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
-        let input = feed.map_or_else(|| self.job.source.clone() as Inherited, |feed| feed.inherited());
-        let inherit = std::iter::once(input).chain(drawn).chain(sound).chain(picture).collect();
-        let started = spawn(&self.ffmpeg.program, args, inherit, Limits::TRANSCODE).await;
-        let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
-        let mut cutter = Segmenter::new(cut(&self.job));
+        let input = feed.map_or_else(|| self.job.source.clone() as InheritedFile, |feed| feed.inherited());
+        let inherit = std::iter::once(input).chain(subtitle).chain(amr_track).chain(watermark).collect();
+        let spawned = spawn(&self.ffmpeg.program, args, inherit, ChildLimits::TRANSCODE).await;
+        let mut child = spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+        let mut segmenter = Segmenter::new(segmenter_settings(&self.job));
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
         let mut deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
-        while !cutter.is_done() {
-            if *self.gate.borrow_and_update() < cutter.current_segment() {
+        while !segmenter.is_done() {
+            if *self.gate.borrow_and_update() < segmenter.current_segment() {
                 // Not reading blocks the child at its next write: this pauses the run.
                 tokio::select! {
                     () = self.segments.closed() => return Ok(()),
@@ -207,11 +207,11 @@ impl Work {
             let read = read.map_err(|_| RunError::Stalled(STALL_SECONDS))?;
             if read.map_err(|cause| RunError::Internal(format!("reading from ffmpeg: {cause}")))? == 0 {
                 let exit = child.wait().await;
-                return self.ended(&mut cutter, &exit).await;
+                return self.handle_exit(&mut segmenter, &exit).await;
             }
-            let pieces = cutter.push(&bytes).map_err(|cause| RunError::Decode(cause.to_string()))?;
-            if !pieces.is_empty() {
-                self.deliver(pieces).await?;
+            let finished_segments = segmenter.push(&bytes).map_err(|cause| RunError::Decode(cause.to_string()))?;
+            if !finished_segments.is_empty() {
+                self.deliver(finished_segments).await?;
                 deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
             }
         }
@@ -219,55 +219,55 @@ impl Work {
     }
 
     /// Opens the feed of the item on one continuous clock, from where reading starts.
-    async fn feed(&self) -> Result<Feed, RunError> {
+    async fn open_feed(&self) -> Result<Feed, RunError> {
         let Job { source, media, rendition, grid, first, .. } = &self.job;
-        let from = reading_start(media, rendition, grid, *first);
+        let from = reading_start_seconds(media, rendition, grid, *first);
         let opened = Feed::open(source, &media.clock_pieces, from).await;
         opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
     /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.
-    async fn drawn(&self) -> Result<Option<Inherited>, RunError> {
+    async fn subtitle_file(&self) -> Result<Option<InheritedFile>, RunError> {
         let Some(VideoPlan::Encode(plan)) = &self.job.rendition.video else { return Ok(None) };
         match &plan.burn {
             None | Some(BurnedSubtitle::Embedded { bitmap: true, .. }) => Ok(None),
             Some(BurnedSubtitle::Sidecar { bitmap: true, .. }) => {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
-                Ok(Some(self.job.sidecar.clone().ok_or_else(missing)? as Inherited))
+                Ok(Some(self.job.sidecar.clone().ok_or_else(missing)? as InheritedFile))
             }
-            Some(text) => Ok(Some(self.ffmpeg.scripts.of(&self.ffmpeg.program, &self.job, text).await?)),
+            Some(text) => Ok(Some(self.ffmpeg.scripts.script_for(&self.ffmpeg.program, &self.job, text).await?)),
         }
     }
 
     /// Handles a child that ended before the end of the grid.
-    async fn ended(&mut self, cutter: &mut Segmenter, exit: &Exit) -> Result<(), RunError> {
-        if !exit.success() {
-            self.check_unchanged().await?;
-            return Err(blame(exit));
+    async fn handle_exit(&mut self, segmenter: &mut Segmenter, exit: &ChildExit) -> Result<(), RunError> {
+        if !exit.is_success() {
+            self.check_source_unchanged().await?;
+            return Err(classify_failure(exit));
         }
-        let pieces = cutter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
-        self.deliver(pieces).await?;
-        if cutter.current_segment() == self.job.first {
-            self.check_unchanged().await?;
-            let why = exit.stderr.last().map_or("the source file ends before it", String::as_str);
-            return Err(RunError::SourceRead(format!("no output for segment {}: {why}", self.job.first)));
+        let finished_segments = segmenter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
+        self.deliver(finished_segments).await?;
+        if segmenter.current_segment() == self.job.first {
+            self.check_source_unchanged().await?;
+            let reason = exit.error_lines.last().map_or("the source file ends before it", String::as_str);
+            return Err(RunError::SourceRead(format!("no output for segment {}: {reason}", self.job.first)));
         }
         Ok(())
     }
 
-    async fn deliver(&mut self, pieces: Vec<FinishedSegment>) -> Result<(), RunError> {
-        if !pieces.is_empty() {
-            self.check_unchanged().await?;
+    async fn deliver(&mut self, finished_segments: Vec<FinishedSegment>) -> Result<(), RunError> {
+        if !finished_segments.is_empty() {
+            self.check_source_unchanged().await?;
         }
-        for piece in pieces {
-            let segment = Segment { index: piece.index, content: piece.bytes.into() };
+        for finished in finished_segments {
+            let segment = Segment { index: finished.index, content: finished.bytes.into() };
             // An error means the run was dropped, which the main loop notices.
             let _ = self.segments.send(Ok(segment)).await;
         }
         Ok(())
     }
 
-    async fn check_unchanged(&self) -> Result<(), RunError> {
+    async fn check_source_unchanged(&self) -> Result<(), RunError> {
         let source = self.job.source.clone();
         // On a blocking thread because a network mount may hang.
         let unchanged = tokio::task::spawn_blocking(move || source.holds_the_same());
@@ -275,7 +275,7 @@ impl Work {
     }
 }
 
-fn cut(job: &Job) -> SegmenterSettings {
+fn segmenter_settings(job: &Job) -> SegmenterSettings {
     let Rendition { video, audio } = &*job.rendition;
     SegmenterSettings {
         grid: job.grid.clone(),
@@ -286,22 +286,22 @@ fn cut(job: &Job) -> SegmenterSettings {
             AudioPlan::Copy { .. } => AudioMode::Copied,
             AudioPlan::Encode { .. } => AudioMode::Encoded,
         }),
-        budget_bytes: BUDGET_BYTES,
+        budget_bytes: MAX_UNFINISHED_BYTES,
     }
 }
 
 /// The kind of failure, judged by ffmpeg's error messages.
-fn blame(exit: &Exit) -> RunError {
-    let said = exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg gave no error message".into());
+fn classify_failure(exit: &ChildExit) -> RunError {
+    let last_error = exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg gave no error message".into());
     if let Some(signal) = exit.signal {
         return RunError::Decode(format!("ffmpeg was ended by signal {signal}"));
     }
-    let any = |words: &[&str]| exit.stderr.iter().any(|line| words.iter().any(|word| line.contains(word)));
-    if any(&["opening encoder", "Unknown encoder", "Could not open encoder"]) {
-        RunError::Encoder(said)
-    } else if any(&["Input/output error", "Invalid data found when processing input", "moov atom not found"]) {
-        RunError::SourceRead(said)
+    let mentions_any = |words: &[&str]| exit.error_lines.iter().any(|line| words.iter().any(|word| line.contains(word)));
+    if mentions_any(&["opening encoder", "Unknown encoder", "Could not open encoder"]) {
+        RunError::Encoder(last_error)
+    } else if mentions_any(&["Input/output error", "Invalid data found when processing input", "moov atom not found"]) {
+        RunError::SourceRead(last_error)
     } else {
-        RunError::Decode(said)
+        RunError::Decode(last_error)
     }
 }

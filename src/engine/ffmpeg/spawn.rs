@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::sync::{mpsc, oneshot};
 
-use super::confine::{bare, confine};
+use super::confine::{bare_command, confine};
 use crate::engine::source::Source;
 
-pub use super::confine::{Limits, confined};
+pub use super::confine::{ChildLimits, confined_command};
 
 /// An open file the child gets under the same number, so that `/proc/self/fd/<number>` names it there too.
-pub type Inherited = Arc<dyn AsFd + Send + Sync>;
+pub type InheritedFile = Arc<dyn AsFd + Send + Sync>;
 
 /// Lines of error output kept, and the largest length of each in bytes.
 const TAIL_LINES: usize = 40;
@@ -40,21 +40,21 @@ pub struct Child {
     /// Standard output of the child. A full pipe blocks the child, so not reading pauses it.
     pub stdout: tokio::process::ChildStdout,
     process: Arc<Process>,
-    exit: oneshot::Receiver<Exit>,
+    exit: oneshot::Receiver<ChildExit>,
 }
 
 /// How a child ended.
 #[derive(Clone, Debug, Default)]
-pub struct Exit {
+pub struct ChildExit {
     /// Exit code; None when a signal ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
     /// The last lines of its error output.
-    pub stderr: Vec<String>,
+    pub error_lines: Vec<String>,
 }
 
-impl Exit {
-    pub fn success(&self) -> bool {
+impl ChildExit {
+    pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
 }
@@ -64,7 +64,7 @@ impl Exit {
 #[derive(Debug)]
 struct Process {
     pid: Mutex<Option<Pid>>,
-    tail: Mutex<VecDeque<String>>,
+    error_tail: Mutex<VecDeque<String>>,
 }
 
 impl Process {
@@ -75,8 +75,8 @@ impl Process {
         }
     }
 
-    fn tail(&self) -> Vec<String> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    fn error_tail(&self) -> Vec<String> {
+        self.error_tail.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 
@@ -89,7 +89,7 @@ impl Child {
 
     /// The last lines of error output so far.
     pub fn stderr_tail(&self) -> Vec<String> {
-        self.process.tail()
+        self.process.error_tail()
     }
 
     pub fn kill(&self) {
@@ -97,7 +97,7 @@ impl Child {
     }
 
     /// Waits for the child to end. Read `stdout` to its end first, or the child may never end.
-    pub async fn wait(&mut self) -> Exit {
+    pub async fn wait(&mut self) -> ChildExit {
         (&mut self.exit).await.unwrap_or_default()
     }
 }
@@ -108,21 +108,21 @@ impl Drop for Child {
     }
 }
 
-struct Request {
+struct SpawnRequest {
     program: PathBuf,
     args: Vec<String>,
-    inherit: Vec<Inherited>,
-    limits: Limits,
-    reply: oneshot::Sender<Result<Forked>>,
+    inherited_files: Vec<InheritedFile>,
+    limits: ChildLimits,
+    reply: oneshot::Sender<Result<ForkedChild>>,
 }
 
-struct Forked {
+struct ForkedChild {
     stdout: Option<std::process::ChildStdout>,
     process: Arc<Process>,
-    exit: oneshot::Receiver<Exit>,
+    exit: oneshot::Receiver<ChildExit>,
 }
 
-impl Drop for Forked {
+impl Drop for ForkedChild {
     /// Kills the child if the caller went away before the reply.
     fn drop(&mut self) {
         if self.stdout.is_some() {
@@ -136,12 +136,12 @@ impl Drop for Forked {
 ///
 /// # Errors
 /// The system's error when the program cannot be started, e.g. `NotFound`.
-pub async fn spawn(program: &Path, args: Vec<String>, inherit: Vec<Inherited>, limits: Limits) -> Result<Child> {
-    let (reply, answer) = oneshot::channel();
-    let request = Request { program: program.to_owned(), args, inherit, limits, reply };
-    let gone = || Error::other("the thread that starts processes is gone");
-    forker()?.send(request).await.map_err(|_| gone())?;
-    let mut forked = answer.await.map_err(|_| gone())??;
+pub async fn spawn(program: &Path, args: Vec<String>, inherited_files: Vec<InheritedFile>, limits: ChildLimits) -> Result<Child> {
+    let (reply, reply_receiver) = oneshot::channel();
+    let request = SpawnRequest { program: program.to_owned(), args, inherited_files, limits, reply };
+    let forker_is_gone = || Error::other("the thread that starts processes is gone");
+    forker_channel()?.send(request).await.map_err(|_| forker_is_gone())?;
+    let mut forked = reply_receiver.await.map_err(|_| forker_is_gone())??;
     let stdout = forked.stdout.take().ok_or_else(|| Error::other("the child has no output"))?;
     let (process, exit) = (forked.process.clone(), std::mem::replace(&mut forked.exit, oneshot::channel().1));
     let stdout = tokio::process::ChildStdout::from_std(stdout).inspect_err(|_| process.kill())?;
@@ -149,12 +149,12 @@ pub async fn spawn(program: &Path, args: Vec<String>, inherit: Vec<Inherited>, l
 }
 
 /// The channel to the one thread that forks, which lives as long as the process.
-fn forker() -> Result<&'static mpsc::Sender<Request>> {
-    static FORKER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
-    if let Some(known) = FORKER.get() {
-        return Ok(known);
+fn forker_channel() -> Result<&'static mpsc::Sender<SpawnRequest>> {
+    static FORKER: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
+    if let Some(sender) = FORKER.get() {
+        return Ok(sender);
     }
-    let (sender, mut requests) = mpsc::channel::<Request>(16);
+    let (sender, mut requests) = mpsc::channel::<SpawnRequest>(16);
     // If two first callers race, one thread is unused and ends when its sender is dropped.
     std::thread::Builder::new().name("forker".into()).spawn(move || {
         while let Some(request) = requests.blocking_recv() {
@@ -167,10 +167,10 @@ fn forker() -> Result<&'static mpsc::Sender<Request>> {
     Ok(FORKER.get_or_init(|| sender))
 }
 
-fn fork(request: &Request) -> Result<Forked> {
-    let files: Vec<RawFd> = request.inherit.iter().map(|file| file.as_fd().as_raw_fd()).collect();
-    let limits = request.limits.on_this_machine();
-    let mut command = bare(&request.program);
+fn fork(request: &SpawnRequest) -> Result<ForkedChild> {
+    let files: Vec<RawFd> = request.inherited_files.iter().map(|file| file.as_fd().as_raw_fd()).collect();
+    let limits = request.limits.capped_to_machine();
+    let mut command = bare_command(&request.program);
     command.args(&request.args).current_dir("/").process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: the closure runs between fork and exec and makes only system calls: no allocation, no lock. The
     // descriptors are kept open by `request` until the child has been started.
@@ -182,32 +182,32 @@ fn fork(request: &Request) -> Result<Forked> {
     }
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
-    let process = Arc::new(Process { pid: Mutex::new(Some(pid)), tail: Mutex::default() });
+    let process = Arc::new(Process { pid: Mutex::new(Some(pid)), error_tail: Mutex::default() });
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (send, exit) = oneshot::channel();
-    let forked = Forked { stdout, process: process.clone(), exit };
+    let (exit_sender, exit) = oneshot::channel();
+    let forked = ForkedChild { stdout, process: process.clone(), exit };
     let reaper = std::thread::Builder::new().name(format!("child-{}", child.id())).stack_size(256 * 1024);
-    let started = reaper.spawn({
+    let reaper_thread = reaper.spawn({
         let process = process.clone();
         move || {
             if let Some(stderr) = stderr {
-                drain(stderr, &process.tail);
+                drain_error_output(stderr, &process.error_tail);
             }
             let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let mut known = process.pid.lock().unwrap_or_else(PoisonError::into_inner);
-            *known = None;
+            let mut current_pid = process.pid.lock().unwrap_or_else(PoisonError::into_inner);
+            *current_pid = None;
             let status = child.wait();
-            drop(known);
+            drop(current_pid);
             let (code, signal) = status.map_or((None, None), |status| (status.code(), status.signal()));
-            let _ = send.send(Exit { code, signal, stderr: process.tail() });
+            let _ = exit_sender.send(ChildExit { code, signal, error_lines: process.error_tail() });
         }
     });
-    started.inspect_err(|_| process.kill())?;
+    reaper_thread.inspect_err(|_| process.kill())?;
     Ok(forked)
 }
 
 /// Reads error output to its end and keeps the last lines, each cut to a bounded length.
-fn drain(stderr: impl std::io::Read, tail: &Mutex<VecDeque<String>>) {
+fn drain_error_output(stderr: impl std::io::Read, error_tail: &Mutex<VecDeque<String>>) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -220,7 +220,7 @@ fn drain(stderr: impl std::io::Read, tail: &Mutex<VecDeque<String>>) {
         if text.is_empty() {
             continue;
         }
-        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = error_tail.lock().unwrap_or_else(PoisonError::into_inner);
         if tail.len() == TAIL_LINES {
             tail.pop_front();
         }
@@ -236,8 +236,8 @@ mod tests {
 
     const SH: &str = "/bin/sh";
 
-    async fn shell(script: &str, inherit: Vec<Inherited>) -> Child {
-        spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, Limits::PROBE).await.unwrap()
+    async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
+        spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, ChildLimits::PROBE).await.unwrap()
     }
 
     fn alive(pid: u32) -> bool {
@@ -259,16 +259,16 @@ mod tests {
         child.stdout.read_to_string(&mut out).await.unwrap();
         let exit = child.wait().await;
         assert_eq!((out.as_str(), exit.code, exit.signal), ("out\n", Some(3), None));
-        assert_eq!(exit.stderr, ["first", "second"]);
+        assert_eq!(exit.error_lines, ["first", "second"]);
     }
 
     #[tokio::test]
     async fn endless_error_output_keeps_a_bounded_tail() {
         let mut child = shell("head -c 3000000 /dev/zero | tr '\\0' x >&2; echo last >&2", vec![]).await;
         let exit = child.wait().await;
-        assert_eq!(exit.stderr.len(), TAIL_LINES);
-        assert!(exit.stderr.iter().all(|line| line.len() <= 500));
-        assert!(exit.stderr.last().unwrap().ends_with("last"));
+        assert_eq!(exit.error_lines.len(), TAIL_LINES);
+        assert!(exit.error_lines.iter().all(|line| line.len() <= 500));
+        assert!(exit.error_lines.last().unwrap().ends_with("last"));
     }
 
     #[tokio::test]
@@ -291,20 +291,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "content").unwrap();
-        let (given, kept) = (std::fs::File::open(&path).unwrap(), std::fs::File::open(&path).unwrap());
-        let (given_number, kept_number) = (given.as_raw_fd(), kept.as_raw_fd());
+        let (inherited, other) = (std::fs::File::open(&path).unwrap(), std::fs::File::open(&path).unwrap());
+        let (given_number, kept_number) = (inherited.as_raw_fd(), other.as_raw_fd());
         std::fs::remove_file(&path).unwrap();
         let script = format!("cat /proc/self/fd/{given_number}; test -e /proc/self/fd/{kept_number} && echo leaked");
-        let mut child = shell(&script, vec![Arc::new(given)]).await;
+        let mut child = shell(&script, vec![Arc::new(inherited)]).await;
         let mut out = String::new();
         child.stdout.read_to_string(&mut out).await.unwrap();
         assert_eq!(out, "content");
-        drop(kept);
+        drop(other);
     }
 
     #[tokio::test]
     async fn a_program_that_is_not_there_is_an_error() {
-        let missing = spawn(Path::new("/no/such/program"), vec![], vec![], Limits::PROBE).await;
+        let missing = spawn(Path::new("/no/such/program"), vec![], vec![], ChildLimits::PROBE).await;
         assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
 }

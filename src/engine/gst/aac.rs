@@ -10,93 +10,93 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
-use super::guard::Wake;
-use super::live::{Live, Said};
-use super::sound::{FRAME, RATE};
-use super::text;
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::{RunningPipeline, BusEvent};
+use super::audio_timeline::{FRAME_SAMPLES, SAMPLE_RATE};
+use super::launch_text;
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::engine::RunError;
 
 /// AAC frames encoded and dropped before the first one kept.
-pub(super) const PREROLL: i64 = 4;
+pub(super) const PREROLL_FRAMES: i64 = 4;
 
 /// Frames of samples the encoder must get beyond a frame before that frame comes out.
-pub(super) const DELAY: i64 = 4;
+pub(super) const DELAY_FRAMES: i64 = 4;
 
 /// Largest number of frames queued before the encoder.
-const QUEUED: u64 = 16;
+const MAX_QUEUED_FRAMES: u64 = 16;
 
 /// The launch text of the AAC encoder.
-pub(super) const ENCODER: &str = include_str!("../../../pipelines/encoders/avenc_aac.launch");
+pub(super) const ENCODER_LAUNCH: &str = include_str!("../../../pipelines/encoders/avenc_aac.launch");
 
 /// The audio encoder of a run.
 #[derive(Debug)]
-pub(super) struct Aac {
-    live: Live,
+pub(super) struct AacEncoder {
+    pipeline: RunningPipeline,
     input: app::AppSrc,
-    out: app::AppSink,
+    output: app::AppSink,
     /// Number of the frame of samples pushed next.
-    pushed: i64,
+    next_input_frame: i64,
     /// Number of the AAC frame that comes out next.
-    coming: i64,
+    next_output_frame: i64,
     /// Number of the first AAC frame kept.
-    first: i64,
+    first_frame: i64,
 }
 
 /// The first frame on the grid of 1,920 ticks that starts at or after `ticks`.
-pub(super) fn frame_at(ticks: i64) -> i64 {
+pub(super) fn frame_at_or_after(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 /// Start of an AAC frame, ticks.
-pub(super) fn start_of(frame: i64) -> i64 {
+pub(super) fn frame_start_ticks(frame: i64) -> i64 {
     frame * AAC_FRAME_TICKS
 }
 
-impl Aac {
+impl AacEncoder {
     /// Starts an encoder whose first frame is `first`; `of` is part of the pipeline's name.
-    pub(super) fn start(channels: u32, kbps: u32, first: i64, of: &str, wake: &Wake) -> Result<Self, RunError> {
-        let live = Live::new(text::ENCODE_SOUND, ("", ENCODER), of, wake)?;
+    pub(super) fn start(channels: u32, kbps: u32, first_frame: i64, label: &str, wake: &ThreadWaker) -> Result<Self, RunError> {
+        let pipeline = RunningPipeline::new(launch_text::ENCODE_AUDIO, ("", ENCODER_LAUNCH), label, wake)?;
         let kbps = i32::try_from(kbps.max(32)).unwrap_or(i32::MAX / 1000);
-        live.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
-        let input: app::AppSrc = live.typed("in")?;
-        input.set_caps(Some(&samples(channels)));
-        let drained = wake.clone();
+        pipeline.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
+        let input: app::AppSrc = pipeline.element_of_type("in")?;
+        input.set_caps(Some(&sample_caps(channels)));
+        let need_data_waker = wake.clone();
         input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| drained.callback("need-data", (), || ())).build(),
+            app::AppSrcCallbacks::builder().need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ())).build(),
         );
-        let out: app::AppSink = live.typed("out")?;
-        let arrived = wake.clone();
-        let fine = Ok(gst::FlowSuccess::Ok);
-        out.set_callbacks(
+        let output: app::AppSink = pipeline.element_of_type("out")?;
+        let frame_waker = wake.clone();
+        let flow_ok = Ok(gst::FlowSuccess::Ok);
+        output.set_callbacks(
             app::AppSinkCallbacks::builder()
-                .new_sample(move |_| arrived.callback("frame", Err(gst::FlowError::Error), || fine))
+                .new_sample(move |_| frame_waker.run_callback("frame", Err(gst::FlowError::Error), || flow_ok))
                 .build(),
         );
-        live.go(gst::State::Playing)?;
-        let pushed = first - PREROLL;
+        pipeline.set_state(gst::State::Playing)?;
+        let next_input_frame = first_frame - PREROLL_FRAMES;
         // The first frame that comes out decodes to the samples before the first ones pushed.
-        Ok(Self { live, input, out, pushed, coming: pushed - 1, first })
+        Ok(Self { pipeline, input, output, next_input_frame, next_output_frame: next_input_frame - 1, first_frame })
     }
 
     /// Number of the frame of samples to push next, if the encoder has room.
-    pub(super) fn wants(&self) -> Option<i64> {
-        (self.input.current_level_buffers() < QUEUED).then_some(self.pushed)
+    pub(super) fn next_needed_frame(&self) -> Option<i64> {
+        (self.input.current_level_buffers() < MAX_QUEUED_FRAMES).then_some(self.next_input_frame)
     }
 
     pub(super) fn push(&mut self, samples: &[f32]) -> Result<(), RunError> {
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
         let mut buffer = gst::Buffer::from_mut_slice(bytes);
-        let time = |frame: i64| {
+        let clock_time = |frame: i64| {
             // Plus an hour, so that the preroll of the first segment has valid times too.
-            let samples = (frame * FRAME as i64 + 3600 * RATE).max(0) as u64;
-            gst::ClockTime::from_nseconds((u128::from(samples) * 1_000_000_000 / RATE as u128) as u64)
+            let samples = (frame * FRAME_SAMPLES as i64 + 3600 * SAMPLE_RATE).max(0) as u64;
+            gst::ClockTime::from_nseconds((u128::from(samples) * 1_000_000_000 / SAMPLE_RATE as u128) as u64)
         };
         if let Some(buffer) = buffer.get_mut() {
-            buffer.set_pts(time(self.pushed));
-            buffer.set_duration(time(self.pushed + 1) - time(self.pushed));
+            buffer.set_pts(clock_time(self.next_input_frame));
+            buffer.set_duration(clock_time(self.next_input_frame + 1) - clock_time(self.next_input_frame));
         }
-        self.pushed += 1;
+        self.next_input_frame += 1;
         self.input
             .push_buffer(buffer)
             .map_err(|flow| RunError::Encoder(format!("the AAC encoder refuses samples: {flow}")))?;
@@ -104,16 +104,16 @@ impl Aac {
     }
 
     /// The next AAC frame to keep, with its number; it includes the ADTS header.
-    pub(super) fn frame(&mut self) -> Result<Option<(i64, gst::Buffer)>, RunError> {
-        while let Some(said) = self.live.said() {
-            if let Said::Fault(text) = said {
+    pub(super) fn take_frame(&mut self) -> Result<Option<(i64, gst::Buffer)>, RunError> {
+        while let Some(event) = self.pipeline.next_event() {
+            if let BusEvent::Error(text) = event {
                 return Err(RunError::Encoder(format!("audio: {text}")));
             }
         }
-        while let Some(sample) = self.out.try_pull_sample(gst::ClockTime::ZERO) {
-            let frame = self.coming;
-            self.coming += 1;
-            if frame >= self.first {
+        while let Some(sample) = self.output.try_pull_sample(gst::ClockTime::ZERO) {
+            let frame = self.next_output_frame;
+            self.next_output_frame += 1;
+            if frame >= self.first_frame {
                 let buffer = sample.buffer_owned();
                 return buffer
                     .map(|buffer| Some((frame, buffer)))
@@ -125,7 +125,7 @@ impl Aac {
 }
 
 /// Caps of all raw audio here: interleaved 32-bit float at [`RATE`].
-pub(super) fn samples(channels: u32) -> gst::Caps {
+pub(super) fn sample_caps(channels: u32) -> gst::Caps {
     let mask: u64 = match channels {
         1 => 0x4,
         6 => 0x3f,
@@ -135,11 +135,11 @@ pub(super) fn samples(channels: u32) -> gst::Caps {
     gst::Caps::builder("audio/x-raw")
         .field("format", "F32LE")
         .field("layout", "interleaved")
-        .field("rate", RATE as i32)
+        .field("rate", SAMPLE_RATE as i32)
         .field("channels", channels as i32)
         .field_if("channel-mask", gst::Bitmask::new(mask), channels > 1)
         .build()
 }
 
 /// Duration of an AAC frame, rounded down to nanoseconds.
-pub(super) const FRAME_TIME: Duration = Duration::from_nanos(21_333_333);
+pub(super) const FRAME_DURATION: Duration = Duration::from_nanos(21_333_333);

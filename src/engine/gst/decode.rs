@@ -8,81 +8,81 @@ use gstreamer::prelude::*;
 use gstreamer_app as app;
 
 use super::aac;
-use super::guard::Wake;
-use super::live::{Live, Said, Sought};
-use super::open::{Wanted, Way};
-use super::patience::Patience;
-use super::text::{self, Text};
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::{RunningPipeline, BusEvent, SeekResult};
+use super::opener::{SelectedStream, Opener};
+use super::stall_timer::StallTimer;
+use super::launch_text::{self, LaunchText};
 use crate::domain::media::Media;
 use crate::engine::RunError;
 use crate::engine::source::Source;
 
 /// Time limit for the first buffer after opening and seeking. A file with one keyframe an hour must be decoded from there.
-const DEADLINE: Duration = Duration::from_secs(15);
+const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Wait before a decoder without output is reopened, once. One in some hundred neither ended nor gave output after its
 /// seek, and another seek did not help (measured, GStreamer 1.22).
-const AGAIN: Duration = Duration::from_secs(4);
+const REOPEN_AFTER: Duration = Duration::from_secs(4);
 
 /// The decoder of one stream.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    wish: Wish,
-    live: Live,
-    out: app::AppSink,
+    request: DecodeRequest,
+    pipeline: RunningPipeline,
+    output: app::AppSink,
     stage: Stage,
-    patience: Patience,
+    stall_timer: StallTimer,
     /// The first buffer has arrived; until then `DEADLINE` applies.
-    heard: bool,
-    again: bool,
+    has_output: bool,
+    was_reopened: bool,
 }
 
 /// What to decode, from which time, into which format.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct DecodeRequest {
     pub source: Arc<Source>,
     pub media: Arc<Media>,
     /// Index of the stream in the file.
     pub stream: u32,
     /// Start time, seconds of the item; the first output may be a little earlier.
-    pub at: f64,
-    pub form: Form,
+    pub start_seconds: f64,
+    pub format: OutputFormat,
 }
 
 /// Output format of a decoder.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
-    Picture { deinterlace: bool },
-    Sound { channels: u32 },
+pub(super) enum OutputFormat {
+    Video { deinterlace: bool },
+    Audio { channels: u32 },
 }
 
-impl Form {
-    fn what(self) -> &'static str {
+impl OutputFormat {
+    fn kind_name(self) -> &'static str {
         match self {
-            Self::Picture { .. } => "video",
-            Self::Sound { .. } => "audio",
+            Self::Video { .. } => "video",
+            Self::Audio { .. } => "audio",
         }
     }
 
-    fn text(self, way: Way) -> Result<Text, RunError> {
-        Ok(match (self, way) {
-            (Self::Picture { .. }, Way::Itself) => {
+    fn launch_text(self, opener: Opener) -> Result<LaunchText, RunError> {
+        Ok(match (self, opener) {
+            (Self::Video { .. }, Opener::Decodebin3) => {
                 return Err(RunError::Internal("GStreamer does not decode video of this container".into()));
             }
-            (Self::Picture { .. }, Way::Matroska) => text::DECODE_PICTURE_MATROSKA,
-            (Self::Picture { .. }, Way::Mp4) => text::DECODE_PICTURE_MP4,
-            (Self::Sound { .. }, Way::Itself) => text::DECODE_SOUND,
-            (Self::Sound { .. }, Way::Matroska) => text::DECODE_SOUND_MATROSKA,
-            (Self::Sound { .. }, Way::Mp4) => text::DECODE_SOUND_MP4,
+            (Self::Video { .. }, Opener::Matroska) => launch_text::DECODE_VIDEO_MATROSKA,
+            (Self::Video { .. }, Opener::Mp4) => launch_text::DECODE_VIDEO_MP4,
+            (Self::Audio { .. }, Opener::Decodebin3) => launch_text::DECODE_AUDIO,
+            (Self::Audio { .. }, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
+            (Self::Audio { .. }, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
         })
     }
 
-    fn set(self, live: &Live) -> Result<(), RunError> {
+    fn configure(self, pipeline: &RunningPipeline) -> Result<(), RunError> {
         match self {
-            Self::Picture { deinterlace } => {
-                live.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
+            Self::Video { deinterlace } => {
+                pipeline.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
             }
-            Self::Sound { channels } => live.element("shape")?.set_property("caps", aac::samples(channels)),
+            Self::Audio { channels } => pipeline.element("shape")?.set_property("caps", aac::sample_caps(channels)),
         }
         Ok(())
     }
@@ -91,84 +91,84 @@ impl Form {
 #[derive(Debug)]
 enum Stage {
     Opening,
-    Seeking(Sought),
+    Seeking(SeekResult),
     Running,
     Ended,
 }
 
 /// Result of polling a decoder for output.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum DecoderOutput {
     /// A buffer and its start, nanoseconds of the item.
     Sample(gst::Sample, i64),
-    Nothing,
+    Pending,
     End,
 }
 
 impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
-    pub(super) fn open(wish: Wish, wake: &Wake) -> Result<Self, RunError> {
-        let (live, out, stage) = begin(&wish, wake)?;
-        Ok(Self { wish, live, out, stage, patience: Patience::begin(), heard: false, again: false })
+    pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self, RunError> {
+        let (pipeline, output, stage) = start_pipeline(&request, wake)?;
+        Ok(Self { request, pipeline, output, stage, stall_timer: StallTimer::start(), has_output: false, was_reopened: false })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
-    pub(super) fn poll(&mut self, wake: &Wake) -> Result<bool, RunError> {
-        let mut moved = false;
-        while let Some(said) = self.live.said() {
-            moved = true;
-            match (said, &self.stage) {
-                (Said::Fault(text), _) => {
-                    return Err(RunError::Decode(format!("{}: {text}", self.wish.form.what())));
+    pub(super) fn poll(&mut self, wake: &ThreadWaker) -> Result<bool, RunError> {
+        let mut has_progress = false;
+        while let Some(event) = self.pipeline.next_event() {
+            has_progress = true;
+            match (event, &self.stage) {
+                (BusEvent::Error(text), _) => {
+                    return Err(RunError::Decode(format!("{}: {text}", self.request.format.kind_name())));
                 }
-                (Said::Settled, Stage::Opening) => self.seek(),
+                (BusEvent::AsyncDone, Stage::Opening) => self.seek(),
                 _ => {}
             }
         }
         // The message may be missing, so the state is checked too.
-        if matches!(self.stage, Stage::Opening) && self.live.rests() {
+        if matches!(self.stage, Stage::Opening) && self.pipeline.is_prerolled() {
             self.seek();
         }
-        let sought = match &self.stage {
-            Stage::Seeking(sought) => sought.get().copied(),
+        let seek_result = match &self.stage {
+            Stage::Seeking(pending_seek) => pending_seek.get().copied(),
             _ => None,
         };
-        if sought == Some(true) {
-            self.live.go(gst::State::Playing)?;
+        if seek_result == Some(true) {
+            self.pipeline.set_state(gst::State::Playing)?;
             self.stage = Stage::Running;
-            moved = true;
+            has_progress = true;
         }
-        if !self.heard && !matches!(self.stage, Stage::Ended) {
-            let waited = self.patience.spent();
-            if waited > DEADLINE {
-                let (what, standing) = (self.wish.form.what(), self.standing());
-                self.live.stalled();
-                return Err(RunError::Decode(format!("no {what} within {} s of {standing}", DEADLINE.as_secs())));
+        if !self.has_output && !matches!(self.stage, Stage::Ended) {
+            let waited = self.stall_timer.poll();
+            if waited > FIRST_OUTPUT_TIMEOUT {
+                let (kind_name, stage_name) = (self.request.format.kind_name(), self.stage_name());
+                self.pipeline.record_stall();
+                return Err(RunError::Decode(format!("no {kind_name} within {} s of {stage_name}", FIRST_OUTPUT_TIMEOUT.as_secs())));
             }
-            if sought == Some(false) && self.again {
+            if seek_result == Some(false) && self.was_reopened {
                 return Err(RunError::SourceRead("the source file is not seekable".into()));
             }
-            if (waited > AGAIN || sought == Some(false)) && !self.again {
+            if (waited > REOPEN_AFTER || seek_result == Some(false)) && !self.was_reopened {
                 tracing::warn!(
-                    what = self.wish.form.what(),
-                    standing = self.standing(),
+                    what = self.request.format.kind_name(),
+                    standing = self.stage_name(),
                     "a decoder gives no output and is reopened"
                 );
-                self.live.stalled();
-                (self.live, self.out, self.stage) = begin(&self.wish, wake)?;
-                (self.again, self.patience) = (true, Patience::begin());
+                self.pipeline.record_stall();
+                (self.pipeline, self.output, self.stage) = start_pipeline(&self.request, wake)?;
+                (self.was_reopened, self.stall_timer) = (true, StallTimer::start());
             }
         }
-        Ok(moved)
+        Ok(has_progress)
     }
 
     /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
-        self.stage = Stage::Seeking(self.live.seek(gst::ClockTime::from_nseconds((self.wish.at * 1e9) as u64)));
+        self.stage = Stage::Seeking(self.pipeline.seek(gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64)));
     }
 
     /// Name of its stage, for the log.
-    pub(super) fn standing(&self) -> &'static str {
+    pub(super) fn stage_name(&self) -> &'static str {
         match self.stage {
             Stage::Opening => "opening",
             Stage::Seeking(_) => "seeking",
@@ -178,62 +178,62 @@ impl Decoder {
     }
 
     /// The next buffer, if there is one. Does not block.
-    pub(super) fn hear(&mut self) -> Result<Heard, RunError> {
+    pub(super) fn next_output(&mut self) -> Result<DecoderOutput, RunError> {
         match self.stage {
-            Stage::Opening | Stage::Seeking(_) => return Ok(Heard::Nothing),
-            Stage::Ended => return Ok(Heard::End),
+            Stage::Opening | Stage::Seeking(_) => return Ok(DecoderOutput::Pending),
+            Stage::Ended => return Ok(DecoderOutput::End),
             Stage::Running => {}
         }
-        let Some(sample) = self.out.try_pull_sample(gst::ClockTime::ZERO) else {
-            if self.out.is_eos() {
+        let Some(sample) = self.output.try_pull_sample(gst::ClockTime::ZERO) else {
+            if self.output.is_eos() {
                 self.stage = Stage::Ended;
-                return Ok(Heard::End);
+                return Ok(DecoderOutput::End);
             }
-            return Ok(Heard::Nothing);
+            return Ok(DecoderOutput::Pending);
         };
-        if !self.heard {
-            self.heard = true;
-            self.live.set_opening(false);
+        if !self.has_output {
+            self.has_output = true;
+            self.pipeline.set_detecting(false);
         }
-        let at = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time(&sample, pts));
-        let at =
-            at.ok_or_else(|| RunError::Decode(format!("a decoded {} buffer has no timestamp", self.wish.form.what())))?;
-        Ok(Heard::Sample(sample, at))
+        let start = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time_nanoseconds(&sample, pts));
+        let start =
+            start.ok_or_else(|| RunError::Decode(format!("a decoded {} buffer has no timestamp", self.request.format.kind_name())))?;
+        Ok(DecoderOutput::Sample(sample, start))
     }
 }
 
 /// Builds and starts the pipeline: to PAUSED first if it must seek.
-fn begin(wish: &Wish, wake: &Wake) -> Result<(Live, app::AppSink, Stage), RunError> {
-    let missing = || RunError::Internal(format!("the file has no stream {}", wish.stream));
-    let wanted = Wanted::of(&wish.media, wish.stream).ok_or_else(missing)?;
-    let way = Way::of(&wish.media);
-    let mut live = Live::new(wish.form.text(way)?, ("", ""), &wish.stream.to_string(), wake)?;
-    live.set_opening(true);
-    way.open(&live, &wish.source, wanted, wake)?;
-    let out: app::AppSink = live.typed("out")?;
-    let (arrived, prerolled) = (wake.clone(), wake.clone());
-    let fine = Ok(gst::FlowSuccess::Ok);
-    out.set_callbacks(
+fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(RunningPipeline, app::AppSink, Stage), RunError> {
+    let missing = || RunError::Internal(format!("the file has no stream {}", request.stream));
+    let selected = SelectedStream::find(&request.media, request.stream).ok_or_else(missing)?;
+    let opener = Opener::for_container(&request.media);
+    let mut pipeline = RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
+    pipeline.set_detecting(true);
+    opener.configure(&pipeline, &request.source, selected, wake)?;
+    let output: app::AppSink = pipeline.element_of_type("out")?;
+    let (sample_waker, preroll_waker) = (wake.clone(), wake.clone());
+    let flow_ok = Ok(gst::FlowSuccess::Ok);
+    output.set_callbacks(
         app::AppSinkCallbacks::builder()
-            .new_sample(move |_| arrived.callback("sample", Err(gst::FlowError::Error), || fine))
-            .new_preroll(move |_| prerolled.callback("preroll", Err(gst::FlowError::Error), || fine))
+            .new_sample(move |_| sample_waker.run_callback("sample", Err(gst::FlowError::Error), || flow_ok))
+            .new_preroll(move |_| preroll_waker.run_callback("preroll", Err(gst::FlowError::Error), || flow_ok))
             .build(),
     );
-    wish.form.set(&live)?;
-    let (stage, state) = match wish.at > 0.0 {
+    request.format.configure(&pipeline)?;
+    let (stage, state) = match request.start_seconds > 0.0 {
         true => (Stage::Opening, gst::State::Paused),
         false => (Stage::Running, gst::State::Playing),
     };
     #[cfg(test)]
-    if wake.hit("standing") {
-        return Ok((live, out, stage));
+    if wake.take_injected("standing") {
+        return Ok((pipeline, output, stage));
     }
-    live.go(state)?;
-    Ok((live, out, stage))
+    pipeline.set_state(state)?;
+    Ok((pipeline, output, stage))
 }
 
 /// The stream time of a buffer, nanoseconds of the item; may be negative.
-fn stream_time(sample: &gst::Sample, pts: gst::ClockTime) -> Option<i64> {
+fn stream_time_nanoseconds(sample: &gst::Sample, pts: gst::ClockTime) -> Option<i64> {
     let segment = sample.segment()?.downcast_ref::<gst::ClockTime>()?;
     let time = segment.to_stream_time_full(pts)?;
     let nanoseconds = i64::try_from(time.abs().nseconds()).ok()?;

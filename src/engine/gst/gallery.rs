@@ -4,31 +4,31 @@ use std::fmt::Write as _;
 
 use gstreamer::prelude::*;
 
-use super::graph::Graph;
-use super::slots::{SLOTS, Slot};
-use super::{aac, text};
+use super::graph::PipelineGraph;
+use super::encoder_elements::{ENCODER_ELEMENTS, EncoderElement};
+use super::{aac, launch_text};
 use crate::engine::RunError;
 
 /// The graph of the pipeline with this name, built with this video encoder; None if there is no such pipeline.
 ///
 /// # Errors
 /// `Internal` with the element this machine lacks.
-pub fn graph(name: &str, slot: &Slot) -> Option<Result<Graph, RunError>> {
-    let text = text::ALL.into_iter().find(|text| text.name == name)?;
-    Some(text.parse(slot.launch(), aac::ENCODER).map(|pipeline| Graph::of(pipeline.upcast_ref())))
+pub fn pipeline_graph(name: &str, encoder: &EncoderElement) -> Option<Result<PipelineGraph, RunError>> {
+    let text = launch_text::ALL.into_iter().find(|text| text.name == name)?;
+    Some(text.parse(encoder.launch(), aac::ENCODER_LAUNCH).map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())))
 }
 
 /// The encoder that every machine is expected to have: x264enc.
-pub fn everyday() -> &'static Slot {
-    SLOTS.iter().find(|slot| slot.element == "x264enc").unwrap_or(&SLOTS[0])
+pub fn default_encoder() -> &'static EncoderElement {
+    ENCODER_ELEMENTS.iter().find(|encoder| encoder.element == "x264enc").unwrap_or(&ENCODER_ELEMENTS[0])
 }
 
 /// The text of `pipelines/README.md`.
 ///
 /// # Errors
 /// `Internal` with the element this machine lacks.
-pub fn page() -> Result<String, RunError> {
-    let mut out = String::from(
+pub fn render_page() -> Result<String, RunError> {
+    let mut page = String::from(
         "# Pipelines\n\n\
          The GStreamer pipelines of this server as launch texts. A text contains topology, names and constant properties;\n\
          paths, sizes and rates are set on the named elements afterwards. `{video_encoder}` and `{audio_encoder}` are slots,\n\
@@ -36,15 +36,15 @@ pub fn page() -> Result<String, RunError> {
          A run of encoded segments uses one `decode-picture-…`, one `decode-sound-…`, one `encode-sound`, and one\n\
          `segment` pipeline per segment, two at a time.\n",
     );
-    for text in text::ALL {
-        let _ = write!(out, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch());
-        let pipeline = text.parse(everyday().launch(), aac::ENCODER)?;
-        let _ = write!(out, "\n```mermaid\n{}```\n", Graph::of(pipeline.upcast_ref()).mermaid());
+    for text in launch_text::ALL {
+        let _ = write!(page, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch());
+        let pipeline = text.parse(default_encoder().launch(), aac::ENCODER_LAUNCH)?;
+        let _ = write!(page, "\n```mermaid\n{}```\n", PipelineGraph::from_bin(pipeline.upcast_ref()).to_mermaid());
     }
-    out.push_str("\n## Encoders\n\nBest first, software last; each is tested with two frames before it is used.\n");
-    for slot in &SLOTS {
-        let kind = if slot.hardware { "hardware" } else { "software" };
-        let _ = write!(out, "\n### {} ({kind})\n\n```\n{}```\n", slot.element, slot.launch());
+    page.push_str("\n## Encoders\n\nBest first, software last; each is tested with two frames before it is used.\n");
+    for encoder in &ENCODER_ELEMENTS {
+        let kind = if encoder.hardware { "hardware" } else { "software" };
+        let _ = write!(page, "\n### {} ({kind})\n\n```\n{}```\n", encoder.element, encoder.launch());
     }
-    Ok(out)
+    Ok(page)
 }

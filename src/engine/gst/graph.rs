@@ -11,7 +11,7 @@ use super::svg;
 
 /// Elements and links of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Graph {
+pub struct PipelineGraph {
     nodes: Vec<Node>,
     /// Both ends of each link as (element, pad).
     edges: Vec<((String, String), (String, String))>,
@@ -22,40 +22,40 @@ struct Node {
     name: String,
     factory: String,
     /// Properties with a value other than the default.
-    set: Vec<(String, String)>,
+    properties: Vec<(String, String)>,
 }
 
-impl Graph {
+impl PipelineGraph {
     /// The elements of a bin, without the children of nested bins.
-    pub fn of(bin: &gst::Bin) -> Self {
+    pub fn from_bin(bin: &gst::Bin) -> Self {
         let mut elements: Vec<gst::Element> = bin.iterate_elements().into_iter().flatten().collect();
         // In the order of the text: the iterator gives the newest first.
         elements.reverse();
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        let mut stable_names: BTreeMap<String, String> = BTreeMap::new();
         for element in &elements {
-            let (name, factory) = (element.name().to_string(), factory(element));
-            let own = name.strip_prefix(&factory).is_none_or(|rest| rest.parse::<u32>().is_err());
-            let plain = if own {
+            let (name, factory) = (element.name().to_string(), factory_name(element));
+            let is_named = name.strip_prefix(&factory).is_none_or(|suffix| suffix.parse::<u32>().is_err());
+            let stable_name = if is_named {
                 name.clone()
             } else {
                 let count = counts.entry(factory.clone()).or_default();
                 *count += 1;
                 if *count == 1 { factory } else { format!("{factory}-{count}") }
             };
-            names.insert(name, plain);
+            stable_names.insert(name, stable_name);
         }
-        let named = |element: &gst::Element| names.get(element.name().as_str()).cloned().unwrap_or_default();
+        let stable_name_of = |element: &gst::Element| stable_names.get(element.name().as_str()).cloned().unwrap_or_default();
         let mut nodes: Vec<Node> = elements
             .iter()
-            .map(|element| Node { name: named(element), factory: factory(element), set: set(element) })
+            .map(|element| Node { name: stable_name_of(element), factory: factory_name(element), properties: changed_properties(element) })
             .collect();
         let mut edges = Vec::new();
         for element in &elements {
             for pad in element.src_pads() {
                 let Some(peer) = pad.peer() else { continue };
                 let Some(other) = peer.parent_element() else { continue };
-                edges.push(((named(element), pad.name().to_string()), (named(&other), peer.name().to_string())));
+                edges.push(((stable_name_of(element), pad.name().to_string()), (stable_name_of(&other), peer.name().to_string())));
             }
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -64,14 +64,14 @@ impl Graph {
     }
 
     /// One line for each element and each link.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut out = String::new();
         for node in &self.nodes {
             let _ = write!(out, "{}", node.name);
             if node.name != node.factory {
                 let _ = write!(out, " ({})", node.factory);
             }
-            for (name, value) in &node.set {
+            for (name, value) in &node.properties {
                 let _ = write!(out, " {name}={value}");
             }
             out.push('\n');
@@ -83,7 +83,7 @@ impl Graph {
     }
 
     /// A Mermaid flow chart.
-    pub fn mermaid(&self) -> String {
+    pub fn to_mermaid(&self) -> String {
         let mut out = String::from("flowchart LR\n");
         let id = |name: &str| name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         for node in &self.nodes {
@@ -102,41 +102,41 @@ impl Graph {
     }
 }
 
-impl Graph {
+impl PipelineGraph {
     /// An SVG image.
-    pub fn svg(&self) -> String {
-        let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
-        let elements: Vec<svg::Element> = self.nodes.iter().map(|node| svg::Element { lines: lines(node) }).collect();
-        let links = self.edges.iter().filter_map(|((from, _), (to, _))| Some((place(from)?, place(to)?)));
-        svg::draw(&elements, &links.collect::<Vec<_>>())
+    pub fn to_svg(&self) -> String {
+        let index_of = |name: &str| self.nodes.iter().position(|node| node.name == name);
+        let elements: Vec<svg::GraphBox> = self.nodes.iter().map(|node| svg::GraphBox { lines: box_lines(node) }).collect();
+        let links = self.edges.iter().filter_map(|((from, _), (to, _))| Some((index_of(from)?, index_of(to)?)));
+        svg::render_svg(&elements, &links.collect::<Vec<_>>())
     }
 }
 
 /// The lines of text in a node's box.
-fn lines(node: &Node) -> Vec<String> {
-    let named = (node.name != node.factory).then(|| node.name.clone());
-    let set = node.set.iter().map(|(name, value)| format!("{name}={value}"));
-    let short = |line: String| match line.char_indices().nth(48) {
+fn box_lines(node: &Node) -> Vec<String> {
+    let own_name = (node.name != node.factory).then(|| node.name.clone());
+    let properties = node.properties.iter().map(|(name, value)| format!("{name}={value}"));
+    let truncate = |line: String| match line.char_indices().nth(48) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     };
-    std::iter::once(node.factory.clone()).chain(named).chain(set).map(short).collect()
+    std::iter::once(node.factory.clone()).chain(own_name).chain(properties).map(truncate).collect()
 }
 
-fn factory(element: &gst::Element) -> String {
+fn factory_name(element: &gst::Element) -> String {
     element.factory().map_or_else(|| "?".into(), |factory| factory.name().to_string())
 }
 
 /// Properties of simple types that differ from their default.
-fn set(element: &gst::Element) -> Vec<(String, String)> {
-    let mut set: Vec<(String, String)> = Vec::new();
+fn changed_properties(element: &gst::Element) -> Vec<(String, String)> {
+    let mut properties: Vec<(String, String)> = Vec::new();
     for property in element.list_properties() {
         let flags = property.flags();
         let name = property.name();
         if !flags.contains(glib::ParamFlags::READWRITE) || matches!(name, "name" | "parent") {
             continue;
         }
-        let plain = property.value_type().is_a(glib::Type::ENUM)
+        let is_plain = property.value_type().is_a(glib::Type::ENUM)
             || property.value_type().is_a(gst::Caps::static_type())
             || [
                 glib::Type::BOOL,
@@ -147,17 +147,17 @@ fn set(element: &gst::Element) -> Vec<(String, String)> {
                 glib::Type::U64,
             ]
             .contains(&property.value_type());
-        if !plain {
+        if !is_plain {
             continue;
         }
         let value = element.property_value(name);
         let text = |value: &glib::Value| value.serialize().map(|text| text.to_string()).unwrap_or_default();
-        let (now, default) = (text(&value), text(property.default_value()));
+        let (current, default) = (text(&value), text(property.default_value()));
         // URIs and file names contain a descriptor number, which changes with every run.
-        if now != default && name != "uri" && name != "location" {
-            set.push((name.to_owned(), now));
+        if current != default && name != "uri" && name != "location" {
+            properties.push((name.to_owned(), current));
         }
     }
-    set.sort();
-    set
+    properties.sort();
+    properties
 }

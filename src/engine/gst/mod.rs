@@ -11,59 +11,59 @@ use tokio::sync::{mpsc, watch};
 use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
-use crate::engine::script::{self, Scripts};
-use crate::engine::{Job, Run, RunError, Segment, Transcoder, ffmpeg};
+use crate::engine::ass::{self, ScriptCache};
+use crate::engine::{Job, Run, RunError, Segment, Backend, ffmpeg};
 
 mod aac;
-pub mod board;
+pub mod registry;
 mod decode;
-mod drawn;
+mod burned_text;
 pub mod gallery;
 pub mod graph;
-mod guard;
-mod laid;
-mod live;
-mod open;
-mod patience;
-mod pictures;
+mod panic_guard;
+mod overlay;
+mod running_pipeline;
+mod opener;
+mod stall_timer;
+mod frame_picker;
 mod run;
-mod segment;
-mod slots;
-mod sound;
+mod segment_encoder;
+mod encoder_elements;
+mod audio_timeline;
 mod svg;
 #[cfg(test)]
 mod tests;
-pub mod text;
-mod voice;
+pub mod launch_text;
+mod audio_segment;
 
-pub use slots::{SLOTS, Slot, Trial, trials};
+pub use encoder_elements::{ENCODER_ELEMENTS, EncoderElement, TrialResult, run_trials};
 
-use guard::Wake;
-use run::{Orders, Work};
-use segment::Shape;
+use panic_guard::ThreadWaker;
+use run::{Control, RunTask};
+use segment_encoder::VideoEncoding;
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
 const PIPELINES_VERSION: u32 = 4;
 
 /// The GStreamer backend.
 #[derive(Clone, Debug)]
-pub struct Native {
+pub struct GstBackend {
     version: String,
-    scripts: Arc<Scripts>,
+    scripts: Arc<ScriptCache>,
     /// Extracts subtitles from files.
     ffmpeg: Option<PathBuf>,
     #[cfg(test)]
-    injected: guard::Injected,
+    injected_fault: panic_guard::InjectedFault,
 }
 
-impl Native {
+impl GstBackend {
     /// Initialises GStreamer if that has not happened yet (blocks for some 100 ms).
     ///
     /// # Errors
     /// Why GStreamer does not start, or which element is missing.
-    pub fn find() -> Result<Self, String> {
+    pub fn detect() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
-        crate::engine::elements::restrict();
+        crate::engine::gstreamer_elements::restrict_elements();
         for element in [
             "qtdemux",
             "matroskademux",
@@ -81,29 +81,29 @@ impl Native {
             }
         }
         // Tested here, where blocking is fine, and not at the first start.
-        slots::chosen("libx264").ok_or("no H.264 encoder of GStreamer works")?;
+        encoder_elements::select_encoder("libx264").ok_or("no H.264 encoder of GStreamer works")?;
         let (major, minor, micro, _) = gstreamer::version();
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
             scripts: Arc::default(),
-            ffmpeg: ffmpeg::program(),
+            ffmpeg: ffmpeg::find_program(),
             #[cfg(test)]
-            injected: guard::Injected::default(),
+            injected_fault: panic_guard::InjectedFault::default(),
         })
     }
 }
 
-impl Native {
+impl GstBackend {
     /// Sets the style of plain text to burn in.
     #[must_use]
     pub fn with_text_style(mut self, style: TextStyle) -> Self {
-        self.version.push_str(&script::tag(&style));
-        self.scripts = Arc::new(Scripts::new(style));
+        self.version.push_str(&ass::style_tag(&style));
+        self.scripts = Arc::new(ScriptCache::new(style));
         self
     }
 }
 
-impl Transcoder for Native {
+impl Backend for GstBackend {
     fn name(&self) -> &'static str {
         "gstreamer"
     }
@@ -112,45 +112,45 @@ impl Transcoder for Native {
         &self.version
     }
 
-    fn encoder(&self, planned: &str) -> Option<&'static str> {
-        slots::chosen(planned).map(|slot| slot.element)
+    fn video_encoder(&self, planned: &str) -> Option<&'static str> {
+        encoder_elements::select_encoder(planned).map(|slot| slot.element)
     }
 
     fn audio_encoder(&self) -> &'static str {
         "avenc_aac"
     }
 
-    fn start(&self, mut job: Job, through: usize) -> Result<Run, RunError> {
+    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run, RunError> {
         if job.first >= job.grid.len() {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
-        if let Some(why) = refusal(&job.media, &job.rendition) {
-            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {why}")));
+        if let Some(reason) = refusal_reason(&job.media, &job.rendition) {
+            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}")));
         }
-        let (shape, burn) = match &job.rendition.video {
-            Some(VideoPlan::Encode(plan)) => (Some(shape(&job.media, plan)?), plan.burn.clone()),
+        let (video_encoding, burn) = match &job.rendition.video {
+            Some(VideoPlan::Encode(plan)) => (Some(resolve_video_encoding(&job.media, plan)?), plan.burn.clone()),
             _ => (None, None),
         };
-        let (run, segments, mut gate) = Run::channel(through);
-        let orders = Arc::new(Orders::default());
-        orders.through.store(through, Ordering::SeqCst);
-        let mark = Mutex::new(job.mark.take());
-        let work = Draft { job, shape, segments, orders: orders.clone(), mark };
-        let native = self.clone();
+        let (run, segments, mut gate) = Run::channel(last_allowed);
+        let control = Arc::new(Control::default());
+        control.last_allowed.store(last_allowed, Ordering::SeqCst);
+        let quarantine_mark = Mutex::new(job.quarantine_mark.take());
+        let pending = PendingRun { job, video_encoding, segments, control: control.clone(), quarantine_mark };
+        let backend = self.clone();
         if burn.as_ref().is_none_or(BurnedSubtitle::is_bitmap) {
-            let thread = native.carry(work)?;
-            tokio::spawn(async move { obey(&mut gate, &orders, &thread).await });
+            let run_thread = backend.spawn_run(pending)?;
+            tokio::spawn(async move { apply_control(&mut gate, &control, &run_thread).await });
             return Ok(run);
         }
         // The text is extracted first, which may take a pass over the file.
         tokio::spawn(async move {
-            let segments = work.segments.clone();
+            let segments = pending.segments.clone();
             let started = tokio::select! {
                 () = segments.closed() => return,
-                started = native.drawing(work, burn) => started,
+                started = backend.spawn_run_with_text(pending, burn) => started,
             };
             match started {
-                Ok(thread) => obey(&mut gate, &orders, &thread).await,
+                Ok(thread) => apply_control(&mut gate, &control, &thread).await,
                 Err(error) => drop(segments.send(Err(error)).await),
             }
         });
@@ -159,72 +159,72 @@ impl Transcoder for Native {
 }
 
 /// A run whose thread has not started.
-struct Draft {
+struct PendingRun {
     job: Job,
-    shape: Option<Shape>,
+    video_encoding: Option<VideoEncoding>,
     segments: mpsc::Sender<Result<Segment, RunError>>,
-    orders: Arc<Orders>,
-    mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    control: Arc<Control>,
+    quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-impl Native {
+impl GstBackend {
     /// Starts the thread of a run.
-    fn carry(&self, draft: Draft) -> Result<Thread, RunError> {
-        let name = format!("run-{}", draft.job.first);
+    fn spawn_run(&self, pending: PendingRun) -> Result<Thread, RunError> {
+        let name = format!("run-{}", pending.job.first);
         #[cfg(test)]
-        let injected = self.injected.clone();
+        let injected_fault = self.injected_fault.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let wake = Wake::here(
+            let waker = ThreadWaker::for_current_thread(
                 #[cfg(test)]
-                injected,
+                injected_fault,
             );
-            let Draft { job, shape, segments, orders, mark } = draft;
-            Work { job, shape, segments, orders, wake, mark }.run();
+            let PendingRun { job, video_encoding, segments, control, quarantine_mark } = pending;
+            RunTask { job, video_encoding, segments, control, waker, quarantine_mark }.run();
         });
         let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
         Ok(thread.thread().clone())
     }
 
     /// Starts the thread of a run after extracting the text to burn in.
-    async fn drawing(&self, mut draft: Draft, burn: Option<BurnedSubtitle>) -> Result<Thread, RunError> {
-        if let (Some(burn), Some(shape)) = (burn, &mut draft.shape) {
+    async fn spawn_run_with_text(&self, mut pending: PendingRun, burn: Option<BurnedSubtitle>) -> Result<Thread, RunError> {
+        if let (Some(burn), Some(video_encoding)) = (burn, &mut pending.video_encoding) {
             let program = self
                 .ffmpeg
                 .as_ref()
                 .ok_or_else(|| RunError::Internal("there is no ffmpeg to extract the subtitle".into()))?;
-            let file = self.scripts.of(program, &draft.job, &burn).await?;
-            let read = tokio::task::spawn_blocking(move || script::read(&file).map(AssScript::new)).await;
+            let file = self.scripts.script_for(program, &pending.job, &burn).await?;
+            let read = tokio::task::spawn_blocking(move || ass::read_script(&file).map(AssScript::new)).await;
             let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
-            shape.script = Some(Arc::new(
+            video_encoding.script = Some(Arc::new(
                 read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?,
             ));
         }
-        self.carry(draft)
+        self.spawn_run(pending)
     }
 }
 
 /// Forwards the limit set by the owner of a run to its thread, and stops the thread when the owner is gone.
-async fn obey(gate: &mut watch::Receiver<usize>, orders: &Orders, thread: &Thread) {
-    orders.through.store(*gate.borrow(), Ordering::SeqCst);
+async fn apply_control(gate: &mut watch::Receiver<usize>, control: &Control, thread: &Thread) {
+    control.last_allowed.store(*gate.borrow(), Ordering::SeqCst);
     thread.unpark();
     while gate.changed().await.is_ok() {
-        orders.through.store(*gate.borrow_and_update(), Ordering::SeqCst);
+        control.last_allowed.store(*gate.borrow_and_update(), Ordering::SeqCst);
         thread.unpark();
     }
-    orders.stop.store(true, Ordering::SeqCst);
+    control.is_stopped.store(true, Ordering::SeqCst);
     thread.unpark();
 }
 
-fn shape(media: &Media, plan: &EncodeVideo) -> Result<Shape, RunError> {
+fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEncoding, RunError> {
     let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
     let (_, video) = media.video_streams().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
-    let slot = slots::chosen(&plan.encoder)
+    let encoder = encoder_elements::select_encoder(&plan.encoder)
         .ok_or_else(|| RunError::Encoder("no H.264 encoder works on this machine".into()))?;
-    Ok(Shape { plan: plan.clone(), video: video.clone(), slot, script: None })
+    Ok(VideoEncoding { plan: plan.clone(), video: video.clone(), encoder, script: None })
 }
 
 /// Why this backend leaves a rendition to ffmpeg; None if it can make it.
-pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
+pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
         Some(VideoPlan::Copy { .. }) => return Some("ffmpeg copies video in an eighth of the processor time"),
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
@@ -232,13 +232,13 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
         }
         Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() => return Some("watermarks are overlaid by ffmpeg"),
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
-            BurnedSubtitle::Embedded { stream, bitmap: true } if !can_be_laid(media, *stream) => {
+            BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
                 return Some("PGS and VobSub are read from Matroska files only");
             }
-            burn if burn.is_bitmap() && !laid::here() => {
+            burn if burn.is_bitmap() && !overlay::is_available() => {
                 return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
             }
-            burn if !burn.is_bitmap() && !drawn::here() => {
+            burn if !burn.is_bitmap() && !burned_text::is_available() => {
                 return Some("this GStreamer has no assrender to burn in text subtitles");
             }
             _ => {}
@@ -266,7 +266,7 @@ pub fn refusal(media: &Media, rendition: &Rendition) -> Option<&'static str> {
 }
 
 /// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.
-fn can_be_laid(media: &Media, stream: u32) -> bool {
-    let known = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
-    matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(known)
+fn can_overlay_subtitles(media: &Media, stream: u32) -> bool {
+    let is_supported = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
+    matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(is_supported)
 }

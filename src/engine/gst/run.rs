@@ -15,85 +15,85 @@ use std::time::Duration;
 use gstreamer as gst;
 use tokio::sync::mpsc;
 
-use super::aac::{self, Aac};
-use super::decode::{Decoder, Form, Heard, Wish};
-use super::guard::Wake;
-use super::laid::{self, Laid};
-use super::patience::Patience;
-use super::pictures::Pictures;
-use super::segment::{Making, Shape};
-use super::sound::{FRAME, Sound};
-use super::voice;
+use super::aac::{self, AacEncoder};
+use super::decode::{Decoder, OutputFormat, DecoderOutput, DecodeRequest};
+use super::panic_guard::ThreadWaker;
+use super::overlay::{self, Overlay};
+use super::stall_timer::StallTimer;
+use super::frame_picker::FramePicker;
+use super::segment_encoder::{SegmentEncoder, VideoEncoding};
+use super::audio_timeline::{FRAME_SAMPLES, AudioTimeline};
+use super::audio_segment;
 use crate::domain::grid::{FrameGrid, Grid};
 use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter};
 use crate::domain::plan::AudioPlan;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
-use crate::engine::captions::Captions;
+use crate::engine::bitmap_subtitles::BitmapSubtitles;
 use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
-const STALL: Duration = Duration::from_secs(20);
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Longest sleep of the thread when nothing wakes it.
-const NAP: Duration = Duration::from_millis(100);
+const MAX_SLEEP: Duration = Duration::from_millis(100);
 
 /// Segments encoded at once: while one is drained the next is fed.
-const OPEN: usize = 2;
+const MAX_OPEN_SEGMENTS: usize = 2;
 
 /// Largest unfinished segment, bytes.
-const BUDGET: usize = 256 << 20;
+const MAX_SEGMENT_BYTES: usize = 256 << 20;
 
 /// How much before a segment audio decoding starts, seconds: the first frames of a decoder are not yet right.
-const SOUND_MARGIN: f64 = 0.2;
+const AUDIO_MARGIN_SECONDS: f64 = 0.2;
 
 /// Control of a run's thread by its owner.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
-    pub stop: AtomicBool,
+pub(super) struct Control {
+    pub is_stopped: AtomicBool,
     /// The last segment it may start.
-    pub through: AtomicUsize,
+    pub last_allowed: AtomicUsize,
 }
 
 /// Decoding and picking of video frames in a run.
-struct Sight {
+struct VideoBranch {
     decoder: Decoder,
-    pictures: Pictures<gst::Sample>,
+    frame_picker: FramePicker<gst::Sample>,
     grid: FrameGrid,
-    shape: Shape,
+    encoding: VideoEncoding,
     /// Bitmap subtitles to burn in.
-    captions: Option<Captions>,
+    bitmap_subtitles: Option<BitmapSubtitles>,
 }
 
 /// Decoding, resampling to the grid and encoding of audio in a run.
-struct Hearing {
+struct AudioBranch {
     decoder: Decoder,
-    sound: Sound,
+    timeline: AudioTimeline,
     channels: usize,
-    encoder: Aac,
+    encoder: AacEncoder,
     /// AAC frames not yet added to an open segment.
-    ready: VecDeque<(i64, gst::Buffer)>,
+    ready_frames: VecDeque<(i64, gst::Buffer)>,
 }
 
-pub(super) struct Work {
+pub(super) struct RunTask {
     pub job: Job,
-    pub shape: Option<Shape>,
+    pub video_encoding: Option<VideoEncoding>,
     pub segments: mpsc::Sender<Result<Segment, RunError>>,
-    pub orders: Arc<Orders>,
-    pub wake: Wake,
+    pub control: Arc<Control>,
+    pub waker: ThreadWaker,
     /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
-    pub mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    pub quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-impl Work {
+impl RunTask {
     /// Runs to the end of the grid, or until the run is dropped.
     pub(super) fn run(self) {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Line::begin(&self)?.carry()));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| RunLoop::start(&self)?.run()));
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(_) => RunError::Internal("the run panicked".into()),
         };
-        if !self.stopped() {
+        if !self.is_stopped() {
             // A file that was truncated or overwritten fails like a broken one.
             let error = if self.job.source.holds_the_same() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
@@ -101,247 +101,247 @@ impl Work {
     }
 }
 
-impl Work {
+impl RunTask {
     /// Opens the bitmap subtitles to burn in, if any.
-    fn captions(&self, shape: &Shape) -> Result<Option<Captions>, RunError> {
-        let burn = shape.plan.burn.as_ref().filter(|burn| burn.is_bitmap());
-        let size = (shape.video.width, shape.video.height);
-        burn.map(|burn| Captions::open(&self.job, burn, size, &|| self.stopped())).transpose()
+    fn open_bitmap_subtitles(&self, encoding: &VideoEncoding) -> Result<Option<BitmapSubtitles>, RunError> {
+        let burn = encoding.plan.burn.as_ref().filter(|burn| burn.is_bitmap());
+        let size = (encoding.video.width, encoding.video.height);
+        burn.map(|burn| BitmapSubtitles::open(&self.job, burn, size, &|| self.is_stopped())).transpose()
     }
 
     /// The overlays for these frames.
-    fn laid(&self, captions: &mut Captions, shape: &Shape, frames: &Range<u64>) -> Result<Vec<Laid>, RunError> {
-        let (from, to) = shape.span(frames);
-        let shown = captions.during(from, to, &|| self.stopped())?;
-        laid::made(&shown, &shape.video, shape.plan.width, shape.plan.height)
+    fn prepare_overlays(&self, subtitles: &mut BitmapSubtitles, encoding: &VideoEncoding, frames: &Range<u64>) -> Result<Vec<Overlay>, RunError> {
+        let (start_ms, end_ms) = encoding.time_range_ms(frames);
+        let shown = subtitles.shown_between(start_ms, end_ms, &|| self.is_stopped())?;
+        overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
     }
 
-    fn stopped(&self) -> bool {
-        self.orders.stop.load(Ordering::SeqCst)
+    fn is_stopped(&self) -> bool {
+        self.control.is_stopped.load(Ordering::SeqCst)
     }
 }
 
-fn wish(job: &Job, stream: u32, at: f64, form: Form) -> Wish {
-    Wish { source: job.source.clone(), media: job.media.clone(), stream, at, form }
+fn decode_request(job: &Job, stream: u32, start_seconds: f64, format: OutputFormat) -> DecodeRequest {
+    DecodeRequest { source: job.source.clone(), media: job.media.clone(), stream, start_seconds, format }
 }
 
 /// The state of a run.
-struct Line<'a> {
-    work: &'a Work,
-    sight: Option<Sight>,
-    hearing: Option<Hearing>,
-    open: VecDeque<Making>,
+struct RunLoop<'a> {
+    task: &'a RunTask,
+    video: Option<VideoBranch>,
+    audio: Option<AudioBranch>,
+    open_segments: VecDeque<SegmentEncoder>,
     /// The segment to open next.
-    next: usize,
+    next_segment: usize,
     /// Time since the last progress.
-    patience: Patience,
+    stall_timer: StallTimer,
 }
 
-impl<'a> Line<'a> {
-    fn begin(work: &'a Work) -> Result<Self, RunError> {
-        let Work { job, shape, wake, .. } = work;
+impl<'a> RunLoop<'a> {
+    fn start(task: &'a RunTask) -> Result<Self, RunError> {
+        let RunTask { job, video_encoding, waker, .. } = task;
         let start = job.grid.segment_start(job.first);
-        let at = to_seconds(start);
-        let mut hearing = None;
+        let start_seconds = to_seconds(start);
+        let mut audio = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
-            let decoder = Decoder::open(wish(job, stream, at - SOUND_MARGIN, Form::Sound { channels }), wake)?;
-            let first = aac::frame_at(start);
-            let encoder = Aac::start(channels, kbps, first, &job.first.to_string(), wake)?;
+            let decoder = Decoder::open(decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio { channels }), waker)?;
+            let first = aac::frame_at_or_after(start);
+            let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
             let channels = channels as usize;
-            let sound = Sound::new(channels, (first - aac::PREROLL) * FRAME as i64);
-            hearing = Some(Hearing { decoder, sound, channels, encoder, ready: VecDeque::new() });
+            let timeline = AudioTimeline::new(channels, (first - aac::PREROLL_FRAMES) * FRAME_SAMPLES as i64);
+            audio = Some(AudioBranch { decoder, timeline, channels, encoder, ready_frames: VecDeque::new() });
         }
-        let sight = match (shape, &*job.grid) {
+        let video = match (video_encoding, &*job.grid) {
             (None, _) => None,
-            (Some(shape), Grid::Frames(frames)) => {
+            (Some(encoding), Grid::Frames(frames)) => {
                 let (first, rate) = (frames.first_frame(job.first), frames.rate);
-                let half = 0.5 / rate.as_f64();
-                let form = Form::Picture { deinterlace: shape.plan.deinterlace };
-                let decoder = Decoder::open(wish(job, shape.plan.stream, at - half, form), wake)?;
-                let pictures = Pictures::new(rate, first, frames.total_frames);
-                let captions = work.captions(shape)?;
-                Some(Sight { decoder, pictures, grid: frames.clone(), shape: shape.clone(), captions })
+                let half_frame_seconds = 0.5 / rate.as_f64();
+                let format = OutputFormat::Video { deinterlace: encoding.plan.deinterlace };
+                let decoder = Decoder::open(decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format), waker)?;
+                let frame_picker = FramePicker::new(rate, first, frames.total_frames);
+                let bitmap_subtitles = task.open_bitmap_subtitles(encoding)?;
+                Some(VideoBranch { decoder, frame_picker, grid: frames.clone(), encoding: encoding.clone(), bitmap_subtitles })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
-        Ok(Self { work, sight, hearing, open: VecDeque::new(), next: job.first, patience: Patience::begin() })
+        Ok(Self { task, video, audio, open_segments: VecDeque::new(), next_segment: job.first, stall_timer: StallTimer::start() })
     }
 
-    fn carry(&mut self) -> Result<(), RunError> {
-        let last = self.work.job.grid.len();
+    fn run(&mut self) -> Result<(), RunError> {
+        let last = self.task.job.grid.len();
         // The channel closes without a stop request when the runtime shuts down.
-        while !self.work.stopped() && !self.work.segments.is_closed() {
-            let mut moved = self.open_next()?;
-            moved |= self.see()?;
-            moved |= self.hear()?;
-            moved |= self.close()?;
-            if self.next >= last && self.open.is_empty() {
+        while !self.task.is_stopped() && !self.task.segments.is_closed() {
+            let mut has_progress = self.open_allowed_segments()?;
+            has_progress |= self.pull_video()?;
+            has_progress |= self.pull_audio()?;
+            has_progress |= self.deliver_finished()?;
+            if self.next_segment >= last && self.open_segments.is_empty() {
                 return Ok(());
             }
             // A run without an open segment is idle, not stalled.
-            if moved || self.open.is_empty() {
-                self.patience = Patience::begin();
+            if has_progress || self.open_segments.is_empty() {
+                self.stall_timer = StallTimer::start();
             }
-            if self.patience.spent() > STALL {
-                tracing::warn!(standing = self.standing(), "a run makes no progress");
-                self.open.iter().for_each(Making::stalled);
-                return Err(RunError::Stalled(STALL.as_secs()));
+            if self.stall_timer.poll() > STALL_TIMEOUT {
+                tracing::warn!(standing = self.describe_stages(), "a run makes no progress");
+                self.open_segments.iter().for_each(SegmentEncoder::record_stall);
+                return Err(RunError::Stalled(STALL_TIMEOUT.as_secs()));
             }
-            if !moved {
-                std::thread::park_timeout(NAP);
+            if !has_progress {
+                std::thread::park_timeout(MAX_SLEEP);
             }
         }
         Ok(())
     }
 
     /// The stages of its parts, for the log.
-    fn standing(&self) -> String {
+    fn describe_stages(&self) -> String {
         let mut out = String::new();
-        if let Some(sight) = &self.sight {
-            let _ = write!(out, "video {}; ", sight.decoder.standing());
+        if let Some(video) = &self.video {
+            let _ = write!(out, "video {}; ", video.decoder.stage_name());
         }
-        if let Some(hearing) = &self.hearing {
-            let _ = write!(out, "audio {}; ", hearing.decoder.standing());
+        if let Some(audio) = &self.audio {
+            let _ = write!(out, "audio {}; ", audio.decoder.stage_name());
         }
-        for making in &self.open {
-            let Making { index, frames, sounds, .. } = making;
-            let _ = write!(out, "segment {index} lacks video frames {frames:?} and AAC frames {sounds:?}; ");
+        for segment in &self.open_segments {
+            let SegmentEncoder { index, video_frames, aac_frames, .. } = segment;
+            let _ = write!(out, "segment {index} lacks video frames {video_frames:?} and AAC frames {aac_frames:?}; ");
         }
         out
     }
 
     /// The AAC frames of a segment.
-    fn sounds(&self, index: usize) -> Range<i64> {
-        let grid = &self.work.job.grid;
-        aac::frame_at(grid.segment_start(index))..aac::frame_at(grid.segment_start(index + 1))
+    fn aac_frames(&self, index: usize) -> Range<i64> {
+        let grid = &self.task.job.grid;
+        aac::frame_at_or_after(grid.segment_start(index))..aac::frame_at_or_after(grid.segment_start(index + 1))
     }
 
     /// Opens as many segments as allowed.
-    fn open_next(&mut self) -> Result<bool, RunError> {
-        let through = self.work.orders.through.load(Ordering::SeqCst);
-        let mut moved = false;
-        while self.open.len() < OPEN && self.next <= through && self.next < self.work.job.grid.len() {
-            let index = self.next;
-            let sounds = self.hearing.as_ref().map(|_| self.sounds(index));
-            let making = match &mut self.sight {
-                Some(Sight { grid, shape, captions, .. }) => {
-                    let frames = grid.first_frame(index)..grid.first_frame(index + 1);
-                    let laid = match captions {
-                        Some(captions) => self.work.laid(captions, shape, &frames)?,
+    fn open_allowed_segments(&mut self) -> Result<bool, RunError> {
+        let last_allowed = self.task.control.last_allowed.load(Ordering::SeqCst);
+        let mut has_progress = false;
+        while self.open_segments.len() < MAX_OPEN_SEGMENTS && self.next_segment <= last_allowed && self.next_segment < self.task.job.grid.len() {
+            let index = self.next_segment;
+            let aac_frames = self.audio.as_ref().map(|_| self.aac_frames(index));
+            let segment = match &mut self.video {
+                Some(VideoBranch { grid, encoding, bitmap_subtitles, .. }) => {
+                    let video_frames = grid.first_frame(index)..grid.first_frame(index + 1);
+                    let overlays = match bitmap_subtitles {
+                        Some(subtitles) => self.task.prepare_overlays(subtitles, encoding, &video_frames)?,
                         None => Vec::new(),
                     };
-                    Making::start(index, shape, frames, laid, sounds, &self.work.wake)?
+                    SegmentEncoder::start(index, encoding, video_frames, overlays, aac_frames, &self.task.waker)?
                 }
-                None => Making::of_sound(index, sounds.unwrap_or(0..0)),
+                None => SegmentEncoder::audio_only(index, aac_frames.unwrap_or(0..0)),
             };
-            self.open.push_back(making);
-            self.next += 1;
-            moved = true;
+            self.open_segments.push_back(segment);
+            self.next_segment += 1;
+            has_progress = true;
         }
-        Ok(moved)
+        Ok(has_progress)
     }
 
     /// Moves frames from the video decoder into the first segment that lacks some.
-    fn see(&mut self) -> Result<bool, RunError> {
-        let Some(Sight { decoder, pictures, grid, .. }) = &mut self.sight else { return Ok(false) };
-        let mut moved = decoder.poll(&self.work.wake)?;
-        while let Some(making) = self.open.iter_mut().find(|making| !making.frames.is_empty()) {
-            if !making.wants_picture() {
+    fn pull_video(&mut self) -> Result<bool, RunError> {
+        let Some(VideoBranch { decoder, frame_picker, grid, .. }) = &mut self.video else { return Ok(false) };
+        let mut has_progress = decoder.poll(&self.task.waker)?;
+        while let Some(segment) = self.open_segments.iter_mut().find(|segment| !segment.video_frames.is_empty()) {
+            if !segment.has_room_for_frame() {
                 break;
             }
-            if let Some((frame, sample)) = pictures.take() {
-                debug_assert_eq!(frame, making.frames.start);
-                making.push_picture(grid, &sample)?;
-                moved = true;
+            if let Some((frame, sample)) = frame_picker.take_frame() {
+                debug_assert_eq!(frame, segment.video_frames.start);
+                segment.push_frame(grid, &sample)?;
+                has_progress = true;
                 continue;
             }
-            match decoder.hear()? {
-                Heard::Nothing => break,
-                Heard::Sample(sample, at) => pictures.offer(sample, at),
-                Heard::End => {
-                    if !pictures.finish() {
-                        return Err(RunError::SourceRead(format!("no video for segment {}", making.index)));
+            match decoder.next_output()? {
+                DecoderOutput::Pending => break,
+                DecoderOutput::Sample(sample, start) => frame_picker.push_frame(sample, start),
+                DecoderOutput::End => {
+                    if !frame_picker.finish() {
+                        return Err(RunError::SourceRead(format!("no video for segment {}", segment.index)));
                     }
                 }
             }
-            moved = true;
+            has_progress = true;
         }
-        Ok(moved)
+        Ok(has_progress)
     }
 
     /// Moves samples from the audio decoder into the encoder, and AAC frames into their segments.
-    fn hear(&mut self) -> Result<bool, RunError> {
-        let Some(hearing) = &mut self.hearing else { return Ok(false) };
-        let Hearing { decoder, sound, channels, encoder, ready } = hearing;
-        let mut moved = decoder.poll(&self.work.wake)?;
-        let end = self.open.back().map_or(i64::MIN, |making| making.sounds.end);
-        while encoder.wants().is_some_and(|frame| frame < end + aac::DELAY) {
-            if let Some(samples) = sound.take() {
+    fn pull_audio(&mut self) -> Result<bool, RunError> {
+        let Some(audio) = &mut self.audio else { return Ok(false) };
+        let AudioBranch { decoder, timeline, channels, encoder, ready_frames } = audio;
+        let mut has_progress = decoder.poll(&self.task.waker)?;
+        let end_frame = self.open_segments.back().map_or(i64::MIN, |segment| segment.aac_frames.end);
+        while encoder.next_needed_frame().is_some_and(|frame| frame < end_frame + aac::DELAY_FRAMES) {
+            if let Some(samples) = timeline.take_frame() {
                 encoder.push(&samples)?;
-                moved = true;
+                has_progress = true;
                 continue;
             }
-            match decoder.hear()? {
-                Heard::Nothing => break,
-                Heard::Sample(sample, at) => sound.offer(&voice::samples(&sample, *channels)?, at),
-                Heard::End => sound.finish(),
+            match decoder.next_output()? {
+                DecoderOutput::Pending => break,
+                DecoderOutput::Sample(sample, start) => timeline.push_samples(&audio_segment::read_samples(&sample, *channels)?, start),
+                DecoderOutput::End => timeline.finish(),
             }
-            moved = true;
+            has_progress = true;
         }
-        while let Some(frame) = encoder.frame()? {
-            ready.push_back(frame);
-            moved = true;
+        while let Some(frame) = encoder.take_frame()? {
+            ready_frames.push_back(frame);
+            has_progress = true;
         }
-        for making in &mut self.open {
-            while let Some((frame, buffer)) = ready.pop_front_if(|(frame, _)| *frame < making.sounds.end) {
-                if frame >= making.sounds.start {
-                    making.push_sound(buffer)?;
+        for segment in &mut self.open_segments {
+            while let Some((frame, buffer)) = ready_frames.pop_front_if(|(frame, _)| *frame < segment.aac_frames.end) {
+                if frame >= segment.aac_frames.start {
+                    segment.push_aac_frame(buffer)?;
                 }
             }
         }
-        Ok(moved)
+        Ok(has_progress)
     }
 
     /// Delivers finished segments, in order.
-    fn close(&mut self) -> Result<bool, RunError> {
-        let mut moved = false;
-        for making in &mut self.open {
-            moved |= making.poll()?;
+    fn deliver_finished(&mut self) -> Result<bool, RunError> {
+        let mut has_progress = false;
+        for segment in &mut self.open_segments {
+            has_progress |= segment.poll()?;
         }
-        while let Some(making) = self.open.pop_front_if(|making| making.closed()) {
-            let index = making.index;
-            let bytes = match &self.sight {
-                Some(_) => self.canonical(index, &making.into_bytes())?,
-                None => making.into_bytes(),
+        while let Some(segment_encoder) = self.open_segments.pop_front_if(|segment| segment.is_finished()) {
+            let index = segment_encoder.index;
+            let bytes = match &self.video {
+                Some(_) => self.canonicalize(index, &segment_encoder.into_bytes())?,
+                None => segment_encoder.into_bytes(),
             };
-            if !self.work.job.source.holds_the_same() {
+            if !self.task.job.source.holds_the_same() {
                 return Err(RunError::SourceChanged);
             }
-            self.work.mark.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.task.quarantine_mark.lock().unwrap_or_else(PoisonError::into_inner).take();
             let segment = Segment { index, content: bytes.into() };
-            if self.work.segments.blocking_send(Ok(segment)).is_err() {
-                self.work.orders.stop.store(true, Ordering::SeqCst);
+            if self.task.segments.blocking_send(Ok(segment)).is_err() {
+                self.task.control.is_stopped.store(true, Ordering::SeqCst);
             }
-            moved = true;
+            has_progress = true;
         }
-        Ok(moved)
+        Ok(has_progress)
     }
 
     /// Rewrites a muxed segment with fixed PIDs, our own tables and continuous counters, and verifies that every frame
     /// is at its planned time.
-    fn canonical(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
-        let mut cutter = Segmenter::new(SegmenterSettings {
-            grid: self.work.job.grid.clone(),
+    fn canonicalize(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
+        let mut segmenter = Segmenter::new(SegmenterSettings {
+            grid: self.task.job.grid.clone(),
             first_segment: index,
             base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
             has_video: true,
-            audio: self.hearing.as_ref().map(|_| AudioMode::Encoded),
-            budget_bytes: BUDGET,
+            audio: self.audio.as_ref().map(|_| AudioMode::Encoded),
+            budget_bytes: MAX_SEGMENT_BYTES,
         });
-        let fault = |cause| RunError::Encoder(format!("segment {index}: {cause}"));
-        let mut pieces = cutter.push(bytes).map_err(fault)?;
-        pieces.extend(cutter.finish().map_err(fault)?);
-        let piece = pieces.into_iter().find(|piece| piece.index == index);
-        piece.map(|piece| piece.bytes).ok_or_else(|| RunError::Encoder(format!("segment {index} came out empty")))
+        let to_run_error = |cause| RunError::Encoder(format!("segment {index}: {cause}"));
+        let mut finished_segments = segmenter.push(bytes).map_err(to_run_error)?;
+        finished_segments.extend(segmenter.finish().map_err(to_run_error)?);
+        let segment = finished_segments.into_iter().find(|segment| segment.index == index);
+        segment.map(|segment| segment.bytes).ok_or_else(|| RunError::Encoder(format!("segment {index} came out empty")))
     }
 }

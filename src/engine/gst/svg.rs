@@ -4,45 +4,45 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Sizes in pixels: height of a line of text, gap between boxes, width of a letter.
-const LINE: usize = 16;
-const GAP: usize = 40;
-const LETTER: usize = 8;
+const LINE_HEIGHT: usize = 16;
+const BOX_GAP: usize = 40;
+const LETTER_WIDTH: usize = 8;
 
 /// A box: its lines of text, the element's name first.
-pub(super) struct Element {
+pub(super) struct GraphBox {
     pub lines: Vec<String>,
 }
 
 /// Draws elements and the links between them (as indices into `elements`).
-pub(super) fn draw(elements: &[Element], links: &[(usize, usize)]) -> String {
-    let columns = columns(elements.len(), links);
+pub(super) fn render_svg(elements: &[GraphBox], links: &[(usize, usize)]) -> String {
+    let columns = assign_columns(elements.len(), links);
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
     for (element, column) in elements.iter().zip(&columns) {
-        let letters = element.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        let longest_line = element.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let width = widths.entry(*column).or_default();
-        *width = (*width).max(letters * LETTER + 2 * LETTER);
+        *width = (*width).max(longest_line * LETTER_WIDTH + 2 * LETTER_WIDTH);
     }
-    let left = |column: usize| GAP / 2 + widths.range(..column).map(|(_, width)| width + GAP).sum::<usize>();
+    let column_left = |column: usize| BOX_GAP / 2 + widths.range(..column).map(|(_, width)| width + BOX_GAP).sum::<usize>();
     let mut bottoms: BTreeMap<usize, usize> = BTreeMap::new();
     let mut boxes = Vec::new();
     for (element, column) in elements.iter().zip(&columns) {
-        let bottom = bottoms.entry(*column).or_insert(GAP / 2);
-        let height = (element.lines.len() + 1) * LINE;
-        boxes.push((left(*column), *bottom, widths[column], height));
-        *bottom += height + GAP / 2;
+        let bottom = bottoms.entry(*column).or_insert(BOX_GAP / 2);
+        let height = (element.lines.len() + 1) * LINE_HEIGHT;
+        boxes.push((column_left(*column), *bottom, widths[column], height));
+        *bottom += height + BOX_GAP / 2;
     }
-    let (width, height) = (left(usize::MAX), bottoms.values().max().copied().unwrap_or(GAP));
+    let (width, height) = (column_left(usize::MAX), bottoms.values().max().copied().unwrap_or(BOX_GAP));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          font-family=\"monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     for &(from, to) in links {
-        let ((x, y, width, height), (end, top, _, tall)) = (boxes[from], boxes[to]);
-        let (x, y, top) = (x + width, y + height / 2, top + tall / 2);
-        let (one, other) = (x + GAP / 2, end.saturating_sub(GAP / 2));
+        let ((x, y, width, height), (end, top, _, end_height)) = (boxes[from], boxes[to]);
+        let (x, y, top) = (x + width, y + height / 2, top + end_height / 2);
+        let (start_control_x, end_control_x) = (x + BOX_GAP / 2, end.saturating_sub(BOX_GAP / 2));
         let _ = writeln!(
             out,
-            "<path d=\"M{x} {y}C{one} {y} {other} {top} {end} {top}\" fill=\"none\" stroke=\"#666\"/>\
+            "<path d=\"M{x} {y}C{start_control_x} {y} {end_control_x} {top} {end} {top}\" fill=\"none\" stroke=\"#666\"/>\
              <circle cx=\"{end}\" cy=\"{top}\" r=\"3\" fill=\"#666\"/>"
         );
     }
@@ -53,8 +53,8 @@ pub(super) fn draw(elements: &[Element], links: &[(usize, usize)]) -> String {
         );
         for (number, line) in element.lines.iter().enumerate() {
             let weight = if number == 0 { "bold" } else { "normal" };
-            let (x, y) = (x + LETTER, y + (number + 1) * LINE);
-            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>", escaped(line));
+            let (x, y) = (x + LETTER_WIDTH, y + (number + 1) * LINE_HEIGHT);
+            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>", escape_xml(line));
         }
     }
     out.push_str("</svg>\n");
@@ -62,7 +62,7 @@ pub(super) fn draw(elements: &[Element], links: &[(usize, usize)]) -> String {
 }
 
 /// The column of each element: one after the last of those that link to it.
-fn columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
+fn assign_columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
     let mut columns = vec![0; count];
     // As many rounds as elements, so that a cycle ends too.
     for _ in 0..count {
@@ -77,7 +77,7 @@ fn columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
     columns
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -86,15 +86,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_stand_behind_those_that_feed_them() {
-        assert_eq!(columns(4, &[(0, 1), (1, 3), (2, 3)]), [0, 1, 0, 2]);
-        assert_eq!(columns(2, &[(0, 1), (1, 0)]).len(), 2, "a cycle ends");
+    fn elements_are_placed_after_their_sources() {
+        assert_eq!(assign_columns(4, &[(0, 1), (1, 3), (2, 3)]), [0, 1, 0, 2]);
+        assert_eq!(assign_columns(2, &[(0, 1), (1, 0)]).len(), 2, "a cycle ends");
     }
 
     #[test]
-    fn text_cannot_leave_its_place() {
-        let drawn = draw(&[Element { lines: vec!["a".into(), "caps=<b> & \"c\"".into()] }], &[]);
-        assert!(drawn.contains("caps=&lt;b&gt; &amp; &quot;c&quot;</text>"), "{drawn}");
-        assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+    fn text_is_escaped() {
+        let svg = render_svg(&[GraphBox { lines: vec!["a".into(), "caps=<b> & \"c\"".into()] }], &[]);
+        assert!(svg.contains("caps=&lt;b&gt; &amp; &quot;c&quot;</text>"), "{svg}");
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }
 }

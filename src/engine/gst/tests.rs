@@ -14,16 +14,16 @@ use crate::engine::source::Roots;
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
 
-fn film(path: &Path) {
+fn make_film(path: &Path) {
     let mut command = Command::new("ffmpeg");
     command.args("-nostdin -v error -y -f lavfi -i testsrc2=s=64x36:r=25:d=5 -f lavfi -i sine=d=5:r=48000".split(' '));
     command.args("-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac".split(' ')).arg(path);
     assert!(command.status().unwrap().success());
 }
 
-fn job(folder: &Path) -> Job {
+fn film_job(folder: &Path) -> Job {
     let path = folder.join("a.mp4");
-    film(&path);
+    make_film(&path);
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let video = StreamKind::Video(Video { frame_rate: Some(RATE), ..Video::new(64, 36) });
     let streams = vec![Stream::new(0, "h264", video), Stream::new(1, "aac", StreamKind::Audio(Audio::new(1, 48_000)))];
@@ -43,7 +43,7 @@ fn job(folder: &Path) -> Job {
     Job {
         source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
         sidecar: None,
-        picture: None,
+        watermark: None,
         media: Arc::new(media),
         rendition: Arc::new(Rendition {
             video: Some(VideoPlan::Encode(plan)),
@@ -52,12 +52,12 @@ fn job(folder: &Path) -> Job {
         grid: Arc::new(Grid::from_frame_rate(RATE, 2.0, 5.0)),
         package: None,
         first: 1,
-        mark: None,
+        quarantine_mark: None,
     }
 }
 
 /// An audio-only job, whose file decodebin3 opens.
-fn sung(job: &Job, folder: &Path) -> Job {
+fn audio_only_job(job: &Job, folder: &Path) -> Job {
     let path = folder.join("a.flac");
     let mut command = Command::new("ffmpeg");
     command.args("-nostdin -v error -y -f lavfi -i sine=d=5:r=48000".split(' ')).arg(&path);
@@ -75,18 +75,18 @@ fn sung(job: &Job, folder: &Path) -> Job {
 }
 
 /// The job with a PGS sidecar: one subtitle, shown for its whole length.
-fn captioned(job: &Job, folder: &Path) -> Job {
+fn pgs_job(job: &Job, folder: &Path) -> Job {
     let segment = |kind: u8, body: &[u8]| {
         [&b"PG\0\0\0\0\0\0\0\0"[..], &[kind], &(body.len() as u16).to_be_bytes(), body].concat()
     };
-    let whole = [
+    let display_set = [
         segment(0x16, &[0, 64, 0, 36, 0x10, 0, 0, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 10, 0, 10]),
         segment(0x14, &[0, 0, 1, 235, 128, 128, 255]),
         segment(0x15, &[0, 0, 0, 0xc0, 0, 0, 9, 0, 8, 0, 1, 0, 0x88, 1, 0, 0]),
         segment(0x80, &[]),
     ];
     let path = folder.join("a.sup");
-    std::fs::write(&path, whole.concat()).unwrap();
+    std::fs::write(&path, display_set.concat()).unwrap();
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let sidecar = roots.open_file(path.to_str().unwrap()).unwrap();
     let mut rendition = Rendition::clone(&job.rendition);
@@ -99,7 +99,7 @@ fn captioned(job: &Job, folder: &Path) -> Job {
 #[tokio::test]
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path());
+    let job = film_job(folder.path());
     let kinds = [
         "bus",
         "sample",
@@ -113,14 +113,14 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         "fragment",
         "playlist",
     ];
-    let (sung, captioned) = (sung(&job, folder.path()), captioned(&job, folder.path()));
-    let ways = kinds.map(|kind| (kind, &job)).into_iter();
-    let ways = ways.chain([("select-stream", &sung), ("draw", &captioned)]);
+    let (audio_only, with_pgs) = (audio_only_job(&job, folder.path()), pgs_job(&job, folder.path()));
+    let cases = kinds.map(|kind| (kind, &job)).into_iter();
+    let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs)]);
     let mut newest = 0;
-    for (kind, job) in ways {
-        let native = Native::find().unwrap();
-        *native.injected.lock().unwrap() = Some(kind);
-        let mut run = native.start(job.clone(), usize::MAX).unwrap();
+    for (kind, job) in cases {
+        let backend = GstBackend::detect().unwrap();
+        *backend.injected_fault.lock().unwrap() = Some(kind);
+        let mut run = backend.start(job.clone(), usize::MAX).unwrap();
         let error = loop {
             let next = tokio::time::timeout(Duration::from_secs(60), run.next()).await.expect(kind);
             match next {
@@ -129,54 +129,54 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
                 None => break None,
             }
         };
-        assert!(native.injected.lock().unwrap().is_none(), "{kind} was called: {error:?}");
+        assert!(backend.injected_fault.lock().unwrap().is_none(), "{kind} was called: {error:?}");
         assert!(error.is_some(), "{kind}: the run fails");
-        let kept = board::failed().into_iter().filter(|failed| failed.error.contains("panicked"));
-        let kept = kept.max_by_key(|failed| failed.number).expect(kind);
-        assert!(kept.number > newest, "{kind}: its failed pipeline is kept");
-        assert!(kept.graph.text().lines().count() > 1, "{kind}: {kept:?}");
-        newest = kept.number;
+        let failures = registry::failed_pipelines().into_iter().filter(|failed| failed.error.contains("panicked"));
+        let failure = failures.max_by_key(|failed| failed.number).expect(kind);
+        assert!(failure.number > newest, "{kind}: its failed pipeline is kept");
+        assert!(failure.graph.to_text().lines().count() > 1, "{kind}: {failure:?}");
+        newest = failure.number;
     }
-    let mut run = Native::find().unwrap().start(job, usize::MAX).unwrap();
+    let mut run = GstBackend::detect().unwrap().start(job, usize::MAX).unwrap();
     assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process survives");
 }
 
 #[tokio::test]
-async fn a_decoder_that_brings_nothing_is_opened_again() {
+async fn a_decoder_without_output_is_reopened() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path());
-    let sung = sung(&job, folder.path());
-    for (fault, job) in [("standing", &job), ("lost", &job), ("standing", &sung), ("lost", &sung)] {
-        let native = Native::find().unwrap();
-        *native.injected.lock().unwrap() = Some(fault);
-        let mut run = native.start(job.clone(), usize::MAX).unwrap();
+    let job = film_job(folder.path());
+    let audio_only = audio_only_job(&job, folder.path());
+    for (fault, job) in [("standing", &job), ("lost", &job), ("standing", &audio_only), ("lost", &audio_only)] {
+        let backend = GstBackend::detect().unwrap();
+        *backend.injected_fault.lock().unwrap() = Some(fault);
+        let mut run = backend.start(job.clone(), usize::MAX).unwrap();
         assert_eq!(run.next().await.unwrap().unwrap().index, 1);
-        assert!(native.injected.lock().unwrap().is_none(), "the first decoder stalled, or its seek never returned");
+        assert!(backend.injected_fault.lock().unwrap().is_none(), "the first decoder stalled, or its seek never returned");
     }
 }
 
 #[test]
-fn what_is_left_to_ffmpeg_says_why() {
+fn refusals_state_a_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path());
-    let refused = |change: fn(&mut EncodeVideo), container: Container, start_seconds: f64| {
+    let job = film_job(folder.path());
+    let refusal_of = |change: fn(&mut EncodeVideo), container: Container, start_seconds: f64| {
         let mut rendition = Rendition::clone(&job.rendition);
         let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("video is encoded") };
         change(plan);
-        refusal(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition).unwrap_or("supported")
+        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition).unwrap_or("supported")
     };
-    assert!(refused(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
-    assert_eq!(refused(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");
-    assert_eq!(refused(|_| (), Container::Mp4, 1.4), "its clock does not start at 0");
-    assert_eq!(refused(|_| (), Container::Matroska, 0.0), "supported");
-    assert_eq!(refused(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
+    assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
+    assert_eq!(refusal_of(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");
+    assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "its clock does not start at 0");
+    assert_eq!(refusal_of(|_| (), Container::Matroska, 0.0), "supported");
+    assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
     let mut rendition = Rendition::clone(&job.rendition);
     let mut media = Media::clone(&job.media);
     let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
-    let only = Some("PGS and VobSub are read from Matroska files only");
+    let matroska_only = Some("PGS and VobSub are read from Matroska files only");
     for (container, burn, why) in [
-        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, only),
+        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, matroska_only),
         (Container::Mp4, BurnedSubtitle::Sidecar { path: "/a.sup".into(), bitmap: true }, None),
         (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: false }, None),
         (Container::Matroska, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, None),
@@ -185,8 +185,8 @@ fn what_is_left_to_ffmpeg_says_why() {
         if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
             plan.burn = Some(burn.clone());
         }
-        assert_eq!(refusal(&media, &rendition), why, "{container:?} {burn:?}");
+        assert_eq!(refusal_reason(&media, &rendition), why, "{container:?} {burn:?}");
     }
     media.streams[2].codec = "dvb_subtitle".into();
-    assert_eq!(refusal(&media, &rendition), only);
+    assert_eq!(refusal_reason(&media, &rendition), matroska_only);
 }

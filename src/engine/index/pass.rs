@@ -13,7 +13,7 @@ use crate::domain::mpegts::{pes, unwrap_timestamp};
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::clock::Feed;
 use crate::engine::ffmpeg::args;
-use crate::engine::ffmpeg::spawn::{Inherited, Limits, spawn};
+use crate::engine::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
 use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
@@ -22,15 +22,15 @@ const HEAD: usize = 64 * 1024;
 
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
 pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
-    let program = ffmpeg::program().ok_or_else(|| cannot("ffmpeg is not installed".into()))?;
+    let program = ffmpeg::find_program().ok_or_else(|| cannot("ffmpeg is not installed".into()))?;
     let feed = match media.clock_pieces.is_empty() {
         true => None,
         false => Some(Feed::open(source, &media.clock_pieces, 0.0).await.map_err(|cause| cannot(cause.to_string()))?),
     };
     let fed = feed.as_ref().map(Feed::fed);
-    let arguments = args::stream_pass(media, stream, &source.proc_path(), fed.as_ref());
-    let input = feed.map_or_else(|| source.clone() as Inherited, |feed| feed.inherited());
-    let child = spawn(&program, arguments, vec![input], Limits::PROBE).await;
+    let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), fed.as_ref());
+    let input = feed.map_or_else(|| source.clone() as InheritedFile, |feed| feed.inherited());
+    let child = spawn(&program, arguments, vec![input], ChildLimits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
     let (mut packets, mut marks) = (PacketReader::default(), Marks::new(media));
     let mut bytes = vec![0; 64 * 1024];
@@ -45,8 +45,8 @@ pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> R
         }
     }
     let exit = child.wait().await;
-    if !exit.success() {
-        return Err(cannot(exit.stderr.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
+    if !exit.is_success() {
+        return Err(cannot(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
     }
     marks.finish()
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::engine::damaged::{Dice, damage, film};
+use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 
 fn mkv(bytes: &[u8]) -> Result<Table, Refusal> {
     let film = Film::read(bytes)?;
@@ -22,9 +22,9 @@ fn damaged_tables_are_answered_soon_and_without_panic() {
         ("b.mp4", "-movflags +frag_keyframe+delay_moov+default_base_moof", Container::Mp4),
         ("c.mkv", "-reserve_index_space 2000", Container::Matroska),
     ];
-    let mut dice = Dice(7);
+    let mut dice = SeededRandom(7);
     for (name, more, container) in films {
-        let sound = film(name, "", more);
+        let sound = make_film(name, "", more);
         let read = |bytes: &[u8]| {
             let table = if container == Container::Mp4 { mp4(bytes) } else { mkv(bytes) };
             table.and_then(|table| from_table(bytes, 0, table)).map(|(index, _)| index)
@@ -44,7 +44,7 @@ fn damaged_tables_are_answered_soon_and_without_panic() {
 
 #[test]
 fn a_file_cut_short_ends_where_its_bytes_do() {
-    let whole = film("a.mp4", "", "-movflags +faststart");
+    let whole = make_film("a.mp4", "", "-movflags +faststart");
     let index = |bytes: &[u8]| from_table(bytes, 0, mp4(bytes).unwrap()).unwrap().0;
     let (all, cut) = (index(&whole), index(&whole[..whole.len() * 6 / 10]));
     assert!(cut.end < all.end && cut.keyframes.len() < all.keyframes.len());
@@ -54,7 +54,7 @@ fn a_file_cut_short_ends_where_its_bytes_do() {
 
 #[test]
 fn pictures_in_another_file_are_refused() {
-    let mut film = film("a.mp4", "", "-movflags +faststart");
+    let mut film = make_film("a.mp4", "", "-movflags +faststart");
     let at = film.windows(4).position(|four| four == b"url ").unwrap();
     film[at + 7] = 0;
     assert!(matches!(mp4(&film), Err(Refusal::Final(why)) if why.contains("another file")));

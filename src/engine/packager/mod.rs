@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::source::Source;
 use super::tables::bytes::Disk;
-use super::{Content, Job, Run, RunError, Segment, Transcoder};
+use super::{Content, Job, Run, RunError, Segment, Backend};
 use crate::domain::media::{Container, Media};
 
 mod aac;
@@ -74,7 +74,7 @@ pub async fn open(
 #[derive(Clone, Copy, Debug)]
 pub struct Packager;
 
-impl Transcoder for Packager {
+impl Backend for Packager {
     fn name(&self) -> &'static str {
         "packager"
     }
@@ -83,7 +83,7 @@ impl Transcoder for Packager {
         "2"
     }
 
-    fn starts_at_once(&self) -> bool {
+    fn has_instant_start(&self) -> bool {
         true
     }
 

@@ -89,11 +89,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::damaged::film;
+    use crate::engine::damaged_films::make_film;
 
     #[test]
     fn what_was_used_last_is_kept_and_another_state_of_a_file_is_another_film() {
-        let bytes = film("a.mp4", "-f lavfi -i sine=r=48000:d=3", "-c:a aac");
+        let bytes = make_film("a.mp4", "-f lavfi -i sine=r=48000:d=3", "-c:a aac");
         let package = || Arc::new(Package::mp4(&bytes[..], Some(0), Some(1), 0.0).unwrap());
         let weight = package().weight();
         assert!(weight > 500, "{weight} bytes for some hundred samples");

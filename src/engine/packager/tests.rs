@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
-use crate::engine::damaged::{Dice, damage, film};
+use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 use crate::engine::source::Roots;
 use crate::engine::tables::bytes::ReadAt;
 
@@ -16,7 +16,7 @@ fn films() -> Vec<Vec<u8>> {
         ["a.mp4 -movflags +faststart", "b.mp4", "c.mp4 -movflags +frag_keyframe+empty_moov", "d.mov", "e.mkv"];
     let make = |text: &&str| {
         let (name, more) = text.split_once(' ').unwrap_or((text, ""));
-        film(name, SOUND, &format!("-c:a aac {more}"))
+        make_film(name, SOUND, &format!("-c:a aac {more}"))
     };
     containers.iter().map(make).collect()
 }
@@ -43,7 +43,7 @@ fn segments(bytes: &[u8]) -> Result<usize, String> {
 #[test]
 fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
     let rounds = std::env::var("HEARTHCAST_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(240);
-    let (mut dice, mut refused, mut slowest) = (Dice(11), 0, Duration::ZERO);
+    let (mut dice, mut refused, mut slowest) = (SeededRandom(11), 0, Duration::ZERO);
     for sound in films() {
         assert_eq!(segments(&sound), Ok(4));
         // Start of the tables.
@@ -65,7 +65,7 @@ fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
 #[test]
 fn a_network_is_queried_only_where_waiting_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, bytes) = (folder.path().join("a.mp4"), film("a.mp4", "", ""));
+    let (path, bytes) = (folder.path().join("a.mp4"), make_film("a.mp4", "", ""));
     std::fs::write(&path, &bytes).unwrap();
     let package = Package::mp4(&bytes[..], Some(0), None, 0.0).unwrap();
     let segment = package.segment(&bytes[..], &Grid::from_keyframes(&[], 0.5, 3.0), 0).unwrap();

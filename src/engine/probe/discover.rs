@@ -54,7 +54,7 @@ fn queue() -> Option<&'static SyncSender<Question>> {
     QUEUE
         .get_or_init(|| {
             gst::init().ok()?;
-            crate::engine::elements::restrict();
+            crate::engine::gstreamer_elements::restrict_elements();
             let (sender, questions) = sync_channel(WAITING);
             let questions = Arc::new(Mutex::new(questions));
             for place in 0..THREADS {

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::{ProbeError, Tools};
 use crate::engine::clock::Feed;
-use crate::engine::ffmpeg::spawn::{Exit, Inherited, Limits, spawn};
+use crate::engine::ffmpeg::spawn::{ChildExit, InheritedFile, ChildLimits, spawn};
 use crate::engine::source::Source;
 
 /// Demuxers that open no file besides the given one. Playlists, scripts, devices and image patterns are excluded.
@@ -120,7 +120,7 @@ pub(super) async fn run(tools: &Tools, source: &Arc<Source>) -> Result<Report, P
     if report.streams.is_empty() {
         let input = input(source);
         let last =
-            exit.stderr.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
+            exit.error_lines.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
         return Err(ProbeError::Unreadable(last.to_owned()));
     }
     if report.streams.iter().any(|stream| stream.codec_name.as_deref().is_some_and(|name| CONFIGURED.contains(&name))) {
@@ -143,7 +143,7 @@ pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeEr
     let (report, exit) = output(tools, args, vec![inherited]).await?;
     let report: Report = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
-        return Err(ProbeError::Unreadable(exit.stderr.last().cloned().unwrap_or_else(|| "no streams".to_owned())));
+        return Err(ProbeError::Unreadable(exit.error_lines.last().cloned().unwrap_or_else(|| "no streams".to_owned())));
     }
     Ok(report)
 }
@@ -178,9 +178,9 @@ fn arguments(source: &Source, show: &[&str]) -> Vec<String> {
 }
 
 /// Standard output and exit of one call.
-async fn output(tools: &Tools, args: Vec<String>, inherit: Vec<Inherited>) -> Result<(Vec<u8>, Exit), ProbeError> {
+async fn output(tools: &Tools, args: Vec<String>, inherit: Vec<InheritedFile>) -> Result<(Vec<u8>, ChildExit), ProbeError> {
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("ffprobe: {cause}"));
-    let mut child = spawn(&tools.ffprobe, args, inherit, Limits::PROBE).await.map_err(unavailable)?;
+    let mut child = spawn(&tools.ffprobe, args, inherit, ChildLimits::PROBE).await.map_err(unavailable)?;
     let mut text = Vec::new();
     (&mut child.stdout).take(REPORT_BYTES).read_to_end(&mut text).await.map_err(unavailable)?;
     if text.len() as u64 == REPORT_BYTES {

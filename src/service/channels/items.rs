@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::domain::channel::{RequestedItem, OutputSettings};
 use crate::domain::library::{kind_from_name, compare_natural};
 use crate::domain::schedule::ScheduleItem;
-use crate::engine::folder::{Folder, Hint, Target};
+use crate::engine::folder::{Folder, EntryHint, EntryTarget};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::planner::air::{self, Measured};
@@ -100,8 +100,8 @@ impl Service {
         };
         let located = self.roots.locate(&ask.path).map_err(named)?;
         let (roots, path, recursive) = (self.roots.clone(), located.path.clone(), ask.recursive);
-        let looking = self.library.within_deadline(located.root_index, move || match roots.look(&path) {
-            Some(Target::Folder) => {
+        let looking = self.library.within_deadline(located.root_index, move || match roots.resolve_target(&path) {
+            Some(EntryTarget::Folder) => {
                 let mut found = Vec::new();
                 let mut folders = vec![path];
                 let mut seen = 0;
@@ -124,15 +124,15 @@ impl Service {
 
 fn within(folder: &Folder<'_>, found: &mut Vec<String>, mut below: Option<&mut Vec<String>>) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
-    for (name, hint) in folder.names()? {
+    for (name, hint) in folder.list_entries()? {
         let media = kind_from_name(&name).is_some();
-        if hint == Hint::File && !media || found.len() > MAX_FILES {
+        if hint == EntryHint::File && !media || found.len() > MAX_FILES {
             continue;
         }
         // Links to folders are not followed, because they could form a loop.
-        match (hint, folder.look(&name)) {
-            (_, Some(Target::File { .. })) if media => found.push(format!("{base}/{name}")),
-            (Hint::Folder, Some(Target::Folder)) => {
+        match (hint, folder.resolve_entry(&name)) {
+            (_, Some(EntryTarget::File { .. })) if media => found.push(format!("{base}/{name}")),
+            (EntryHint::Folder, Some(EntryTarget::Folder)) => {
                 if let Some(below) = &mut below {
                     below.push(format!("{base}/{name}"));
                 }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::feeder::{Ended, Fed};
 use crate::domain::ingest::live_segmenter::{SegmentLimits, LiveSegmenterError, LiveSegmenter};
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
-use crate::engine::ffmpeg::intake::{Inlet, Outlet, Picture, start};
+use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
 use crate::service::Service;
 use crate::service::encode_slots::Reserved;
 
@@ -45,7 +45,7 @@ pub(super) struct Intake<'a> {
 
 struct Line {
     /// None once the input has ended.
-    inlet: Option<Inlet>,
+    inlet: Option<ChildInput>,
     out: JoinHandle<Ended>,
     _slot: Option<Reserved>,
 }
@@ -53,7 +53,7 @@ struct Line {
 impl Line {
     async fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         match &mut self.inlet {
-            Some(inlet) => inlet.put(bytes).await,
+            Some(inlet) => inlet.write(bytes).await,
             None => Ok(()),
         }
     }
@@ -121,16 +121,16 @@ impl<'a> Intake<'a> {
     async fn begin(&self, shape: StreamInfo) -> Result<Line, Ended> {
         let config = &self.service.config;
         let encodes = shape.video == Some(VideoCodec::Other) || shape.video.is_some() && self.verdict == Verdict::Encode;
-        let (mut picture, mut slot) = (Picture::Copy, None);
+        let (mut picture, mut slot) = (VideoMode::Copy, None);
         if encodes {
             let report = self.service.transcoder.report().await;
-            let software = report.proven.iter().find(|encoder| encoder.name == "libx264");
-            let encoder = software.or(report.proven.first());
+            let software = report.working.iter().find(|encoder| encoder.name == "libx264");
+            let encoder = software.or(report.working.first());
             let encoder = encoder.ok_or(Ended::Unfit("no video encoder works on this machine"))?.name.to_owned();
             // A live encode cannot wait for a turn.
             let slots = self.service.sessions.encode_slots();
             slot = Some(slots.reserve().ok_or(Ended::Unfit("all encode slots are in use"))?);
-            picture = Picture::Encode { encoder, seconds: config.segment_seconds, lines: 720 };
+            picture = VideoMode::Encode { encoder, keyframe_seconds: config.segment_seconds, max_height: 720 };
         }
         let started = start(&config.ffmpeg, shape, &picture).await;
         let (inlet, outlet) = started.map_err(|cause| Ended::Made(format!("ffmpeg does not start: {cause}")))?;
@@ -143,7 +143,7 @@ impl<'a> Intake<'a> {
 }
 
 /// Cuts the output of the child process into pieces.
-async fn drain(mut outlet: Outlet, mut cutter: LiveSegmenter, connection: u64, pieces: mpsc::Sender<Fed>) -> Ended {
+async fn drain(mut outlet: ChildOutput, mut cutter: LiveSegmenter, connection: u64, pieces: mpsc::Sender<Fed>) -> Ended {
     loop {
         let bytes = match outlet.next().await {
             Ok(bytes) => bytes,

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::{ScheduleItem, Programme};
-use crate::engine::segments::Stored;
+use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::Source;
-use crate::engine::{RunError, Transcoder};
+use crate::engine::{RunError, Backend};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::encode_slots::Viewer;
@@ -44,7 +44,7 @@ enum Cast {
     Unopened,
     Ready {
         work: Box<Work>,
-        transcoder: Arc<dyn Transcoder>,
+        transcoder: Arc<dyn Backend>,
         name: Arc<str>,
         lease: Option<Arc<Lease>>,
         /// The channel's output settings when the file was opened.
@@ -158,7 +158,7 @@ impl Reel {
             Way::Kept(_) => None,
         };
         let make = async {
-            let Stored { content, etag } = match way {
+            let StoredSegment { content, etag } = match way {
                 Way::Kept(stored) => stored,
                 Way::Make(lease) => lease.segment(index).await?,
             };
@@ -307,7 +307,7 @@ impl Reel {
 
 /// How to get a segment.
 enum Way {
-    Kept(Stored),
+    Kept(StoredSegment),
     Make(Arc<Lease>),
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::schedule::segmentation::VideoFormat;
-use crate::engine::still;
+use crate::engine::still_image;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -48,7 +48,7 @@ impl Stills {
         };
         let made = cell.get_or_try_init(|| async {
             let report = service.transcoder.report().await;
-            let encoder = report.proven.first().map(|encoder| encoder.name);
+            let encoder = report.working.first().map(|encoder| encoder.name);
             let none = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
             let (ffmpeg, encoder) = (&service.config.ffmpeg, encoder.ok_or_else(none)?);
             let picture = match &says.picture {
@@ -58,12 +58,12 @@ impl Stills {
                 None => Err(Error::new(Code::NotFound, "the slate has no image")),
             };
             let line = says.line.as_deref().map(|line| (line, &service.config.text_style));
-            let mut made = still::make(ffmpeg, encoder, size, line, picture.as_deref().ok()).await;
+            let mut made = still_image::encode(ffmpeg, encoder, size, line, picture.as_deref().ok()).await;
             if let Err(fault) = &made
                 && *says != Says::default()
             {
                 tracing::warn!(%fault, "a slate is shown without its text and image");
-                made = still::make(ffmpeg, encoder, size, None, None).await;
+                made = still_image::encode(ffmpeg, encoder, size, None, None).await;
             }
             made.map(Arc::new).map_err(|cause| none().with_cause(cause))
         });

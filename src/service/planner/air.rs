@@ -18,7 +18,7 @@ use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
 use crate::domain::time::{FrameRate, to_ticks};
 use crate::engine::index;
-use crate::engine::picture::Picture;
+use crate::engine::image::Image;
 use crate::engine::source::Source;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -251,7 +251,7 @@ fn is_common(media: &Media, stream: u32) -> bool {
 }
 
 /// The watermark's image; None if it cannot be read now.
-async fn laid_over(service: &Service, watermark: &WatermarkSettings) -> Option<Arc<Picture>> {
+async fn laid_over(service: &Service, watermark: &WatermarkSettings) -> Option<Arc<Image>> {
     let found = service.picture(&watermark.path).await;
     found
         .inspect_err(

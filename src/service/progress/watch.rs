@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::Progress;
 use crate::domain::library::LocatedPath;
 use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, ProgressSave, SaveResult};
-use crate::engine::folder::Target;
+use crate::engine::folder::EntryTarget;
 use crate::engine::source::Source;
 use crate::error::{Code, Result};
 use crate::service::Service;
@@ -151,7 +151,7 @@ impl Service {
         let looks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
             let roots = self.roots.clone();
             let look = move || {
-                let there = |path: &str| matches!(roots.look(path), Some(Target::File { .. } | Target::Folder));
+                let there = |path: &str| matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder));
                 Ok(paths.into_iter().filter(|(_, path)| there(path)).map(|(index, _)| index).collect::<Vec<_>>())
             };
             self.library.within_deadline(root, look)

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::domain::recording::{self, RecordingEvent, RecordingFailure, Recording, SeriesRule, RecordingState};
-use crate::engine::tape::Shelf;
+use crate::engine::recording_file::RecordingsFolder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::events::{Events, What};
@@ -42,7 +42,7 @@ const STOP: Duration = Duration::from_secs(20);
 pub struct Recordings {
     store: Store,
     events: Arc<Events>,
-    shelf: Option<Arc<Shelf>>,
+    shelf: Option<Arc<RecordingsFolder>>,
     all: Mutex<BTreeMap<String, Recording>>,
     rules: Mutex<BTreeMap<String, SeriesRule>>,
     /// Recordings whose latest state could not be stored because the disk was full.
@@ -89,7 +89,7 @@ impl Recordings {
     pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
         let rules = store.scan::<SeriesRule>(Tree::RecordingRules)?.into_iter().collect();
-        let shelf = config.recordings.as_deref().map(Shelf::open).transpose().map_err(Error::internal)?;
+        let shelf = config.recordings.as_deref().map(RecordingsFolder::open).transpose().map_err(Error::internal)?;
         Ok(Self {
             store,
             events,
@@ -110,7 +110,7 @@ impl Recordings {
     ///
     /// # Errors
     /// `CONFLICT` when none is configured.
-    pub fn shelf(&self) -> Result<&Arc<Shelf>> {
+    pub fn shelf(&self) -> Result<&Arc<RecordingsFolder>> {
         self.shelf.as_ref().ok_or_else(|| {
             Error::new(Code::Conflict, "no folder for recordings is configured: set `recordings` in the configuration")
         })

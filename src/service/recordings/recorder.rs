@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::reel::{self, Next, Piece};
 use crate::domain::recording::{self, RecordingEvent, Recording, WrittenRange};
-use crate::engine::tape::{Shelf, Tape};
+use crate::engine::recording_file::{RecordingsFolder, RecordingFile};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::onair::Viewer;
@@ -150,14 +150,14 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
 
 /// The open file of a recording; None while a blocking thread has it.
 struct Deck {
-    tape: Option<Tape>,
+    tape: Option<RecordingFile>,
 }
 
 impl Deck {
     /// Runs `work` on the file in a blocking thread.
     async fn with<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&mut Tape) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut RecordingFile) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
         let Some(mut tape) = self.tape.take() else { return Err(slow()) };
         let done = tokio::task::spawn_blocking(move || {
@@ -172,12 +172,12 @@ impl Deck {
 
 /// Opens the file of a recording at its stored length. The path of a new file is stored before the file is created, so a
 /// crash leaves no unknown file.
-async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) -> Result<Tape> {
+async fn open(service: &Service, shelf: &Arc<RecordingsFolder>, recording: &mut Recording) -> Result<RecordingFile> {
     if let Some(path) = recording.path.clone() {
         let (shelf, len) = (shelf.clone(), recording.written_range.bytes);
         let resumed = blocking(move || match shelf.resume(Path::new(&path), len) {
             // The server ended before the file was created.
-            Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => shelf.make(Path::new(&path)),
+            Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => shelf.create(Path::new(&path)),
             resumed => resumed,
         });
         return resumed.await;
@@ -188,7 +188,7 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
     let taken: HashSet<String> = service.recordings.all().into_iter().filter_map(|other| other.path).collect();
     let named = shelf.clone();
     let taken = move |path: &Path| path.to_str().is_none_or(|path| taken.contains(path));
-    let path = blocking(move || named.name(&folder, &name, taken)).await?;
+    let path = blocking(move || named.free_path(&folder, &name, taken)).await?;
     let path = path
         .to_str()
         .ok_or_else(|| Error::internal("the path of the recordings folder is not valid UTF-8"))?
@@ -202,7 +202,7 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
     };
     noted(Some(path.clone())).await?;
     let shelf = shelf.clone();
-    match blocking(move || shelf.make(Path::new(&path))).await {
+    match blocking(move || shelf.create(Path::new(&path))).await {
         Ok(tape) => Ok(tape),
         Err(fault) => {
             // A file at that path is not this recording.
@@ -212,11 +212,11 @@ async fn open(service: &Service, shelf: &Arc<Shelf>, recording: &mut Recording) 
     }
 }
 
-async fn append(deck: &mut Deck, shelf: &Arc<Shelf>, recording: &mut Recording, piece: Piece) -> Result<()> {
+async fn append(deck: &mut Deck, shelf: &Arc<RecordingsFolder>, recording: &mut Recording, piece: Piece) -> Result<()> {
     let Piece { bytes, from, through, is_slate } = piece;
     let len = bytes.len() as u64;
     let shelf = shelf.clone();
-    let write = move |tape: &mut Tape| match shelf.free_bytes() < len {
+    let write = move |tape: &mut RecordingFile| match shelf.free_bytes() < len {
         true => Err(ErrorKind::StorageFull.into()),
         false => tape.append(&bytes),
     };

@@ -23,9 +23,9 @@ use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::to_seconds;
 use crate::engine::content::Content;
-use crate::engine::segments::{Segments, Stored};
+use crate::engine::segment_cache::{SegmentCache, StoredSegment};
 use crate::engine::source::Source;
-use crate::engine::{Run, RunError, Segment, Transcoder};
+use crate::engine::{Run, RunError, Segment, Backend};
 use crate::service::encode_slots::EncodeJob;
 
 mod ahead;
@@ -58,7 +58,7 @@ const PARKED: Duration = Duration::from_secs(15);
 pub(super) struct Command {
     pub index: usize,
     pub reader: Weak<Reader>,
-    pub reply: oneshot::Sender<Result<Stored, RunError>>,
+    pub reply: oneshot::Sender<Result<StoredSegment, RunError>>,
 }
 
 struct Waiting {
@@ -90,8 +90,8 @@ impl Active {
 }
 
 pub(super) struct Owner {
-    transcoder: Arc<dyn Transcoder>,
-    segments: Segments,
+    transcoder: Arc<dyn Backend>,
+    segments: SegmentCache,
     name: Arc<str>,
     work: Work,
     /// The encode job and the number of slots it has; None if it needs none.
@@ -115,8 +115,8 @@ pub(super) struct Owner {
 
 impl Owner {
     pub(super) fn new(
-        transcoder: Arc<dyn Transcoder>,
-        segments: Segments,
+        transcoder: Arc<dyn Backend>,
+        segments: SegmentCache,
         name: Arc<str>,
         work: Work,
         turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
@@ -211,12 +211,12 @@ impl Owner {
                 let is_first = active.delivered == 1;
                 self.measure(segment.index, spent, is_first);
                 let stored = match segment.content {
-                    Content::Whole(bytes) if !self.transcoder.starts_at_once() => {
+                    Content::Whole(bytes) if !self.transcoder.has_instant_start() => {
                         self.segments.put(&self.name, segment.index, bytes).await
                     }
                     content => {
                         let made_of = self.work.source.version();
-                        self.segments.put_light(&self.name, segment.index, content, &made_of).await
+                        self.segments.put_reproducible(&self.name, segment.index, content, &made_of).await
                     }
                 };
                 let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
@@ -287,7 +287,7 @@ impl Owner {
     }
 
     fn reach(&self) -> usize {
-        if self.transcoder.starts_at_once() {
+        if self.transcoder.has_instant_start() {
             0
         } else if self.work.rendition.encodes_video() {
             REACH_ENCODE
@@ -373,7 +373,7 @@ impl Owner {
     }
 
     fn report(&self) {
-        let tally = self.segments.tally(&self.name);
+        let tally = self.segments.rendition_usage(&self.name);
         let activity = if tally.segments >= self.end {
             Activity::AllMade
         } else if self.runs.iter().any(Active::works) || self.parked.is_some() {
@@ -388,20 +388,20 @@ impl Owner {
             progress.produced_seconds =
                 to_seconds(self.work.grid.end_ticks()) * tally.segments as f64 / self.work.grid.len() as f64;
             progress.speed = self.speed;
-            progress.producer = self.transcoder.at_work();
+            progress.producer = self.transcoder.active_backend_name();
             progress.encoder = match &self.work.rendition.video {
-                Some(VideoPlan::Encode(plan)) => self.transcoder.encoder(&plan.encoder),
+                Some(VideoPlan::Encode(plan)) => self.transcoder.video_encoder(&plan.encoder),
                 _ if self.work.rendition.encodes_audio() => Some(self.transcoder.audio_encoder()),
                 _ => None,
             };
-            progress.fallen = self.transcoder.fallen();
+            progress.fallen = self.transcoder.fallback_cause();
         });
     }
 }
 
 /// Bytes in memory always can; a lazy segment can while the file is unchanged. If a disk or a network has to be waited for,
 /// only this rendition waits, with one thread.
-async fn can_be_read(stored: &Stored, source: &Arc<Source>) -> bool {
+async fn can_be_read(stored: &StoredSegment, source: &Arc<Source>) -> bool {
     if matches!(stored.content, Content::Whole(_)) {
         return true;
     }

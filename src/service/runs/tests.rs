@@ -11,27 +11,27 @@ use crate::domain::plan::{EncodeVideo, VideoPlan};
 use crate::domain::time::FrameRate;
 use crate::engine::Run;
 use crate::engine::content::Content;
-use crate::engine::fake::Fake;
-use crate::engine::fallback::Fallback;
-use crate::engine::segments::Budget;
+use crate::engine::fake_backend::FakeBackend;
+use crate::engine::fallback::FallbackBackend;
+use crate::engine::segment_cache::CacheLimits;
 use crate::engine::source::Roots;
 
 mod turns;
 
 struct Bench {
     folder: tempfile::TempDir,
-    fake: Fake,
+    fake: FakeBackend,
     runs: Runs,
 }
 
-fn bench(fake: Fake, max_jobs: usize) -> Bench {
-    keeping(Budget { memory: 64 << 20, rendition_memory: 64 << 20, disk: 0 }, fake, max_jobs)
+fn bench(fake: FakeBackend, max_jobs: usize) -> Bench {
+    keeping(CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 }, fake, max_jobs)
 }
 
-fn keeping(budget: Budget, fake: Fake, max_jobs: usize) -> Bench {
+fn keeping(budget: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
-    let segments = Segments::open(&folder.path().join("segments"), budget).unwrap();
+    let segments = SegmentCache::open(&folder.path().join("segments"), budget).unwrap();
     Bench { runs: Runs::new(segments, max_jobs), fake, folder }
 }
 
@@ -85,11 +85,11 @@ async fn until(mut met: impl FnMut() -> bool) {
     panic!("condition not met within 100 s of paused time");
 }
 
-fn second() -> Fake {
-    Fake::taking(Duration::from_secs(1))
+fn second() -> FakeBackend {
+    FakeBackend::with_segment_time(Duration::from_secs(1))
 }
 
-fn whole(stored: Stored) -> Bytes {
+fn whole(stored: StoredSegment) -> Bytes {
     match stored.content {
         Content::Whole(bytes) => bytes,
         Content::Parcel(_) => panic!("the fake backend produces bytes"),
@@ -103,10 +103,10 @@ async fn five_readers_of_one_rendition_cost_one_encode() {
     for index in 0..20 {
         for lease in &leases {
             let stored = lease.segment(index).await.unwrap();
-            assert_eq!(whole(stored), Fake::bytes(&bench.work(240).rendition, index));
+            assert_eq!(whole(stored), FakeBackend::segment_bytes(&bench.work(240).rendition, index));
         }
     }
-    assert_eq!(bench.fake.starts(), [0]);
+    assert_eq!(bench.fake.run_starts(), [0]);
     assert_eq!(bench.runs.active_jobs(), 1);
 }
 
@@ -116,17 +116,17 @@ async fn a_run_stops_ahead_of_its_reader_and_goes_on_when_it_is_followed() {
     let lease = bench.lease(240);
     lease.segment(0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(bench.fake.made(), 13, "the requested segment, and 20 s beyond its start");
+    assert_eq!(bench.fake.segments_made(), 13, "the requested segment, and 20 s beyond its start");
     assert_eq!(lease.progress().borrow().activity, Activity::Ahead);
     lease.segment(5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!((bench.fake.made(), bench.fake.starts()), (16, vec![0]));
+    assert_eq!((bench.fake.segments_made(), bench.fake.run_starts()), (16, vec![0]));
 }
 
 /// A backend whose runs cost nothing to start.
-struct AtOnce(Fake);
+struct AtOnce(FakeBackend);
 
-impl Transcoder for AtOnce {
+impl Backend for AtOnce {
     fn name(&self) -> &'static str {
         "at once"
     }
@@ -135,7 +135,7 @@ impl Transcoder for AtOnce {
         "1"
     }
 
-    fn starts_at_once(&self) -> bool {
+    fn has_instant_start(&self) -> bool {
         true
     }
 
@@ -147,8 +147,8 @@ impl Transcoder for AtOnce {
 #[tokio::test(start_paused = true)]
 async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
-    let one = Fake::bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
-    let bench = keeping(Budget { memory: one, rendition_memory: one, disk: 1 << 20 }, second(), 2);
+    let one = FakeBackend::segment_bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
+    let bench = keeping(CacheLimits { memory_bytes: one, rendition_memory_bytes: one, disk_bytes: 1 << 20 }, second(), 2);
     let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240), Viewer::Session).unwrap();
     let (near, far) = (lease(), lease());
     let first = near.segment(0).await.unwrap();
@@ -158,10 +158,10 @@ async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
         far.segment(60 + index).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(bench.fake.made(), 10);
+    assert_eq!(bench.fake.segments_made(), 10);
     assert_eq!(std::fs::read_dir(bench.folder.path().join("segments")).unwrap().count(), 0, "none went to disk");
     let again = near.segment(0).await.unwrap();
-    assert_eq!((&again.etag, bench.fake.made()), (&first.etag, 11));
+    assert_eq!((&again.etag, bench.fake.segments_made()), (&first.etag, 11));
     assert_eq!(whole(again), whole(first));
 }
 
@@ -177,7 +177,7 @@ async fn two_readers_at_different_positions_both_progress_on_one_slot() {
     };
     tokio::join!(read(&near, 0), read(&far, 60));
     assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
-    assert!(bench.fake.starts().len() < 20, "{:?}", bench.fake.starts());
+    assert!(bench.fake.run_starts().len() < 20, "{:?}", bench.fake.run_starts());
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,11 +190,11 @@ async fn a_second_viewer_elsewhere_gets_a_second_run_when_a_slot_is_free() {
         }
     };
     tokio::join!(read(&near, 0), read(&far, 60));
-    assert_eq!(bench.fake.starts().len(), 2);
+    assert_eq!(bench.fake.run_starts().len(), 2);
     assert_eq!(bench.runs.active_jobs(), 2);
     drop(far);
     near.segment(16).await.unwrap();
-    until(|| bench.runs.active_jobs() == 1 && bench.fake.live() == 1).await;
+    until(|| bench.runs.active_jobs() == 1 && bench.fake.live_runs() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,14 +202,14 @@ async fn a_seek_moves_the_run_and_what_is_made_is_not_made_again() {
     let bench = bench(second(), 1);
     let lease = bench.lease(240);
     lease.segment(50).await.unwrap();
-    until(|| bench.fake.made() == 11).await;
+    until(|| bench.fake.segments_made() == 11).await;
     lease.segment(45).await.unwrap();
     lease.segment(55).await.unwrap();
     until(|| lease.progress().borrow().activity == Activity::Ahead).await;
     for index in 45..66 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(bench.fake.made(), bench.runs.segments.tally(&lease.line.name).segments, "nothing was made twice");
+    assert_eq!(bench.fake.segments_made(), bench.runs.segments.rendition_usage(&lease.line.name).segments, "nothing was made twice");
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +233,7 @@ async fn a_run_that_dies_is_restarted_where_it_was() {
     for index in 0..12 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(bench.fake.starts(), [0, 7]);
+    assert_eq!(bench.fake.run_starts(), [0, 7]);
     let (_, fault) = bench.runs.standing().last_fault().expect("the fault is kept although no reader noticed it");
     assert!(matches!(fault, RunError::Encoder(_)), "{fault}");
 }
@@ -255,7 +255,7 @@ async fn a_run_that_dies_twice_at_one_place_is_given_up_and_a_new_lease_begins_a
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_says_nothing_is_given_up() {
-    let bench = bench(Fake::taking(Duration::from_secs(1000)), 1);
+    let bench = bench(FakeBackend::with_segment_time(Duration::from_secs(1000)), 1);
     let lease = bench.lease(240);
     let began = tokio::time::Instant::now();
     let standing = bench.runs.standing();
@@ -295,7 +295,7 @@ async fn a_network_is_not_queried_when_a_run_starts() {
 #[tokio::test(start_paused = true)]
 async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
     // Barely faster than real time: no time is left for a second viewer.
-    let bench = bench(Fake::taking(Duration::from_millis(1900)), 1);
+    let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(1900)), 1);
     let first = bench.lease(240);
     for index in 0..8 {
         first.segment(index).await.unwrap();
@@ -319,12 +319,12 @@ async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
 
 #[tokio::test(start_paused = true)]
 async fn an_item_made_to_the_end_gives_its_place_back() {
-    let bench = bench(Fake::taking(Duration::from_millis(1)), 1);
+    let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(1)), 1);
     let lease = bench.lease(240);
     for index in 0..100 {
         lease.segment(index).await.unwrap();
     }
-    until(|| bench.runs.active_jobs() == 0 && bench.fake.live() == 0).await;
+    until(|| bench.runs.active_jobs() == 0 && bench.fake.live_runs() == 0).await;
     assert_eq!(lease.progress().borrow().activity, Activity::AllMade);
     assert_eq!(lease.progress().borrow().produced_seconds, 200.0);
 }
@@ -338,7 +338,7 @@ async fn nothing_is_left_when_the_last_lease_is_gone() {
             lease.segment(round as usize % 50).await.unwrap();
         }
     }
-    until(|| bench.fake.live() == 0).await;
+    until(|| bench.fake.live_runs() == 0).await;
     assert_eq!(bench.runs.active_jobs(), 0);
     bench.runs.shutdown().await;
     assert!(!bench.folder.path().join("segments").exists());
@@ -349,11 +349,11 @@ async fn shutdown_ends_runs_that_are_being_waited_for() {
     let bench = bench(second(), 1);
     let lease = bench.lease(240);
     let (answer, ()) = tokio::join!(lease.segment(50), async {
-        until(|| bench.fake.live() == 1).await;
+        until(|| bench.fake.live_runs() == 1).await;
         bench.runs.shutdown().await;
     });
     assert!(answer.is_err());
-    until(|| bench.fake.live() == 0).await;
+    until(|| bench.fake.live_runs() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,13 +362,13 @@ async fn a_second_producer_takes_over_for_good_and_is_allowed_a_failure_of_its_o
     let (first, last) = (second(), second());
     first.fail_at(3, RunError::Encoder("gone".into()));
     last.fail_at(6, RunError::Decode("once".into()));
-    let fallback = Fallback::new(Arc::new(first.clone()), Arc::new(last.clone()));
+    let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
     let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), Viewer::Session).unwrap();
     for index in 0..10 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(first.starts(), [0]);
-    assert_eq!(last.starts(), [3, 6]);
+    assert_eq!(first.run_starts(), [0]);
+    assert_eq!(last.run_starts(), [3, 6]);
     let progress = lease.progress().borrow().clone();
     assert!(matches!(progress.fallen, Some(RunError::Encoder(_))), "{progress:?}");
 }
@@ -378,11 +378,11 @@ async fn a_changed_file_is_no_reason_for_another_producer() {
     let bench = bench(second(), 1);
     let (first, last) = (second(), second());
     first.fail_at(1, RunError::SourceChanged);
-    let fallback = Fallback::new(Arc::new(first), Arc::new(last.clone()));
+    let fallback = FallbackBackend::new(Arc::new(first), Arc::new(last.clone()));
     let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), Viewer::Session).unwrap();
     lease.segment(0).await.unwrap();
     assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
-    assert_eq!(last.starts(), [] as [usize; 0]);
+    assert_eq!(last.run_starts(), [] as [usize; 0]);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::domain::playlist::{self, PlaylistTrack};
 use crate::domain::session::{SessionAction, SessionEvent, SessionState};
 use crate::domain::subtitles::write_webvtt_segment;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
-use crate::engine::segments::Stored;
+use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::Source;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 use crate::error::{Code, Error, Result};
@@ -234,7 +234,7 @@ impl Session {
     /// # Errors
     /// `ASSET_NOT_FOUND` past the end and for an unknown rung, `SESSION_ENDED`, `SEGMENT_TIMEOUT`,
     /// `TRANSCODER_BUSY`, or why the session failed.
-    pub async fn segment(&self, rung: usize, index: usize) -> Result<Stored> {
+    pub async fn segment(&self, rung: usize, index: usize) -> Result<StoredSegment> {
         self.touch();
         if self.plan.rungs.get(rung).is_none_or(|rung| index >= rung.work.grid.len()) {
             return Err(Error::new(Code::AssetNotFound, format!("there is no segment {index}")));

@@ -10,14 +10,14 @@ use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
 use crate::domain::session::SessionState;
 use crate::domain::time::FrameRate;
 use crate::engine::RunError;
-use crate::engine::fake::Fake;
+use crate::engine::fake_backend::FakeBackend;
 use crate::engine::source::Roots;
 use crate::service::planner::{Rung, StartRequest};
 use crate::service::runs::Work;
 
 struct Bench {
     folder: tempfile::TempDir,
-    fake: Fake,
+    fake: FakeBackend,
     sessions: Sessions,
 }
 
@@ -33,7 +33,7 @@ fn taking(segment: Duration, change: impl FnOnce(&mut Config)) -> Bench {
     config.limits.concurrent_jobs = 1;
     change(&mut config);
     let sessions = Sessions::open(&config, None).unwrap();
-    let fake = Fake::taking(segment);
+    let fake = FakeBackend::with_segment_time(segment);
     sessions.produce_by(Arc::new(fake.clone()));
     Bench { folder, fake, sessions }
 }
@@ -124,7 +124,7 @@ async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
     assert!(!session.ready(Duration::from_millis(900)).await.unwrap());
     assert_eq!(session.status().state, SessionState::Starting);
     assert!(session.ready(Duration::from_millis(200)).await.unwrap());
-    assert_eq!(bench.fake.starts(), [27]);
+    assert_eq!(bench.fake.run_starts(), [27]);
     session.segment(0, 27).await.unwrap();
 }
 
@@ -137,7 +137,7 @@ async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(bench.sessions.live(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((bench.sessions.live(), bench.sessions.active_jobs(), bench.fake.live()), (0, 0, 0));
+    assert_eq!((bench.sessions.live(), bench.sessions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     tokio::time::sleep(REMEMBERED).await;
@@ -182,12 +182,12 @@ async fn segments_are_freed_a_minute_after_the_last_session() {
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     let again = bench.start("a", 1.0).await.unwrap();
     again.segment(0, 0).await.unwrap();
-    let starts = bench.fake.starts();
+    let starts = bench.fake.run_starts();
     assert!(starts.len() == 2 && starts[1] > 0, "the first segment was still stored: {starts:?}");
     bench.sessions.stop(&viewer("a"), &again.id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(80)).await;
     bench.start("a", 2.0).await.unwrap().segment(0, 0).await.unwrap();
-    assert_eq!(bench.fake.starts()[2..], [0], "produced again");
+    assert_eq!(bench.fake.run_starts()[2..], [0], "produced again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +256,7 @@ async fn shutdown_leaves_no_session_no_run_and_no_file() {
     }
     bench.sessions.shutdown().await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!((bench.sessions.live(), bench.fake.live()), (0, 0));
+    assert_eq!((bench.sessions.live(), bench.fake.live_runs()), (0, 0));
     assert!(!bench.folder.path().join("cache/segments").exists());
     assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::ServerBusy);
 }
@@ -279,7 +279,7 @@ async fn with_one_encode_slot_a_change_of_rung_moves_it() {
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     assert_eq!(session.segment(1, 0).await.unwrap_err().code, Code::SessionEnded);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!((bench.sessions.active_jobs(), bench.fake.live()), (0, 0));
+    assert_eq!((bench.sessions.active_jobs(), bench.fake.live_runs()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,7 +323,7 @@ async fn a_rung_that_left_for_the_next_ends_no_session() {
     session.segment(0, 0).await.unwrap();
     session.rungs.leave(1, Duration::ZERO);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!((session.status().held, bench.fake.live()), (vec![false, false], 0));
+    assert_eq!((session.status().held, bench.fake.live_runs()), (vec![false, false], 0));
     session.segment(1, 1).await.unwrap();
     session.segment(0, 2).await.unwrap();
     assert!(session.status().failure.is_none());
@@ -347,7 +347,7 @@ async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
         late
     };
     assert_eq!(tokio::join!(watch(&one), watch(&two)), (0, 0));
-    assert_eq!((bench.sessions.active_jobs(), bench.fake.starts().len()), (1, 2));
+    assert_eq!((bench.sessions.active_jobs(), bench.fake.run_starts().len()), (1, 2));
     other.rungs[0].work.fingerprint = "f_3".into();
     let refused = bench.sessions.start(&viewer("c"), other.clone()).await.err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::engine::changes::{Changed, Watch};
+use crate::engine::folder_watcher::{FolderChanges, FolderWatcher};
 use crate::service::Service;
 use crate::service::events::What;
 
@@ -35,7 +35,7 @@ pub fn start(service: &Arc<Service>) {
 }
 
 async fn watch(service: Arc<Service>, root: usize) {
-    let mut watching = Watch::new()
+    let mut watching = FolderWatcher::new()
         .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; changes are found by sweeps only"))
         .ok();
     let top = service.roots.list()[root].path.to_string_lossy().into_owned();
@@ -51,7 +51,7 @@ async fn watch(service: Arc<Service>, root: usize) {
             for folder in stale {
                 known.look(&roots, &folder, everything, &mut changes, &mut |path| {
                     if let Some(watching) = &mut watching {
-                        watching.add(&roots, path);
+                        watching.add_folder(&roots, path);
                     }
                 });
             }
@@ -74,7 +74,7 @@ async fn watch(service: Arc<Service>, root: usize) {
 }
 
 /// Waits for the next folders to read; true means a full sweep.
-async fn next(watching: &mut Option<Watch>, sweep_at: Instant, top: &str) -> (BTreeSet<String>, bool) {
+async fn next(watching: &mut Option<FolderWatcher>, sweep_at: Instant, top: &str) -> (BTreeSet<String>, bool) {
     let all = || (BTreeSet::from([top.to_owned()]), true);
     let Some(watch) = watching else {
         tokio::time::sleep_until(sweep_at).await;
@@ -83,16 +83,16 @@ async fn next(watching: &mut Option<Watch>, sweep_at: Instant, top: &str) -> (BT
     let mut folders = BTreeSet::new();
     let mut until = sweep_at;
     loop {
-        match timeout(until.saturating_duration_since(Instant::now()), watch.changed()).await {
+        match timeout(until.saturating_duration_since(Instant::now()), watch.next_changes()).await {
             Err(_) if folders.is_empty() => return all(),
             Err(_) => return (folders, false),
-            Ok(Ok(Changed::Folders(more))) => {
+            Ok(Ok(FolderChanges::Folders(more))) => {
                 if folders.is_empty() {
                     until = Instant::now() + GATHER;
                 }
                 folders.extend(more);
             }
-            Ok(Ok(Changed::Everything)) => {
+            Ok(Ok(FolderChanges::Everything)) => {
                 tokio::time::sleep(GATHER).await;
                 return all();
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
 
 use crate::domain::library::kind_from_name;
-use crate::engine::folder::{Hint, Target};
+use crate::engine::folder::{EntryHint, EntryTarget};
 use crate::engine::source::Roots;
 
 /// Files tracked per root; further files are not watched.
@@ -52,17 +52,17 @@ impl Snapshot {
                 // Watched before it is read, so that changes in between are reported.
                 found(&path);
             }
-            let Ok(names) = open.names() else { continue };
+            let Ok(names) = open.list_entries() else { continue };
             let mut files = HashMap::new();
             let mut below = BTreeSet::new();
             for (name, hint) in names {
                 let media = kind_from_name(&name).is_some();
                 match hint {
-                    Hint::Folder => drop(below.insert(format!("{path}/{name}"))),
-                    Hint::File if !media => {}
+                    EntryHint::Folder => drop(below.insert(format!("{path}/{name}"))),
+                    EntryHint::File if !media => {}
                     // Links to folders are not followed, because they could form a loop.
-                    _ => match open.look(&name) {
-                        Some(Target::File { size_bytes, modified }) if media => {
+                    _ => match open.resolve_entry(&name) {
+                        Some(EntryTarget::File { size_bytes, modified }) if media => {
                             files.insert(name, (size_bytes, modified));
                         }
                         _ => {}

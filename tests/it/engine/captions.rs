@@ -41,7 +41,7 @@ async fn files_that_merely_hold_subtitles_of_pictures_are_made_here() {
         let name = film.0;
         let bench = holding(film, 7, &[caption(500, 1500), caption(3000, 5500)]).natively();
         assert!(bench.media.subtitle_streams().any(|(_, subtitle)| !subtitle.is_text), "{name}");
-        assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{name}");
+        assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{name}");
         encode::in_any_order(&bench).await;
         let bench = holding(film, 5, &[caption(500, 1500)]).natively();
         encode::together(&bench, 0.022).await;
@@ -220,7 +220,7 @@ async fn what_is_laid_over_a_picture_lies_where_and_when_ffmpeg_lays_it() {
             theirs.push(Drawn::by(&bench, beside.as_ref(), index).await);
         }
         let bench = bench.natively();
-        assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{from:?}");
+        assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{from:?}");
         for (index, theirs) in indices.into_iter().zip(theirs) {
             let ours = Drawn::by(&bench, beside.as_ref(), index).await;
             let (here, there) = (ours.boxes(), theirs.boxes());
@@ -273,14 +273,14 @@ async fn captions_of_real_files_lie_where_ffmpeg_lays_them() {
         };
         set(&mut bench, None);
         let ffmpeg = bench.producer.clone();
-        let native: Arc<dyn Transcoder> = Arc::new(Native::find().unwrap());
+        let native: Arc<dyn Backend> = Arc::new(GstBackend::detect().unwrap());
         for &index in indices {
             let mut made = Vec::new();
             for producer in [&native, &ffmpeg] {
                 bench.producer = producer.clone();
                 for burn in [None, Some(BurnedSubtitle::Embedded { stream, bitmap: true })] {
                     set(&mut bench, burn);
-                    assert_eq!(gst::refusal(&bench.media, &bench.rendition), None, "{name}");
+                    assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{name}");
                     made.push(Drawn::by(&bench, None, index).await);
                 }
             }

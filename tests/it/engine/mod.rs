@@ -18,11 +18,11 @@ use hearthcast::domain::grid::Grid;
 use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
-use hearthcast::engine::ffmpeg::Ffmpeg;
-use hearthcast::engine::gst::Native;
+use hearthcast::engine::ffmpeg::FfmpegBackend;
+use hearthcast::engine::gst::GstBackend;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::Source;
-use hearthcast::engine::{Job, Run, RunError, Segment, Transcoder};
+use hearthcast::engine::{Job, Run, RunError, Segment, Backend};
 
 use crate::kit::film;
 
@@ -34,7 +34,7 @@ struct Bench {
     source: Arc<Source>,
     media: Arc<Media>,
     /// The backend that makes the segments; ffmpeg by default.
-    producer: Arc<dyn Transcoder>,
+    producer: Arc<dyn Backend>,
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
     package: Option<Arc<Package>>,
@@ -74,7 +74,7 @@ impl Bench {
             source: film::open(path),
             folder,
             media: Arc::new(media),
-            producer: Arc::new(Ffmpeg::find().unwrap()),
+            producer: Arc::new(FfmpegBackend::detect().unwrap()),
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,
@@ -83,7 +83,7 @@ impl Bench {
 
     /// Switches to GStreamer in this process.
     fn natively(mut self) -> Self {
-        self.producer = Arc::new(Native::find().unwrap());
+        self.producer = Arc::new(GstBackend::detect().unwrap());
         self
     }
 
@@ -91,13 +91,13 @@ impl Bench {
         Job {
             source: self.source.clone(),
             sidecar: None,
-            picture: None,
+            watermark: None,
             package: self.package.clone(),
             media: self.media.clone(),
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
             first,
-            mark: None,
+            quarantine_mark: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::engine::fake::Fake;
+use hearthcast::engine::fake_backend::FakeBackend;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -390,7 +390,7 @@ async fn limits_are_answered_with_the_time_to_come_back() {
         config.limits.sessions_per_user = 2;
     })
     .await;
-    server.service.sessions.produce_by(Arc::new(Fake::taking(Duration::from_secs(60))));
+    server.service.sessions.produce_by(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let wish = |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}});
     let at = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
     start(&server, &at(0.0)).await;

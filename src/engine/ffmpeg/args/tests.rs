@@ -1,6 +1,6 @@
 //! Golden argument vectors, one for each kind of run.
 
-use super::super::unpack;
+use super::super::amr_extraction;
 use super::*;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
@@ -30,34 +30,34 @@ fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
     Some(VideoPlan::Encode(plan))
 }
 
-fn emblem(rendition: &Rendition) -> bool {
+fn has_watermark(rendition: &Rendition) -> bool {
     matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.watermark.is_some())
 }
 
 /// The arguments, one option with its values per line.
-fn golden(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, grid: &Grid, first: usize) -> String {
+fn golden_lines(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, grid: &Grid, first: usize) -> String {
     let rendition = Rendition { video, audio };
-    let abilities = Abilities { tone_map: true, text: true, resize: true };
+    let abilities = Features { has_tone_map: true, has_ass: true, has_zscale: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
-    let fed = (!media.clock_pieces.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
+    let pipe_input = (!media.clock_pieces.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
-    let sound = unpack::needed(media, &rendition).map(|_| "/proc/self/fd/7");
-    let picture = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| emblem(&rendition));
-    let ask = Ask {
+    let amr_path = amr_extraction::amr_stream(media, &rendition).map(|_| "/proc/self/fd/7");
+    let watermark = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| has_watermark(&rendition));
+    let options = ArgumentOptions {
         media,
         rendition: &rendition,
         grid,
         first,
         input,
-        fed: fed.as_ref(),
-        burn,
-        picture,
-        sound,
-        abilities,
-        decoders: Some(4),
+        pipe_input: pipe_input.as_ref(),
+        subtitle_path: burn,
+        watermark,
+        amr_path,
+        features: abilities,
+        decoder_threads: Some(4),
     };
     let mut lines = String::new();
-    for word in arguments(&ask).unwrap() {
+    for word in build_arguments(&options).unwrap() {
         let option = word.starts_with('-') && word.as_bytes().get(1).is_some_and(u8::is_ascii_lowercase);
         lines.push(if option { '\n' } else { ' ' });
         lines.push_str(&word);
@@ -78,23 +78,23 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let copy = Some(VideoPlan::Copy { stream: 0 });
     let copied = Some(AudioPlan::Copy { stream: 1 });
     let mp4 = plain(Container::Mp4);
-    insta::assert_snapshot!("encode", golden(&mp4, encode(|_| ()), AAC, &frames(), 9));
-    insta::assert_snapshot!("encode_from_the_start", golden(&mp4, encode(|_| ()), AAC, &frames(), 0));
+    insta::assert_snapshot!("encode", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 9));
+    insta::assert_snapshot!("encode_from_the_start", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 0));
     let ts = media(Container::MpegTs, 1.4, Color::default());
     insta::assert_snapshot!(
         "encode_interlaced_ts",
-        golden(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
+        golden_lines(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
     );
     let mut jumping = ts;
     jumping.clock_pieces = vec![ClockSection { start_byte: 0, shift_ticks: -126_000 }, ClockSection { start_byte: 188_000, shift_ticks: 90_000 }];
-    insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden(&jumping, encode(|_| ()), AAC, &frames(), 9));
-    insta::assert_snapshot!("copy_both", golden(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
-    insta::assert_snapshot!("copy_video_encode_audio", golden(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
+    insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden_lines(&jumping, encode(|_| ()), AAC, &frames(), 9));
+    insta::assert_snapshot!("copy_both", golden_lines(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
+    insta::assert_snapshot!("copy_video_encode_audio", golden_lines(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
     let steps = Grid::from_step(4.0, 60.0);
-    insta::assert_snapshot!("audio_copied", golden(&plain(Container::Mp3), None, copied, &steps, 3));
+    insta::assert_snapshot!("audio_copied", golden_lines(&plain(Container::Mp3), None, copied, &steps, 3));
     insta::assert_snapshot!(
         "audio_encoded_5_1",
-        golden(
+        golden_lines(
             &plain(Container::Ac3),
             None,
             Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain_tenths_db: None }),
@@ -105,7 +105,7 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let pq = Color { transfer: Some("smpte2084".into()), ..Color::default() };
     insta::assert_snapshot!(
         "tone_mapped",
-        golden(
+        golden_lines(
             &media(Container::Matroska, 0.0, pq),
             encode(|plan| plan.tone_map = Some(Hdr::Hdr10)),
             None,
@@ -114,53 +114,53 @@ fn every_kind_of_run_has_its_golden_arguments() {
         )
     );
     let bitmap = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 3, bitmap: true }));
-    insta::assert_snapshot!("bitmap_drawn", golden(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
+    insta::assert_snapshot!("bitmap_drawn", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);
     let amr = Audio::new(1, 8000);
     let amr = Stream { index: 1, codec: "amr_nb".into(), kind: StreamKind::Audio(amr), ..telephone.streams[0].clone() };
     telephone.streams.push(amr);
-    insta::assert_snapshot!("amr_unpacked", golden(&telephone, encode(|_| ()), AAC, &frames(), 9));
+    insta::assert_snapshot!("amr_unpacked", golden_lines(&telephone, encode(|_| ()), AAC, &frames(), 9));
     let text = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }));
-    insta::assert_snapshot!("text_drawn", golden(&plain(Container::Matroska), text, AAC, &frames(), 9));
+    insta::assert_snapshot!("text_drawn", golden_lines(&plain(Container::Matroska), text, AAC, &frames(), 9));
 }
 
 #[test]
-fn a_picture_is_laid_over_before_the_encoder_whatever_else_is_drawn() {
+fn the_watermark_is_overlaid_before_the_encoder_with_any_subtitle() {
     let mp4 = media(Container::Mp4, 0.0, Color::default());
-    let emblem = || Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 });
-    let laid = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
+    let watermark = || Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 });
+    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
                 [under][emblem]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
     for burn in
         [None, Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }), Some(BurnedSubtitle::Embedded { stream: 2, bitmap: true })]
     {
-        let video = encode(|plan| (plan.watermark, plan.burn) = (emblem(), burn));
-        let text = golden(&mp4, video, AAC, &frames(), 9);
+        let video = encode(|plan| (plan.watermark, plan.burn) = (watermark(), burn));
+        let text = golden_lines(&mp4, video, AAC, &frames(), 9);
         assert!(text.contains("-f png_pipe\n-i file:/proc/self/fd/6"), "{text}");
-        assert!(text.contains(laid) && text.contains("[0:0]") && text.contains("-map [v]"), "{text}");
+        assert!(text.contains(overlay_graph) && text.contains("[0:0]") && text.contains("-map [v]"), "{text}");
     }
 }
 
 #[test]
-fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
+fn missing_ffmpeg_features_are_refused_with_a_reason() {
     let refused = |change: fn(&mut EncodeVideo)| {
         let media = media(Container::Mp4, 0.0, Color::default());
         let rendition = Rendition { video: encode(change), audio: None };
         let (grid, input) = (frames(), "/proc/self/fd/9");
-        let abilities = Abilities::default();
-        let ask = Ask {
+        let abilities = Features::default();
+        let options = ArgumentOptions {
             media: &media,
             rendition: &rendition,
             grid: &grid,
             first: 0,
             input,
-            fed: None,
-            burn: Some(""),
-            picture: None,
-            sound: None,
-            abilities,
-            decoders: None,
+            pipe_input: None,
+            subtitle_path: Some(""),
+            watermark: None,
+            amr_path: None,
+            features: abilities,
+            decoder_threads: None,
         };
-        arguments(&ask).unwrap_err().to_string()
+        build_arguments(&options).unwrap_err().to_string()
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));
     assert!(refused(|plan| plan.encoder = "h263".into()).contains("no settings for encoder h263"));
@@ -168,41 +168,41 @@ fn what_this_ffmpeg_cannot_do_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_size_is_changed_by_what_takes_every_picture_there_may_be() {
+fn zscale_is_used_only_for_formats_it_supports() {
     let film = media(Container::Matroska, 0.0, Color::default());
     let size = |media: &Media, resize| {
         let rendition = Rendition { video: encode(|_| ()), audio: None };
         let (grid, input) = (frames(), "/proc/self/fd/9");
-        let abilities = Abilities { resize, ..Abilities::default() };
-        let (first, burn, picture, sound, decoders) = (1, None, None, None, None);
-        let ask = Ask {
+        let abilities = Features { has_zscale: resize, ..Features::default() };
+        let (first, burn, watermark, amr_path, decoders) = (1, None, None, None, None);
+        let options = ArgumentOptions {
             media,
             rendition: &rendition,
             grid: &grid,
             first,
             input,
-            fed: None,
-            burn,
-            picture,
-            sound,
-            abilities,
-            decoders,
+            pipe_input: None,
+            subtitle_path: burn,
+            watermark,
+            amr_path,
+            features: abilities,
+            decoder_threads: decoders,
         };
-        let words = arguments(&ask).unwrap().join(" ");
+        let words = build_arguments(&options).unwrap().join(" ");
         assert!(!words.contains("-threads"), "{words}");
         [words.contains(",zscale=w=1280:h=720:f=bilinear:r=limited,"), words.contains(",scale=w=1280:h=720:")]
     };
-    let (quick, usual) = ([true, false], [false, true]);
-    assert_eq!([size(&film, true), size(&film, false)], [quick, usual]);
-    let other = |change: fn(&mut Stream, &mut Video)| {
+    let (with_zscale, with_scale) = ([true, false], [false, true]);
+    assert_eq!([size(&film, true), size(&film, false)], [with_zscale, with_scale]);
+    let size_of_changed = |change: fn(&mut Stream, &mut Video)| {
         let mut stream = film.streams[0].clone();
         let StreamKind::Video(mut video) = stream.kind.clone() else { panic!("a video") };
         change(&mut stream, &mut video);
         size(&Media { streams: vec![Stream { kind: StreamKind::Video(video), ..stream }], ..film.clone() }, true)
     };
-    assert_eq!(other(|stream, _| stream.codec = "hevc".into()), quick);
-    assert_eq!(other(|stream, _| stream.codec = "vp9".into()), usual);
-    assert_eq!(other(|_, video| video.width = 1919), usual);
-    assert_eq!(other(|_, video| video.bit_depth = 10), usual);
-    assert_eq!(other(|_, video| video.chroma = "4:4:4".into()), usual);
+    assert_eq!(size_of_changed(|stream, _| stream.codec = "hevc".into()), with_zscale);
+    assert_eq!(size_of_changed(|stream, _| stream.codec = "vp9".into()), with_scale);
+    assert_eq!(size_of_changed(|_, video| video.width = 1919), with_scale);
+    assert_eq!(size_of_changed(|_, video| video.bit_depth = 10), with_scale);
+    assert_eq!(size_of_changed(|_, video| video.chroma = "4:4:4".into()), with_scale);
 }

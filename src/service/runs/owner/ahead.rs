@@ -21,13 +21,13 @@ impl Owner {
 
     /// The first missing segment in the window of a reader at segment `at`.
     pub(super) fn missing_at(&self, at: usize) -> Option<usize> {
-        self.window(at).find(|&index| !self.segments.holds(&self.name, index))
+        self.window(at).find(|&index| !self.segments.contains(&self.name, index))
     }
 
     /// The first missing segment of every reader's window. Empty for a backend that starts at once: with read-ahead, large
     /// segments of two readers would keep evicting each other from memory.
     pub(super) fn missing(&self) -> Vec<usize> {
-        if self.transcoder.starts_at_once() {
+        if self.transcoder.has_instant_start() {
             return Vec::new();
         }
         self.readers.values().filter_map(|reading| self.missing_at(reading.at)).collect()
@@ -61,7 +61,7 @@ impl Owner {
     fn ahead_of(&self, next: usize, window: Range<usize>) -> Option<usize> {
         let mut last = None;
         for index in next.max(window.start)..window.end {
-            if !self.segments.holds(&self.name, index) {
+            if !self.segments.contains(&self.name, index) {
                 if index - last.unwrap_or(next) > self.reach() {
                     break;
                 }
@@ -80,7 +80,7 @@ impl Owner {
             let next = self.runs[at].next;
             let asked = self.waiting.iter().map(|waiting| waiting.command.index);
             let asked = asked.filter(|&index| self.covers(&self.runs[at], index)).max();
-            let readers = self.readers.values().filter(|_| !self.transcoder.starts_at_once());
+            let readers = self.readers.values().filter(|_| !self.transcoder.has_instant_start());
             let ahead = readers.filter_map(|reading| self.ahead_of(next, self.window(reading.at)));
             let Some(target) = asked.into_iter().chain(ahead).max() else { continue };
             let active = &mut self.runs[at];

@@ -8,7 +8,7 @@ impl Owner {
     pub(super) fn fault(&mut self, at: usize, error: RunError) {
         let active = self.runs.remove(at);
         self.standing.failed(&error);
-        if !self.transcoder.failed(&error) {
+        if !self.transcoder.handle_failure(&error) {
             self.faults += 1;
         }
         let last = self.faults > 1 || matches!(error, RunError::SourceChanged);

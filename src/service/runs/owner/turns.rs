@@ -41,7 +41,7 @@ impl Owner {
             _ => self.deadline_ms(),
         };
         let working = self.runs.iter().filter(|run| run.works()).count().min(RUNS);
-        let is_complete = working == 0 && self.segments.tally(&self.name).segments >= self.end;
+        let is_complete = working == 0 && self.segments.rendition_usage(&self.name).segments >= self.end;
         Need { deadline_ms: self.deadline_ms(), second_ms, runs: self.runs.len(), working, is_complete }
     }
 
@@ -52,7 +52,7 @@ impl Owner {
             Some(reading.clock.deadline_ms(self.start_ms(index)))
         };
         let waiting = (0..self.waiting.len()).map(|n| self.due_ms(n));
-        let ahead = self.readers.values().filter(|_| !self.transcoder.starts_at_once()).filter_map(missing);
+        let ahead = self.readers.values().filter(|_| !self.transcoder.has_instant_start()).filter_map(missing);
         ahead.chain(waiting).min()
     }
 

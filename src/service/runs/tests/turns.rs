@@ -20,11 +20,11 @@ async fn watch(lease: &Lease, segments: usize) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn two_renditions_take_turns_on_one_slot_and_neither_viewer_waits() {
-    let bench = bench(Fake::taking(Duration::from_millis(500)), 1);
+    let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(500)), 1);
     let (one, two) = (bench.lease(240), bench.lease(242));
     let late = tokio::join!(watch(&one, 60), watch(&two, 60));
     assert_eq!(late, (0, 0));
-    assert_eq!(bench.fake.starts(), [0, 0], "a run that waits for its turn pauses and continues");
+    assert_eq!(bench.fake.run_starts(), [0, 0], "a run that waits for its turn pauses and continues");
     assert_eq!(bench.runs.active_jobs(), 1);
     // Both are far ahead: a third viewer starts as soon as one segment is made.
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -33,13 +33,13 @@ async fn two_renditions_take_turns_on_one_slot_and_neither_viewer_waits() {
     three.segment(50).await.unwrap();
     assert_eq!(began.elapsed().as_millis() / 100, 5, "{:?}", began.elapsed());
     drop((one, two, three));
-    until(|| bench.fake.live() == 0).await;
+    until(|| bench.fake.live_runs() == 0).await;
     assert_eq!(bench.runs.active_jobs(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn renditions_that_overload_the_slot_still_take_turns_of_several_segments() {
-    let bench = bench(Fake::taking(Duration::from_millis(1500)), 1);
+    let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(1500)), 1);
     let one = bench.lease(240);
     let admission = one.admission().unwrap();
     let viewer = Viewer::Admitted(&admission);
@@ -52,7 +52,7 @@ async fn renditions_that_overload_the_slot_still_take_turns_of_several_segments(
     };
     tokio::join!(read(&one), read(&two));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
-    assert_eq!(bench.fake.starts(), [0, 0]);
+    assert_eq!(bench.fake.run_starts(), [0, 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,18 +66,18 @@ async fn a_run_without_a_turn_is_stopped_after_a_while_and_goes_on_where_it_was(
     assert!(blocked.reserve().is_none(), "the viewer needs it");
     let viewer = lease.admission().unwrap();
     let (job, admission, _allowed) = blocked.begin(1.0, Viewer::Admitted(&viewer)).ok().unwrap();
-    let made = bench.fake.made();
+    let made = bench.fake.segments_made();
     let need = Need { deadline_ms: Some(i64::MIN / 2), runs: 1, ..Need::default() };
     job.update(need);
     until(|| job.update(Need { working: 1, ..need }) == 1).await;
     let answer = tokio::join!(tokio::time::timeout(Duration::from_secs(60), lease.segment(20)), async {
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((bench.fake.live(), lease.progress().borrow().activity), (1, Activity::Working));
+        assert_eq!((bench.fake.live_runs(), lease.progress().borrow().activity), (1, Activity::Working));
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((bench.fake.live(), bench.fake.made()), (0, made));
+        assert_eq!((bench.fake.live_runs(), bench.fake.segments_made()), (0, made));
         job.leave(&admission);
         job.end();
     });
     answer.0.unwrap().unwrap();
-    assert_eq!(bench.fake.starts(), [3, 20]);
+    assert_eq!(bench.fake.run_starts(), [3, 20]);
 }

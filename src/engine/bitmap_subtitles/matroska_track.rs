@@ -1,0 +1,175 @@
+//! The packets of a subtitle track in a Matroska file.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use super::{BitmapDecoder, SearchLimit, MAX_BACKWARD_PACKETS, MAX_BACKWARD_BYTES, MAX_PACKET_BYTES, SubtitlePacket};
+use crate::domain::bitmap_subtitles::{PgsDecoder, VobSubDecoder};
+use crate::domain::media::Media;
+use crate::engine::RunError;
+use crate::engine::source::Source;
+use crate::engine::tables::Refusal;
+use crate::engine::tables::bytes::{Disk, ReadAt, Short};
+use crate::engine::tables::matroska::{Block, Cue, Film, Layout, Packing, Place, frames};
+
+/// How much later in the file a subtitle's packet may be than its time: muxers interleave to within this.
+const MAX_INTERLEAVE_MS: i64 = 1_000;
+
+/// How far back every block is read: if the cues list subtitles (not every muxer lists all of them), and if they do not.
+const BACKWARD_WITH_CUES_MS: i64 = 10_000;
+const BACKWARD_WITHOUT_CUES_MS: i64 = 30_000;
+
+/// Largest number of elements read in one call; an hour of a film with a dozen tracks has two million.
+const MAX_ELEMENTS: usize = 4_000_000;
+
+/// Largest number of elements read in a cluster to find a cue's block.
+const MAX_CLUSTER_ELEMENTS: usize = 4_000;
+
+#[derive(Debug)]
+pub(super) struct MatroskaTrack {
+    source: Arc<Source>,
+    layout: Layout,
+    track_number: u64,
+    packing: Packing,
+    /// Cues of the subtitles, if listed, and of the video; sorted by time.
+    cues: Vec<Cue>,
+    keyframes: Vec<Cue>,
+    read_position: Place,
+    /// File offset of the last packet returned.
+    last_offset: u64,
+}
+
+impl MatroskaTrack {
+    pub(super) fn open(source: Arc<Source>, media: &Media, stream: u32) -> Result<(Self, BitmapDecoder), RunError> {
+        let to_run_error = |cause: Refusal| RunError::Decode(format!("bitmap subtitles: {}", cause.why()));
+        let disk = Disk::of(&source.file);
+        let film = Film::read(&disk).map_err(to_run_error)?;
+        let (track, packing) = film.packed_track(stream).map_err(to_run_error)?;
+        let decoder = match track.codec.as_slice() {
+            b"S_HDMV/PGS" => BitmapDecoder::Pgs(PgsDecoder::default()),
+            b"S_VOBSUB" => {
+                let decoder = VobSubDecoder::parse_private_data(&track.private);
+                BitmapDecoder::VobSub(decoder.map_err(|cause| RunError::Decode(format!("VobSub: {}", cause.0)))?)
+            }
+            _ => {
+                return Err(RunError::Decode(
+                    "bitmap subtitles of an unsupported format; supported are PGS and VobSub".into(),
+                ));
+            }
+        };
+        // Without cues the search merely takes longer.
+        let sorted_cues = |number| {
+            let mut cues = film.cues(number).unwrap_or_default();
+            cues.sort_by_key(|cue| cue.time);
+            cues
+        };
+        let video = media.video_streams().next().and_then(|(stream, _)| film.packed_track(stream.index).ok());
+        let keyframes = video.map(|(video, _)| sorted_cues(video.number)).unwrap_or_default();
+        let (layout, cues) = (film.layout, sorted_cues(track.number));
+        let read_position = layout.place(layout.first).map_err(|short| to_run_error(short.into()))?;
+        let track_number = track.number;
+        Ok((Self { source, layout, track_number, packing, cues, keyframes, read_position, last_offset: 0 }, decoder))
+    }
+
+    /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.
+    pub(super) fn packets_before(&mut self, at_ms: i64, decoder: &BitmapDecoder, limit: &SearchLimit) -> Result<Vec<SubtitlePacket>, RunError> {
+        let start = self.to_timestamp_units(at_ms);
+        let listed_count = self.cues.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= start));
+        let (mut packets, mut bytes) = (Vec::new(), 0);
+        for cue in self.cues[..listed_count].iter().rev().take(MAX_BACKWARD_PACKETS) {
+            limit.check()?;
+            let Some(block) = self.find_cue_block(cue)? else { continue };
+            let Some(packet) = self.read_packet(&block)? else { continue };
+            self.last_offset = self.last_offset.max(block.offset);
+            bytes += packet.bytes.len();
+            let is_self_contained = decoder.is_self_contained(&packet.bytes);
+            packets.push(packet);
+            if is_self_contained || bytes > MAX_BACKWARD_BYTES {
+                break;
+            }
+        }
+        packets.reverse();
+        let backward_ms = match packets.last() {
+            Some(last) => (at_ms - last.time_ms).min(BACKWARD_WITH_CUES_MS),
+            None if listed_count > 0 || !self.cues.is_empty() => BACKWARD_WITH_CUES_MS,
+            None => BACKWARD_WITHOUT_CUES_MS,
+        };
+        let from = self.to_timestamp_units(at_ms - backward_ms.max(MAX_INTERLEAVE_MS));
+        let keyframe_count = self.keyframes.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= from));
+        let cluster = keyframe_count.checked_sub(1).and_then(|last| self.keyframes.get(last)).map(|cue| cue.cluster);
+        self.read_position = self.layout.place(cluster.unwrap_or(self.layout.first)).map_err(unreadable_clusters)?;
+        Ok(packets)
+    }
+
+    /// The following packets, up to a time of the item.
+    pub(super) fn packets_until(&mut self, to_ms: i64, limit: &SearchLimit) -> Result<Vec<SubtitlePacket>, RunError> {
+        let end = self.to_timestamp_units(to_ms.saturating_add(MAX_INTERLEAVE_MS));
+        let (number, last_offset) = (self.track_number, self.last_offset);
+        let mut blocks = Vec::new();
+        let disk = Disk::of(&self.source.file);
+        let walk_result = self.layout.walk_on(&disk, &mut self.read_position, MAX_ELEMENTS, |block| {
+            if block.track == number && block.offset > last_offset {
+                blocks.push(block);
+            }
+            block.time < end && !limit.is_reached()
+        });
+        limit.check()?;
+        if !walk_result.map_err(unreadable_clusters)? {
+            return Err(RunError::SourceRead("reading its bitmap subtitles takes too long".into()));
+        }
+        let mut packets = Vec::new();
+        for block in blocks {
+            self.last_offset = block.offset;
+            packets.extend(self.read_packet(&block)?);
+        }
+        Ok(packets)
+    }
+
+    /// A time in units of the file's timestamp scale.
+    fn to_timestamp_units(&self, ms: i64) -> i64 {
+        (i128::from(ms) * 1_000_000 / i128::from(self.layout.scale.max(1))) as i64
+    }
+
+    /// The block a cue points to.
+    fn find_cue_block(&self, cue: &Cue) -> Result<Option<Block>, RunError> {
+        let cue_time = i64::try_from(cue.time).map_err(|_| unreadable_clusters(Short))?;
+        let mut matching_block = None;
+        let disk = Disk::of(&self.source.file);
+        let walk_result = self.layout.walk(&disk, cue.cluster, MAX_CLUSTER_ELEMENTS, |block| {
+            if block.track == self.track_number && block.time == cue_time {
+                matching_block = Some(block);
+            }
+            matching_block.is_none()
+        });
+        walk_result.map_err(unreadable_clusters)?;
+        Ok(matching_block)
+    }
+
+    /// A block's bytes, decompressed; None if that fails.
+    fn read_packet(&self, block: &Block) -> Result<Option<SubtitlePacket>, RunError> {
+        if block.size > MAX_PACKET_BYTES {
+            return Ok(None);
+        }
+        let disk = Disk::of(&self.source.file);
+        let Some(&(offset, size)) = frames(&disk, block).map_err(unreadable_clusters)?.first() else { return Ok(None) };
+        let bytes = disk.exact(offset, size as usize).map_err(unreadable_clusters)?;
+        let bytes = match &self.packing {
+            Packing::None => bytes,
+            Packing::Stripped(head) => [&head[..], &bytes].concat(),
+            Packing::Zlib => {
+                let mut out = Vec::new();
+                let mut inflater = flate2::read::ZlibDecoder::new(&bytes[..]).take(MAX_PACKET_BYTES);
+                if inflater.read_to_end(&mut out).is_err() {
+                    return Ok(None);
+                }
+                out
+            }
+        };
+        let time_ms = (i128::from(block.time) * i128::from(self.layout.scale) / 1_000_000) as i64;
+        Ok(Some(SubtitlePacket { time_ms, bytes }))
+    }
+}
+
+fn unreadable_clusters(_: Short) -> RunError {
+    RunError::SourceRead("the clusters with its bitmap subtitles cannot be read".into())
+}

@@ -1,0 +1,265 @@
+//! Finds the H.264 encoders of this machine's ffmpeg that really encode.
+//!
+//! A name in `ffmpeg -encoders` says only that the code was compiled in: on a machine without a graphics card Debian's
+//! ffmpeg lists five hardware encoders and none works. So each candidate encodes one frame, and the message of a failure is
+//! kept as the reason.
+//!
+//! Every encoder here is H.264, and every segment is MPEG-TS. HEVC or AV1 needs a codec in `EncodeVideo` and a CMAF writer
+//! first.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use super::ffmpeg::spawn::confined_command;
+
+/// Time limit of one trial. Measured: 0.1 s here; a sleeping graphics card may need seconds.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
+/// Largest output of a trial, bytes.
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+/// Reports kept: one per ffmpeg binary this process was configured to use.
+const MAX_REPORTS: usize = 16;
+
+/// Encoders of one ffmpeg binary, tested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncoderReport {
+    /// First line of `ffmpeg -version`, e.g. `5.1.9-0+deb12u1`; None when there is no such program.
+    pub version: Option<String>,
+    /// Encoders that encoded a frame, best first.
+    pub working: Vec<Encoder>,
+    /// Encoders that did not, with the reason.
+    pub rejected: Vec<RejectedEncoder>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoder {
+    /// The name that ffmpeg and the rendition use, e.g. `libx264`.
+    pub name: &'static str,
+    pub is_hardware: bool,
+    /// The device file it needs, if any.
+    pub device: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedEncoder {
+    pub name: &'static str,
+    pub reason: String,
+}
+
+struct Candidate {
+    encoder: Encoder,
+    /// Global arguments before the input.
+    global_args: &'static [&'static str],
+    filter: &'static str,
+    /// Whether runs can use it; others are tested for diagnostics only.
+    is_supported: bool,
+}
+
+const fn candidate(name: &'static str, is_hardware: bool) -> Candidate {
+    let encoder = Encoder { name, is_hardware, device: None };
+    Candidate { encoder, global_args: &[], filter: "format=yuv420p", is_supported: !is_hardware }
+}
+
+/// Best first: hardware before software, because it leaves the processor to other viewers.
+const CANDIDATES: [Candidate; 5] = [
+    candidate("h264_nvenc", true),
+    candidate("h264_qsv", true),
+    Candidate {
+        encoder: Encoder { name: "h264_vaapi", is_hardware: true, device: Some("/dev/dri/renderD128") },
+        global_args: &["-vaapi_device", "/dev/dri/renderD128"],
+        filter: "format=nv12,hwupload",
+        is_supported: false,
+    },
+    candidate("h264_v4l2m2m", true),
+    candidate("libx264", false),
+];
+
+type ReportCache = Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
+
+/// Prefix of the reason of a trial that timed out.
+const TIMEOUT_PREFIX: &str = "no answer within";
+
+/// Tests every encoder of a binary once per process; later calls return the cached report. If no encoder worked because the
+/// machine was too busy, the next call tests again.
+pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
+    static REPORT_CACHE: LazyLock<ReportCache> = LazyLock::new(ReportCache::default);
+    let cell = {
+        let mut cache = REPORT_CACHE.lock().expect("no panic while held");
+        if cache.len() >= MAX_REPORTS && !cache.contains_key(ffmpeg) {
+            cache.clear();
+        }
+        cache.entry(ffmpeg.to_owned()).or_default().clone()
+    };
+    let result = cell.get_or_try_init(|| async {
+        let report = Arc::new(test_encoders(ffmpeg).await);
+        if is_final(&report) { Ok(report) } else { Err(report) }
+    });
+    result.await.cloned().unwrap_or_else(|report| report)
+}
+
+fn is_final(report: &EncoderReport) -> bool {
+    !report.working.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
+}
+
+/// The version of the GStreamer library this process uses, e.g. `1.22.0`.
+pub fn gstreamer_version() -> String {
+    let (major, minor, micro, _) = gstreamer::version();
+    format!("{major}.{minor}.{micro}")
+}
+
+async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
+    let mut report = EncoderReport { version: None, working: Vec::new(), rejected: Vec::new() };
+    let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"]).await {
+        Ok(listed) => listed,
+        Err(reason) => {
+            report.rejected = CANDIDATES.map(|candidate| RejectedEncoder { name: candidate.encoder.name, reason: reason.clone() }).into();
+            return report;
+        }
+    };
+    report.version = match run_ffmpeg(ffmpeg, &["-version"]).await {
+        Ok(text) => parse_version(&String::from_utf8_lossy(&text)),
+        Err(_) => None,
+    }
+    .or_else(|| Some("unknown".to_owned()));
+    let listing = String::from_utf8_lossy(&listing_bytes);
+    let outcomes = join_all(CANDIDATES.iter().map(|candidate| test_encoder(ffmpeg, candidate, &listing))).await;
+    for (candidate, outcome) in CANDIDATES.iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => report.working.push(candidate.encoder.clone()),
+            Err(reason) => report.rejected.push(RejectedEncoder { name: candidate.encoder.name, reason }),
+        }
+    }
+    report
+}
+
+async fn test_encoder(ffmpeg: &Path, candidate: &Candidate, listing: &str) -> Result<(), String> {
+    let name = candidate.encoder.name;
+    if !is_listed(listing, name) {
+        return Err("not compiled into this ffmpeg".to_owned());
+    }
+    run_trial(ffmpeg, candidate).await?;
+    if !candidate.is_supported {
+        return Err("works, but this version of hearthcast does not use it yet".to_owned());
+    }
+    Ok(())
+}
+
+/// Encodes one frame and looks for an H.264 start code in the output.
+async fn run_trial(ffmpeg: &Path, candidate: &Candidate) -> Result<(), String> {
+    let mut args = candidate.global_args.to_vec();
+    args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", candidate.filter]);
+    args.extend(["-c:v", candidate.encoder.name, "-f", "h264", "pipe:1"]);
+    let stream = run_ffmpeg(ffmpeg, &args).await?;
+    match stream.windows(3).any(|bytes| bytes == [0, 0, 1]) {
+        true => Ok(()),
+        false => Err("encoding a frame gave no H.264 output".to_owned()),
+    }
+}
+
+/// Whether `ffmpeg -encoders` lists the encoder, in lines like ` V....D libx264   description`.
+fn is_listed(listing: &str, name: &str) -> bool {
+    listing.lines().any(|line| line.split_whitespace().nth(1) == Some(name))
+}
+
+/// The version in `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
+fn parse_version(text: &str) -> Option<String> {
+    text.lines().next()?.strip_prefix("ffmpeg version ")?.split_whitespace().next().map(str::to_owned)
+}
+
+/// Standard output of one short ffmpeg call, or a short reason why it failed.
+async fn run_ffmpeg(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
+    let mut child = Command::from(confined_command(ffmpeg))
+        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|cause| format!("{} does not start: {cause}", ffmpeg.display()))?;
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let stderr = child.stderr.take().expect("stderr is piped");
+    let (mut stdout_bytes, mut stderr_bytes) = (Vec::new(), Vec::new());
+    let work = async {
+        let (mut stdout, mut stderr) = (stdout.take(MAX_OUTPUT_BYTES), stderr.take(MAX_OUTPUT_BYTES));
+        let (read, _) = tokio::join!(stdout.read_to_end(&mut stdout_bytes), stderr.read_to_end(&mut stderr_bytes));
+        read?;
+        child.wait().await
+    };
+    let status = tokio::time::timeout(TRIAL_DEADLINE, work)
+        .await
+        .map_err(|_| format!("{TIMEOUT_PREFIX} {} s", TRIAL_DEADLINE.as_secs()))?
+        .map_err(|cause| cause.to_string())?;
+    if status.success() { Ok(stdout_bytes) } else { Err(first_error_line(&String::from_utf8_lossy(&stderr_bytes))) }
+}
+
+/// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters.
+fn first_error_line(error_output: &str) -> String {
+    let line = error_output.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").trim();
+    let line = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+        Some((_, message)) => message,
+        None => line,
+    };
+    line.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn this_machine_encodes_in_software_and_every_candidate_is_accounted_for() {
+        let report = encoder_report(Path::new("ffmpeg")).await;
+        assert!(report.version.is_some());
+        assert!(report.working.iter().any(|encoder| encoder.name == "libx264" && !encoder.is_hardware), "{report:?}");
+        assert_eq!(report.working.len() + report.rejected.len(), CANDIDATES.len());
+        assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_proves_nothing() {
+        let report = encoder_report(Path::new("/nonexistent/ffmpeg")).await;
+        assert_eq!((report.version.as_deref(), report.working.len()), (None, 0));
+        assert!(report.rejected[0].reason.contains("does not start"), "{report:?}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_ffmpeg_proves_nothing() {
+        let report = encoder_report(Path::new("/bin/true")).await;
+        assert_eq!(report.working, []);
+        assert!(report.rejected.iter().all(|rejected| rejected.reason == "not compiled into this ffmpeg"));
+    }
+
+    #[test]
+    fn complaints_are_short_and_free_of_addresses() {
+        assert_eq!(first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"), "Cannot load libcuda.so.1");
+        assert_eq!(first_error_line(""), "failed without a message");
+        assert_eq!(first_error_line(&"é".repeat(500)).chars().count(), 200);
+    }
+
+    #[test]
+    fn an_encoder_is_listed_by_its_whole_name() {
+        let listing = " V....D libx264rgb  RGB\n V....D h264_vaapi  libx264";
+        assert!(!is_listed(listing, "libx264"));
+        assert!(is_listed(listing, "h264_vaapi"));
+    }
+
+    #[test]
+    fn a_report_is_cached_unless_all_trials_timed_out() {
+        let report = |proven: &[&'static str], reason: &str| EncoderReport {
+            version: Some("5.1".into()),
+            working: proven.iter().map(|name| Encoder { name, is_hardware: false, device: None }).collect(),
+            rejected: vec![RejectedEncoder { name: "h264_vaapi", reason: reason.into() }],
+        };
+        assert!(is_final(&report(&["libx264"], "no answer within 8 s")));
+        assert!(is_final(&report(&[], "not compiled into this ffmpeg")));
+        assert!(!is_final(&report(&[], "no answer within 8 s")));
+    }
+}

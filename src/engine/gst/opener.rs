@@ -1,0 +1,105 @@
+//! Opens a file and selects one of its streams.
+//!
+//! decodebin3 detects the contents of a file by itself. Stopped over a file with several streams, it may crash the
+//! process, even if the other streams were never selected (GStreamer 1.22, seen twice). So for mp4 and Matroska the
+//! launch text names the demuxer, and the selected stream is linked to a decodebin of its own, the others to nothing.
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::RunningPipeline;
+use crate::domain::media::{Container, Media, StreamKind};
+use crate::engine::RunError;
+use crate::engine::source::Source;
+
+/// Which element opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opener {
+    /// decodebin3, for every other container: audio-only files.
+    Decodebin3,
+    Matroska,
+    Mp4,
+}
+
+/// The stream to decode: its position among the streams of its kind (video or audio), and their number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SelectedStream {
+    is_video: bool,
+    position: usize,
+    count: usize,
+}
+
+impl SelectedStream {
+    /// None when the file has no such video or audio stream.
+    pub(super) fn find(media: &Media, stream: u32) -> Option<Self> {
+        let is_video = matches!(media.stream(stream)?.kind, StreamKind::Video(_));
+        let indices: Vec<u32> = match is_video {
+            true => media.video_streams().map(|(stream, _)| stream.index).collect(),
+            false => media.audio_streams().map(|(stream, _)| stream.index).collect(),
+        };
+        let position = indices.iter().position(|&index| index == stream)?;
+        Some(Self { is_video, position, count: indices.len() })
+    }
+}
+
+impl Opener {
+    pub(super) fn for_container(media: &Media) -> Self {
+        match media.container {
+            Container::Matroska | Container::Webm => Self::Matroska,
+            Container::Mp4 => Self::Mp4,
+            _ => Self::Decodebin3,
+        }
+    }
+
+    /// Sets up a pipeline to read this file and decode this stream.
+    pub(super) fn configure(self, live: &RunningPipeline, source: &Source, selected: SelectedStream, wake: &ThreadWaker) -> Result<(), RunError> {
+        let decode = live.element("decode")?;
+        if self == Self::Decodebin3 {
+            // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
+            decode.set_property("uri", format!("file://{}", source.proc_path()));
+            select_stream(&decode, selected, wake);
+        } else {
+            live.element("file")?.set_property("location", source.proc_path());
+            link_stream(&live.element("demux")?, &decode, selected, wake);
+        }
+        Ok(())
+    }
+}
+
+/// Makes decodebin3 decode this stream only.
+fn select_stream(decode: &gst::Element, selected: SelectedStream, wake: &ThreadWaker) {
+    let kind = if selected.is_video { gst::StreamType::VIDEO } else { gst::StreamType::AUDIO };
+    let wake = wake.clone();
+    decode.connect("select-stream", false, move |values| {
+        let is_selected = wake.run_callback("select-stream", 0, || {
+            let collection = values.get(1).and_then(|value| value.get::<gst::StreamCollection>().ok());
+            let stream = values.get(2).and_then(|value| value.get::<gst::Stream>().ok());
+            let (Some(collection), Some(stream)) = (collection, stream) else { return 0 };
+            let same_kind: Vec<_> = collection.iter().filter(|other| other.stream_type() == kind).collect();
+            // If decodebin3 finds other streams than the probe, they cannot be matched: nothing is decoded.
+            let is_same_count = same_kind.len() == selected.count;
+            let position = same_kind.iter().position(|other| other.stream_id() == stream.stream_id());
+            i32::from(is_same_count && position == Some(selected.position))
+        });
+        Some(is_selected.to_value())
+    });
+}
+
+/// Links this stream of a demuxer when all its pads exist, before data flows.
+fn link_stream(demux: &gst::Element, decode: &gst::Element, selected: SelectedStream, wake: &ThreadWaker) {
+    let kind = if selected.is_video { "video_" } else { "audio_" };
+    let (decode, wake) = (decode.downgrade(), wake.clone());
+    demux.connect_no_more_pads(move |demux| {
+        wake.run_callback("no-more-pads", (), || {
+            let same_kind: Vec<_> = demux.src_pads().into_iter().filter(|pad| pad.name().starts_with(kind)).collect();
+            let sink_pad = decode.upgrade().and_then(|decode| decode.static_pad("sink"));
+            // As above, if the demuxer finds other streams than the probe; it then reports an error for unlinked pads.
+            if same_kind.len() == selected.count
+                && let (Some(pad), Some(sink_pad)) = (same_kind.get(selected.position), sink_pad)
+            {
+                let _ = pad.link(&sink_pad);
+            }
+        });
+    });
+}

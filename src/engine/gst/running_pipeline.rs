@@ -1,0 +1,214 @@
+//! A running pipeline: its elements by name, its bus, and its shutdown.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+
+use super::registry::{self, Registration};
+use super::panic_guard::ThreadWaker;
+use super::launch_text::LaunchText;
+use crate::engine::RunError;
+
+/// A pipeline that takes longer to stop counts as hanging.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// How long a pipeline that is opening its file may take to reach a stable state before it is stopped.
+const SETTLE_TIMEOUT: gst::ClockTime = gst::ClockTime::from_seconds(4);
+
+/// Error of a run whose callback panicked.
+const PANIC_MESSAGE: &str = "a callback panicked";
+
+/// With this many hanging pipelines the process starts no new ones.
+const MAX_HANGING: usize = 8;
+
+/// A pipeline; dropping it brings it to NULL on a thread of its own.
+#[derive(Debug)]
+pub(super) struct RunningPipeline {
+    pipeline: gst::Pipeline,
+    bus: gst::Bus,
+    waker: ThreadWaker,
+    registration: Registration,
+    is_detecting: bool,
+}
+
+/// Result of a seek, set when it is over: whether it succeeded.
+pub(super) type SeekResult = Arc<OnceLock<bool>>;
+
+/// A message of a pipeline's bus.
+#[derive(Debug)]
+pub(super) enum BusEvent {
+    AsyncDone,
+    EndOfStream,
+    Error(String),
+}
+
+impl RunningPipeline {
+    /// Builds `text` with the (video, audio) encoders; every bus message wakes `wake`. `of` is part of the pipeline's name.
+    pub(super) fn new(text: LaunchText, encoders: (&str, &str), label: &str, waker: &ThreadWaker) -> Result<Self, RunError> {
+        if count_hanging() >= MAX_HANGING {
+            return Err(RunError::Internal("too many pipelines of this process hang".into()));
+        }
+        let pipeline = text.parse(encoders.0, encoders.1)?;
+        pipeline.set_property("name", format!("{}-{label}", text.name));
+        let bus = pipeline.bus().ok_or_else(|| RunError::Internal("the pipeline has no bus".into()))?;
+        let bus_waker = waker.clone();
+        bus.set_sync_handler(move |_, _| bus_waker.run_callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass));
+        let registration = registry::register(&pipeline);
+        Ok(Self { pipeline, bus, waker: waker.clone(), registration, is_detecting: false })
+    }
+
+    pub(super) fn element(&self, name: &str) -> Result<gst::Element, RunError> {
+        let missing = || RunError::Internal(format!("{} has no element {name}", self.pipeline.name()));
+        self.pipeline.by_name(name).ok_or_else(missing)
+    }
+
+    pub(super) fn element_of_type<T: IsA<gst::Element>>(&self, name: &str) -> Result<T, RunError> {
+        let wrong_type = |_| RunError::Internal(format!("{name} of {} is an element of another type", self.pipeline.name()));
+        self.element(name)?.downcast::<T>().map_err(wrong_type)
+    }
+
+    pub(super) fn set_state(&self, state: gst::State) -> Result<(), RunError> {
+        self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.first_error() {
+            Some(error) => RunError::Decode(error),
+            None => RunError::Internal(format!("{} does not start", self.pipeline.name())),
+        })
+    }
+
+    /// Whether it has reached PAUSED, its sinks prerolled.
+    pub(super) fn is_prerolled(&self) -> bool {
+        let (change, current, pending) = self.pipeline.state(gst::ClockTime::ZERO);
+        change == Ok(gst::StateChangeSuccess::Success)
+            && current == gst::State::Paused
+            && pending == gst::State::VoidPending
+    }
+
+    /// Seeks to the keyframe at or before `at`, on a GStreamer thread because a demuxer may take long or never return.
+    pub(super) fn seek(&self, position: gst::ClockTime) -> SeekResult {
+        let seek_result = SeekResult::default();
+        let (result, waker) = (seek_result.clone(), self.waker.clone());
+        self.pipeline.call_async(move |pipeline| {
+            waker.run_callback("seek", (), || {
+                #[cfg(test)]
+                if waker.take_injected("lost") {
+                    return;
+                }
+                let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
+                let _ = result.set(pipeline.seek_simple(flags, position).is_ok());
+            });
+        });
+        seek_result
+    }
+
+    /// The next relevant message of its bus.
+    pub(super) fn next_event(&self) -> Option<BusEvent> {
+        if self.waker.has_panicked() {
+            return Some(self.record_error(PANIC_MESSAGE.into()));
+        }
+        while let Some(message) = self.bus.pop() {
+            self.log_message(&message);
+            match message.view() {
+                gst::MessageView::Error(error) => {
+                    // An element whose callback just panicked reports a follow-up error.
+                    if self.waker.has_panicked() {
+                        return Some(self.record_error(PANIC_MESSAGE.into()));
+                    }
+                    let source = message.src().map_or_else(String::new, |source| format!("{}: ", source.name()));
+                    return Some(self.record_error(format!("{source}{}", error.error())));
+                }
+                gst::MessageView::AsyncDone(_) => return Some(BusEvent::AsyncDone),
+                gst::MessageView::Eos(_) => return Some(BusEvent::EndOfStream),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Sets whether it is still detecting the format of its file. If stopped then, urisourcebin of GStreamer 1.22 may
+    /// deadlock with its own type finder (seen twice in 700 starts and stops). So `stop` first lets it reach a stable
+    /// state.
+    pub(super) fn set_detecting(&mut self, is_detecting: bool) {
+        self.is_detecting = is_detecting;
+    }
+
+    /// Records it as stalled.
+    pub(super) fn record_stall(&self) {
+        self.registration.record_failure(&self.pipeline, "no progress");
+    }
+
+    fn record_error(&self, error: String) -> BusEvent {
+        self.registration.record_failure(&self.pipeline, &error);
+        BusEvent::Error(error)
+    }
+
+    /// Logs a message in the registry, for diagnostics.
+    fn log_message(&self, message: &gst::Message) {
+        let source = message.src().map_or_else(String::new, |source| source.name().to_string());
+        match message.view() {
+            gst::MessageView::Error(error) => {
+                self.registration.log_message(format!("error {source}: {} ({})", error.error(), error.debug().unwrap_or_default()));
+            }
+            gst::MessageView::Warning(warning) => {
+                self.registration.log_message(format!("warning {source}: {}", warning.error()));
+            }
+            gst::MessageView::StateChanged(changed) => {
+                self.registration.log_message(format!("{source} is {:?}", changed.current()));
+            }
+            gst::MessageView::Element(element) => {
+                self.registration.log_message(format!("{source} posted {}", element.structure().map_or("", |structure| structure.name())));
+            }
+            gst::MessageView::AsyncDone(_) => self.registration.log_message("settled".into()),
+            gst::MessageView::Eos(_) => self.registration.log_message("ended".into()),
+            _ => {}
+        }
+    }
+
+    fn first_error(&self) -> Option<String> {
+        std::iter::from_fn(|| self.next_event()).find_map(|event| match event {
+            BusEvent::Error(text) => Some(text),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for RunningPipeline {
+    fn drop(&mut self) {
+        self.bus.unset_sync_handler();
+        stop_in_background(self.pipeline.clone(), self.is_detecting);
+    }
+}
+
+/// Stops in progress, by number: the pipeline's name, and since when.
+static STOPPING_PIPELINES: LazyLock<Mutex<HashMap<u64, (String, Instant)>>> = LazyLock::new(Mutex::default);
+
+/// Brings a pipeline to NULL on another thread: an element may take long, or never return.
+fn stop_in_background(pipeline: gst::Pipeline, is_detecting: bool) {
+    static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = pipeline.name().to_string();
+    let stopping = || STOPPING_PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
+    stopping().insert(number, (name, Instant::now()));
+    let stopping_pipeline = pipeline.clone();
+    let spawned = std::thread::Builder::new().name("gst-stop".into()).spawn(move || {
+        if is_detecting {
+            let _ = stopping_pipeline.state(SETTLE_TIMEOUT);
+        }
+        let _ = stopping_pipeline.set_state(gst::State::Null);
+        drop(stopping_pipeline);
+        STOPPING_PIPELINES.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    });
+    if spawned.is_err() {
+        // No thread is available: better to wait here than to leave it running.
+        let _ = pipeline.set_state(gst::State::Null);
+        stopping().remove(&number);
+    }
+}
+
+/// Number of pipelines that have not stopped in time.
+pub(super) fn count_hanging() -> usize {
+    let stopping = STOPPING_PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
+    stopping.values().filter(|(_, since)| since.elapsed() > STOP_DEADLINE).count()
+}

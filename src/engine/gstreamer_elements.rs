@@ -1,0 +1,124 @@
+//! The GStreamer elements that probing and playback need, and the only ones GStreamer may choose.
+
+use gstreamer as gst;
+use gstreamer::ElementFactory;
+use gstreamer::prelude::*;
+
+/// One element of each required plugin package, with Debian's name of the package.
+const REQUIRED: [(&str, &str); 9] = [
+    ("typefind", "libgstreamer1.0-0"),
+    ("decodebin", "gstreamer1.0-plugins-base"),
+    ("oggdemux", "gstreamer1.0-plugins-base"),
+    ("qtdemux", "gstreamer1.0-plugins-good"),
+    ("matroskademux", "gstreamer1.0-plugins-good"),
+    ("tsdemux", "gstreamer1.0-plugins-bad"),
+    ("h264parse", "gstreamer1.0-plugins-bad"),
+    ("x264enc", "gstreamer1.0-plugins-ugly"),
+    ("avdec_h264", "gstreamer1.0-libav"),
+];
+
+/// Elements that open files and demux containers. None reads playlists or opens the network or devices.
+const CONTAINER_ELEMENTS: [&str; 15] = [
+    "filesrc",
+    "qtdemux",
+    "matroskademux",
+    "oggdemux",
+    "avidemux",
+    "flvdemux",
+    "tsdemux",
+    "mpegpsdemux",
+    "asfdemux",
+    "mxfdemux",
+    "dvdemux",
+    "wavparse",
+    "aiffparse",
+    "id3demux",
+    "apedemux",
+];
+
+/// Plugins whose parsers and decoders may be chosen: parsers, software decoders, hardware decoders.
+const CODEC_PLUGINS: [&str; 32] = [
+    "audioparsers",
+    "videoparsersbad",
+    "opusparse",
+    "libav",
+    "openh264",
+    "de265",
+    "vpx",
+    "dav1d",
+    "rsdav1d",
+    "aom",
+    "theora",
+    "opus",
+    "vorbis",
+    "flac",
+    "mpg123",
+    "faad",
+    "a52dec",
+    "dtsdec",
+    "wavpack",
+    "musepack",
+    "speex",
+    "alaw",
+    "mulaw",
+    "adpcmdec",
+    "jpeg",
+    "png",
+    "va",
+    "vaapi",
+    "nvcodec",
+    "qsv",
+    "v4l2codecs",
+    "video4linux2",
+];
+
+/// Missing elements, each with the package that provides it.
+///
+/// # Errors
+/// When GStreamer itself does not start.
+pub fn missing_elements() -> Result<Vec<(&'static str, &'static str)>, String> {
+    gstreamer::init().map_err(|cause| cause.to_string())?;
+    Ok(REQUIRED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
+}
+
+/// Restricts GStreamer to `CONTAINERS` and `CODECS`, for the whole process. An HLS playlist named .mp4 made it open the
+/// files and addresses in it (measured), and hostile files can reach every reader that is enabled.
+pub fn restrict_elements() {
+    for factory in selectable_factories() {
+        if !is_allowed(&factory) {
+            factory.set_rank(gst::Rank::NONE);
+        }
+    }
+}
+
+/// Every element GStreamer may choose by a file's contents or an address.
+fn selectable_factories() -> Vec<ElementFactory> {
+    let kinds = gst::ElementFactoryType::DECODABLE | gst::ElementFactoryType::SRC;
+    ElementFactory::factories_with_type(kinds, gst::Rank::MARGINAL).into_iter().collect()
+}
+
+fn is_allowed(factory: &ElementFactory) -> bool {
+    let class = factory.metadata("klass").unwrap_or_default();
+    let is_codec = (class.contains("Decoder") || class.contains("Parser")) && !class.contains("Demux");
+    let plugin = factory.plugin().map(|plugin| plugin.plugin_name());
+    CONTAINER_ELEMENTS.contains(&factory.name().as_str()) || is_codec && plugin.is_some_and(|name| CODEC_PLUGINS.contains(&name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_allowed_elements_are_selectable() {
+        gst::init().unwrap();
+        restrict_elements();
+        let remaining: Vec<String> = selectable_factories().iter().map(|factory| factory.name().to_string()).collect();
+        for required in ["filesrc", "qtdemux", "matroskademux", "tsdemux", "h264parse", "avdec_h264", "aacparse"] {
+            assert!(remaining.iter().any(|name| name == required), "{required} is missing in {remaining:?}");
+        }
+        for forbidden in ["hlsdemux", "dashdemux", "souphttpsrc", "giosrc", "rtpsrc", "avdemux_nsv", "gmedec", "rsvgdec"]
+        {
+            assert!(!remaining.iter().any(|name| name == forbidden), "{forbidden} may be chosen");
+        }
+    }
+}

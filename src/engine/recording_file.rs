@@ -1,0 +1,272 @@
+//! Recording files: created beneath one folder, appended to, and truncated to the committed length.
+//!
+//! Everything here blocks on the file system. Folders are opened without following links, so that nothing outside is ever
+//! written or removed.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+
+use crate::engine::source::OpenFile;
+
+/// Space left alone on the disk, bytes: the state may lie on the same one, and must be able to say what became of a
+/// recording.
+pub const RESERVE_BYTES: u64 = 96 << 20;
+
+/// Number of names tried for one file.
+const MAX_NAMES: usize = 1000;
+
+/// The recordings folder.
+#[derive(Debug)]
+pub struct RecordingsFolder {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// An open recording file.
+#[derive(Debug)]
+pub struct RecordingFile {
+    file: OpenFile,
+    len: u64,
+}
+
+impl RecordingsFolder {
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// When it does not exist or is not a folder; the message names it.
+    pub fn open(path: &Path) -> Result<Self> {
+        #[allow(clippy::disallowed_methods, reason = "the folder the operator named")]
+        let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|cause| Error::other(format!("recordings folder {}: {cause}", path.display())))?;
+        Ok(Self { folder, path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that may still be written, beyond [`RESERVE_BYTES`].
+    pub fn free_bytes(&self) -> u64 {
+        let stat = rustix::fs::fstatvfs(&self.folder);
+        stat.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize)).saturating_sub(RESERVE_BYTES)
+    }
+
+    /// A free path `folder/name`, with a number in the name if the plain one is in use. `taken` is true
+    /// for paths that are reserved but not created yet.
+    ///
+    /// # Errors
+    /// The file system's error, or that `MOST_NAMES` names are in use.
+    pub fn free_path(&self, folder: &str, name: &str, is_reserved: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "ts"));
+        for n in 1..=MAX_NAMES {
+            let name = if n == 1 { name.to_owned() } else { format!("{stem} ({n}).{extension}") };
+            let relative = Path::new(folder).join(name);
+            let path = self.path.join(&relative);
+            match self.open_relative(&relative, OFlags::PATH | OFlags::NOFOLLOW) {
+                Err(cause) if cause.kind() == ErrorKind::NotFound && !is_reserved(&path) => return Ok(path),
+                Ok(_) => {}
+                Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Err(Error::other(format!("{MAX_NAMES} recordings are already named {name}")))
+    }
+
+    /// Creates a new file at a path from [`Self::name`].
+    ///
+    /// # Errors
+    /// `AlreadyExists`, or another error of the file system.
+    pub fn create(&self, path: &Path) -> Result<RecordingFile> {
+        let relative = self.relative_path(path)?;
+        if let Some(folder) = relative.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            match rustix::fs::mkdirat(&self.folder, folder, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {
+                    let created = self.open_relative(folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
+                    rustix::fs::fchmod(created, self.permissions()?)?;
+                }
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        let file = self.open_beneath(relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        rustix::fs::fchmod(&file, self.permissions()? & Mode::from_raw_mode(0o666))?;
+        let device = file.metadata()?.dev();
+        Ok(RecordingFile { file: OpenFile::new(file, device), len: 0 })
+    }
+
+    /// The folder's permissions, for everything created in it. The process umask is meant for the state folder and would
+    /// exclude other users.
+    fn permissions(&self) -> Result<Mode> {
+        Ok(Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode) & Mode::from_raw_mode(0o777))
+    }
+
+    /// Reopens a file and truncates it to its first `len` bytes.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file is shorter, `PermissionDenied` when it is outside the folder, or another error of the
+    /// file system.
+    pub fn resume(&self, path: &Path, len: u64) -> Result<RecordingFile> {
+        let file = self.open_beneath(self.relative_path(path)?, OFlags::RDWR)?;
+        let meta = file.metadata()?;
+        if meta.len() < len {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        file.set_len(len)?;
+        Ok(RecordingFile { file: OpenFile::new(file, meta.dev()), len })
+    }
+
+    /// Removes a file, and its folder if that is now empty; false when the file did not exist.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn remove(&self, path: &Path) -> Result<bool> {
+        let relative = self.relative_path(path)?;
+        let (Some(folder), Some(name)) = (relative.parent(), relative.file_name()) else {
+            return Err(ErrorKind::PermissionDenied.into());
+        };
+        let opened = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let parent = match self.open_relative(opened, OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(parent) => parent,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(cause) => return Err(cause),
+        };
+        match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOENT) => return Ok(false),
+            Err(cause) => return Err(cause.into()),
+        }
+        if !folder.as_os_str().is_empty() {
+            // Fails while the folder contains other files, as it should.
+            let _ = rustix::fs::unlinkat(&self.folder, folder, AtFlags::REMOVEDIR);
+        }
+        Ok(true)
+    }
+
+    /// A path relative to the folder.
+    fn relative_path<'a>(&self, path: &'a Path) -> Result<&'a Path> {
+        path.strip_prefix(&self.path).map_err(|_| ErrorKind::PermissionDenied.into())
+    }
+
+    fn open_beneath(&self, relative: &Path, flags: OFlags) -> Result<File> {
+        let file = File::from(self.open_relative(relative, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    fn open_relative(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // The kernel accepts a mode only with CREATE.
+        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o644) } else { Mode::empty() };
+        #[allow(clippy::disallowed_methods, reason = "beneath the folder the operator named")]
+        let opened = rustix::fs::openat2(self.folder.as_fd(), relative, flags | OFlags::CLOEXEC, mode, resolve);
+        Ok(opened?)
+    }
+}
+
+impl RecordingFile {
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends all bytes or none: a partial write is truncated away.
+    ///
+    /// # Errors
+    /// `StorageFull`, or another error of the file system.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(cause) = self.file.write_all_at(bytes, self.len) {
+            let _ = self.file.set_len(self.len);
+            return Err(cause);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Returns once everything appended is on the disk.
+    ///
+    /// # Errors
+    /// The file system's error: the durable length is then unknown.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests read files they created")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_grows_is_cut_back_and_goes_away_with_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let recordings = RecordingsFolder::open(folder.path()).unwrap();
+        let create = |name: &str| {
+            let path = recordings.free_path("Show", name, |_| false).unwrap();
+            (recordings.create(&path).unwrap(), path)
+        };
+        let (mut recording, path) = create("One.ts");
+        assert_eq!(path, folder.path().join("Show/One.ts"));
+        recording.append(b"first").unwrap();
+        recording.append(b" second").unwrap();
+        recording.sync().unwrap();
+        drop(recording);
+        let mut resumed = recordings.resume(&path, 5).unwrap();
+        assert_eq!((resumed.len(), resumed.is_empty()), (5, false));
+        resumed.append(b" third").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first third");
+        assert_eq!(recordings.resume(&path, 1000).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(recordings.create(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let third = recordings.free_path("Show", "One.ts", |path| path.ends_with("One (2).ts")).unwrap();
+        assert_eq!(third, folder.path().join("Show/One (3).ts"), "the second name is reserved");
+        let (_, other) = create("One.ts");
+        assert_eq!(other, folder.path().join("Show/One (2).ts"));
+        assert!(recordings.remove(&path).unwrap() && !recordings.remove(&path).unwrap());
+        assert!(other.exists() && recordings.remove(&other).unwrap() && !other.parent().unwrap().exists());
+        assert!(!recordings.remove(&other).unwrap(), "its folder is gone");
+    }
+
+    #[test]
+    fn recordings_are_for_those_who_may_use_their_folder() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (folder_mode, file_mode) in [(0o700, 0o600), (0o755, 0o644), (0o775, 0o664)] {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(folder_mode)).unwrap();
+            let recordings = RecordingsFolder::open(folder.path()).unwrap();
+            let path = recordings.free_path(&format!("{folder_mode:o}"), "One.ts", |_| false).unwrap();
+            recordings.create(&path).unwrap();
+            assert_eq!((mode(path.parent().unwrap()), mode(&path)), (folder_mode, file_mode));
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_touched() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = outside.path().join("a.ts");
+        std::fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(&victim, folder.path().join("file.ts")).unwrap();
+        let recordings = RecordingsFolder::open(folder.path()).unwrap();
+        for folder_name in ["link", ".."] {
+            assert!(recordings.free_path(folder_name, "new.ts", |_| false).is_err());
+            assert!(recordings.create(&folder.path().join(folder_name).join("new.ts")).is_err());
+        }
+        for path in ["link/a.ts", "../a.ts", "file.ts"] {
+            assert!(recordings.resume(&folder.path().join(path), 0).is_err(), "{path}");
+        }
+        assert!(recordings.resume(&victim, 0).is_err() && recordings.remove(&victim).is_err());
+        assert!(recordings.remove(&folder.path().join("link/a.ts")).is_err());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+        assert!(RecordingsFolder::open(&folder.path().join("missing")).unwrap_err().to_string().contains("missing"));
+    }
+}

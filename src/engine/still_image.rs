@@ -1,0 +1,101 @@
+//! The frame of a slate, encoded once: one IDR picture, and pictures that repeat it.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
+use super::RunError;
+use super::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
+use super::image::Image;
+use super::ass;
+use crate::domain::mpegts::channel_timeline::StillImage;
+use crate::domain::subtitles::TextStyle;
+
+/// Frames of one still: 1.5 s at 25 a second; then it starts over.
+const FRAMES: u32 = 38;
+
+/// Time limit of the encode.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// Encodes a slate of this size, with an optional line of text over `picture` or a built-in image. `encoder` must be
+/// known to work.
+///
+/// # Errors
+/// `Encoder` with ffmpeg's last message; `Stalled`; `Internal` when ffmpeg does not start.
+pub async fn encode(
+    ffmpeg: &Path,
+    encoder: &str,
+    (width, height): (u32, u32),
+    text_line: Option<(&str, &TextStyle)>,
+    image: Option<&Image>,
+) -> Result<StillImage, RunError> {
+    let script = text_line.map(|(text, style)| ass::single_line_script(text, style, (width, height))).transpose();
+    let script = script
+        .map_err(|cause| RunError::Internal(format!("the slate's text could not be prepared: {cause}")))?
+        .map(Arc::new);
+    let script_path = script.as_ref().map(|script| format!("/proc/self/fd/{}", script.as_raw_fd()));
+    let image_input = image.map(Image::ffmpeg_input);
+    let args = arguments(encoder, (width, height), script_path.as_deref(), image_input);
+    let inherit =
+        script.into_iter().chain(image.map(|image| image.file.clone())).map(|file| file as InheritedFile).collect();
+    let started = spawn(ffmpeg, args, inherit, ChildLimits::PROBE).await;
+    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+    let mut stream = Vec::new();
+    let work = async {
+        let read = (&mut child.stdout).take(MAX_OUTPUT_BYTES).read_to_end(&mut stream).await;
+        (read, child.wait().await)
+    };
+    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
+    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    let still = StillImage::from_annex_b(&stream);
+    if still.frames.is_empty() {
+        return Err(RunError::Encoder(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg encoded no slate".into())));
+    }
+    Ok(still)
+}
+
+/// The built-in image is a dark room with a fire, drawn in boxes, so that no file has to be read. An image file is
+/// scaled to fit.
+fn arguments(
+    encoder: &str,
+    (width, height): (u32, u32),
+    script_path: Option<&str>,
+    image_input: Option<(&'static str, String)>,
+) -> Vec<String> {
+    let fireplace_graph = format!(
+        "color=c=0x17120f:s={width}x{height}:r=25,\
+         drawbox=x=iw*0.36:y=ih*0.30:w=iw*0.28:h=ih*0.44:color=0x3a2a20:t=fill,\
+         drawbox=x=iw*0.39:y=ih*0.36:w=iw*0.22:h=ih*0.38:color=0x0c0908:t=fill,\
+         drawbox=x=iw*0.455:y=ih*0.52:w=iw*0.09:h=ih*0.19:color=0xb4471a:t=fill,\
+         drawbox=x=iw*0.475:y=ih*0.58:w=iw*0.05:h=ih*0.13:color=0xf2a63b:t=fill,\
+         drawbox=x=iw*0.42:y=ih*0.70:w=iw*0.16:h=ih*0.025:color=0x5a3c28:t=fill"
+    );
+    let text_filter = script_path.map_or_else(String::new, |path| format!(",ass=filename={path}"));
+    let mut args = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect::<Vec<_>>();
+    match image_input {
+        None => args.extend(["-f".into(), "lavfi".into(), "-i".into(), fireplace_graph + &text_filter]),
+        Some((demuxer, address)) => {
+            let words = ["-protocol_whitelist", "file", "-f", demuxer, "-i", &address, "-vf"];
+            args.extend(words.map(str::to_owned));
+            args.push(format!(
+                "scale=w={width}:h={height}:force_original_aspect_ratio=decrease:flags=bicubic:out_range=tv,format=yuv420p,\
+                 pad={width}:{height}:-1:-1:color=black,setsar=1,loop=loop=-1:size=1,setpts=N/25/TB,fps=25{text_filter}"
+            ));
+        }
+    }
+    let output_args = format!(
+        "-frames:v {FRAMES} -pix_fmt yuv420p -c:v {encoder} -g {FRAMES} -bf 0 -b:v 600k -maxrate 1200k -bufsize 2400k \
+         -color_range tv -bsf:v h264_metadata=aud=insert -f h264 pipe:1"
+    );
+    args.extend(output_args.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
+    if encoder == "libx264" {
+        let position = args.len() - 3;
+        args.splice(position..position, ["-preset", "veryfast", "-profile:v", "high", "-sc_threshold", "0"].map(str::to_owned));
+    }
+    args
+}

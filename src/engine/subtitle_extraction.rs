@@ -1,0 +1,68 @@
+//! Extracts text subtitle streams from a media file.
+//!
+//! ffmpeg reads the container and writes the stream as text; the parsing is ours (`domain::subtitles`).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
+use super::RunError;
+use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
+use super::ffmpeg::spawn::{ChildLimits, spawn};
+use super::source::Source;
+use crate::domain::media::Media;
+use crate::domain::subtitles::{SubtitleFormat, MAX_BYTES};
+
+/// Time limit for reading a whole file: subtitles are interleaved from its start to its end.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Extracts the whole text of stream `stream` (ffmpeg's index) in `format`, the format it is stored in.
+///
+/// # Errors
+/// `Internal` when ffmpeg does not start, `Decode` when it fails without output, `Stalled` after ten minutes.
+pub async fn extract(
+    ffmpeg: &Path,
+    source: &Arc<Source>,
+    media: &Media,
+    stream: u32,
+    format: SubtitleFormat,
+) -> Result<Vec<u8>, RunError> {
+    let args = extraction_args(&source.proc_path(), demuxer_name(media.container), stream, format);
+    let started = spawn(ffmpeg, args, vec![source.clone()], ChildLimits::TRANSCODE).await;
+    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
+    let mut text = Vec::new();
+    let work = async {
+        let read = (&mut child.stdout).take(MAX_BYTES as u64).read_to_end(&mut text).await;
+        if text.len() >= MAX_BYTES {
+            child.kill();
+        }
+        (read, child.wait().await)
+    };
+    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
+    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    // With a damaged file ffmpeg fails, but the lines before the damage are still useful.
+    if text.is_empty() && !exit.is_success() {
+        return Err(RunError::Decode(exit.error_lines.last().cloned().unwrap_or_default()));
+    }
+    Ok(text)
+}
+
+/// The argument vector: only numbers and names from enums, the file as a descriptor.
+fn extraction_args(input: &str, demuxer: Option<&str>, stream: u32, format: SubtitleFormat) -> Vec<String> {
+    let (encoder, muxer) = match format {
+        SubtitleFormat::Srt => ("subrip", "srt"),
+        SubtitleFormat::WebVtt => ("webvtt", "webvtt"),
+        SubtitleFormat::Ass => ("ass", "ass"),
+    };
+    let (input, map) = (format!("file:{input}"), format!("0:{stream}"));
+    // The demuxer is named, so that probing cannot mistake the file for a playlist that names other files.
+    let demuxer_args = match demuxer {
+        Some(name) => ["-f", name],
+        None => ["-format_whitelist", FALLBACK_DEMUXERS],
+    };
+    let global_args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-protocol_whitelist", "file"];
+    let output_args = ["-i", &input, "-map", &map, "-map_metadata", "-1", "-c:s", encoder, "-f", muxer, "pipe:1"];
+    global_args.into_iter().chain(demuxer_args).chain(output_args).map(str::to_owned).collect()
+}
